@@ -1,0 +1,68 @@
+"""Exceptions of dssl. Each says what is wrong, why it matters, and what to do next.
+
+Every exception holds one string, so that it travels between processes by pickle, and carries the
+exit code with which the command line ends.
+"""
+
+
+def explain(what: str, *, why: str, fix: str) -> str:
+    """Return one message of three sentences: what is wrong, why it matters, what to do."""
+    return f"{what}\n  why: {why}\n  fix: {fix}"
+
+
+class DsslError(Exception):
+    """Base of all errors that dssl raises on purpose."""
+
+    exit_code = 1
+
+
+class ParameterError(DsslError, ValueError):
+    """A parameter has a value that no computation can use."""
+
+    exit_code = 2
+
+
+class SpecError(DsslError, ValueError):
+    """A pipeline file or a command line does not say something dssl can do."""
+
+    exit_code = 2
+
+
+class DataError(DsslError, ValueError):
+    """The data cannot be used as they are: wrong shape, type, labels, or values that are not finite."""
+
+
+class BudgetError(DsslError):
+    """A computation cannot fit the memory it was given."""
+
+
+class NotConverged(DsslError):
+    """An iterative method ended above its tolerance."""
+
+
+class TaskFailed(DsslError):
+    """A task ended its worker more often than a retry can explain."""
+
+
+class IntegrityError(DsslError):
+    """Stored bytes are missing or are not what was written."""
+
+    exit_code = 3
+
+
+class ClusterError(DsslError):
+    """The cluster cannot be reached, or was lost."""
+
+    exit_code = 4
+
+
+class LockedError(DsslError):
+    """Another run holds the workspace."""
+
+    exit_code = 5
+
+
+def require(condition: bool, what: str, *, why: str, fix: str, error: type[DsslError] = ParameterError) -> None:
+    """Raise `error` with an explanation unless the condition holds."""
+    if not condition:
+        raise error(explain(what, why=why, fix=fix))

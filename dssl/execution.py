@@ -1,0 +1,180 @@
+"""Where tasks run: threads of this process, or the workers of a Dask client.
+
+A task is a small picklable callable: it is given the writer of its own part, reads its block, calls a block
+function, writes the part, and returns a receipt. Both executions skip parts that are already complete, so a
+stage that was killed repeats only what is missing, and both give the same parts.
+"""
+
+import os
+import resource
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from typing import Any, Protocol
+
+import numba
+from distributed import Client, KilledWorker, as_completed
+from threadpoolctl import threadpool_limits
+
+from .blocks import MemoryParts, Parts, PartWriter, Receipt
+from .errors import ClusterError, TaskFailed, explain
+from .params import digest
+
+Progress = Callable[[int, int], None]  # (tasks done, tasks in all)
+
+
+class Task(Protocol):
+    """What an execution runs: reads a block, writes its own part, returns a receipt of JSON values."""
+
+    def __call__(self, out: PartWriter) -> Receipt: ...
+
+
+class Execution(ABC):
+    """Runs the tasks of a stage."""
+
+    memory_budget: int  # bytes that one task may take
+
+    @abstractmethod
+    def scratch(self) -> Parts:
+        """Return a place for parts that only this computation needs."""
+
+    @abstractmethod
+    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
+        """Run the tasks, each with its number, and report each receipt as it arrives."""
+
+    def map(self, tasks: Sequence[Task], parts: Parts, progress: Progress | None = None) -> list[Receipt]:
+        """Run task i into part i unless that part is complete; return all receipts in the order of the tasks."""
+        receipts = {index: receipt for index, receipt in parts.receipts().items() if index < len(tasks)}
+        pending = [(index, task) for index, task in enumerate(tasks) if index not in receipts]
+        if progress:
+            progress(len(receipts), len(tasks))
+
+        def done(index: int, receipt: Receipt) -> None:
+            receipts[index] = receipt
+            if progress:
+                progress(len(receipts), len(tasks))
+
+        self._run(pending, parts, done)
+        return [receipts[index] for index in range(len(tasks))]
+
+
+def run_part(task: Task, parts: Parts, index: int) -> Receipt:
+    """Run one task into its part and record the receipt with seconds and the peak memory of the process (bytes)."""
+    begin = time.perf_counter()
+    receipt = dict(task(PartWriter(parts, index)) or {})
+    receipt["seconds"] = round(time.perf_counter() - begin, 6)
+    receipt["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    receipt["process"] = os.getpid()
+    parts.finish(index, receipt)
+    return receipt
+
+
+def available_cores() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class InProcess(Execution):
+    """Runs tasks in threads of this process, one core each."""
+
+    def __init__(self, threads: int | None = None, memory_budget: int = 2 << 30):
+        self.threads = threads or available_cores()
+        self.memory_budget = memory_budget
+
+    def scratch(self) -> Parts:
+        return MemoryParts()
+
+    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
+        # One task alone may use every core; several share them, one core each.
+        threads = min(self.threads, len(pending))
+        with threadpool_limits(self.threads if threads == 1 else 1):
+            if threads <= 1:
+                for index, task in pending:
+                    done(index, run_part(task, parts, index))
+                return
+            queue = iter(pending)
+            with ThreadPoolExecutor(threads) as pool:
+                running = {pool.submit(run_part, task, parts, index): index
+                           for index, task in (next(queue) for _ in range(threads))}
+                try:
+                    while running:
+                        for future in wait(running, return_when=FIRST_COMPLETED).done:
+                            done(running.pop(future), future.result())
+                            for index, task in queue:
+                                running[pool.submit(run_part, task, parts, index)] = index
+                                break
+                finally:
+                    for future in running:
+                        future.cancel()
+
+
+_LIMITED = False
+
+
+def run_on_worker(task: Task, parts: Parts, index: int) -> Receipt:
+    """Run one task in a worker that has one core for it, whatever started the worker."""
+    global _LIMITED
+    if not _LIMITED:  # Dask's nanny limits BLAS and OpenMP but neither Numba nor workers started without a nanny
+        threadpool_limits(1)
+        numba.set_num_threads(1)
+        _LIMITED = True
+    return run_part(task, parts, index)
+
+
+class OnDask(Execution):
+    """Runs tasks on the workers of a Dask client; parts go through storage that every worker can open."""
+
+    def __init__(self, client: Client, scratch: Callable[[], Parts], memory_budget: int | None = None,
+                 retries: int = 2):
+        self.client, self._scratch, self.retries = client, scratch, retries
+        self.memory_budget = memory_budget or self._half_of_a_worker()
+
+    def _half_of_a_worker(self) -> int:
+        """Return the bytes one task may take: half its share of the smallest worker, since NumPy cannot spill."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        shares = [worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]]
+        return min(shares) // 2 if shares else 2 << 30
+
+    def scratch(self) -> Parts:
+        return self._scratch()
+
+    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
+        if not pending:
+            return
+        stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
+        queue = iter(pending)
+
+        def submit(item: tuple[int, Task]) -> Any:
+            index, task = item
+            future = self.client.submit(run_on_worker, task, parts, index, pure=False, retries=self.retries,
+                                        key=f"{type(task).__name__}-{stage}-{index}")
+            running[future.key] = index
+            return future
+
+        running: dict[Any, int] = {}
+        # A window keeps the scheduler small: work on row blocks is never submitted all at once.
+        window = 3 * max(1, sum(self.client.nthreads().values()))
+        futures = as_completed([submit(item) for _, item in zip(range(window), queue, strict=False)])
+        try:
+            for future in futures:
+                done(running[future.key], future.result())
+                for item in queue:
+                    futures.add(submit(item))
+                    break
+        except KilledWorker as error:
+            raise TaskFailed(explain(
+                f"task {error.task} ended {error.last_worker.address} and every worker that tried it",
+                why="a task that ends its worker again and again most often needs more memory than the worker has",
+                fix="give workers more memory, or lower memory_budget so that blocks get smaller, then run again: "
+                    "finished parts are kept",
+            )) from error
+        except BaseException as error:
+            if self.client.status != "running" or type(error).__name__ == "FutureCancelledError":
+                raise ClusterError(explain(
+                    f"the scheduler at {self.client.scheduler.addr if self.client.scheduler else '?'} was lost",
+                    why="tasks that were under way have no one to report to",
+                    fix="start the cluster again and repeat the command: finished parts are kept",
+                )) from error
+            self.client.cancel(list(running))
+            raise

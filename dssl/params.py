@@ -1,0 +1,48 @@
+"""Parameter sets as values: canonical JSON and the digest that names what they make."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from .errors import ParameterError, explain
+
+
+def plain(value: Any) -> Any:
+    """Return `value` as JSON types; a dataclass becomes a dict that names its type.
+
+    Raises
+    ------
+    ParameterError : the value has no JSON form that is equal on every machine.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise ParameterError(explain(
+        f"{value!r} of type {type(value).__name__} is not a parameter",
+        why="an artifact is named by its parameters, and only finite JSON values are equal on every machine",
+        fix="use numbers, strings, booleans, null, lists or mappings of them",
+    ))
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of a parameter set: sorted keys, no spaces, shortest floats."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """Return the hex SHA-256 of a parameter set; equal across machines, runs and library versions."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
