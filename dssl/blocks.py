@@ -112,8 +112,9 @@ class Parts(ABC):
     """
 
     @abstractmethod
-    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int) -> None:
-        """Create a shared array that tasks fill in blocks of `block_rows` rows; no change if it exists."""
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
+                 block_columns: int | None = None) -> None:
+        """Create a shared array that tasks fill in blocks of rows, or of columns; no change if it exists."""
 
     @abstractmethod
     def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
@@ -122,6 +123,10 @@ class Parts(ABC):
     @abstractmethod
     def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Write whole blocks of rows of shared arrays, from row `start` on."""
+
+    @abstractmethod
+    def write_columns(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write whole blocks of columns of shared arrays, from column `start` on."""
 
     @abstractmethod
     def finish(self, index: int, receipt: Receipt) -> None:
@@ -134,6 +139,10 @@ class Parts(ABC):
     @abstractmethod
     def read(self, index: int) -> dict[str, np.ndarray]:
         """Return the named arrays of one part."""
+
+    @abstractmethod
+    def arrays(self, index: int) -> Arrays:
+        """Return the named arrays of one part, to be read whole by the tasks that need them."""
 
     @abstractmethod
     def rows(self, name: str) -> Rows:
@@ -157,6 +166,11 @@ class PartWriter:
         self.parts.write_rows(start, arrays)
         return {"rows": [start, start + len(next(iter(arrays.values())))]}
 
+    def write_columns(self, start: int, /, **arrays: np.ndarray) -> Receipt:
+        """Write this task's columns of shared arrays."""
+        self.parts.write_columns(start, arrays)
+        return {"columns": [start, start + next(iter(arrays.values())).shape[1]]}
+
 
 class MemoryParts(Parts):
     """Parts in this process."""
@@ -167,7 +181,8 @@ class MemoryParts(Parts):
         self._receipts: dict[int, Receipt] = {}
         self._lock = Lock()
 
-    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int) -> None:
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
+                 block_columns: int | None = None) -> None:
         with self._lock:
             if name not in self._shared:
                 self._shared[name] = np.empty(shape, dtype)
@@ -180,6 +195,10 @@ class MemoryParts(Parts):
         for name, block in arrays.items():
             self._shared[name][start:start + len(block)] = block
 
+    def write_columns(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, block in arrays.items():
+            self._shared[name][:, start:start + block.shape[1]] = block
+
     def finish(self, index: int, receipt: Receipt) -> None:
         with self._lock:
             self._receipts[index] = receipt
@@ -190,6 +209,9 @@ class MemoryParts(Parts):
 
     def read(self, index: int) -> dict[str, np.ndarray]:
         return self._parts[index]
+
+    def arrays(self, index: int) -> Arrays:
+        return HeldArrays(**self._parts[index])
 
     def rows(self, name: str) -> Rows:
         return ArrayRows(self._shared[name])

@@ -28,9 +28,9 @@ CHUNK_BYTES = 64 << 20
 CACHE_BYTES = 1 << 30
 
 
-def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int,
+def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
                  attributes: dict[str, Any] | None = None) -> None:
-    """Create a Zarr 3 array of numbers or booleans, chunked by rows, each chunk compressed and checksummed.
+    """Create a Zarr 3 array of numbers or booleans, chunked by rows (and columns), each chunk checksummed.
 
     Raises
     ------
@@ -41,6 +41,8 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
             why="only numbers and booleans have one meaning on every machine",
             fix="code categories and text as integers first; class names go into the attributes")
     trailing = tuple(max(size, 1) for size in shape[1:])
+    if chunk_columns:
+        trailing = (chunk_columns, *trailing[1:])
     zarr.create_array(str(path), shape=shape, dtype=dtype, chunks=(max(chunk_rows, 1), *trailing),
                       compressors=[ZstdCodec(level=1), Crc32cCodec()], attributes=attributes or {},
                       fill_value=0, config={"write_empty_chunks": True}, overwrite=True)
@@ -55,20 +57,20 @@ def _open(path: Path, mode: Any = "r") -> zarr.Array:
     return zarr.open_array(str(path), mode=mode).with_config({"write_empty_chunks": True})
 
 
-def write_rows(path: Path, start: int, block: np.ndarray) -> None:
-    """Write whole chunks of rows from row `start` on.
+def write_range(path: Path, axis: int, start: int, block: np.ndarray) -> None:
+    """Write whole chunks along one axis (0 rows, 1 columns) from index `start` on.
 
     Raises
     ------
-    ParameterError : the rows do not begin and end at chunk boundaries; a chunk that two tasks write loses rows.
+    ParameterError : the block does not begin and end at chunk boundaries; a chunk that two tasks write loses data.
     """
     array = _open(path, "r+")
-    unit, stop = array.chunks[0], start + len(block)
-    require(start % unit == 0 and (stop % unit == 0 or stop == array.shape[0]),
-            f"rows {start} to {stop} of {path.name} do not fill chunks of {unit} rows",
+    unit, stop = array.chunks[axis], start + block.shape[axis]
+    require(start % unit == 0 and (stop % unit == 0 or stop == array.shape[axis]),
+            f"{('rows', 'columns')[axis]} {start} to {stop} of {path.name} do not fill chunks of {unit}",
             why="two tasks that write into one chunk overwrite each other",
-            fix=f"give every task a multiple of {unit} rows")
-    array[start:stop] = block
+            fix=f"give every task a multiple of {unit}")
+    array[(slice(None),) * axis + (slice(start, stop),)] = block
 
 
 def _chunk_paths(array: zarr.Array, path: Path, start: int, stop: int) -> Iterator[Path]:
@@ -110,9 +112,9 @@ def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
 
 def _readable(array: zarr.Array, path: Path, chunk: Path) -> bool:
     """Return whether one chunk decodes, to name the damaged one among several."""
-    row = int(chunk.relative_to(path).parts[1]) * array.chunks[0]
+    corner = [int(part) for part in chunk.relative_to(path).parts[1:]]
     try:
-        array[row:row + array.chunks[0]]
+        array[tuple(slice(i * size, (i + 1) * size) for i, size in zip(corner, array.chunks, strict=True))]
     except (ValueError, RuntimeError):
         return False
     return True
@@ -165,13 +167,15 @@ class StoredParts(Parts):
     def __repr__(self) -> str:
         return f"StoredParts({str(self.folder)!r})"
 
-    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int) -> None:
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
+                 block_columns: int | None = None) -> None:
         path = self.folder / "shared" / name
         if (path / "zarr.json").exists():
             array = _open(path)
-            if array.shape == tuple(shape) and array.dtype == np.dtype(dtype) and array.chunks[0] == block_rows:
+            chunks = (max(block_rows, 1), *((block_columns,) if block_columns else array.chunks[1:]))
+            if array.shape == tuple(shape) and array.dtype == np.dtype(dtype) and array.chunks[:len(chunks)] == chunks:
                 return
-        create_array(path, shape, dtype, block_rows)
+        create_array(path, shape, dtype, block_rows, block_columns)
 
     def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
         for name, value in arrays.items():
@@ -179,14 +183,18 @@ class StoredParts(Parts):
             row_bytes = max(1, value.nbytes // max(len(value), 1)) if value.ndim else value.nbytes
             rows = value.reshape(1) if value.ndim == 0 else value
             path = self.folder / "parts" / f"{index:06d}" / name
-            create_array(path, rows.shape, rows.dtype, max(1, CHUNK_BYTES // row_bytes),
+            create_array(path, rows.shape, rows.dtype, max(1, CHUNK_BYTES // row_bytes), None,
                          {"scalar": value.ndim == 0, "sha256": checksum(rows)})
             if rows.size:
-                write_rows(path, 0, rows)
+                write_range(path, 0, 0, rows)
 
     def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
         for name, block in arrays.items():
-            write_rows(self.folder / "shared" / name, start, block)
+            write_range(self.folder / "shared" / name, 0, start, block)
+
+    def write_columns(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, block in arrays.items():
+            write_range(self.folder / "shared" / name, 1, start, block)
 
     def finish(self, index: int, receipt: Receipt) -> None:
         write_json(self.folder / "receipts" / f"{index:06d}.json", receipt)
@@ -202,6 +210,9 @@ class StoredParts(Parts):
                 fix=f"delete {_artifact_of(folder)} and run again",
             ))
         return {path.name: _read_whole(path) for path in sorted(folder.iterdir())}
+
+    def arrays(self, index: int) -> "StoredArrays":
+        return StoredArrays(self, index)
 
     def rows(self, name: str) -> StoredRows:
         return StoredRows(self.folder / "shared" / name)

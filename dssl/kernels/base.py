@@ -1,0 +1,307 @@
+"""Mercer kernels `K(X, Z) -> block`, found by name, with the median heuristic for their bandwidth.
+
+A kernel is a frozen dataclass: its parameters are its identity, and its JSON form is all there is to store.
+Any function of two arrays of points that returns their block serves as a kernel too, except that it cannot be stored.
+"""
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+import numba
+import numpy as np
+from scipy.spatial.distance import cdist, pdist
+
+from ..blocks import Rows, as_rows
+from ..errors import DataError, ParameterError, explain, require
+from ..params import plain
+
+Metric = Literal["euclidean", "cityblock"]
+
+
+class Kernel(Protocol):
+    """A function of points X (b, d) and Z (m, d) that returns the block K(x_i, z_j), shape (b, m), float64."""
+
+    def __call__(self, X: np.ndarray, Z: np.ndarray, /) -> np.ndarray: ...
+
+
+def as_points(X: Any) -> np.ndarray:
+    """Return `X` as float64 points, shape (n, d); float64 input is not copied.
+
+    Raises
+    ------
+    DataError : `X` does not have two dimensions, or is not numeric.
+    """
+    points = np.asarray(X)
+    require(points.ndim == 2 and points.dtype.kind in "biuf",
+            f"points have shape {points.shape} and dtype {points.dtype}, expected two dimensions of numbers",
+            error=DataError, why="a kernel compares points, and a point is one row of numbers",
+            fix="pass an array of shape (n_points, n_features); X[None, :] makes one point of a vector")
+    return np.ascontiguousarray(points, np.float64)
+
+
+def squared_distances(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Return |x_i - z_j|^2, shape (len(X), len(Z)), by one matrix product; symmetric with zero diagonal if X is Z.
+
+    Both sets are centered at the mean of Z first, so a common offset costs no digits: the absolute error is about
+    1e-16 times the squared distance of the points from that mean.
+    """
+    center = Z.mean(0) if len(Z) else 0.0
+    Zc = Z - center
+    Xc = Zc if X is Z else X - center
+    block = Xc @ Zc.T
+    _squared_from_products(block, np.einsum("ij,ij->i", Xc, Xc), np.einsum("ij,ij->i", Zc, Zc))
+    if X is Z:
+        np.fill_diagonal(block, 0.0)
+    return block
+
+
+@numba.njit(nogil=True, cache=True)
+def _squared_from_products(block, xx, zz):
+    """Turn x_i . z_j into |x_i|^2 + |z_j|^2 - 2 x_i . z_j in place, clipped at 0 against cancellation."""
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            value = (xx[i] + zz[j]) - 2.0 * block[i, j]
+            block[i, j] = 0.0 if value < 0.0 else value
+
+
+class MercerKernel(ABC):
+    """A kernel with parameters: checks the shapes, converts to float64, keeps the diagonal exact."""
+
+    name: ClassVar[str]
+
+    def __call__(self, X: np.ndarray, Z: np.ndarray, /) -> np.ndarray:
+        """Return K(X, Z), shape (len(X), len(Z)), float64; if X is Z it is symmetric and its diagonal exact.
+
+        Peak memory in bytes: `row_bytes(d, len(Z))` per row of X, and 16 d per row of Z.
+        """
+        points = as_points(X)
+        others = points if X is Z else as_points(Z)
+        require(points.shape[1] == others.shape[1],
+                f"X has {points.shape[1]} features and Z has {others.shape[1]}", error=DataError,
+                why="a kernel compares points of one space", fix="pass points with the features used in training")
+        block = self._block(points, others)
+        if points is others:
+            np.fill_diagonal(block, self.diagonal(points))
+        return block
+
+    @abstractmethod
+    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        """Return the block of two float64 arrays."""
+
+    @abstractmethod
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        """Return K(x_i, x_i), shape (len(X),)."""
+
+    def row_bytes(self, n_features: int, n_points: int) -> int:
+        """Return the bytes that one row of X takes in a call: its block, a float64 copy and a centered one."""
+        return 8 * n_points + 16 * n_features + 16
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, read by `kernel_from_dict`."""
+        fields = plain(self)
+        return {**fields, "type": self.name}
+
+
+def _require_bandwidth(bandwidth: float) -> None:
+    require(isinstance(bandwidth, (int, float)) and 1e-100 <= bandwidth <= 1e100,
+            f"bandwidth={bandwidth!r}, expected a positive number",
+            why="the bandwidth is the distance at which two points stop being similar, in the units of the features",
+            fix="use bandwidth='median' with kernel_from, or a typical distance between neighbors")
+
+
+@dataclass(frozen=True)
+class RBF(MercerKernel):
+    """exp(-|x - z|^2 / (2 bandwidth^2)), with the Euclidean norm."""
+
+    bandwidth: float
+    name: ClassVar[str] = "rbf"
+
+    def __post_init__(self) -> None:
+        _require_bandwidth(self.bandwidth)
+
+    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        block = squared_distances(X, Z)
+        block *= -0.5 / self.bandwidth**2
+        return np.exp(block, out=block)
+
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        return np.ones(len(X))
+
+
+@dataclass(frozen=True)
+class LaplacianKernel(MercerKernel):
+    """exp(-|x - z|_1 / bandwidth), with the sum of absolute differences."""
+
+    bandwidth: float
+    name: ClassVar[str] = "laplacian"
+
+    def __post_init__(self) -> None:
+        _require_bandwidth(self.bandwidth)
+
+    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        block = cdist(X, Z, "cityblock")
+        block *= -1.0 / self.bandwidth
+        return np.exp(block, out=block)
+
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        return np.ones(len(X))
+
+
+@dataclass(frozen=True)
+class Linear(MercerKernel):
+    """The inner product x'z."""
+
+    name: ClassVar[str] = "linear"
+
+    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        return X @ Z.T
+
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        points = as_points(X)
+        return np.einsum("ij,ij->i", points, points)
+
+
+@dataclass(frozen=True)
+class Polynomial(MercerKernel):
+    """(scale x'z + offset)^degree; a kernel for scale > 0, offset >= 0 and a whole degree >= 1."""
+
+    degree: int = 3
+    scale: float = 1.0
+    offset: float = 1.0
+    name: ClassVar[str] = "polynomial"
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.degree, int) and self.degree >= 1 and 0 < self.scale < math.inf
+                and 0 <= self.offset < math.inf,
+                f"degree={self.degree!r}, scale={self.scale!r}, offset={self.offset!r}",
+                why="with other values the Gram matrix can have negative eigenvalues",
+                fix="use a whole degree >= 1, scale > 0 and offset >= 0; scale = 1 / n_features is a common start")
+
+    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        return self._of_products(X @ Z.T)
+
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        points = as_points(X)
+        return self._of_products(np.einsum("ij,ij->i", points, points))
+
+    def _of_products(self, products: np.ndarray) -> np.ndarray:
+        products *= self.scale
+        products += self.offset
+        np.power(products, self.degree, out=products)
+        return products
+
+
+@dataclass(frozen=True)
+class Cosine(MercerKernel):
+    """x'z / (|x| |z|), and 0 where x or z is the zero vector, with itself too."""
+
+    name: ClassVar[str] = "cosine"
+
+    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        directions = _directions(Z)
+        return (directions if X is Z else _directions(X)) @ directions.T
+
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        return np.where(as_points(X).any(axis=1), 1.0, 0.0)
+
+
+def _directions(X: np.ndarray) -> np.ndarray:
+    """Return the rows scaled to length one; zero rows stay zero."""
+    largest = np.abs(X).max(1, initial=0.0, keepdims=True)
+    scaled = X / np.where(largest > 0, largest, 1.0)  # first by the largest entry: squares cannot underflow
+    scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
+    return scaled
+
+
+KERNELS: dict[str, type[MercerKernel]] = {
+    kernel.name: kernel for kernel in (RBF, LaplacianKernel, Linear, Polynomial, Cosine)}
+
+
+def _kernel_type(name: Any) -> type[MercerKernel]:
+    if name not in KERNELS:
+        raise ParameterError(explain(
+            f"there is no kernel named {name!r}", why=f"the named kernels are {', '.join(KERNELS)}",
+            fix="use one of these names, or pass a function (X, Z) -> block of shape (len(X), len(Z))",
+        ))
+    return KERNELS[name]
+
+
+def kernel_from(name: str | Kernel, bandwidth: float | Literal["median"] | None = None, *,
+                rows: Rows | np.ndarray | None = None, seed: int = 0, **parameters: Any) -> Kernel:
+    """Return the kernel with this name and these parameters; a kernel or function is returned as it is.
+
+    Parameters
+    ----------
+    name : one of `KERNELS`, or any function (X, Z) -> block.
+    bandwidth : in units of the features; "median" or None takes `median_bandwidth` of `rows`.
+    rows : points that the median is taken over; needed for the median only.
+    parameters : the other fields of the kernel, such as degree, scale, offset.
+
+    Raises
+    ------
+    ParameterError : an unknown name, a parameter the kernel does not have, or a median without rows.
+    """
+    if not isinstance(name, str):
+        require(callable(name), f"kernel={name!r} is neither a name nor a function",
+                why="a kernel is called with two arrays of points", fix=f"use one of {', '.join(KERNELS)}")
+        require(not parameters and bandwidth in (None, "median"),
+                f"kernel={name!r} with bandwidth={bandwidth!r} and {parameters}",
+                why="a function brings its own parameters", fix="leave them out, or name a kernel")
+        return name
+    kernel = _kernel_type(name)
+    known = [field.name for field in dataclasses.fields(kernel)]  # type: ignore[arg-type]
+    if "bandwidth" in known:
+        if bandwidth is None or bandwidth == "median":
+            require(rows is not None, f"kernel {name!r} has no bandwidth and no rows to take the median distance of",
+                    why="the bandwidth follows from the data or from you", fix="pass bandwidth=a number, or rows=X")
+            metric: Metric = "cityblock" if kernel is LaplacianKernel else "euclidean"
+            bandwidth = median_bandwidth(rows, seed, metric=metric)
+        parameters["bandwidth"] = bandwidth
+    elif isinstance(bandwidth, (int, float)):
+        parameters["bandwidth"] = bandwidth  # a number was meant: refused below
+    unknown = sorted(set(parameters) - set(known))
+    require(not unknown, f"kernel {name!r} has no parameter {', '.join(unknown)}",
+            why=f"its parameters are: {', '.join(known) or 'none'}", fix="remove it, or choose a kernel that has it")
+    return kernel(**parameters)
+
+
+def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:
+    """Return the kernel whose `to_dict` this is."""
+    parameters = {key: value for key, value in fields.items() if key != "type"}
+    return _kernel_type(fields.get("type"))(**parameters)
+
+
+def median_bandwidth(rows: Rows | np.ndarray | None, seed: int, sample: int = 1000, *,
+                     metric: Metric = "euclidean") -> float:
+    """Return the median distance of two different points, over a random sample of rows.
+
+    Distances of zero are left out, since duplicates say nothing about the scale. O(sample^2 d) time,
+    8 sample^2 / 2 bytes.
+
+    Raises
+    ------
+    DataError : fewer than two points, points that are not finite, or all sampled points equal.
+    """
+    points = as_rows(rows)
+    ids = np.sort(np.random.default_rng(seed).permutation(len(points))[:sample])
+    chosen = as_points(points.take(ids))
+    require(bool(np.isfinite(chosen).all()), "the points hold NaN or infinite values", error=DataError,
+            why="a distance to such a point is not a number", fix="drop or impute these rows first")
+    distances = pdist(chosen, metric)
+    positive = distances[distances > 0]
+    require(positive.size > 0, f"all {len(chosen)} sampled points are equal, or there is only one", error=DataError,
+            why="the median distance is then zero, and no bandwidth follows from it",
+            fix="give the bandwidth as a number, or check that the features were read correctly")
+    return float(np.median(positive))
+
+
+def diagonal_of(kernel: Kernel, X: np.ndarray) -> np.ndarray:
+    """Return K(x_i, x_i), shape (len(X),); a function without `diagonal` is called on small square blocks."""
+    if hasattr(kernel, "diagonal"):
+        return kernel.diagonal(X)
+    side = 64
+    return np.concatenate([np.zeros(0)] + [
+        np.diagonal(kernel(X[start:start + side], X[start:start + side])) for start in range(0, len(X), side)])

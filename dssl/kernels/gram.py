@@ -1,0 +1,146 @@
+"""Kernel blocks as tasks: `K(X, Z)` for tall X into a shared array, and `K(X, Z) @ coef` without ever holding it.
+
+Memory of one task in bytes, for a block of b rows of X with d features against m points Z:
+
+    b (row_bytes(d, m) + d itemsize(X))  +  24 m d  +  the kernel's own arrays
+
+where `row_bytes` is the kernel's (8 m for the block, and float64 copies of the row), and 24 m d is Z as it came,
+as float64 and centered. `block_rows` solves it for b.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..blocks import Arrays, HeldArrays, Parts, PartWriter, Receipt, Rows, as_rows, row_ranges, rows_that_fit
+from ..errors import DataError, require
+from ..execution import Execution
+from .base import Kernel
+
+BLOCK_BYTES = 64 << 20  # larger blocks make no matrix product faster, and leave other cores without work
+
+
+def block_rows(kernel: Kernel, X: Rows, n_points: int, budget_bytes: int, *, kernel_bytes: int = 0) -> int:
+    """Return how many rows of X fit in one block against `n_points` points; the formula is at the head of this file.
+
+    Raises
+    ------
+    BudgetError : the points Z and one row do not fit.
+    """
+    d = X.shape[1]
+    per_row = _row_bytes(kernel, d, n_points) + d * X.dtype.itemsize
+    fit = rows_that_fit(budget_bytes, per_row, len(X), fixed_bytes=24 * n_points * d + kernel_bytes)
+    return min(fit, max(1, BLOCK_BYTES // per_row))
+
+
+def _row_bytes(kernel: Kernel, n_features: int, n_points: int) -> int:
+    """Return the bytes per row of X in a call; a plain function is taken to hold three blocks."""
+    if hasattr(kernel, "row_bytes"):
+        return kernel.row_bytes(n_features, n_points)
+    return 24 * n_points + 16 * n_features
+
+
+def kernel_block(kernel: Kernel, X: np.ndarray, Z: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
+    """Return K(X, Z), shape (len(X), len(Z)); `features` of Z as a deformed kernel made them spare their solve.
+
+    Raises
+    ------
+    DataError : the kernel returned another shape.
+    """
+    block = kernel(X, Z) if features is None else kernel(X, Z, features=features)  # type: ignore[call-arg]
+    require(np.shape(block) == (len(X), len(Z)),
+            f"kernel {kernel!r} returned shape {np.shape(block)} for {len(X)} x {len(Z)} points", error=DataError,
+            why="a kernel returns one value per pair of points",
+            fix="return an array of shape (len(X), len(Z)) from the function")
+    return np.asarray(block)
+
+
+def apply_kernel(kernel: Kernel, X: np.ndarray, Z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """Return K(X, Z) @ coef, shape (len(X), ...), for one block of rows; holds one block of the kernel."""
+    return kernel_block(kernel, X, Z) @ coef
+
+
+@dataclass(frozen=True)
+class GramTask:
+    """Write K(X, Z) for one range of rows of X."""
+
+    kernel: Kernel
+    rows: Rows
+    support: Arrays  # Z (m, d), and `features` of Z for a deformed kernel
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        arrays = self.support.load()
+        X = self.rows.read(self.start, self.stop)
+        return out.write_rows(self.start, K=kernel_block(self.kernel, X, arrays["Z"], arrays.get("features")))
+
+
+@dataclass(frozen=True)
+class ApplyTask:
+    """Write K(X, Z) @ coef for one range of rows of X."""
+
+    kernel: Kernel
+    rows: Rows
+    support: Arrays  # Z (m, d) and coef (m, ...)
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        arrays = self.support.load()
+        X = self.rows.read(self.start, self.stop)
+        return out.write_rows(self.start, values=apply_kernel(self.kernel, X, arrays["Z"], arrays["coef"]))
+
+
+def gram_blocks(kernel: Kernel, X: Rows | np.ndarray, Z: np.ndarray | Arrays, execution: Execution,
+                parts: Parts | None = None) -> Rows:
+    """Return K(X, Z), shape (n, m), float64, as a shared array named `K` that tasks fill by blocks of rows.
+
+    Parameters
+    ----------
+    X : Rows or ndarray, shape (n, d).
+    Z : ndarray, shape (m, d), or Arrays that hold it as `Z`, which a Dask task then reads from storage.
+    parts : where the array goes; scratch of the execution by default.
+
+    Raises
+    ------
+    BudgetError : Z and one row do not fit the execution's memory budget.
+    """
+    rows, support = as_rows(X), Z if isinstance(Z, Arrays) else HeldArrays(Z=Z)
+    points = support.load()["Z"]
+    if hasattr(kernel, "features") and not isinstance(Z, Arrays):
+        support = HeldArrays(Z=points, features=kernel.features(points))
+    return _fill("K", GramTask, kernel, rows, support, (len(points),), execution, parts)
+
+
+def apply_blocks(kernel: Kernel, X: Rows | np.ndarray, Z: np.ndarray | Arrays, coef: np.ndarray | None,
+                 execution: Execution, parts: Parts | None = None) -> Rows:
+    """Return K(X, Z) @ coef, shape (n, ...), as a shared array named `values`; no more than a block of K exists.
+
+    A deformed kernel is first rewritten in its base kernel (`expansion`), so that no block needs a solve. Arrays that
+    hold `Z` and `coef`, with coef=None, are used as they are: store the expansion in them to keep Dask tasks small.
+    """
+    if isinstance(Z, Arrays):
+        trailing = Z.load()["coef"].shape[1:]
+        return _fill("values", ApplyTask, kernel, as_rows(X), Z, trailing, execution, parts)
+    coef = np.asarray(coef, np.float64)
+    require(coef.ndim >= 1 and len(coef) == len(Z), f"coef has shape {coef.shape} for {len(Z)} points Z",
+            why="a function of the kernel has one coefficient per point", fix="pass coef of shape (len(Z), ...)")
+    if hasattr(kernel, "expansion"):
+        kernel, Z, coef = kernel.expansion(Z, coef)
+    support = HeldArrays(Z=np.asarray(Z), coef=coef)
+    return _fill("values", ApplyTask, kernel, as_rows(X), support, coef.shape[1:], execution, parts)
+
+
+def _fill(name: str, task: Any, kernel: Kernel, rows: Rows, support: Arrays, trailing: tuple[int, ...],
+          execution: Execution, parts: Parts | None) -> Rows:
+    """Run one task per block of rows into the shared array `name`, shape (len(rows), *trailing)."""
+    parts = execution.scratch() if parts is None else parts
+    arrays = support.load()
+    own = sum(array.nbytes for key, array in arrays.items() if key != "Z") + getattr(kernel, "nbytes", 0)
+    height = block_rows(kernel, rows, len(arrays["Z"]), execution.memory_budget, kernel_bytes=own)
+    parts.allocate(name, (len(rows), *trailing), np.float64, height)
+    tasks = [task(kernel, rows, support, start, stop) for start, stop in row_ranges(len(rows), height)]
+    execution.map(tasks, parts)
+    return parts.rows(name)

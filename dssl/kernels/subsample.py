@@ -1,0 +1,213 @@
+"""The inverse of a graph regularizer on a subsample: `Q^+` restricted to S, for `Q = R^p`.
+
+With `Z_a = R^-a E_S` (a chain of solves, one column a point of S), every power is a product that is positive
+semi-definite by its form and needs half the solves of the paper's proof:
+
+    p = 2a:      (R^-p)_SS = Z_a' Z_a
+    p = 2a - 1:  (R^-p)_SS = Z_a' R Z_a
+
+Powers share their solves. The solve is a block step over columns, the product a block step over rows of Z with a
+sum to combine, so Z (n x s) is written once, read once, and never whole in one task.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..blocks import Arrays, HeldArrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..errors import require
+from ..execution import Execution, InProcess, Progress
+from ..solvers.solve import Solver, SolverParams, prepare
+
+Form = Literal["energy", "restriction"]
+ROW_CHUNK = 8192  # rows of Z in one chunk; a chunk is 4 MB at 64 columns
+
+
+@dataclass(frozen=True)
+class SubsampleInverse:
+    """`(R^-p)_SS` (s, s) for each power asked for, the subsample (s,), and the evidence of the solves."""
+
+    subsample: np.ndarray
+    powers: dict[int, np.ndarray]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {"subsample": self.subsample, **{f"power{p}": A for p, A in self.powers.items()}}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "SubsampleInverse":
+        powers = {int(name.removeprefix("power")): A for name, A in arrays.items() if name.startswith("power")}
+        return cls(arrays["subsample"], powers, attributes)
+
+
+def stored_factors(powers: Sequence[int]) -> list[str]:
+    """Return the names of the n x s factors that these powers need: "Z{a}", and "RZ{a}" for the odd ones."""
+    return sorted({name for p in powers for name in _factors(p)})
+
+
+def _factors(power: int) -> tuple[str, str]:
+    """Return the two factors whose product over rows is `(R^-power)_SS`."""
+    a = (power + 1) // 2
+    return (f"Z{a}", f"Z{a}") if power % 2 == 0 else (f"Z{a}", f"RZ{a}")
+
+
+@dataclass(frozen=True)
+class ColumnsTask:
+    """Solve the chain `Z_1 = R^-1 E, Z_2 = R^-1 Z_1, ...` for one block of columns of the subsample."""
+
+    solver: Arrays
+    params: SolverParams
+    subsample: tuple[int, ...]  # the points of this block
+    first: int  # column number of the first of them
+    powers: tuple[int, ...]
+    form: Form
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        solver = Solver.from_arrays(self.solver.load(), self.params)
+        n, columns = solver.A.n, np.array(self.subsample)
+        Z = np.zeros((n, len(columns)))
+        Z[columns, np.arange(len(columns))] = 1
+        wanted, found = stored_factors(self.powers), {}
+        residual, iterations = 0.0, []
+        steps = max(self.powers) if self.form == "restriction" else (max(self.powers) + 1) // 2
+        for step in range(1, steps + 1):
+            before = Z
+            solution = solver.solve(before).require_converged(self.params)
+            Z = solution.value
+            residual = max(residual, float(solution.residuals.max()))
+            iterations.append(int(solution.iterations.max()))
+            if self.form == "restriction":
+                if step in self.powers:
+                    found[f"A{step}"] = Z  # all rows: the rows of S are picked when all columns are there
+            else:
+                if f"Z{step}" in wanted:
+                    found[f"Z{step}"] = Z
+                if f"RZ{step}" in wanted:
+                    found[f"RZ{step}"] = solver.A.apply(Z)
+        evidence = {"max_residual": residual, "iterations": iterations, "columns": len(columns)}
+        if self.form == "restriction":
+            return {**out.write(**found), **evidence}
+        return {**out.write_columns(self.first, **found), **evidence}
+
+
+@dataclass(frozen=True)
+class ProductTask:
+    """Multiply the factors over one range of rows of Z: this range's share of every power."""
+
+    factors: dict[str, Rows]
+    powers: tuple[int, ...]
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        read: dict[str, np.ndarray] = {}
+        shares = {}
+        for power in self.powers:
+            for name in _factors(power):
+                if name not in read:
+                    read[name] = self.factors[name].read(self.start, self.stop)
+            left, right = (read[name] for name in _factors(power))
+            shares[f"power{power}"] = left.T @ right
+        return out.write(**shares)
+
+
+def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.ndarray, powers: Sequence[int],
+                  execution: Execution, parts: Parts, *, form: Form = "energy",
+                  progress: Progress | None = None) -> list[Receipt]:
+    """Solve all columns of the subsample into `parts`, a block of columns a task; return the receipts.
+
+    Memory of a task: the solver's arrays, and `n (8 (4 + k) + 16) b` bytes for b columns and k factors kept.
+    """
+    names = stored_factors(powers)
+    per_column = n * (8 * (4 + len(names)) + 16)
+    width = rows_that_fit(execution.memory_budget, per_column, params.block_columns)
+    ranges = row_ranges(len(subsample), width)
+    if form == "energy":
+        for name in names:
+            parts.allocate(name, (n, len(subsample)), np.float64, min(ROW_CHUNK, n), width)
+    tasks = [ColumnsTask(solver, params, tuple(int(i) for i in subsample[start:stop]), start, tuple(powers), form)
+             for start, stop in ranges]
+    return execution.map(tasks, parts, progress)
+
+
+def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequence[int], execution: Execution,
+                     parts: Parts, *, form: Form = "energy", n_blocks: int = 0,
+                     progress: Progress | None = None) -> dict[int, np.ndarray]:
+    """Return `(R^-p)_SS` (s, s) for each power from solved columns; rows of Z are read once, a range a task.
+
+    Memory of a task: `8 k s` bytes a row for k factors, and `8 s^2` a power.
+    """
+    s = len(subsample)
+    if form == "restriction":
+        blocks = [columns.read(i) for i in range(n_blocks)]
+        found = {p: np.hstack([block[f"A{p}"][subsample] for block in blocks]) for p in powers}
+    else:
+        names = stored_factors(powers)
+        height = rows_that_fit(execution.memory_budget, 8 * s * len(names), n, fixed_bytes=8 * s * s * len(powers))
+        height = max(ROW_CHUNK, height // ROW_CHUNK * ROW_CHUNK)
+        height = min(height, max(ROW_CHUNK, -(-n // 8 // ROW_CHUNK) * ROW_CHUNK))
+        factors = {name: columns.rows(name) for name in names}
+        tasks = [ProductTask(factors, tuple(powers), start, stop) for start, stop in row_ranges(n, height)]
+        execution.map(tasks, parts, progress)
+        # Summed in the order of the rows, whichever share was ready first.
+        found = {p: sum((parts.read(i)[f"power{p}"] for i in range(1, len(tasks))), parts.read(0)[f"power{p}"])
+                 for p in powers}
+    return {p: (A + A.T) / 2 for p, A in found.items()}
+
+
+def check_subsample(subsample: np.ndarray, n: int, powers: Sequence[int]) -> np.ndarray:
+    """Return the subsample as int64 after checking it and the powers."""
+    subsample = np.asarray(subsample)
+    require(subsample.ndim == 1 and subsample.dtype.kind in "iu" and len(subsample) > 0,
+            f"the subsample has shape {subsample.shape} and dtype {subsample.dtype}, expected (s,) integers",
+            why="it lists the row numbers of the points at which functions are measured", fix="pass an array of ids")
+    require(0 <= subsample.min() and subsample.max() < n, f"subsample ids span {subsample.min()} to {subsample.max()}",
+            why=f"the graph has {n} vertices", fix="number the points from 0 in the order of the rows")
+    require(len(np.unique(subsample)) == len(subsample), "the subsample names a point twice",
+            why="its columns would be equal and the kernel singular", fix="pass distinct ids")
+    require(len(powers) > 0 and all(isinstance(p, (int, np.integer)) and 1 <= p <= 64 for p in powers),
+            f"powers={list(powers)}, expected integers from 1 to 64",
+            why="Q = R^p is formed by p solves of R", fix="use 1, 2 or 3; 2 is usual")
+    return subsample.astype(np.int64)
+
+
+def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequence[int] = (1,), *,
+                         params: SolverParams | None = None, vector: np.ndarray | None = None, form: Form = "energy",
+                         execution: Execution | None = None) -> SubsampleInverse:
+    """Return `(R^-p)_SS` for each power p, the covariance that the graph puts on the subsample.
+
+    Parameters
+    ----------
+    R : sparse matrix, shape (n, n); `L + ridge I` or `L_norm + ridge I` (then `vector` is the root of the degrees).
+        With ridge 0 the pseudo-inverse.
+    subsample : array of s distinct vertex numbers.
+    form : "energy", positive semi-definite and second-order accurate in the solver's residual for p = 1; or
+        "restriction", rows S of the solutions, first-order, p solves a column.
+
+    Raises
+    ------
+    NotConverged : a column ended above the tolerance. ParameterError : the subsample or a power is not usable.
+
+    References
+    ----------
+    Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, Theorems 4.2 and 4.4.
+    """
+    execution, params = execution or InProcess(), params or SolverParams()
+    subsample, powers = check_subsample(subsample, R.shape[0], powers), tuple(sorted({int(p) for p in powers}))
+    solver = prepare(R, len(subsample) * ((max(powers) + 1) // 2), params, vector)
+    columns = execution.scratch()
+    receipts = solve_columns(HeldArrays(**solver.to_arrays()), solver.params, R.shape[0], subsample, powers, execution,
+                             columns, form=form)
+    found = multiply_factors(columns, R.shape[0], subsample, powers, execution, execution.scratch(), form=form,
+                             n_blocks=len(receipts))
+    return SubsampleInverse(subsample, found, solve_evidence(receipts, solver.attributes))
+
+
+def solve_evidence(receipts: Sequence[Receipt], attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return what the solves say of themselves: method, worst residual, iterations."""
+    return {"solver": attributes, "max_residual": max(receipt["max_residual"] for receipt in receipts),
+            "max_iterations": max(max(receipt["iterations"]) for receipt in receipts),
+            "columns": sum(receipt["columns"] for receipt in receipts)}

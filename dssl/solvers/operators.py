@@ -1,0 +1,234 @@
+"""A symmetric diagonally dominant matrix in the form that the solvers work on.
+
+The system `R x = b` is solved as `A y = D^-1/2 b`, `x = D^-1/2 y`, with `D` the diagonal of `R` and
+`A = D^-1/2 R D^-1/2`, rows in reverse Cuthill-McKee order. `A` has a unit diagonal, so Jacobi preconditioning
+is built in, every eigenvalue lies in [0, 2], and neighbors in the graph are neighbors in memory.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+
+from ..errors import DataError, explain, require
+
+SINGULAR = 1e-13  # Rayleigh quotient below which a component has a null vector
+
+
+@dataclass(frozen=True)
+class ScaledMatrix:
+    """`A = D^-1/2 R D^-1/2` without its unit diagonal, reordered.
+
+    order (n,): row `i` here is row `order[i]` of `R`. scale (n,): `D^-1/2` in this order.
+    indptr (n + 1,), indices (nnz,), data (nnz,) float64 and float32: the off-diagonal entries.
+    component (n,): the connected component of each row. near_null (n,): the vector that is closest to a null vector,
+    of unit norm on each component; image (n,): A times it; energy (n_components,): its Rayleigh quotients, which are 0
+    where the component is singular.
+    """
+
+    order: np.ndarray
+    scale: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    data32: np.ndarray
+    component: np.ndarray
+    near_null: np.ndarray
+    image: np.ndarray
+    energy: np.ndarray
+
+    @property
+    def n(self) -> int:
+        return len(self.order)
+
+    @property
+    def singular(self) -> np.ndarray:
+        """Return which components have a null vector (n_components,)."""
+        return self.energy < SINGULAR
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the named arrays that `from_arrays` takes."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "data32"}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "ScaledMatrix":
+        """Return the matrix that `to_arrays` described."""
+        names = [name for name in cls.__dataclass_fields__ if name != "data32"]
+        return cls(data32=arrays["data"].astype(np.float32), **{name: arrays[name] for name in names})
+
+    def enter(self, B: np.ndarray) -> np.ndarray:
+        """Return right-hand sides (n, t) of `R` as right-hand sides of `A`, off the null space of a singular R."""
+        ordered = B[self.order]
+        self._project_null(ordered)
+        ordered *= self.scale[:, None]
+        return ordered
+
+    def leave(self, Y: np.ndarray) -> np.ndarray:
+        """Return solutions (n, t) of `A` as solutions of `R`, of minimum norm if R is singular."""
+        Y = Y * self.scale[:, None]
+        self._project_null(Y)
+        X = np.empty_like(Y)
+        X[self.order] = Y
+        return X
+
+    def _project_null(self, B: np.ndarray) -> None:
+        """Remove the null space of R, whose vectors are `D^-1/2` times those of A, from B (n, t), in place."""
+        if self.singular.any():
+            null = self.near_null * self.scale
+            null /= np.sqrt(np.bincount(self.component, null**2, len(self.energy)))[self.component]
+            _project(null, self.component, self.singular, B)
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        """Return `R X` (n, t) in the rows and scaling of R."""
+        Y = X[self.order] / self.scale[:, None]
+        AY = np.empty_like(Y)
+        multiply(self.indptr, self.indices, self.data, Y, AY)
+        out = np.empty_like(AY)
+        out[self.order] = AY / self.scale[:, None]
+        return out
+
+    def project(self, B: np.ndarray) -> None:
+        """Remove the near-null vector of every component from each column of B (n, t), in place."""
+        _project(self.near_null, self.component, np.ones(len(self.energy), np.bool_), B)
+
+    def correct_components(self, X: np.ndarray, R: np.ndarray) -> None:
+        """Solve the near-null part of every component exactly: move X, and its residual R, in place (n, t).
+
+        This is the part that a small ridge makes slow and that float32 cannot carry.
+        """
+        inverse = np.where(self.singular, 0.0, 1 / np.where(self.singular, 1, self.energy))
+        _correct_components(self.near_null, self.image, self.component, inverse, X, R)
+
+    def to_scipy(self) -> sp.csr_matrix:
+        """Return `A` with its diagonal."""
+        off = sp.csr_matrix((self.data, self.indices, self.indptr), shape=(self.n, self.n))
+        return (off + sp.identity(self.n, format="csr")).tocsr()
+
+
+def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:
+    """Return the solvers' form of a symmetric matrix that is diagonally dominant when its columns are scaled.
+
+    Parameters
+    ----------
+    R : sparse matrix, shape (n, n); `L + ridge I`, `L_norm + ridge I`, or any symmetric matrix with
+        `R_ii v_i >= sum_j |R_ij| v_j`.
+    vector : the v > 0 of that inequality, shape (n,): ones for L (the default), the square root of the degrees
+        for L_norm. Where it holds with equality on a whole component, v spans the null space there.
+
+    Raises
+    ------
+    DataError : R is not square, finite, symmetric and dominant, or has a diagonal entry that is not positive.
+    """
+    R = sp.csr_matrix(R).astype(np.float64)
+    R.sum_duplicates()
+    R.eliminate_zeros()
+    v = np.ones(R.shape[0]) if vector is None else np.asarray(vector, np.float64)
+    diagonal = R.diagonal()
+    _check_symmetric(R, diagonal)
+    scale = 1 / np.sqrt(diagonal)
+    A = (sp.diags_array(scale) @ R @ sp.diags_array(scale)).tocsr()
+    order = reverse_cuthill_mckee(sp.csr_matrix(A), symmetric_mode=True).astype(np.int64)
+    A = sp.csr_matrix(A[order][:, order])
+    A.setdiag(0)
+    A.eliminate_zeros()
+    A.sort_indices()
+    scale = scale[order]
+    component, near_null, image, energy = _near_null(A, v[order] / scale)
+    return ScaledMatrix(order=order, scale=scale, indptr=A.indptr.astype(np.int64), indices=A.indices.astype(np.int32),
+                        data=A.data, data32=A.data.astype(np.float32), component=component, near_null=near_null,
+                        image=image, energy=energy)
+
+
+def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
+    require(R.shape[0] == R.shape[1], f"the matrix has shape {R.shape}, expected a square one", error=DataError,
+            why="a linear system needs as many equations as unknowns", fix="pass the Laplacian of the whole graph")
+    require(bool(np.isfinite(R.data).all()), "the matrix has entries that are not finite", error=DataError,
+            why="one such weight spoils every solution", fix="check the graph's weights for NaN and infinity")
+    bad = np.flatnonzero(diagonal <= 0)
+    if len(bad):
+        raise DataError(explain(
+            f"row {bad[0]} has diagonal {diagonal[bad[0]]:g} ({len(bad)} such rows), expected > 0",
+            why="an isolated vertex without a ridge has no equation",
+            fix="add a ridge (1e-3 is usual), or drop isolated points",
+        ))
+    difference = abs(R - R.T)
+    worst = float(difference.max()) if difference.nnz else 0.0
+    require(worst <= 1e-10 * float(diagonal.max()), f"the matrix differs from its transpose by {worst:g}",
+            error=DataError, why="conjugate gradients and the kernels need a symmetric matrix",
+            fix="symmetrize the weights: W.maximum(W.T) or (W + W.T) / 2")
+
+
+def _near_null(off: sp.csr_matrix, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return (component, near_null, image, energy) of `A = I + off`, for a positive y with `y >= |off| y`.
+
+    Raises
+    ------
+    DataError : some row breaks the inequality, which is diagonal dominance.
+    """
+    excess = (y - abs(off) @ y) / y
+    if excess.min() < -1e-8:
+        raise DataError(explain(
+            "the matrix is not diagonally dominant: in one row the other entries exceed the diagonal by "
+            f"{-excess.min():.3g} of it",
+            why="the solvers are for Laplacians of graphs with non-negative weights, with a ridge >= 0",
+            fix="pass dssl.Laplacian(W).matrix(ridge); for L_norm also vector=the square root of the degrees",
+        ))
+    n_components, component = connected_components(off, directed=False)
+    near_null = y / np.sqrt(np.bincount(component, y * y, n_components))[component]
+    image = near_null + off @ near_null
+    energy = np.bincount(component, near_null * image, n_components)
+    # Of a singular component the image is rounding; it must not be mistaken for a tiny ridge.
+    return component.astype(np.int32), near_null, np.where(energy[component] < SINGULAR, 0.0, image), energy
+
+
+@njit(nogil=True, cache=True)
+def _inner(vector, component, n_components, B):
+    inner = np.zeros((n_components, B.shape[1]))
+    for i in range(B.shape[0]):
+        for c in range(B.shape[1]):
+            inner[component[i], c] += vector[i] * B[i, c]
+    return inner
+
+
+@njit(nogil=True, cache=True)
+def _project(vector, component, which, B):
+    inner = _inner(vector, component, len(which), B)
+    for i in range(B.shape[0]):
+        if which[component[i]]:
+            for c in range(B.shape[1]):
+                B[i, c] -= vector[i] * inner[component[i], c]
+
+
+@njit(nogil=True, cache=True)
+def _correct_components(vector, image, component, inverse, X, R):
+    inner = _inner(vector, component, len(inverse), R)
+    for i in range(X.shape[0]):
+        g = component[i]
+        for c in range(X.shape[1]):
+            move = inverse[g] * inner[g, c]
+            X[i, c] += vector[i] * move
+            R[i, c] -= image[i] * move
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def multiply(indptr, indices, data, P, Q):
+    """Write `A P` to Q for P (n, t), `A` with unit diagonal and these off-diagonal entries."""
+    t = P.shape[1]
+    for i in range(P.shape[0]):
+        for c in range(t):
+            Q[i, c] = P[i, c]
+        e, end = indptr[i], indptr[i + 1]
+        while e + 3 < end:  # four neighbors a pass over the row of Q
+            a0, a1, a2, a3 = data[e], data[e + 1], data[e + 2], data[e + 3]
+            j0, j1, j2, j3 = indices[e], indices[e + 1], indices[e + 2], indices[e + 3]
+            for c in range(t):
+                Q[i, c] += a0 * P[j0, c] + a1 * P[j1, c] + a2 * P[j2, c] + a3 * P[j3, c]
+            e += 4
+        while e < end:
+            a0, j0 = data[e], indices[e]
+            for c in range(t):
+                Q[i, c] += a0 * P[j0, c]
+            e += 1

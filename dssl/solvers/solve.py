@@ -1,0 +1,290 @@
+"""Solutions of symmetric diagonally dominant systems, with their evidence, by the method that needs the least work.
+
+Every method is a correction inside the same outer loop: the residual is formed in float64, the correction is
+computed in float32 to a few digits, and the two are repeated until the float64 residual meets the tolerance. So the
+bulk of the work moves half the bytes, and convergence is always judged by the true residual.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import DataError, NotConverged, explain, require
+from .amg import Hierarchy, hierarchy, preconditioned_gradients
+from .deflation import Deflation, deflation_basis
+from .direct import LARGEST, Factor
+from .operators import ScaledMatrix, multiply, scaled_matrix
+from .pcg import conjugate_gradients
+
+Method = Literal["auto", "jacobi", "deflated", "amg", "direct"]
+PROBES = 8  # columns on which `auto` counts iterations
+FEW_VECTORS = 16  # eigenvectors that the probe deflates
+DIGITS = 1e-4  # the most one float32 correction reduces a residual
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverParams:
+    """How to solve.
+
+    method : "jacobi", "deflated" (Jacobi with the lowest eigenvectors solved exactly), "amg", "direct", or "auto".
+    tolerance : relative residual `||b - R x|| / ||b||` of every column.
+    max_iterations : of conjugate gradients, per column, over all corrections.
+    n_vectors : eigenvectors to deflate; None follows the number of columns to solve.
+    block_columns : columns solved side by side.
+    """
+
+    method: Method = "auto"
+    tolerance: float = 1e-6
+    max_iterations: int = 3000
+    n_vectors: int | None = None
+    block_columns: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        known = ("auto", "jacobi", "deflated", "amg", "direct")
+        require(self.method in known, f"method={self.method!r} is not a solver",
+                why="the solver decides how long a column takes", fix=f"choose one of {', '.join(known)}")
+        require(1e-14 <= self.tolerance < 1, f"tolerance={self.tolerance}, expected 1e-14 <= tolerance < 1",
+                why="it is a relative residual in float64", fix="use 1e-6; kernels need no more")
+        require(self.max_iterations >= 1, f"max_iterations={self.max_iterations}, expected >= 1",
+                why="no iteration gives no answer", fix="leave it at 3000")
+        require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
+                why="columns are solved in blocks", fix="leave it at 64")
+        require(self.n_vectors is None or self.n_vectors >= 1, f"n_vectors={self.n_vectors}, expected >= 1 or None",
+                why="it is the number of eigenvectors that are solved exactly", fix="leave it unset")
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Columns with the evidence: value (n, t), and per column (t,) residual, convergence and iterations."""
+
+    value: np.ndarray
+    residuals: np.ndarray
+    converged: np.ndarray
+    iterations: np.ndarray
+
+    def require_converged(self, params: SolverParams) -> "Solution":
+        """Return self, or raise NotConverged with the worst column and the remedy."""
+        if not self.converged.all():
+            worst = int(np.argmax(self.residuals))
+            raise NotConverged(explain(
+                f"{int((~self.converged).sum())} of {len(self.converged)} columns did not converge: column {worst} "
+                f"ended at relative residual {self.residuals[worst]:.2e} after {self.iterations[worst]} iterations, "
+                f"tolerance {params.tolerance:.0e}",
+                why="a kernel built from wrong columns is wrong without looking so",
+                fix="raise the ridge, raise max_iterations, choose method='amg' (low-dimensional data) or 'deflated', "
+                    "or loosen the tolerance",
+            ))
+        return self
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A matrix prepared for many columns: its scaled form and what the chosen method needs."""
+
+    A: ScaledMatrix
+    params: SolverParams  # method is never "auto" here
+    deflation: Deflation | None = None
+    levels: Hierarchy | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return named arrays; with `params` and `attributes`, which are JSON, they make the same solver again."""
+        parts = {"A": self.A, "deflation": self.deflation, "levels": self.levels}
+        return {f"{name}/{key}".replace("/", "-"): array for name, part in parts.items() if part is not None
+                for key, array in part.to_arrays().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], params: SolverParams,
+                    attributes: dict[str, Any] | None = None) -> "Solver":
+        """Return the solver whose arrays `to_arrays` gave."""
+        def part(name: str) -> dict[str, np.ndarray]:
+            return {key.split("-", 1)[1]: array for key, array in arrays.items() if key.startswith(f"{name}-")}
+        return cls(ScaledMatrix.from_arrays(part("A")), params,
+                   Deflation.from_arrays(part("deflation")) if part("deflation") else None,
+                   Hierarchy.from_arrays(part("levels")) if part("levels") else None, attributes or {})
+
+    def solve(self, B: np.ndarray) -> Solution:
+        """Return the solution of `R X = B` for B (n, t); of a singular R its pseudo-inverse times B.
+
+        Memory: 4 arrays (n, block) float64 and 4 float32 beside B and X.
+        """
+        B = np.asarray(B, np.float64)
+        require(B.ndim == 2 and B.shape[0] == self.A.n,
+                f"right-hand sides of shape {B.shape}, expected ({self.A.n}, t)",
+                why="each column has one entry a vertex", fix="pass a two-dimensional array, one column a system")
+        blocks = [self._solve_block(B[:, first:first + self.params.block_columns])
+                  for first in range(0, B.shape[1], self.params.block_columns)]
+        if not blocks:
+            return Solution(np.empty_like(B), np.empty(0), np.empty(0, bool), np.empty(0, np.int64))
+        return Solution(np.hstack([block.value for block in blocks]),
+                        *(np.concatenate([getattr(block, name) for block in blocks])
+                          for name in ("residuals", "converged", "iterations")))
+
+    def _solve_block(self, B: np.ndarray) -> Solution:
+        R = self.A.enter(B)
+        B_scaled, X, AX = R.copy(), np.zeros_like(R), np.empty_like(R)
+        weight = 1 / self.A.scale  # || D^1/2 r || is the residual norm of the system as it was given
+        given = _norms(R, weight)
+        goal = self.params.tolerance * given
+        iterations = np.zeros(R.shape[1], np.int64)
+        self.A.correct_components(X, R)
+        current = _norms(R, weight)
+        while (unsolved := current > goal).any():
+            needed = np.where(unsolved, goal / np.where(unsolved, current, 1), 1)
+            budget = int(self.params.max_iterations - iterations.max())
+            E, used = self._correct(np.where(unsolved, R, 0), needed, budget)
+            iterations += used
+            X += E
+            multiply(self.A.indptr, self.A.indices, self.A.data, X, AX)
+            np.subtract(B_scaled, AX, out=R)
+            self.A.correct_components(X, R)
+            before, current = current, _norms(R, weight)
+            # Rounding sets a floor: columns that a whole correction does not bring down are at it.
+            if iterations.max() >= self.params.max_iterations or (current > 0.5 * before)[unsolved].all():
+                break
+        return Solution(self.A.leave(X), current / np.where(given > 0, given, 1), current <= goal, iterations)
+
+    def _correct(self, R: np.ndarray, needed: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return E near A^-1 R and iterations; `needed` (t,) is the factor by which each residual must fall."""
+        if self.params.method == "direct":
+            return Factor(self.A).correct(R), np.ones(R.shape[1], np.int64)
+        E = np.zeros_like(R)
+        if self.deflation is not None:
+            E += self.deflation.solve(R)
+            AE = np.empty_like(E)
+            multiply(self.A.indptr, self.A.indices, self.A.data, E, AE)
+            R = R - AE
+        norms = np.linalg.norm(R, axis=0)
+        norms[norms == 0] = 1
+        reduction = _per_correction(needed)
+        R32 = (R / norms).astype(np.float32)
+        if self.params.method == "amg":
+            assert self.levels is not None
+            inner, used = preconditioned_gradients(self.A, self.levels, R32, reduction, budget)
+        else:
+            inner, used = conjugate_gradients(self.A, R32, reduction, budget)
+        E += inner * norms
+        return E, used
+
+
+def _norms(R: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the column norms of `diag(weight) R`."""
+    return np.sqrt(np.einsum("ij,ij,i->j", R, R, weight**2, optimize=False))
+
+
+def _per_correction(needed: np.ndarray) -> np.ndarray:
+    """Return how far one correction reduces each residual: evenly over as few corrections as float32 allows."""
+    aim = 0.6 * needed  # the float64 residual ends a little above the float32 one
+    corrections = np.maximum(1, np.ceil(np.log(aim) / math.log(DIGITS)))
+    return np.minimum(aim ** (1 / corrections), 0.9)
+
+
+def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
+            vector: np.ndarray | None = None) -> Solver:
+    """Return a solver for `n_columns` columns of R, with the method chosen by counted work if it is "auto".
+
+    Parameters
+    ----------
+    R : sparse matrix, shape (n, n), symmetric diagonally dominant up to the scaling `vector`.
+    n_columns : how many columns will be solved; what is worth preparing depends on it.
+    vector : shape (n,); ones for L + ridge (the default), the square root of the degrees for L_norm + ridge.
+
+    Raises
+    ------
+    DataError : R is not symmetric, finite and diagonally dominant.
+
+    Notes
+    -----
+    "auto" factors small matrices. Otherwise it deflates a few vectors, counts the iterations of `PROBES` seeded
+    columns, and if they are many builds a multigrid hierarchy and counts there too. It compares entries touched, not
+    seconds, so the choice is the same on every machine.
+    """
+    params = params or SolverParams()
+    A = scaled_matrix(R, vector)
+    method = params.method
+    if method == "auto" and A.n <= LARGEST:
+        method = "direct"
+    chosen = replace(params, method=method)
+    if method in ("direct", "jacobi"):
+        return Solver(A, chosen, attributes={"method": method})
+    if method == "deflated":
+        return _deflated(A, n_columns, chosen)
+    if method == "amg":
+        return _multigrid(A, chosen)
+    return _least_work(A, n_columns, params)
+
+
+def _deflated(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
+    """Return a deflated solver; the more columns, the more vectors repay their cost."""
+    m = params.n_vectors or int(np.clip(n_columns // 8, FEW_VECTORS, 96))
+    m = min(m, max(1, A.n // 4))
+    basis = deflation_basis(A, m, seed=params.seed)
+    return Solver(A, replace(params, method="deflated"), deflation=basis,
+                  attributes={"method": "deflated", "n_vectors": int(basis.U.shape[1])})
+
+
+def _multigrid(A: ScaledMatrix, params: SolverParams) -> Solver:
+    levels = hierarchy(A)
+    return Solver(A, replace(params, method="amg"), levels=levels, attributes={
+        "method": "amg", "level_sizes": [level.A.shape[0] for level in levels.levels] + [len(levels.coarsest)],
+        "work_per_cycle": round(levels.work, 3)})
+
+
+def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
+    """Return the solver that touches the fewest entries for n_columns columns, by counting on probe columns."""
+    columns = np.random.default_rng([params.seed, A.n]).choice(A.n, min(PROBES, A.n), replace=False)
+    B = np.zeros((A.n, len(columns)))
+    B[columns, np.arange(len(columns))] = 1
+    vectors = 7 * A.n  # one iteration's vector traffic, in entries of the matrix
+    candidates: list[tuple[float, Solver]] = []
+
+    def consider(solver: Solver, setup: float, entries_per_iteration: float, enough: int) -> None:
+        probe = replace(solver, params=replace(solver.params, max_iterations=enough)).solve(B)
+        # Residuals fall geometrically: a probe that was cut short tells how many more iterations there would be.
+        reached = np.clip(probe.residuals, 1e-300, 0.99)
+        expected = probe.iterations * np.maximum(1, math.log(params.tolerance) / np.log(reached))
+        work = setup + n_columns * float(expected.mean()) * entries_per_iteration
+        solver.attributes.update(probe_iterations=round(float(expected.mean()), 1), work=f"{work:.3g}")
+        candidates.append((work, solver))
+
+    plain = A.data.size + vectors
+    first = _deflated(A, n_columns, replace(params, n_vectors=min(params.n_vectors or FEW_VECTORS, FEW_VECTORS)))
+    consider(first, setup=45 * FEW_VECTORS * plain, entries_per_iteration=plain, enough=200)
+    if first.attributes["probe_iterations"] > 100:
+        levels = _multigrid(A, params)
+        assert levels.levels is not None
+        consider(levels, setup=150 * plain, enough=100,
+                 entries_per_iteration=A.data.size * (1 + 1.5 * levels.levels.work) + 2 * vectors)
+    best = min(candidates, key=lambda pair: pair[0])[1]
+    considered = [solver.attributes.copy() for _, solver in candidates]
+    if best.params.method == "deflated":
+        best = _deflated(A, n_columns, params)
+    best.attributes["considered"] = considered
+    return best
+
+
+def solve(R: Any, B: Any, *, method: Method = "auto", tolerance: float = 1e-6, max_iterations: int = 3000,
+          vector: np.ndarray | None = None, seed: int = 0) -> Solution:
+    """Return the solution of `R X = B` with its evidence; raise unless every column meets the tolerance.
+
+    Parameters
+    ----------
+    R : sparse matrix, shape (n, n): a graph Laplacian plus a ridge (see `Laplacian.matrix`).
+    B : array, shape (n,) or (n, t).
+    tolerance : relative residual in float64.
+
+    Raises
+    ------
+    DataError : R is not symmetric and diagonally dominant, or B is not finite.
+    NotConverged : a column ended above the tolerance; the message names it and the remedy.
+    """
+    params = SolverParams(method=method, tolerance=tolerance, max_iterations=max_iterations, seed=seed)
+    B = np.asarray(B, np.float64)
+    require(bool(np.isfinite(B).all()), "a right-hand side is not finite", error=DataError,
+            why="its solution would not be either", fix="remove NaN and infinity from B")
+    columns = B[:, None] if B.ndim == 1 else B
+    found = prepare(R, columns.shape[1], params, vector).solve(columns).require_converged(params)
+    return replace(found, value=found.value[:, 0]) if B.ndim == 1 else found

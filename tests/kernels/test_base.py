@@ -1,0 +1,183 @@
+"""Named kernels against scikit-learn, their exact diagonals, and the median heuristic."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics import pairwise
+
+from dssl.blocks import ArrayRows
+from dssl.errors import DataError, ParameterError
+from dssl.kernels.base import (
+    RBF,
+    Cosine,
+    LaplacianKernel,
+    Linear,
+    Polynomial,
+    diagonal_of,
+    kernel_from,
+    kernel_from_dict,
+    median_bandwidth,
+    squared_distances,
+)
+
+from .. import reference
+
+ALL = [RBF(1.7), LaplacianKernel(2.3), Linear(), Polynomial(3, 0.5, 1.5), Cosine()]
+
+
+def points(n, d=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+@pytest.mark.parametrize(("kernel", "expected"), [
+    (RBF(1.7), lambda X, Z: pairwise.rbf_kernel(X, Z, gamma=0.5 / 1.7**2)),
+    (LaplacianKernel(2.3), lambda X, Z: pairwise.laplacian_kernel(X, Z, gamma=1 / 2.3)),
+    (Linear(), pairwise.linear_kernel),
+    (Polynomial(3, 0.5, 1.5), lambda X, Z: pairwise.polynomial_kernel(X, Z, degree=3, gamma=0.5, coef0=1.5)),
+    (Cosine(), pairwise.cosine_similarity),
+])
+def test_blocks_equal_those_of_scikit_learn(kernel, expected):
+    X, Z = points(13, seed=1), points(7, seed=2)
+    X[3] = 0.0
+    assert_allclose(kernel(X, Z), expected(X, Z), rtol=1e-12, atol=1e-14)
+    assert_allclose(kernel(X, X), expected(X, X), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", ALL)
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64, np.bool_])
+def test_input_of_any_number_type_is_computed_in_float64(kernel, dtype):
+    X = np.random.default_rng(3).integers(0, 200, size=(9, 5)).astype(dtype)
+    block = kernel(X, X[:4])
+    assert block.dtype == np.float64
+    assert_array_equal(block, kernel(X.astype(np.float64), X[:4].astype(np.float64)))
+
+
+@pytest.mark.parametrize("kernel", ALL)
+@settings(max_examples=25, deadline=None)
+@given(n=st.integers(1, 20), d=st.integers(1, 6), seed=st.integers(0, 10**6), copies=st.integers(0, 5))
+def test_gram_matrices_are_symmetric_positive_and_keep_their_diagonal(kernel, n, d, seed, copies):
+    X = points(n, d, seed)
+    X = np.concatenate([X, X[:copies]])
+    K = kernel(X, X)
+    assert_array_equal(K, K.T)
+    assert_array_equal(np.diagonal(K), kernel.diagonal(X))
+    assert np.linalg.eigvalsh(K).min() >= -1e-12 * np.abs(K).max() * len(X)
+
+
+@pytest.mark.parametrize("kernel", ALL)
+@settings(max_examples=20, deadline=None)
+@given(n=st.integers(1, 30), cut=st.integers(0, 30), seed=st.integers(0, 10**6))
+def test_a_block_does_not_depend_on_the_rows_around_it(kernel, n, cut, seed):
+    X, Z = points(n, 3, seed), points(5, 3, seed + 1)
+    parts = np.concatenate([kernel(X[:cut], Z), kernel(X[cut:], Z)])
+    assert_allclose(parts, kernel(X, Z), rtol=1e-13, atol=1e-13)
+
+
+def test_rbf_keeps_its_digits_far_from_the_origin():
+    X, Z = np.round(points(40, 6, 4), 6), np.round(points(30, 6, 5), 6)
+    far_X, far_Z = X + 2.0**13, Z + 2.0**13
+    exact = reference.rbf(far_X, far_Z, 0.5)
+    assert_allclose(RBF(0.5)(far_X, far_Z), exact, rtol=1e-12)
+    naive = (far_X**2).sum(1)[:, None] - 2 * far_X @ far_Z.T + (far_Z**2).sum(1)
+    assert np.abs(np.exp(-naive / 0.5) / exact - 1).max() > 1e-8, "without centering the digits are lost"
+
+
+def test_squared_distances_are_never_negative_and_zero_between_equal_rows_of_one_array():
+    X = np.repeat(points(10, 30, 6) * 1e3, 2, axis=0)
+    distances = squared_distances(X, X)
+    assert distances.min() >= 0
+    assert_array_equal(np.diagonal(distances), 0.0)
+    assert_allclose(distances, reference.squared_distances(X, X), rtol=1e-12, atol=1e-7)
+
+
+def test_cosine_of_zero_and_of_tiny_vectors():
+    X = np.array([[0.0, 0.0], [3e-200, 4e-200], [3.0, 4.0]])
+    assert_allclose(Cosine()(X, X), [[0, 0, 0], [0, 1, 1], [0, 1, 1]], rtol=1e-15)
+
+
+def test_nan_in_a_point_stays_visible():
+    X = points(3)
+    X[1, 0] = np.nan
+    assert np.isnan(RBF(1.0)(X, points(4, seed=1))[1]).all()
+
+
+@pytest.mark.parametrize("kernel", ALL)
+def test_kernels_survive_json_and_pickle(kernel):
+    stored = json.loads(json.dumps(kernel.to_dict()))
+    assert kernel_from_dict(stored) == kernel
+    assert pickle.loads(pickle.dumps(kernel)) == kernel
+
+
+def test_kernel_from_names_kernels_and_takes_functions():
+    X = points(20)
+    assert kernel_from("rbf", 2.0) == RBF(2.0)
+    assert kernel_from("rbf", rows=X, seed=5) == RBF(median_bandwidth(X, 5))
+    assert kernel_from("laplacian", "median", rows=X) == LaplacianKernel(median_bandwidth(X, 0, metric="cityblock"))
+    assert kernel_from("polynomial", degree=2, offset=0.0) == Polynomial(2, 1.0, 0.0)
+    assert kernel_from("linear", "median", rows=X) == Linear()
+    function = pairwise.rbf_kernel
+    assert kernel_from(function) is function
+    assert_allclose(diagonal_of(lambda A, B: A @ B.T, points(150)), Linear().diagonal(points(150)), rtol=1e-14)
+
+
+@pytest.mark.parametrize(("build", "says"), [
+    (lambda: kernel_from("gaussian"), "rbf, laplacian, linear, polynomial, cosine"),
+    (lambda: kernel_from("rbf"), "rows=X"),
+    (lambda: kernel_from("rbf", -1.0), "bandwidth=-1.0"),
+    (lambda: kernel_from("rbf", float("nan")), "bandwidth=nan"),
+    (lambda: kernel_from("linear", 2.0), "has no parameter bandwidth"),
+    (lambda: kernel_from("rbf", 1.0, degree=3), "has no parameter degree"),
+    (lambda: kernel_from("polynomial", degree=1.5), "degree=1.5"),
+    (lambda: kernel_from("polynomial", offset=-1.0), "offset=-1.0"),
+    (lambda: kernel_from(Linear(), 2.0), "brings its own parameters"),
+    (lambda: kernel_from(3), "neither a name nor a function"),
+    (lambda: kernel_from_dict({"type": "rbfs"}), "no kernel named 'rbfs'"),
+])
+def test_errors_say_what_to_do(build, says):
+    with pytest.raises(ParameterError, match=says):
+        build()
+
+
+@pytest.mark.parametrize(("X", "Z", "says"), [
+    (points(3, 4), points(3, 5), "X has 4 features and Z has 5"),
+    (points(3)[0], points(3), "two dimensions"),
+    (np.array([["a", "b"]]), points(3), "dtype <U1"),
+])
+def test_points_that_cannot_be_compared(X, Z, says):
+    with pytest.raises(DataError, match=says):
+        RBF(1.0)(X, Z)
+
+
+def test_median_bandwidth_is_the_median_distance():
+    X = points(30)
+    assert_allclose(median_bandwidth(X, 0), reference.median_distance(X), rtol=1e-14)
+    assert_allclose(median_bandwidth(ArrayRows(X), 0, metric="cityblock"), reference.median_distance(X, 1), rtol=1e-14)
+
+
+def test_median_bandwidth_leaves_duplicates_out():
+    X = np.repeat(points(6), [20, 1, 1, 1, 1, 1], axis=0)
+    assert_allclose(median_bandwidth(X, 0), reference.median_distance(X), rtol=1e-14)
+    assert median_bandwidth(np.repeat([[0.0], [3.0]], [50, 1], axis=0), 0) == 3.0
+
+
+def test_median_bandwidth_of_a_sample_follows_the_seed_and_is_close():
+    X = points(3000, 8)
+    first = median_bandwidth(X, 1, sample=400)
+    assert first == median_bandwidth(X, 1, sample=400)
+    assert first != median_bandwidth(X, 2, sample=400)
+    assert_allclose(first, np.sqrt(2 * 7.344), rtol=0.03)  # |x - z|^2 / 2 is chi-square with 8 degrees of freedom
+
+
+@pytest.mark.parametrize(("X", "says"), [
+    (np.ones((5, 2)), "all 5 sampled points are equal"),
+    (points(1), "there is only one"),
+    (np.array([[1.0], [np.nan]]), "NaN"),
+])
+def test_median_bandwidth_errors(X, says):
+    with pytest.raises(DataError, match=says):
+        median_bandwidth(X, 0)

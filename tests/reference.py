@@ -1,0 +1,144 @@
+"""Each method as its paper prints it: dense and slow, the text that the tests compare with.
+
+Nothing here comes from dssl. Points are rows of X; `labeled` is a boolean mask and `subsample` an array of row numbers.
+"""
+
+import numpy as np
+from scipy.optimize import minimize
+
+# Kernels
+
+
+def squared_distances(X, Z):
+    """Return |x_i - z_j|^2 by differences, shape (len(X), len(Z))."""
+    return ((X[:, None, :] - Z[None, :, :]) ** 2).sum(2)
+
+
+def rbf(X, Z, bandwidth):
+    """Return exp(-|x - z|^2 / (2 bandwidth^2))."""
+    return np.exp(-squared_distances(X, Z) / (2 * bandwidth**2))
+
+
+def laplacian_kernel(X, Z, bandwidth):
+    """Return exp(-|x - z|_1 / bandwidth)."""
+    return np.exp(-np.abs(X[:, None, :] - Z[None, :, :]).sum(2) / bandwidth)
+
+
+def polynomial(X, Z, degree, scale, offset):
+    """Return (scale x'z + offset)^degree."""
+    return (scale * X @ Z.T + offset) ** degree
+
+
+def median_distance(X, order=2):
+    """Return the median of the positive distances between all pairs of rows, in the norm of this order."""
+    distances = [np.linalg.norm(X[i] - X[j], order) for i in range(len(X)) for j in range(i)]
+    return np.median([distance for distance in distances if distance > 0])
+
+
+# Graphs
+
+
+def knn(X, k):
+    """Return (ids, distances) of the k nearest rows of each row, itself included; ties keep the order of ids."""
+    distances = np.sqrt(squared_distances(X, X))
+    ids = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return ids, np.take_along_axis(distances, ids, axis=1)
+
+
+def knn_weights(X, k, bandwidth=None):
+    """Return W of the k-nearest-neighbor graph joined in either direction, without loops.
+
+    Weights are 1, or exp(-|x - z|^2 / (2 bandwidth^2)) with a bandwidth.
+    """
+    joined = np.zeros((len(X), len(X)), bool)
+    for i, neighbors in enumerate(knn(X, k)[0]):
+        joined[i, neighbors] = joined[neighbors, i] = True
+    np.fill_diagonal(joined, False)
+    return joined * (1.0 if bandwidth is None else rbf(X, X, bandwidth))
+
+
+def laplacian(W):
+    """Return L = D - W."""
+    return np.diag(W.sum(1)) - W
+
+
+def normalized_laplacian(W):
+    """Return L_norm = I - D^-1/2 W D^-1/2; every vertex has an edge."""
+    scale = 1 / np.sqrt(W.sum(1))
+    return np.eye(len(W)) - scale[:, None] * W * scale[None, :]
+
+
+def regularizer(L, power=1, ridge=0.0):
+    """Return Q = (L + ridge I)^power."""
+    return np.linalg.matrix_power(L + ridge * np.eye(len(L)), power)
+
+
+def pseudo_inverse(Q, smallest=1e-10):
+    """Return Q^+ of a symmetric matrix; eigenvalues below `smallest` times the largest count as zero."""
+    return np.linalg.pinv(Q, rcond=smallest, hermitian=True)
+
+
+# Data-dependent kernels: Lever, Diethe, Shawe-Taylor 2012
+
+
+def deformed(K, eta, Q, k_x, k_z, K_xz):
+    """Return eq. 4 (and eq. 6, for a subsample): K(x, z) - eta k_x' (I + eta Q K)^-1 Q k_z.
+
+    K, Q have shape (m, m); k_x has shape (m, len(X)), k_z (m, len(Z)), K_xz (len(X), len(Z)).
+    """
+    return K_xz - eta * k_x.T @ np.linalg.inv(np.eye(len(K)) + eta * Q @ K) @ Q @ k_z
+
+
+def deformed_gram(K, M):
+    """Return K - K (I + M K)^-1 M K, the deformed Gram matrix on the points that the regularizer M measures."""
+    return deformed(K, 1.0, M, K, K, K)
+
+
+def subsample_regularizer(Q, subsample):
+    """Return Q_hat = (Q^+ restricted to the subsample)^+ (eq. 7)."""
+    return pseudo_inverse(pseudo_inverse(Q)[np.ix_(subsample, subsample)])
+
+
+def minimum_norm_interpolant(Q, subsample, values):
+    """Return f with f_S = values and f'Qf smallest (eq. 9): the other entries are -Q_tt^+ Q_ts values."""
+    rest = np.setdiff1d(np.arange(len(Q)), subsample)
+    f = np.zeros(len(Q))
+    f[subsample] = values
+    f[rest] = -pseudo_inverse(Q[np.ix_(rest, rest)]) @ Q[np.ix_(rest, subsample)] @ values
+    return f
+
+
+def minimum_norm_interpolant_in_image(Q, subsample, values):
+    """Return f = Q a with f_S = values and f'Qf smallest: the interpolant in the space of Theorem 3.1."""
+    covariance = pseudo_inverse(Q)
+    return covariance[:, subsample] @ pseudo_inverse(covariance[np.ix_(subsample, subsample)]) @ values
+
+
+# Learners
+
+
+def ridge(K, y, labeled, ambient):
+    """Return f on all points minimizing (1/l) sum (y - f)^2 + ambient |f|^2_K."""
+    alpha = np.linalg.solve(K[np.ix_(labeled, labeled)] + labeled.sum() * ambient * np.eye(labeled.sum()), y[labeled])
+    return K[:, labeled] @ alpha
+
+
+def laprls(K, L, y, labeled, ambient, manifold):
+    """Return f on all n points minimizing (1/l) sum (y - f)^2 + ambient |f|^2_K + manifold / n^2 f'Lf (Belkin 2006)."""
+    n, n_labeled = len(K), labeled.sum()
+    J = np.diag(labeled.astype(float))
+    A = J @ K + ambient * n_labeled * np.eye(n) + manifold * n_labeled / n**2 * L @ K
+    return K @ np.linalg.solve(A, J @ np.where(labeled, y, 0.0))
+
+
+def svm(K, y, C):
+    """Return (coef, bias) of f(x) = sum_i coef_i K(x_i, x) + bias, from the dual of the hinge loss; y in {-1, +1}.
+
+    The bias is the mean over points whose dual variable lies strictly between 0 and C.
+    """
+    H = y[:, None] * K * y[None, :]
+    found = minimize(lambda a: 0.5 * a @ H @ a - a.sum(), np.full(len(y), C / 2), jac=lambda a: H @ a - 1,
+                     bounds=[(0, C)] * len(y), constraints={"type": "eq", "fun": lambda a: a @ y, "jac": lambda a: y},
+                     method="SLSQP", options={"ftol": 1e-14, "maxiter": 1000})
+    free = (found.x > 1e-6 * C) & (found.x < (1 - 1e-6) * C)
+    return found.x * y, float(np.mean((y - K @ (found.x * y))[free]))
