@@ -1,3 +1,33 @@
 """dssl: distributed semi-supervised learning."""
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+# The public names and where they live. They are imported when first used, so that `import dssl` and `dssl --help`
+# do not wait for everything.
+_PUBLIC = {
+    "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.dataset",
+    "Laplacian": "dssl.graph.laplacian", "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
+    "solve": "dssl.solvers.solve", "LapSVC": "dssl.models.svm", "LapKernelRidge": "dssl.models.svm",
+    "run": "dssl.pipeline.run", "plan": "dssl.pipeline.run",
+}
+__all__ = ["Dataset", "LapKernelRidge", "LapSVC", "Laplacian", "neighbors", "open_dataset", "plan", "run", "solve",
+           "weights"]
+
+if TYPE_CHECKING:
+    from .data.dataset import Dataset, open_dataset
+    from .graph.laplacian import Laplacian
+    from .graph.neighbors import neighbors
+    from .graph.weights import weights
+    from .models.svm import LapKernelRidge, LapSVC
+    from .pipeline.run import plan, run
+    from .solvers.solve import solve
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'dssl' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_PUBLIC[name]), name)

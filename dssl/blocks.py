@@ -141,6 +141,10 @@ class Parts(ABC):
         """Return the named arrays of one part."""
 
     @abstractmethod
+    def within(self, name: str) -> "Parts":
+        """Return a place of its own inside this one, for a step whose parts are not the result."""
+
+    @abstractmethod
     def arrays(self, index: int) -> Arrays:
         """Return the named arrays of one part, to be read whole by the tasks that need them."""
 
@@ -179,6 +183,7 @@ class MemoryParts(Parts):
         self._shared: dict[str, np.ndarray] = {}
         self._parts: dict[int, dict[str, np.ndarray]] = {}
         self._receipts: dict[int, Receipt] = {}
+        self._within: dict[str, MemoryParts] = {}
         self._lock = Lock()
 
     def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
@@ -209,6 +214,10 @@ class MemoryParts(Parts):
 
     def read(self, index: int) -> dict[str, np.ndarray]:
         return self._parts[index]
+
+    def within(self, name: str) -> Parts:
+        with self._lock:
+            return self._within.setdefault(name, MemoryParts())
 
     def arrays(self, index: int) -> Arrays:
         return HeldArrays(**self._parts[index])

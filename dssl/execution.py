@@ -11,15 +11,21 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+import dask
 import numba
-from distributed import Client, KilledWorker, as_completed
+import numpy as np
+from distributed import Client, KilledWorker, as_completed, get_client
 from threadpoolctl import threadpool_limits
 
-from .blocks import MemoryParts, Parts, PartWriter, Receipt
+from .blocks import ArrayRows, Arrays, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
+from .data.store import StoredParts
 from .errors import ClusterError, TaskFailed, explain
 from .params import digest
+
+SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
 
 Progress = Callable[[int, int], None]  # (tasks done, tasks in all)
 
@@ -38,6 +44,16 @@ class Execution(ABC):
     @abstractmethod
     def scratch(self) -> Parts:
         """Return a place for parts that only this computation needs."""
+
+    def share(self, **arrays: np.ndarray) -> Arrays:
+        """Return named arrays in a form that every task can load without carrying them."""
+        parts = self.scratch()
+        parts.write(0, arrays)
+        return parts.arrays(0)
+
+    def share_rows(self, rows: Rows) -> Rows:
+        """Return rows in a form that every task can read without carrying them."""
+        return rows
 
     @abstractmethod
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
@@ -125,10 +141,11 @@ def run_on_worker(task: Task, parts: Parts, index: int) -> Receipt:
 class OnDask(Execution):
     """Runs tasks on the workers of a Dask client; parts go through storage that every worker can open."""
 
-    def __init__(self, client: Client, scratch: Callable[[], Parts], memory_budget: int | None = None,
-                 retries: int = 2):
-        self.client, self._scratch, self.retries = client, scratch, retries
+    def __init__(self, client: Client, memory_budget: int | None = None, retries: int = 2):
+        self.client, self.retries = client, retries
         self.memory_budget = memory_budget or self._half_of_a_worker()
+        self._folder: TemporaryDirectory | None = None
+        self._scratches = 0
 
     def _half_of_a_worker(self) -> int:
         """Return the bytes one task may take: half its share of the smallest worker, since NumPy cannot spill."""
@@ -137,7 +154,24 @@ class OnDask(Execution):
         return min(shares) // 2 if shares else 2 << 30
 
     def scratch(self) -> Parts:
-        return self._scratch()
+        """Return parts in a folder that lives as long as this execution.
+
+        The folder is made in Dask's `temporary-directory`, or the system's; every worker must be able to open it.
+        """
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="dssl-", dir=dask.config.get("temporary-directory", None))
+        self._scratches += 1
+        return StoredParts(f"{self._folder.name}/{self._scratches}")
+
+    def share_rows(self, rows: Rows) -> Rows:
+        if not isinstance(rows, ArrayRows):
+            return rows
+        height = max(1, SHARED_CHUNK // max(1, rows.dtype.itemsize * int(np.prod(rows.shape[1:]))))
+        parts = self.scratch()
+        parts.allocate("rows", rows.shape, rows.dtype, height)
+        for start, stop in row_ranges(len(rows), height):
+            parts.write_rows(start, {"rows": rows.read(start, stop)})
+        return parts.rows("rows")
 
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
         if not pending:
@@ -178,3 +212,12 @@ class OnDask(Execution):
                 )) from error
             self.client.cancel(list(running))
             raise
+
+
+def current_execution(memory_budget: int | None = None) -> Execution:
+    """Return the execution on the active Dask client, if there is one, or else on the threads of this process."""
+    try:
+        client = get_client()
+    except ValueError:  # no client is active
+        return InProcess(memory_budget=memory_budget or 2 << 30)
+    return OnDask(client, memory_budget)

@@ -211,6 +211,9 @@ class StoredParts(Parts):
             ))
         return {path.name: _read_whole(path) for path in sorted(folder.iterdir())}
 
+    def within(self, name: str) -> "StoredParts":
+        return StoredParts(self.folder / "within" / name)
+
     def arrays(self, index: int) -> "StoredArrays":
         return StoredArrays(self, index)
 
@@ -270,9 +273,11 @@ def verify_parts(parts: StoredParts) -> None:
         rows = StoredRows(path)
         for start, stop in row_ranges(len(rows), rows.chunk_rows):
             rows.read(start, stop)
-    for index in parts.receipts():
-        if (parts.folder / "parts" / f"{index:06d}").exists():
-            parts.read(index)
+    written = {int(path.name) for path in (parts.folder / "parts").glob("*")}
+    for index in sorted(written):
+        parts.read(index)
+    for folder in sorted((parts.folder / "within").glob("*")):
+        verify_parts(StoredParts(folder))
 
 
 def write_json(path: Path, value: Any, *, exclusive: bool = False) -> bool:

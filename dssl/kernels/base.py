@@ -229,14 +229,14 @@ def _kernel_type(name: Any) -> type[MercerKernel]:
     return KERNELS[name]
 
 
-def kernel_from(name: str | Kernel, bandwidth: float | Literal["median"] | None = None, *,
+def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
                 rows: Rows | np.ndarray | None = None, seed: int = 0, **parameters: Any) -> Kernel:
     """Return the kernel with this name and these parameters; a kernel or function is returned as it is.
 
     Parameters
     ----------
     name : one of `KERNELS`, or any function (X, Z) -> block.
-    bandwidth : in units of the features; "median" or None takes `median_bandwidth` of `rows`.
+    bandwidth : in units of the features; "median" or None takes `median_bandwidth` of `rows`, "0.5*median" half of it.
     rows : points that the median is taken over; needed for the median only.
     parameters : the other fields of the kernel, such as degree, scale, offset.
 
@@ -254,11 +254,12 @@ def kernel_from(name: str | Kernel, bandwidth: float | Literal["median"] | None 
     kernel = _kernel_type(name)
     known = [field.name for field in dataclasses.fields(kernel)]  # type: ignore[arg-type]
     if "bandwidth" in known:
-        if bandwidth is None or bandwidth == "median":
+        if bandwidth is None or isinstance(bandwidth, str):
+            factor = _median_factor(bandwidth or "median")
             require(rows is not None, f"kernel {name!r} has no bandwidth and no rows to take the median distance of",
                     why="the bandwidth follows from the data or from you", fix="pass bandwidth=a number, or rows=X")
             metric: Metric = "cityblock" if kernel is LaplacianKernel else "euclidean"
-            bandwidth = median_bandwidth(rows, seed, metric=metric)
+            bandwidth = factor * median_bandwidth(rows, seed, metric=metric)
         parameters["bandwidth"] = bandwidth
     elif isinstance(bandwidth, (int, float)):
         parameters["bandwidth"] = bandwidth  # a number was meant: refused below
@@ -266,6 +267,19 @@ def kernel_from(name: str | Kernel, bandwidth: float | Literal["median"] | None 
     require(not unknown, f"kernel {name!r} has no parameter {', '.join(unknown)}",
             why=f"its parameters are: {', '.join(known) or 'none'}", fix="remove it, or choose a kernel that has it")
     return kernel(**parameters)
+
+
+def _median_factor(text: str) -> float:
+    """Return 0.5 of "0.5*median" and 1 of "median"."""
+    factor, _, name = text.replace(" ", "").rpartition("*")
+    try:
+        value = float(factor) if factor else 1.0
+    except ValueError:
+        value = math.nan
+    require(name == "median" and 0 < value < math.inf,
+            f"bandwidth={text!r}, expected a number or a multiple of the median",
+            why="a bandwidth is a distance between points", fix='use "median", "0.5*median", or a number')
+    return value
 
 
 def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import Arrays, HeldArrays, Parts, PartWriter, Receipt, Rows, as_rows, row_ranges, rows_that_fit
+from ..blocks import Arrays, Parts, PartWriter, Receipt, Rows, as_rows, row_ranges, rows_that_fit
 from ..errors import DataError, require
 from ..execution import Execution
 from .base import Kernel
@@ -107,10 +107,10 @@ def gram_blocks(kernel: Kernel, X: Rows | np.ndarray, Z: np.ndarray | Arrays, ex
     ------
     BudgetError : Z and one row do not fit the execution's memory budget.
     """
-    rows, support = as_rows(X), Z if isinstance(Z, Arrays) else HeldArrays(Z=Z)
+    rows, support = as_rows(X), Z if isinstance(Z, Arrays) else execution.share(Z=Z)
     points = support.load()["Z"]
     if hasattr(kernel, "features") and not isinstance(Z, Arrays):
-        support = HeldArrays(Z=points, features=kernel.features(points))
+        support = execution.share(Z=points, features=kernel.features(points))
     return _fill("K", GramTask, kernel, rows, support, (len(points),), execution, parts)
 
 
@@ -129,7 +129,7 @@ def apply_blocks(kernel: Kernel, X: Rows | np.ndarray, Z: np.ndarray | Arrays, c
             why="a function of the kernel has one coefficient per point", fix="pass coef of shape (len(Z), ...)")
     if hasattr(kernel, "expansion"):
         kernel, Z, coef = kernel.expansion(Z, coef)
-    support = HeldArrays(Z=np.asarray(Z), coef=coef)
+    support = execution.share(Z=np.asarray(Z), coef=coef)
     return _fill("values", ApplyTask, kernel, as_rows(X), support, coef.shape[1:], execution, parts)
 
 

@@ -164,7 +164,7 @@ def check_subsample(subsample: np.ndarray, n: int, powers: Sequence[int]) -> np.
     require(subsample.ndim == 1 and subsample.dtype.kind in "iu" and len(subsample) > 0,
             f"the subsample has shape {subsample.shape} and dtype {subsample.dtype}, expected (s,) integers",
             why="it lists the row numbers of the points at which functions are measured", fix="pass an array of ids")
-    require(0 <= subsample.min() and subsample.max() < n, f"subsample ids span {subsample.min()} to {subsample.max()}",
+    require(subsample.min() >= 0 and subsample.max() < n, f"subsample ids span {subsample.min()} to {subsample.max()}",
             why=f"the graph has {n} vertices", fix="number the points from 0 in the order of the rows")
     require(len(np.unique(subsample)) == len(subsample), "the subsample names a point twice",
             why="its columns would be equal and the kernel singular", fix="pass distinct ids")

@@ -1,30 +1,33 @@
-"""Algebraic multigrid as a preconditioner for a block of columns: the hierarchy is pyamg's, the V-cycle ours.
+"""Algebraic multigrid as a preconditioner for a block of columns: pyamg finds the aggregates, the V-cycle is ours.
 
 Low-dimensional graphs have thousands of small eigenvalues, too many to deflate; a coarse graph represents them all.
 The cycle works in float32 on all columns of a block at once, inside conjugate gradients that are corrected in
 float64 by the caller.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
-import pyamg
 import scipy.sparse as sp
 from numba import njit
-from scipy.linalg import pinvh
+from pyamg.aggregation.aggregate import standard_aggregation
+from scipy.linalg import eigh
 
-from .operators import ScaledMatrix, multiply
+from .operators import ScaledMatrix
 
 COARSEST = 400  # unknowns that are solved by a dense inverse
+MAX_LEVELS = 20
+ZERO = 1e-12  # eigenvalues and diagonals of an island whose null vector is all that is left of it
 
 
 @dataclass(frozen=True)
 class Level:
-    """One level: its matrix A, inverse diagonal times the damping, and the prolongation P to it from the next."""
+    """One level: its matrix A float32, sorted; its inverse diagonal; the prolongation P to it from the next."""
 
     A: sp.csr_matrix
-    damping: np.ndarray
+    inverse: np.ndarray
     P: sp.csr_matrix
 
     @cached_property
@@ -42,13 +45,13 @@ class Hierarchy:
     @property
     def work(self) -> float:
         """Return the entries that one cycle touches, in units of the finest matrix's: the cost of a cycle."""
-        entries = sum(3 * level.A.nnz + 2 * level.P.nnz for level in self.levels) + self.coarsest.size
+        entries = sum(2 * level.A.nnz + 2 * level.P.nnz for level in self.levels) + self.coarsest.size
         return entries / max(self.levels[0].A.nnz, 1) if self.levels else 1.0
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         arrays = {"coarsest": self.coarsest, "n_levels": np.array(len(self.levels))}
         for i, level in enumerate(self.levels):
-            arrays[f"{i}.damping"] = level.damping
+            arrays[f"{i}.inverse"] = level.inverse
             for name, matrix in (("A", level.A), ("P", level.P)):
                 for field in ("data", "indices", "indptr"):
                     arrays[f"{i}.{name}.{field}"] = getattr(matrix, field)
@@ -58,31 +61,34 @@ class Hierarchy:
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Hierarchy":
         levels: list[Level] = []
         for i in range(int(arrays["n_levels"])):
-            n = len(arrays[f"{i}.damping"])
-            coarser = f"{i + 1}.damping"
+            n = len(arrays[f"{i}.inverse"])
+            coarser = f"{i + 1}.inverse"
             m = len(arrays[coarser]) if coarser in arrays else len(arrays["coarsest"])
             A, P = (sp.csr_matrix(tuple(arrays[f"{i}.{name}.{field}"] for field in ("data", "indices", "indptr")),
                                   shape=shape) for name, shape in (("A", (n, n)), ("P", (n, m))))
-            levels.append(Level(A, arrays[f"{i}.damping"], P))
+            levels.append(Level(A, arrays[f"{i}.inverse"], P))
         return cls(levels, arrays["coarsest"])
 
-    def cycle(self, B: np.ndarray) -> np.ndarray:
-        """Return one V-cycle applied to B (n, t) float32: a symmetric positive definite approximation of A^-1 B."""
-        return self._descend(0, B)
+    def cycle(self, t: int) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the V-cycle on blocks (n, t) float32: a symmetric positive definite approximation of `A^-1 B`.
 
-    def _descend(self, number: int, B: np.ndarray) -> np.ndarray:
+        A forward Gauss-Seidel sweep on the way down, its adjoint, a backward sweep, on the way up. The next call
+        overwrites the result. Memory: two arrays (n, t) float32, and as much on the coarse levels as their rows need.
+        """
+        workspace = [(np.empty((len(level.inverse), t), np.float32), np.empty((len(level.inverse), t), np.float32))
+                     for level in self.levels]
+        return partial(self._descend, 0, workspace)
+
+    def _descend(self, number: int, workspace: list[tuple[np.ndarray, np.ndarray]], B: np.ndarray) -> np.ndarray:
         if number == len(self.levels):
             return self.coarsest @ B
-        level = self.levels[number]
+        level, (X, R) = self.levels[number], workspace[number]
         A, P, Pt = level.A, level.P, level.restriction
-        X = level.damping[:, None] * B
-        R = np.empty_like(B)
-        _residual(A.indptr, A.indices, A.data, X, B, R)
+        _sweep_forward(A.indptr, A.indices, A.data, level.inverse, B, X, R)
         coarse = np.empty((P.shape[1], B.shape[1]), np.float32)
         _product(Pt.indptr, Pt.indices, Pt.data, R, coarse)
-        _add_product(P.indptr, P.indices, P.data, self._descend(number + 1, coarse), X)
-        _residual(A.indptr, A.indices, A.data, X, B, R)
-        _add_scaled(X, level.damping, R)
+        _add_product(P.indptr, P.indices, P.data, self._descend(number + 1, workspace, coarse), X)
+        _sweep_backward(A.indptr, A.indices, A.data, level.inverse, B, X)
         return X
 
 
@@ -91,32 +97,91 @@ def hierarchy(A: ScaledMatrix) -> Hierarchy:
 
     References
     ----------
-    Vanek, Mandel, Brezina, "Algebraic multigrid by smoothed aggregation", Computing 1996; built by pyamg.
+    Vanek, Mandel, Brezina, "Algebraic multigrid by smoothed aggregation", Computing 1996.
     """
-    built = pyamg.smoothed_aggregation_solver(
-        A.to_scipy(), B=A.near_null[:, None], symmetry="symmetric", strength=("symmetric", {"theta": 0.0}),
-        aggregate="standard", smooth=("jacobi", {"omega": 4 / 3}), improve_candidates=None,
-        max_levels=15, max_coarse=COARSEST, keep=False)
-    levels = []
-    for fine in built.levels[:-1]:
-        matrix = sp.csr_matrix(fine.A).astype(np.float32)
-        levels.append(Level(matrix, _damping(sp.csr_matrix(fine.A)), sp.csr_matrix(fine.P).astype(np.float32)))
-    coarsest = built.levels[-1].A.toarray()
-    return Hierarchy(levels, pinvh((coarsest + coarsest.T) / 2).astype(np.float32))
+    matrix, near_null = A.to_scipy(), A.near_null
+    levels: list[Level] = []
+    while matrix.shape[0] > COARSEST and len(levels) < MAX_LEVELS:
+        P, near_null = _prolongation(matrix, near_null)
+        matrix.sort_indices()
+        diagonal = matrix.diagonal()
+        inverse = np.where(diagonal > ZERO, 1 / np.maximum(diagonal, ZERO), 0).astype(np.float32)
+        levels.append(Level(matrix.astype(np.float32), inverse, P.astype(np.float32)))
+        matrix = sp.csr_matrix(P.T @ matrix @ P)
+    values, vectors = eigh(matrix.toarray()) if matrix.shape[0] else (np.empty(0), np.empty((0, 0)))
+    inverse = np.where(values > ZERO, 1 / np.maximum(values, ZERO), 0)
+    return Hierarchy(levels, ((vectors * inverse) @ vectors.T).astype(np.float32))
+
+
+def _prolongation(A: sp.csr_matrix, near_null: np.ndarray) -> tuple[sp.csr_matrix, np.ndarray]:
+    """Return P (n, m), one smoothed column an aggregate of neighbors, and y (m,) with `P y` near `near_null`.
+
+    A vertex without neighbors joins no aggregate: the sweeps solve it. Without any edge, m is 0.
+    """
+    aggregates, _ = standard_aggregation(sp.csr_matrix((np.ones(A.nnz), A.indices, A.indptr), A.shape))
+    tentative = sp.csr_matrix(sp.diags_array(near_null) @ aggregates)
+    lengths = np.sqrt(np.asarray(tentative.multiply(tentative).sum(axis=0)).ravel())
+    used = lengths > 0  # pyamg gives one empty aggregate where there is none
+    tentative, lengths = sp.csr_matrix(tentative[:, used] @ sp.diags_array(1 / lengths[used])), lengths[used]
+    return sp.csr_matrix(tentative - sp.diags_array(_damping(A)) @ (A @ tentative)), lengths
 
 
 def _damping(A: sp.csr_matrix) -> np.ndarray:
-    """Return omega / diagonal, omega = 4/3 over the largest eigenvalue of D^-1 A, so that the smoother contracts."""
+    """Return omega / diagonal, omega = 4/3 over the largest eigenvalue of D^-1 A; 0 where the diagonal is."""
     diagonal = A.diagonal()
-    # |D^-1 A|_inf bounds the largest eigenvalue; a few power steps give it within a few per cent, always from below.
+    inverse = np.where(diagonal > ZERO, 1 / np.maximum(diagonal, ZERO), 0)
     v = np.random.default_rng(A.shape[0]).standard_normal(A.shape[0])
-    rho = 1.0
-    for _ in range(15):
-        v /= np.linalg.norm(v)
-        after = (A @ v) / diagonal
-        rho = float(v @ after)
-        v = after
-    return (4 / 3 / (1.05 * max(rho, 1.0)) / diagonal).astype(np.float32)
+    rho = float(np.linalg.norm(v))
+    for _ in range(15):  # power steps come within a few per cent, from below
+        v = inverse * (A @ (v / rho))
+        rho = max(float(np.linalg.norm(v)), ZERO)
+    return 4 / 3 / (1.05 * max(rho, 1.0)) * inverse
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _sweep_forward(indptr, indices, data, inverse, B, X, R):
+    """Write one forward Gauss-Seidel sweep from zero to X, and its residual `B - A X` to R.
+
+    The sweep needs the entries left of the diagonal only, and leaves as residual those to the right.
+    """
+    t = X.shape[1]
+    for i in range(X.shape[0]):
+        for c in range(t):
+            X[i, c] = B[i, c]
+        e = indptr[i]
+        while e < indptr[i + 1] and indices[e] < i:
+            a, j = data[e], indices[e]
+            for c in range(t):
+                X[i, c] -= a * X[j, c]
+            e += 1
+        for c in range(t):
+            X[i, c] *= inverse[i]
+    for i in range(X.shape[0]):
+        for c in range(t):
+            R[i, c] = 0
+        e = indptr[i + 1] - 1
+        while e >= indptr[i] and indices[e] > i:
+            a, j = data[e], indices[e]
+            for c in range(t):
+                R[i, c] -= a * X[j, c]
+            e -= 1
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _sweep_backward(indptr, indices, data, inverse, B, X):
+    """Move X by one backward Gauss-Seidel sweep for `A X = B`."""
+    t = X.shape[1]
+    new = np.empty(t, X.dtype)
+    for i in range(X.shape[0] - 1, -1, -1):
+        for c in range(t):
+            new[c] = B[i, c]
+        for e in range(indptr[i], indptr[i + 1]):
+            a, j = data[e], indices[e]
+            if j != i:
+                for c in range(t):
+                    new[c] -= a * X[j, c]
+        for c in range(t):
+            X[i, c] = inverse[i] * new[c]
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -141,94 +206,3 @@ def _add_product(indptr, indices, data, X, out):
             a, j = data[e], indices[e]
             for c in range(t):
                 out[i, c] += a * X[j, c]
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _residual(indptr, indices, data, X, B, out):
-    """Write `B - M X` to out."""
-    t = X.shape[1]
-    for i in range(out.shape[0]):
-        for c in range(t):
-            out[i, c] = B[i, c]
-        e, end = indptr[i], indptr[i + 1]
-        while e + 3 < end:
-            a0, a1, a2, a3 = data[e], data[e + 1], data[e + 2], data[e + 3]
-            j0, j1, j2, j3 = indices[e], indices[e + 1], indices[e + 2], indices[e + 3]
-            for c in range(t):
-                out[i, c] -= a0 * X[j0, c] + a1 * X[j1, c] + a2 * X[j2, c] + a3 * X[j3, c]
-            e += 4
-        while e < end:
-            a0, j0 = data[e], indices[e]
-            for c in range(t):
-                out[i, c] -= a0 * X[j0, c]
-            e += 1
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _add_scaled(X, scale, R):
-    """Add `scale R`, row by row, to X."""
-    for i in range(X.shape[0]):
-        for c in range(X.shape[1]):
-            X[i, c] += scale[i] * R[i, c]
-
-
-def preconditioned_gradients(A: ScaledMatrix, levels: Hierarchy, R: np.ndarray, reduction: np.ndarray,
-                             max_iterations: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return E with `A E` near R (n, t) float32, and the iterations each column took; R is overwritten.
-
-    Conjugate gradients with one V-cycle a step; a column stops when its residual norm has fallen by `reduction` (t,).
-    """
-    E, Q = np.zeros_like(R), np.empty_like(R)
-    iterations = np.zeros(R.shape[1], np.int64)
-    target = _dots(R, R) * reduction**2
-    Y = levels.cycle(R)
-    P = Y.copy()
-    ry = _dots(R, Y)
-    active = _dots(R, R) > target
-    for _ in range(max_iterations):
-        if not active.any():
-            break
-        multiply(A.indptr, A.indices, A.data32, P, Q)
-        pq = _dots(P, Q)
-        alpha = np.where(active & (pq > 0), ry / np.where(pq > 0, pq, 1), 0)
-        iterations += alpha != 0
-        _advance(E, R, P, Q, alpha.astype(np.float32))
-        active &= _dots(R, R) > target
-        Y = levels.cycle(R)
-        ry_next = _dots(R, Y)
-        beta = np.where(active & (ry > 0), ry_next / np.where(ry > 0, ry, 1), 0)
-        _turn(P, Y, beta.astype(np.float32))
-        ry = ry_next
-    return E, iterations
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _dots(X, Y):
-    """Return the inner products of the columns, in float64."""
-    t = X.shape[1]
-    total, part = np.zeros(t), np.zeros(t, X.dtype)
-    for i in range(X.shape[0]):
-        for c in range(t):
-            part[c] += X[i, c] * Y[i, c]
-        if i & 255 == 255:
-            for c in range(t):
-                total[c] += part[c]
-                part[c] = 0
-    for c in range(t):
-        total[c] += part[c]
-    return total
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _advance(E, R, P, Q, alpha):
-    for i in range(E.shape[0]):
-        for c in range(E.shape[1]):
-            E[i, c] += alpha[c] * P[i, c]
-            R[i, c] -= alpha[c] * Q[i, c]
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _turn(P, Y, beta):
-    for i in range(P.shape[0]):
-        for c in range(P.shape[1]):
-            P[i, c] = Y[i, c] + beta[c] * P[i, c]

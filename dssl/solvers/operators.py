@@ -94,13 +94,18 @@ class ScaledMatrix:
         """Remove the near-null vector of every component from each column of B (n, t), in place."""
         _project(self.near_null, self.component, np.ones(len(self.energy), np.bool_), B)
 
-    def correct_components(self, X: np.ndarray, R: np.ndarray) -> None:
+    def correct_components(self, X: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
         """Solve the near-null part of every component exactly: move X, and its residual R, in place (n, t).
 
-        This is the part that a small ridge makes slow and that float32 cannot carry.
+        This is the part that a small ridge makes slow and that float32 cannot carry. Columns that are not active (t,)
+        stay as they are.
         """
         inverse = np.where(self.singular, 0.0, 1 / np.where(self.singular, 1, self.energy))
-        _correct_components(self.near_null, self.image, self.component, inverse, X, R)
+        _correct_components(self.near_null, self.image, self.component, inverse, X, R, active)
+
+    def residual(self, X: np.ndarray, B: np.ndarray, R: np.ndarray) -> None:
+        """Write `B - A X` (n, t) to R, in float64."""
+        _residual(self.indptr, self.indices, self.data, X, B, R)
 
     def to_scipy(self) -> sp.csr_matrix:
         """Return `A` with its diagonal."""
@@ -122,12 +127,18 @@ def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:
     ------
     DataError : R is not square, finite, symmetric and dominant, or has a diagonal entry that is not positive.
     """
-    R = sp.csr_matrix(R).astype(np.float64)
+    R = sp.csr_matrix(R, dtype=np.float64, copy=True)
+    require(R.shape[0] == R.shape[1], f"the matrix has shape {R.shape}, expected a square one", error=DataError,
+            why="a linear system needs as many equations as unknowns", fix="pass the Laplacian of the whole graph")
     R.sum_duplicates()
     R.eliminate_zeros()
     v = np.ones(R.shape[0]) if vector is None else np.asarray(vector, np.float64)
     diagonal = R.diagonal()
     _check_symmetric(R, diagonal)
+    require(v.shape == (R.shape[0],) and bool(np.isfinite(v).all()) and bool((v > 0).all()),
+            f"vector has shape {v.shape} and values from {v.min():g} to {v.max():g}, expected ({R.shape[0]},) and > 0",
+            error=DataError, why="it scales the columns of the matrix",
+            fix="for L_norm pass the square root of the degrees, 1 for an isolated vertex; for L pass none")
     scale = 1 / np.sqrt(diagonal)
     A = (sp.diags_array(scale) @ R @ sp.diags_array(scale)).tocsr()
     order = reverse_cuthill_mckee(sp.csr_matrix(A), symmetric_mode=True).astype(np.int64)
@@ -143,8 +154,6 @@ def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:
 
 
 def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
-    require(R.shape[0] == R.shape[1], f"the matrix has shape {R.shape}, expected a square one", error=DataError,
-            why="a linear system needs as many equations as unknowns", fix="pass the Laplacian of the whole graph")
     require(bool(np.isfinite(R.data).all()), "the matrix has entries that are not finite", error=DataError,
             why="one such weight spoils every solution", fix="check the graph's weights for NaN and infinity")
     bad = np.flatnonzero(diagonal <= 0)
@@ -203,14 +212,16 @@ def _project(vector, component, which, B):
 
 
 @njit(nogil=True, cache=True)
-def _correct_components(vector, image, component, inverse, X, R):
-    inner = _inner(vector, component, len(inverse), R)
+def _correct_components(vector, image, component, inverse, X, R, active):
+    moves = _inner(vector, component, len(inverse), R)
+    for g in range(moves.shape[0]):
+        for c in range(moves.shape[1]):
+            moves[g, c] *= inverse[g] if active[c] else 0.0
     for i in range(X.shape[0]):
         g = component[i]
         for c in range(X.shape[1]):
-            move = inverse[g] * inner[g, c]
-            X[i, c] += vector[i] * move
-            R[i, c] -= image[i] * move
+            X[i, c] += vector[i] * moves[g, c]
+            R[i, c] -= image[i] * moves[g, c]
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -231,4 +242,25 @@ def multiply(indptr, indices, data, P, Q):
             a0, j0 = data[e], indices[e]
             for c in range(t):
                 Q[i, c] += a0 * P[j0, c]
+            e += 1
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _residual(indptr, indices, data, X, B, R):
+    """Write `B - A X` to R, `A` as in `multiply`."""
+    t = X.shape[1]
+    for i in range(X.shape[0]):
+        for c in range(t):
+            R[i, c] = B[i, c] - X[i, c]
+        e, end = indptr[i], indptr[i + 1]
+        while e + 3 < end:
+            a0, a1, a2, a3 = data[e], data[e + 1], data[e + 2], data[e + 3]
+            j0, j1, j2, j3 = indices[e], indices[e + 1], indices[e + 2], indices[e + 3]
+            for c in range(t):
+                R[i, c] -= a0 * X[j0, c] + a1 * X[j1, c] + a2 * X[j2, c] + a3 * X[j3, c]
+            e += 4
+        while e < end:
+            a0, j0 = data[e], indices[e]
+            for c in range(t):
+                R[i, c] -= a0 * X[j0, c]
             e += 1

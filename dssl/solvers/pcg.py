@@ -5,16 +5,19 @@ and its own stop: the arithmetic of a column does not depend on the columns besi
 depend on how columns are blocked.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit
 
+from .columns import column_dots
 from .operators import ScaledMatrix
 
 CHUNK = 255  # rows between two foldings of the float32 partial sums into float64, minus one
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _multiply_dot(indptr, indices, data, P, Q, pq):
+def multiply_dot(indptr, indices, data, P, Q, pq):
     """Write `A P` to Q and the column inner products P'AP to pq (t,) float64."""
     t = P.shape[1]
     part = np.zeros(t, P.dtype)
@@ -45,7 +48,7 @@ def _multiply_dot(indptr, indices, data, P, Q, pq):
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _step(X, R, P, Q, alpha, rr):
+def step(X, R, P, Q, alpha, rr):
     """Move `X += P alpha`, `R -= Q alpha`, and write the squared column norms of R to rr (t,) float64."""
     t = X.shape[1]
     part = np.zeros(t, X.dtype)
@@ -65,58 +68,51 @@ def _step(X, R, P, Q, alpha, rr):
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _direction(P, R, beta):
+def direction(P, R, beta):
     """Replace P by `R + P beta`."""
     for i in range(P.shape[0]):
         for c in range(P.shape[1]):
             P[i, c] = R[i, c] + beta[c] * P[i, c]
 
 
-@njit(nogil=True, cache=True)
-def _conjugate_gradients(indptr, indices, data, X, R, P, Q, target, max_iterations, iterations):
-    t = X.shape[1]
-    alpha, beta = np.zeros(t, X.dtype), np.zeros(t, X.dtype)
-    pq, rr, rr_next = np.zeros(t), np.zeros(t), np.zeros(t)
-    for i in range(R.shape[0]):
-        for c in range(t):
-            rr[c] += np.float64(R[i, c]) * R[i, c]
-            P[i, c] = R[i, c]
-    for _ in range(max_iterations):
-        active = 0
-        for c in range(t):
-            active += rr[c] > target[c]
-        if active == 0:
-            break
-        _multiply_dot(indptr, indices, data, P, Q, pq)
-        for c in range(t):
-            # A column that is zero or already solved would divide 0 by 0: its step stays 0.
-            go = rr[c] > target[c] and pq[c] > 0
-            alpha[c] = rr[c] / pq[c] if go else 0
-            iterations[c] += go
-        _step(X, R, P, Q, alpha, rr_next)
-        for c in range(t):
-            beta[c] = rr_next[c] / rr[c] if rr[c] > target[c] else 0
-            rr[c] = rr_next[c]
-        _direction(P, R, beta)
-
-
-def conjugate_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
-                        max_iterations: int) -> tuple[np.ndarray, np.ndarray]:
+def conjugate_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray,
+                        precondition: Callable[[np.ndarray], np.ndarray] | None = None,
+                        ) -> tuple[np.ndarray, np.ndarray]:
     """Return E with `A E` near R, column by column, and the iterations each column took.
 
     Parameters
     ----------
     R : ndarray, shape (n, t), float32 or float64; right-hand sides. Overwritten with the residual.
     reduction : ndarray, shape (t,); a column stops when its residual norm has fallen by this factor.
-    max_iterations : a column that needs more is returned as it is; the caller checks the true residual.
+    budget : ndarray, shape (t,); a column that needs more iterations is returned as it is, and the caller checks the
+        true residual.
+    precondition : maps (n, t) to (n, t) by a symmetric positive definite matrix near A^-1, the same at every call,
+        and may return the same array each time; None for the identity, which is Jacobi's since A has a unit diagonal.
 
     Returns
     -------
     (E, iterations) : shapes (n, t) and (t,). Works in the precision of R; four arrays of its size.
     """
-    E, P, Q = np.zeros_like(R), np.empty_like(R), np.empty_like(R)
-    iterations = np.zeros(R.shape[1], np.int64)
-    norms = np.einsum("ij,ij->j", R, R, dtype=np.float64)
     data = A.data32 if R.dtype == np.float32 else A.data
-    _conjugate_gradients(A.indptr, A.indices, data, E, R, P, Q, norms * reduction**2, max_iterations, iterations)
+    E, Q = np.zeros_like(R), np.empty_like(R)
+    pq, rr = np.empty(R.shape[1]), column_dots(R, R)
+    target = rr * reduction**2
+    iterations = np.zeros(R.shape[1], np.int64)
+    active = (rr > target) & (budget > 0)
+    Y = precondition(R) if precondition else R
+    P, ry = Y.copy(), column_dots(R, Y)
+    while active.any():
+        multiply_dot(A.indptr, A.indices, data, P, Q, pq)
+        # A column that is zero or already solved would divide 0 by 0: its step stays 0.
+        active &= (pq > 0) & (ry > 0)
+        alpha = np.divide(ry, pq, out=np.zeros_like(pq), where=active)
+        iterations += active
+        step(E, R, P, Q, alpha.astype(R.dtype), rr)
+        active &= (rr > target) & (iterations < budget)
+        if active.any():
+            Y = precondition(R) if precondition else R
+            ry_next = column_dots(R, Y) if precondition else rr.copy()
+            beta = np.divide(ry_next, ry, out=np.zeros_like(ry), where=active)
+            direction(P, Y, beta.astype(R.dtype))
+            ry = ry_next
     return E, iterations

@@ -7,15 +7,17 @@ bulk of the work moves half the bytes, and convergence is always judged by the t
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import DataError, NotConverged, explain, require
-from .amg import Hierarchy, hierarchy, preconditioned_gradients
+from .amg import Hierarchy, hierarchy
+from .columns import add_columns, column_norms, to_float32
 from .deflation import Deflation, deflation_basis
 from .direct import LARGEST, Factor
-from .operators import ScaledMatrix, multiply, scaled_matrix
+from .operators import ScaledMatrix, scaled_matrix
 from .pcg import conjugate_gradients
 
 Method = Literal["auto", "jacobi", "deflated", "amg", "direct"]
@@ -109,70 +111,72 @@ class Solver:
     def solve(self, B: np.ndarray) -> Solution:
         """Return the solution of `R X = B` for B (n, t); of a singular R its pseudo-inverse times B.
 
-        Memory: 4 arrays (n, block) float64 and 4 float32 beside B and X.
+        Memory: `solve_bytes(t)` beside B.
         """
         B = np.asarray(B, np.float64)
         require(B.ndim == 2 and B.shape[0] == self.A.n,
                 f"right-hand sides of shape {B.shape}, expected ({self.A.n}, t)",
                 why="each column has one entry a vertex", fix="pass a two-dimensional array, one column a system")
-        blocks = [self._solve_block(B[:, first:first + self.params.block_columns])
-                  for first in range(0, B.shape[1], self.params.block_columns)]
-        if not blocks:
-            return Solution(np.empty_like(B), np.empty(0), np.empty(0, bool), np.empty(0, np.int64))
-        return Solution(np.hstack([block.value for block in blocks]),
-                        *(np.concatenate([getattr(block, name) for block in blocks])
-                          for name in ("residuals", "converged", "iterations")))
+        n, t = B.shape
+        found = Solution(np.empty((n, t)), np.zeros(t), np.ones(t, bool), np.zeros(t, np.int64))
+        for first in range(0, t, self.params.block_columns):
+            columns = slice(first, min(first + self.params.block_columns, t))
+            found.value[:, columns], found.residuals[columns], found.converged[columns], found.iterations[columns] = (
+                self._solve_block(B[:, columns]))
+        return found
 
-    def _solve_block(self, B: np.ndarray) -> Solution:
-        R = self.A.enter(B)
-        B_scaled, X, AX = R.copy(), np.zeros_like(R), np.empty_like(R)
-        weight = 1 / self.A.scale  # || D^1/2 r || is the residual norm of the system as it was given
-        given = _norms(R, weight)
-        goal = self.params.tolerance * given
+    def solve_bytes(self, t: int) -> int:
+        """Return the most bytes that `solve` takes for t columns: the solution, and the arrays of one block."""
+        floats32 = 4 if self.levels is None else 7
+        block = min(t, self.params.block_columns)
+        return self.A.n * (8 * t + (3 * 8 + 4 * floats32) * block)
+
+    def _solve_block(self, B: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return value (n, t), and residuals, convergence and iterations (t,), of one block of columns."""
+        A, params = self.A, self.params
+        B = A.enter(B)
+        X, R = np.zeros_like(B), B.copy()
+        weight = 1 / A.scale  # || D^1/2 r || is the residual norm of the system as it was given
+        given = column_norms(R, weight)
+        goal = params.tolerance * given
         iterations = np.zeros(R.shape[1], np.int64)
-        self.A.correct_components(X, R)
-        current = _norms(R, weight)
-        while (unsolved := current > goal).any():
-            needed = np.where(unsolved, goal / np.where(unsolved, current, 1), 1)
-            budget = int(self.params.max_iterations - iterations.max())
-            E, used = self._correct(np.where(unsolved, R, 0), needed, budget)
+        A.correct_components(X, R, given > 0)
+        current = column_norms(R, weight)
+        active = current > goal
+        # A column that has met its goal is left alone: its answer does not depend on those beside it.
+        while active.any():
+            if self.deflation is not None:
+                self.deflation.correct(A, X, B, R, active)
+            norms = np.where(active, column_norms(R, np.ones_like(weight)), 0)
+            needed = np.where(active, goal / np.where(active, current, 1), 1)
+            E, used = self._correct(R, norms, needed, params.max_iterations - iterations)
             iterations += used
-            X += E
-            multiply(self.A.indptr, self.A.indices, self.A.data, X, AX)
-            np.subtract(B_scaled, AX, out=R)
-            self.A.correct_components(X, R)
-            before, current = current, _norms(R, weight)
-            # Rounding sets a floor: columns that a whole correction does not bring down are at it.
-            if iterations.max() >= self.params.max_iterations or (current > 0.5 * before)[unsolved].all():
-                break
-        return Solution(self.A.leave(X), current / np.where(given > 0, given, 1), current <= goal, iterations)
+            add_columns(X, E, norms)
+            del E
+            A.residual(X, B, R)
+            A.correct_components(X, R, active)
+            after = np.where(active, column_norms(R, weight), current)
+            # Rounding sets a floor: a column that a whole correction does not bring down is at it.
+            active &= (after > goal) & (after <= 0.5 * current) & (iterations < params.max_iterations)
+            current = after
+        return A.leave(X), current / np.where(given > 0, given, 1), current <= goal, iterations
 
-    def _correct(self, R: np.ndarray, needed: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return E near A^-1 R and iterations; `needed` (t,) is the factor by which each residual must fall."""
+    def _correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray,
+                 budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return E near `A^-1 R diag(1/norms)`, and iterations; a column of norm 0 is not solved.
+
+        `needed` (t,) is the factor by which each residual must fall, `budget` (t,) the iterations it may take.
+        """
+        scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
         if self.params.method == "direct":
-            return Factor(self.A).correct(R), np.ones(R.shape[1], np.int64)
-        E = np.zeros_like(R)
-        if self.deflation is not None:
-            E += self.deflation.solve(R)
-            AE = np.empty_like(E)
-            multiply(self.A.indptr, self.A.indices, self.A.data, E, AE)
-            R = R - AE
-        norms = np.linalg.norm(R, axis=0)
-        norms[norms == 0] = 1
-        reduction = _per_correction(needed)
-        R32 = (R / norms).astype(np.float32)
-        if self.params.method == "amg":
-            assert self.levels is not None
-            inner, used = preconditioned_gradients(self.A, self.levels, R32, reduction, budget)
-        else:
-            inner, used = conjugate_gradients(self.A, R32, reduction, budget)
-        E += inner * norms
-        return E, used
+            return self._factor.correct(R * scale), (norms > 0).astype(np.int64)
+        R32, reduction = to_float32(R, scale), _per_correction(needed)
+        cycle = self.levels.cycle(R.shape[1]) if self.levels is not None else None
+        return conjugate_gradients(self.A, R32, reduction, budget, cycle)
 
-
-def _norms(R: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the column norms of `diag(weight) R`."""
-    return np.sqrt(np.einsum("ij,ij,i->j", R, R, weight**2, optimize=False))
+    @cached_property
+    def _factor(self) -> Factor:
+        return Factor(self.A)
 
 
 def _per_correction(needed: np.ndarray) -> np.ndarray:

@@ -1,0 +1,254 @@
+"""The command line: `dssl run`, `plan`, `ingest`, `predict`, `verify`, `report`, `schema`.
+
+One JSON document on standard output with --json, everything else on standard error. Exit codes: 0 done, 1 failed,
+2 bad spec or usage, 3 integrity, 4 cluster unreachable, 5 locked by another run, 130 interrupted.
+"""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from . import __version__
+from .data.dataset import open_dataset
+from .data.ingest import IngestParams, ingest
+from .data.store import StoredParts
+from .errors import DataError, DsslError, explain, require
+from .execution import InProcess
+from .pipeline.artifacts import Workspace
+from .pipeline.prediction import open_model
+from .pipeline.run import DEFAULT_WORKSPACE, plan, run
+from .pipeline.spec import Spec
+from .runtime import open_runtime
+
+INTERRUPTED = 130
+console = Console(stderr=True, soft_wrap=True)
+
+set_option = click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
+                          help="Set one value of the spec; may be repeated.")
+workspace_option = click.option("--workspace", default=DEFAULT_WORKSPACE, show_default=True, envvar="DSSL_WORKSPACE",
+                                help="Folder of artifacts and runs; every worker must be able to open it.")
+on_option = click.option("--on", "runtime", default=None, metavar="WHERE",
+                         help="A cluster description (YAML), a scheduler's address, or in-process. "
+                              "Default: one process a core on this machine.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+budget_option = click.option("--memory-budget", default=None, metavar="SIZE",
+                             help="Memory one task may take, such as 500MB or 2GiB. Default: 1GiB.")
+
+
+class Commands(click.Group):
+    """Turns dssl's errors into one message and their exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DsslError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            click.echo("error: " + explain(f"{error.strerror or error}{where}",
+                                           why="a file could not be read or written",
+                                           fix="free space or mend permissions, then run again: finished parts are "
+                                               "kept"), err=True)
+            ctx.exit(1)
+        except KeyboardInterrupt:
+            click.echo("interrupted: finished parts are kept, run again to go on", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dssl")
+def main() -> None:
+    """Distributed semi-supervised learning: few labels, many points, one YAML file."""
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+
+
+@main.command("run")
+@click.argument("spec", type=click.Path(path_type=Path))
+@set_option
+@workspace_option
+@on_option
+@budget_option
+@click.option("--fresh", is_flag=True, help="Make every artifact anew.")
+@json_option
+def run_command(spec: Path, overrides: tuple[str, ...], workspace: str, runtime: str | None,
+                memory_budget: str | None, fresh: bool, as_json: bool) -> None:
+    """Run the pipeline SPEC; what an earlier run made is used again."""
+    budget = _bytes(memory_budget)
+    plan(spec, set=overrides, workspace=workspace)  # a bad spec or source is told before a cluster is started
+    with open_runtime(runtime, budget) as (execution, where), _Reporter(where) as reporter:
+        result = run(spec, set=overrides, workspace=workspace, execution=execution, fresh=fresh, events=reporter.tell)
+    if as_json:
+        click.echo(json.dumps(result, indent=1))
+    else:
+        _print_result(result)
+
+
+@main.command("plan")
+@click.argument("spec", type=click.Path(path_type=Path))
+@set_option
+@workspace_option
+@json_option
+def plan_command(spec: Path, overrides: tuple[str, ...], workspace: str, as_json: bool) -> None:
+    """Show what a run of SPEC would do: which stages are cached, partial, or to run, and why."""
+    stages = plan(spec, set=overrides, workspace=workspace)
+    if as_json:
+        click.echo(json.dumps({"stages": stages}, indent=1))
+        return
+    table = Table("stage", "status", "why", "address")
+    for stage in stages:
+        table.add_row(stage["name"], stage["status"], stage["why"], stage["address"][:12])
+    Console().print(table)
+
+
+@main.command("ingest")
+@click.argument("source")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--read", "options", multiple=True, metavar="KEY=VALUE", help="A reader's option, such as target=y.")
+@json_option
+def ingest_command(source: str, folder: Path, options: tuple[str, ...], as_json: bool) -> None:
+    """Read SOURCE (a name, path or URL) into FOLDER as checksummed Zarr."""
+    require(not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
+            why="a data set is written once and never changed", fix="name another folder")
+    from .pipeline.spec import parse_yaml
+
+    fields = {}
+    for option in options:
+        name, _, value = option.partition("=")
+        require(name in IngestParams.__dataclass_fields__, f"--read {option!r} is not an option of the readers",
+                why="it would be ignored", fix=f"the options are {', '.join(IngestParams.__dataclass_fields__)}")
+        fields[name] = parse_yaml(value, f"--read {option}")
+    dataset = ingest(source, StoredParts(folder), InProcess(), IngestParams(**fields)).save(folder)
+    facts = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
+             "attributes": dataset.attributes}
+    click.echo(json.dumps(facts, indent=1) if as_json else f"{facts['n']} points x {facts['d']} features in {folder}")
+
+
+@main.command("predict")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("source")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
+@json_option
+def predict_command(model: Path, source: str, out: Path, name: str, as_json: bool) -> None:
+    """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv or npy)."""
+    require(out.suffix in (".csv", ".npy"), f"{out} ends in {out.suffix or 'nothing'}",
+            why="predictions are written as text or as an array", fix="name a .csv or .npy file")
+    fitted = open_model(model, name)
+    labels = fitted.predict(open_dataset(source).X)
+    if out.suffix == ".npy":
+        np.save(out, labels)
+    else:
+        out.write_text("\n".join(["label", *(str(label) for label in labels.tolist())]) + "\n", encoding="utf-8")
+    counts = {str(label): int(count) for label, count in zip(*np.unique(labels, return_counts=True), strict=True)}
+    click.echo(json.dumps({"out": str(out), "n": len(labels), "counts": counts}) if as_json else
+               f"{len(labels)} predictions in {out}: " + ", ".join(f"{k} {v}" for k, v in counts.items()))
+
+
+@main.command("verify")
+@workspace_option
+@json_option
+def verify_command(workspace: str, as_json: bool) -> None:
+    """Read every stored byte of the workspace, and stop at the first that is missing or damaged (exit code 3)."""
+    checked = Workspace.at(workspace).verify()
+    click.echo(json.dumps({"artifacts": checked}) if as_json else f"{checked} artifacts are as they were written")
+
+
+@main.command("report")
+@click.argument("run_id", required=False)
+@workspace_option
+def report_command(run_id: str | None, workspace: str) -> None:
+    """Print the path of a run's report (the newest by default)."""
+    reports = sorted(Workspace.at(workspace).root.glob(f"runs/{run_id or '*'}/report.html"))
+    require(bool(reports), f"no report of run {run_id or '(any)'} in {workspace}", error=DataError,
+            why="a report is written at the end of a run", fix="run a pipeline first, or check --workspace")
+    click.echo(str(reports[-1]))
+
+
+@main.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of a spec, for editors."""
+    click.echo(json.dumps(Spec.model_json_schema(), indent=1))
+
+
+class _Reporter:
+    """Progress bars on a terminal, plain lines elsewhere; always on standard error."""
+
+    def __init__(self, where: str):
+        self.where = where
+        self.tasks: dict[str, Any] = {}
+        self.bars = Progress(TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn(),
+                             TimeElapsedColumn(), console=console) if console.is_terminal else None
+
+    def __enter__(self) -> "_Reporter":
+        console.print(f"running on {self.where}")
+        if self.bars:
+            self.bars.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.bars:
+            self.bars.stop()
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Show one event of a run."""
+        name = event["stage"]
+        if self.bars is None:
+            if event["event"] == "stage" and "seconds" in event:
+                console.print(f"{name:>12}  {event['status']:<7} {event['seconds']:8.2f} s")
+            return
+        if name not in self.tasks:
+            self.tasks[name] = self.bars.add_task(name, total=None)
+        if event["event"] == "progress":
+            self.bars.update(self.tasks[name], total=event["of"], completed=event["done"])
+        elif "seconds" in event:
+            self.bars.update(self.tasks[name], description=f"{name} {event['status']}", total=1, completed=1)
+
+
+def _print_result(result: dict[str, Any]) -> None:
+    title = f"{result['name']}: {result['metrics']['n_test']} test points"
+    table = Table("", "test error", "gain over it", "p", title=title)
+    table.add_row("model", _percent(result["metrics"]), "", "")
+    for name, scores in result["baselines"].items():
+        gain = result["gain"][f"over_{name}"]
+        table.add_row(name, _percent(scores), f"{100 * gain['gain']:+.1f} points", f"{gain['p_value']:.2g}")
+    out = Console()
+    out.print(table)
+    out.print(f"unlabeled data: {result['gain']['unlabeled_data']}")
+    if result["unreached"]["count"]:
+        out.print(f"{result['unreached']['count']} points are in no component with a label")
+    out.print(f"report: {result['report']}", soft_wrap=True)
+
+
+def _percent(scores: dict[str, Any]) -> str:
+    return f"{100 * scores['error']:.1f} % ± {100 * scores['standard_error']:.1f}"
+
+
+def _bytes(text: str | None) -> int | None:
+    """Return a size such as 500MB or 2GiB in bytes."""
+    if text is None:
+        return None
+    from dask.utils import parse_bytes
+
+    try:
+        size = parse_bytes(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a size; write 500MB or 2GiB",
+                                 param_hint="--memory-budget") from error
+    if size <= 0:
+        raise click.BadParameter(f"{text!r} is not a positive size", param_hint="--memory-budget")
+    return size
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "default")
+    sys.exit(main())

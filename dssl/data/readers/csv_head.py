@@ -1,0 +1,62 @@
+"""What the first records of delimited text say: its delimiter, and whether the first one names the columns."""
+
+import csv
+import io
+
+from .base import TARGET_NAMES
+
+DELIMITERS = "\t;|,"  # of two that occur equally often, the earlier
+WHITESPACE = "whitespace"
+
+
+def find_delimiter(line: str, decimal: str = ".") -> str:
+    """Return the delimiter that splits a line into most fields; whitespace if no other occurs."""
+    counts = {mark: len(next(csv.reader([line], delimiter=mark))) - 1 for mark in DELIMITERS if mark != decimal}
+    best = max(counts, key=lambda mark: counts[mark])
+    if counts[best]:
+        return best
+    return WHITESPACE if len(line.split()) > 1 else ","
+
+
+def first_records(text: str, delimiter: str) -> list[list[str]]:
+    """Return the first two records that are not blank."""
+    if delimiter == WHITESPACE:
+        records = csv.reader((" ".join(line.split()) for line in text.splitlines()), delimiter=" ")
+    else:
+        records = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    found: list[list[str]] = []
+    for record in records:
+        if len(record) > 1 or "".join(record).strip():
+            found.append(record)
+            if len(found) == 2:
+                break
+    return found
+
+
+def looks_like_header(records: list[list[str]], missing: list[str]) -> bool:
+    """Return whether the first record names columns.
+
+    It does if no cell of it is a number, if a cell is text where the next record has a number, or if it names a
+    target and its numbers count the columns (what pandas writes for columns without names).
+    """
+    first = [cell.strip() for cell in records[0]]
+    numbers = [cell for cell in first if is_number(cell)]
+    is_text = [cell not in missing and not is_number(cell) for cell in first]
+    if not any(is_text):
+        return False
+    if not numbers:
+        return True
+    second = records[1] if len(records) > 1 else []
+    if any(text and is_number(cell) for text, cell in zip(is_text, second, strict=False)):
+        return True
+    counting = any(numbers == [str(i + begin) for i in range(len(numbers))] for begin in (0, 1))
+    return counting and any(cell.lower() in TARGET_NAMES for cell in first)
+
+
+def is_number(cell: str) -> bool:
+    """Return whether a cell is written as a number, with a point or a comma as its decimal mark."""
+    try:
+        float(cell.strip().replace(",", ".", 1))
+    except ValueError:
+        return False
+    return True

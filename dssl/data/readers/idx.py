@@ -1,0 +1,87 @@
+"""IDX files, the format of MNIST: big-endian arrays behind a short header; images become rows of pixels."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...errors import DataError, explain, require
+from .base import Block, Reader, Scan, cut_short, dense, no_rows, target_values
+from .npy import as_table
+
+DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def map_idx(path: Path, name: str) -> np.ndarray:
+    """Return the array of an IDX file, memory-mapped.
+
+    Raises
+    ------
+    DataError : the magic number is not one of IDX, or the file is shorter or longer than its header says.
+    """
+    with open(path, "rb") as file:
+        magic = file.read(4)
+        require(len(magic) == 4 and magic[:2] == b"\0\0" and magic[2] in DTYPES and magic[3] > 0, error=DataError,
+                what=f"{name} begins with bytes {magic.hex(' ') or '(none)'}, expected 00 00, a type "
+                     f"({', '.join(f'{code:02x}' for code in DTYPES)}) and a number of dimensions",
+                why="it is not an IDX file", fix="name its true format with `format:`, or download it again")
+        header = file.read(4 * magic[3])
+        if len(header) < 4 * magic[3]:
+            raise cut_short(name, 4 + 4 * magic[3], 4 + len(header))
+    shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
+    dtype, begin, found = np.dtype(DTYPES[magic[2]]), 4 + len(header), path.stat().st_size
+    expected = begin + math.prod(shape) * dtype.itemsize
+    if found < expected:
+        raise cut_short(name, expected, found)
+    require(found == expected, f"{name} has {found - expected:,} bytes more than its header says", error=DataError,
+            why="the header and the values do not belong together", fix="download the file again")
+    if math.prod(shape) == 0:
+        raise no_rows(name)
+    return np.memmap(path, dtype, mode="r", offset=begin, shape=shape)
+
+
+def labels_name(images: str) -> str | None:
+    """Return the conventional file name of the labels of an images file: train-labels-idx1-ubyte, and so on."""
+    name = re.sub(r"idx\d", "idx1", images.replace("images", "labels"))
+    return name if "images" in images else None
+
+
+def labels_beside(path: Path) -> Path | None:
+    """Return the file of labels that lies beside a file of images, compressed or not."""
+    name = labels_name(path.name)
+    if name is None:
+        return None
+    plain = name.removesuffix(".gz")
+    beside = [path.parent / found for found in (name, plain, plain + ".gz")]
+    return next((found for found in beside if found.is_file()), None)
+
+
+class IdxReader(Reader):
+    """X from a file of images (or any array), y from `labels`, a file of one value a row."""
+
+    format: ClassVar[str] = "idx"
+    options: ClassVar[tuple[str, ...]] = ("labels",)
+
+    def __init__(self, path: Path, name: str, scratch: Path, *, labels: Path | None = None):
+        self.path, self.name, self.labels = path, name, labels
+
+    def scan(self) -> Scan:
+        X = as_table(map_idx(self.path, self.name), self.name)
+        if self.labels is not None:
+            y = map_idx(self.labels, str(self.labels))
+            if y.shape != (len(X),):
+                raise DataError(explain(
+                    f"{self.labels.name} holds an array of shape {y.shape}, {Path(self.name).name} has {len(X)} rows",
+                    why="the two files do not belong together", fix="name the right file with `labels:`",
+                ))
+        return Scan(n_rows=len(X), n_columns=X.shape[1], dtype=str(X.dtype.newbyteorder("=")),
+                    row_bytes=X.shape[1] * X.dtype.itemsize, target=self.labels.name if self.labels else None)
+
+    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
+        X = map_idx(self.path, self.name)[start:stop]
+        y = None
+        if self.labels is not None:
+            y = target_values(map_idx(self.labels, str(self.labels))[start:stop], str(self.labels))
+        return Block(dense(X.reshape(len(X), -1), dtype), y)

@@ -1,0 +1,194 @@
+"""Where the rows of a text file begin: one pass over its bytes, so that any rows can be read on their own.
+
+The pass is a small state machine a format, compiled, at the speed of the disk. It notes the byte of a row every
+`STRIDE` bytes, counts fields, and remembers the first row that cannot be right; nothing is parsed here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+
+from ...errors import DataError, explain
+from .base import cut_short
+
+STRIDE = 1 << 16  # bytes between two noted rows: what a block reads too much at either end
+PIECE = 1 << 24  # bytes read at once
+
+# Slots of the state that a pass carries from one piece of the file to the next
+MODE, FIELDS, BLANK, START, ROWS, MARK, WANTED, BAD_START, BAD_FIELDS, RETURN, LONE_RETURN = range(11)
+TOKEN, SMALLEST, LARGEST = 1, 6, 7  # svmlight: digits read so far, and the column numbers seen
+START_FIELD, IN_FIELD, QUOTED, QUOTE_SEEN = range(4)
+NEWLINE, CARRIAGE, SPACE, TAB, QUOTE, HASH, COLON, ZERO, NINE = (np.uint8(ord(c)) for c in '\n\r \t"#:09')
+NOT_DIGITS, COMMENT = -1, -2
+
+
+@dataclass(frozen=True)
+class LineIndex:
+    """The byte at which some rows begin; the last entry is the number of rows and the end of the file."""
+
+    rows: np.ndarray  # (m,), int64, ascending
+    offsets: np.ndarray  # (m,), int64
+
+    def span(self, start: int, stop: int) -> tuple[int, int, int]:
+        """Return (first row, from byte, to byte) of a stretch that holds rows [start, stop) and few others."""
+        first = int(np.searchsorted(self.rows, start, side="right")) - 1
+        last = int(np.searchsorted(self.rows, stop, side="left"))
+        return int(self.rows[first]), int(self.offsets[first]), int(self.offsets[last])
+
+    def narrow(self, start: int, stop: int) -> "LineIndex":
+        """Return the entries that rows [start, stop) need."""
+        keep = slice(int(np.searchsorted(self.rows, start, side="right")) - 1,
+                     int(np.searchsorted(self.rows, stop, side="left")) + 1)
+        return LineIndex(self.rows[keep], self.offsets[keep])
+
+
+@njit(nogil=True, cache=True)
+def index_delimited(buffer, base, state, delimiter, blank_delimiter, rows, offsets):
+    """Follow the records of delimited text through one piece; return how many entries of rows and offsets it filled.
+
+    The rules of quoting are those of the pandas parser: a quote opens a field only at its beginning, two quotes
+    inside stand for one, and a line of blanks is no record.
+    """
+    found = 0
+    for i in range(len(buffer)):
+        byte = buffer[i]
+        if state[RETURN] == 1:
+            state[RETURN] = 0
+            if byte != NEWLINE and state[LONE_RETURN] < 0:
+                state[LONE_RETURN] = base + i - 1
+        if state[MODE] == QUOTED:
+            if byte == QUOTE:
+                state[MODE] = QUOTE_SEEN
+            continue
+        if state[MODE] == QUOTE_SEEN:
+            if byte == QUOTE:
+                state[MODE] = QUOTED
+                continue
+            state[MODE] = IN_FIELD
+        if byte == NEWLINE:
+            if state[BLANK] == 0:
+                fields = state[FIELDS] if blank_delimiter else state[FIELDS] + 1
+                if state[WANTED] == 0:
+                    state[WANTED] = fields
+                elif fields != state[WANTED] and state[BAD_START] < 0:
+                    state[BAD_START] = state[START]
+                    state[BAD_FIELDS] = fields
+                if state[ROWS] <= 1 or state[START] - state[MARK] >= STRIDE:
+                    rows[found] = state[ROWS]
+                    offsets[found] = state[START]
+                    state[MARK] = state[START]
+                    found += 1
+                state[ROWS] += 1
+            state[MODE], state[FIELDS], state[BLANK], state[START] = START_FIELD, 0, 1, base + i + 1
+        elif byte == CARRIAGE:
+            state[RETURN] = 1
+        elif byte == delimiter:
+            state[FIELDS] += 1
+            state[MODE], state[BLANK] = START_FIELD, 0
+        elif byte in (SPACE, TAB):
+            if blank_delimiter:
+                state[MODE] = START_FIELD
+        else:
+            state[BLANK] = 0
+            if state[MODE] == START_FIELD:
+                if blank_delimiter:
+                    state[FIELDS] += 1
+                state[MODE] = QUOTED if byte == QUOTE else IN_FIELD
+    return found
+
+
+@njit(nogil=True, cache=True)
+def index_svmlight(buffer, base, state, rows, offsets):
+    """Follow the lines of svmlight text through one piece, and find the smallest and the largest column number."""
+    found = 0
+    for i in range(len(buffer)):
+        byte = buffer[i]
+        if byte == NEWLINE:
+            if state[BLANK] == 0:
+                if state[ROWS] == 0 or state[START] - state[MARK] >= STRIDE:
+                    rows[found] = state[ROWS]
+                    offsets[found] = state[START]
+                    state[MARK] = state[START]
+                    found += 1
+                state[ROWS] += 1
+            state[MODE], state[TOKEN], state[BLANK], state[START] = 0, 0, 1, base + i + 1
+        elif state[MODE] == COMMENT:
+            continue
+        elif byte == HASH:
+            state[MODE] = COMMENT
+        elif byte in (SPACE, TAB, CARRIAGE):
+            state[MODE], state[TOKEN] = 0, 0
+        else:
+            state[BLANK] = 0
+            if byte == COLON and state[MODE] > 0:
+                state[SMALLEST] = min(state[SMALLEST], state[TOKEN])
+                state[LARGEST] = max(state[LARGEST], state[TOKEN])
+                state[MODE] = NOT_DIGITS
+            elif byte < ZERO or byte > NINE:
+                state[MODE] = NOT_DIGITS
+            elif state[MODE] >= 0:
+                state[MODE] = 1
+                if state[TOKEN] < 1 << 50:
+                    state[TOKEN] = 10 * state[TOKEN] + (byte - ZERO)
+    return found
+
+
+def new_state(first_byte: int) -> np.ndarray:
+    """Return the state before the first byte of the first row."""
+    state = np.zeros(11, np.int64)
+    state[BLANK], state[START] = 1, first_byte
+    return state
+
+
+def index_lines(path: Path, first_byte: int, state: np.ndarray,
+                follow: Callable[[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray], int]) -> LineIndex:
+    """Return the index of a text file from `first_byte` on; `state` then holds what the pass has seen."""
+    all_rows, all_offsets, at, last = [], [], first_byte, NEWLINE
+    room = 4 + PIECE // STRIDE
+    with open(path, "rb") as file:
+        file.seek(first_byte)
+        while True:
+            piece = file.read(PIECE)
+            if not piece and last == NEWLINE:
+                break
+            buffer = np.frombuffer(piece or b"\n", np.uint8)  # the last line may lack its newline
+            rows, offsets = np.empty(room, np.int64), np.empty(room, np.int64)
+            found = follow(buffer, at, state, rows, offsets)
+            all_rows.append(rows[:found])
+            all_offsets.append(offsets[:found])
+            at, last = at + len(piece), buffer[-1]
+    end = np.array([state[ROWS]]), np.array([at])
+    return LineIndex(np.concatenate([*all_rows, end[0]]), np.concatenate([*all_offsets, end[1]]))
+
+
+def read_bytes(path: Path, name: str, begin: int, end: int) -> bytes:
+    """Return bytes [begin, end) of a file; raise DataError if it has become shorter since it was scanned."""
+    with open(path, "rb") as file:
+        file.seek(begin)
+        raw = file.read(end - begin)
+    if len(raw) < end - begin:
+        raise cut_short(name, end, begin + len(raw))
+    return raw
+
+
+def line_number(path: Path, offset: int) -> int:
+    """Return the number (from 1) of the line that holds a byte, for a message."""
+    newlines, left = 0, offset
+    with open(path, "rb") as file:
+        while left > 0 and (piece := file.read(min(left, PIECE))):
+            newlines += piece.count(b"\n")
+            left -= len(piece)
+    return newlines + 1
+
+
+def require_plain_text(path: Path, name: str, first: bytes) -> None:
+    """Raise DataError if the first bytes of a file show that it is not text of one byte a character."""
+    if first[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in first:
+        raise DataError(explain(
+            f"{name} is not plain text: it holds zero bytes or begins with {first[:4]!r}",
+            why="it is a binary file, or text of two bytes a character (UTF-16)",
+            fix="name its true format with `format:`, or convert it: iconv -f utf-16 -t utf-8",
+        ))

@@ -1,0 +1,106 @@
+"""svmlight / LIBSVM text: `label column:value column:value ...`, one row a line."""
+
+import io
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.datasets import load_svmlight_file
+
+from ...errors import DataError, explain, require
+from .base import Block, Reader, Scan, dense, no_rows, whole_numbers
+from .lines import (
+    LARGEST,
+    ROWS,
+    SMALLEST,
+    LineIndex,
+    index_lines,
+    index_svmlight,
+    line_number,
+    new_state,
+    read_bytes,
+    require_plain_text,
+)
+
+MOST_COLUMNS = (1 << 31) - 1
+
+
+class SvmlightReader(Reader):
+    """Rows of svmlight text. Columns count from 1, or from 0 if the file has a column 0 or `zero_based` says so."""
+
+    format: ClassVar[str] = "svmlight"
+    options: ClassVar[tuple[str, ...]] = ("n_columns", "zero_based")
+
+    def __init__(self, path: Path, name: str, scratch: Path, *, n_columns: int | None = None,
+                 zero_based: bool | None = None):
+        self.path, self.name, self.n_columns, self.zero_based = path, name, n_columns, zero_based
+        self._scan: Scan | None = None
+        self._index = LineIndex(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def scan(self) -> Scan:
+        if self._scan is None:
+            self._scan = self._follow_lines()
+        return self._scan
+
+    def _follow_lines(self) -> Scan:
+        with open(self.path, "rb") as file:
+            require_plain_text(self.path, self.name, file.read(1 << 12))
+        state = new_state(0)
+        state[SMALLEST], state[LARGEST] = MOST_COLUMNS, -1
+        self._index = index_lines(self.path, 0, state, index_svmlight)
+        n_rows, smallest, largest = int(state[ROWS]), int(state[SMALLEST]), int(state[LARGEST])
+        if n_rows == 0:
+            raise no_rows(self.name)
+        self.zero_based = smallest == 0 if self.zero_based is None else self.zero_based
+        require(self.zero_based or smallest > 0, f"{self.name} has a column 0, though zero_based is false",
+                why="columns counted from 1 have no column 0", fix="leave zero_based unset", error=DataError)
+        found = largest + self.zero_based
+        require(largest >= 0 or bool(self.n_columns), f"{self.name} has no column:value pairs", error=DataError,
+                why="points without features cannot be told apart", fix="check the format: `label 1:0.5 7:1.25`")
+        require(found <= MOST_COLUMNS, f"{self.name} has column {largest}, the largest possible is {MOST_COLUMNS}",
+                why="column numbers are stored in 32 bits", fix="number the columns from 1", error=DataError)
+        if self.n_columns is not None:
+            require(self.n_columns >= found, f"{self.name} has column {largest}, though n_columns is {self.n_columns}",
+                    why="its values would be lost", fix=f"set n_columns to {found} or more", error=DataError)
+        return Scan(n_rows=n_rows, n_columns=self.n_columns or found, dtype="float64", target="the first field",
+                    row_bytes=int(self._index.offsets[-1]) // n_rows + 1)
+
+    def narrow(self, start: int, stop: int) -> "SvmlightReader":
+        scan = self.scan()
+        small = SvmlightReader(self.path, self.name, Path(), n_columns=self.n_columns, zero_based=self.zero_based)
+        small._scan, small._index = scan, self._index.narrow(start, stop)
+        return small
+
+    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
+        scan = self.scan()
+        first, begin, end = self._index.span(start, stop)
+        raw = read_bytes(self.path, self.name, begin, end)
+        try:
+            values, labels = self._parse(raw, scan.n_columns)
+        except (ValueError, OverflowError) as error:
+            raise self._explain(raw, begin, scan.n_columns, error) from error
+        rows = slice(start - first, stop - first)
+        return Block(dense(values[rows].toarray(), dtype), whole_numbers(np.asarray(labels[rows], np.float64)))
+
+    def _parse(self, raw: bytes, n_columns: int) -> tuple[Any, np.ndarray]:
+        return load_svmlight_file(io.BytesIO(raw), n_features=n_columns, zero_based=bool(self.zero_based))
+
+    def _explain(self, raw: bytes, begin: int, n_columns: int, error: Exception) -> DataError:
+        """Return the error of the first line that cannot be parsed on its own."""
+        at, offset = begin, begin
+        text = b""
+        for text in raw.splitlines(keepends=True):
+            offset = at
+            at += len(text)
+            try:
+                self._parse(text, n_columns)
+            except (ValueError, OverflowError) as cause:
+                error = cause
+                break
+        shown = text.strip()[:60].decode("utf-8", "replace")
+        return DataError(explain(
+            f"{self.name} line {line_number(self.path, offset)} (byte {offset:,}) is not svmlight text: "
+            f"{shown!r}: {error}",
+            why="a line is one number, then column:value pairs with ascending columns",
+            fix="correct the line; several labels a row are not supported",
+        ))

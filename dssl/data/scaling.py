@@ -1,0 +1,235 @@
+"""Scaling of features, fitted on the training rows only.
+
+Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
+Combine step: pairwise, by the formulas of Chan, Golub and LeVeque. Finish step: one shift and one factor a column.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ..blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..errors import DataError, explain, require
+from ..execution import Execution
+from .store import StoredParts
+
+ScalingKind = Literal["standardize", "unit_range", "unit_norm", "global_range", "none"]
+KINDS = ("standardize", "unit_range", "unit_norm", "global_range", "none")
+LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks share the work
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingParams:
+    """How features are scaled.
+
+    kind : "standardize", mean 0 and standard deviation 1 a column; "unit_range", [0, 1] a column; "unit_norm",
+        length 1 a row; "global_range", one factor for all columns, as in pixels / 255; "none".
+    """
+
+    kind: ScalingKind = "standardize"
+
+    def __post_init__(self) -> None:
+        require(self.kind in KINDS, f"scaling {self.kind!r}", why="dssl knows no scaling of that name",
+                fix=f"use one of {', '.join(KINDS)}")
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What is known of the columns of some rows; all arrays have shape (d,), float64."""
+
+    count: int
+    mean: np.ndarray
+    squares: np.ndarray  # sum over rows of (x - mean)^2
+    smallest: np.ndarray
+    largest: np.ndarray
+    zero_rows: int
+
+    @classmethod
+    def of(cls, X: np.ndarray) -> "Moments":
+        """Return the moments of a block, shape (rows, d), at least one row."""
+        X = np.asarray(X, np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e154 a square is infinite; fit_scaling refuses it
+            mean = X.mean(axis=0)
+            deviation = X - mean
+            # The second term is zero but for the rounding of the mean.
+            squares = (deviation**2).sum(axis=0) - deviation.sum(axis=0) ** 2 / len(X)
+        return cls(len(X), mean, np.maximum(squares, 0), X.min(axis=0), X.max(axis=0), int((~X.any(axis=1)).sum()))
+
+    def merge(self, other: "Moments") -> "Moments":
+        """Return the moments of both sets of rows.
+
+        References
+        ----------
+        Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+        """
+        count = self.count + other.count
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = other.mean - self.mean
+            mean = self.mean + difference * (other.count / count)
+            squares = self.squares + other.squares + difference**2 * (self.count * other.count / count)
+        return Moments(
+            count, mean, squares, np.minimum(self.smallest, other.smallest),
+            np.maximum(self.largest, other.largest), self.zero_rows + other.zero_rows,
+        )
+
+
+def merge_pairwise(moments: list[Moments]) -> Moments:
+    """Return the moments of all blocks, merged as a balanced tree so that rounding grows with its height only."""
+    while len(moments) > 1:
+        pairs = [a.merge(b) for a, b in zip(moments[::2], moments[1::2], strict=False)]
+        moments = pairs + moments[len(moments) - len(moments) % 2:]
+    return moments[0]
+
+
+@dataclass(frozen=True)
+class MomentsTask:
+    """Find the moments of the chosen rows of one block, and write them to the block's own part."""
+
+    rows: Rows
+    start: int
+    stop: int
+    chosen: np.ndarray | None  # numbers within the block; None for all rows
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        block = self.rows.read(self.start, self.stop)
+        found = Moments.of(block if self.chosen is None else block[self.chosen])
+        return out.write(count=np.array(found.count), zero_rows=np.array(found.zero_rows), mean=found.mean,
+                         squares=found.squares, smallest=found.smallest, largest=found.largest)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A fitted scaling: columns become (x - shift) * factor, or rows get length 1.
+
+    shift, factor : ndarray, shape (d,), float64; both empty where the kind does not need them.
+    attributes : the number of training rows, the constant columns and how many, the number of zero rows.
+    """
+
+    kind: ScalingKind
+    shift: np.ndarray
+    factor: np.ndarray
+    attributes: dict[str, Any]
+
+    def transform(self, block: np.ndarray) -> np.ndarray:
+        """Return a block of rows, scaled; computed in float64, float32 where the block is no wider than that."""
+        X = np.asarray(block)
+        width = self.attributes["n_columns"]
+        require(X.ndim == 2 and X.shape[1] == width, f"the block has shape {X.shape}, expected (rows, {width})",
+                why="the scaling was fitted on that many columns", fix="pass the same features", error=DataError)
+        dtype = np.result_type(X.dtype, np.float32)
+        if self.kind == "none":
+            return X.astype(dtype, copy=False)
+        if self.kind == "unit_norm":
+            return unit_rows(X).astype(dtype)
+        return ((X - self.shift) * self.factor).astype(dtype)
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON attributes, read by `from_arrays`."""
+        return {"shift": self.shift, "factor": self.factor}, {"kind": self.kind, **self.attributes}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Scaling":
+        """Return the scaling that `to_arrays` described."""
+        rest = {name: value for name, value in attributes.items() if name != "kind"}
+        return cls(ScalingParams(kind=attributes["kind"]).kind, arrays["shift"], arrays["factor"], rest)
+
+
+def unit_rows(X: np.ndarray) -> np.ndarray:
+    """Return rows of Euclidean length 1, float64; zero rows stay zero."""
+    X = np.asarray(X, np.float64)
+    largest = np.abs(X).max(axis=1, keepdims=True, initial=0)
+    scaled = X / np.where(largest > 0, largest, 1)  # the square of 1e-200 is 0, of 1e200 infinite
+    length = np.sqrt((scaled**2).sum(axis=1, keepdims=True))
+    return scaled / np.where(length > 0, length, 1)
+
+
+class ScaledRows(Rows):
+    """Rows as a scaling makes them, scaled each time they are read."""
+
+    def __init__(self, rows: Rows, scaling: Scaling):
+        self.rows, self.scaling, self.shape = rows, scaling, rows.shape
+        self.dtype = np.result_type(rows.dtype, np.float32)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.scaling.transform(self.rows.read(start, stop))
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return self.scaling.transform(self.rows.take(ids))
+
+
+def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execution: Execution, *,
+                feature_names: list[str] | None = None) -> Scaling:
+    """Return the scaling of some training rows.
+
+    Parameters
+    ----------
+    rows : shape (n, d). ids : numbers of the training rows; None for all.
+    feature_names : names of the columns, for the attributes.
+
+    A task needs 24 d bytes a row: the block in float64, its deviations and their squares.
+
+    Raises
+    ------
+    DataError : there are no training rows, or a column is too large for its variance to be a float64.
+    """
+    n, d = rows.shape
+    numbers = np.arange(0) if ids is None else np.unique(np.asarray(ids, np.int64))
+    require(n > 0 and (ids is None or len(numbers) > 0), "no training rows to fit the scaling on", error=DataError,
+            why="it is made of their means and ranges", fix="check the split into training and test points")
+    require(not len(numbers) or (numbers[0] >= 0 and numbers[-1] < n), f"training rows up to {numbers.max(initial=0)}",
+            why=f"there are {n} rows", fix="choose the rows from this data set", error=DataError)
+    empty = np.empty(0)
+    if params.kind == "none":
+        return Scaling(params.kind, empty, empty, {"n_columns": d})
+    found = _moments(rows, None if ids is None else numbers, execution)
+    shift = np.zeros(d)
+    with np.errstate(over="ignore"):
+        spread = found.largest - found.smallest
+    constant = np.flatnonzero(spread == 0)
+    if params.kind == "standardize":
+        shift, spread = found.mean, np.where(spread > 0, np.sqrt(found.squares / found.count), 0)
+    elif params.kind == "unit_range":
+        shift = found.smallest
+    elif params.kind == "global_range":
+        spread = np.full(d, max(abs(float(found.smallest.min())), abs(float(found.largest.max()))))
+    wild = np.flatnonzero(~np.isfinite(spread))
+    if len(wild):
+        raise DataError(explain(
+            f"column {_name(feature_names, int(wild[0]))} spreads beyond float64", fix="leave it out, or rescale it",
+            why="its deviation from the mean, squared, is infinite",
+        ))
+    with np.errstate(divide="ignore", over="ignore"):
+        factor = np.where(spread > 0, 1 / spread, 0)
+    factor[~np.isfinite(factor)] = 0  # a spread below 1e-308 is no spread
+    attributes = {
+        "n_columns": d, "n_training_rows": found.count, "zero_rows": found.zero_rows,
+        "constant_columns": len(constant), "constant_column_names": [_name(feature_names, int(j)) for j in constant],
+    }
+    if params.kind == "unit_norm":
+        return Scaling(params.kind, empty, empty, attributes)
+    return Scaling(params.kind, shift, factor, attributes)
+
+
+def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Moments:
+    n, d = rows.shape
+    height = min(rows_that_fit(execution.memory_budget, 24 * d, n), max(1, LARGEST_BLOCK // (8 * max(d, 1))))
+    chunk = getattr(rows, "chunk_rows", 1)
+    height = max(1, height // chunk) * chunk if chunk <= height else height
+    tasks = []
+    for start, stop in row_ranges(n, height):
+        chosen = None if ids is None else ids[np.searchsorted(ids, start):np.searchsorted(ids, stop)] - start
+        if chosen is None or len(chosen):
+            tasks.append(MomentsTask(rows, start, stop, chosen))
+    parts = execution.scratch()
+    execution.map(tasks, parts)
+    read = [parts.read(index) for index in range(len(tasks))]
+    if isinstance(parts, StoredParts):
+        parts.remove()
+    return merge_pairwise([
+        Moments(int(part["count"]), part["mean"], part["squares"], part["smallest"], part["largest"],
+                int(part["zero_rows"])) for part in read])
+
+
+def _name(feature_names: list[str] | None, column: int) -> str:
+    return feature_names[column] if feature_names else f"column {column}"

@@ -1,0 +1,305 @@
+"""Where data come from: a path, a URL, or a name that stands for a file.
+
+A name is looked up in `$DSSL_DATA`, then in the cache (`$DSSL_CACHE`, default ~/.cache/dssl), then among the sets
+that scikit-learn bundles, then on OpenML. Whatever it is, it ends as a local file, addressed by its bytes.
+"""
+
+import difflib
+import hashlib
+import os
+import shutil
+import socket
+import urllib.request
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlsplit, urlunsplit
+
+import fsspec
+import numpy as np
+import pandas as pd
+from sklearn import datasets
+
+from ..errors import DataError, explain, require
+from .readers import ENDINGS, IDX_NAME, OPENERS, format_of
+from .readers.idx import IdxReader, labels_beside, labels_name
+
+BUNDLED: dict[str, Callable[..., Any]] = {
+    "breast_cancer": datasets.load_breast_cancer, "diabetes": datasets.load_diabetes,
+    "digits": datasets.load_digits, "iris": datasets.load_iris, "wine": datasets.load_wine,
+}
+OPENML_NAMES = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST", "usps": "USPS", "covtype": "covertype"}
+OPENML_TRAIN_ROWS = {"mnist_784": 60_000, "Fashion-MNIST": 60_000}  # the official test rows follow them
+OPENML_HOST = "www.openml.org"
+SCHEMES = ("http", "https", "s3", "gs", "gcs", "az", "abfs", "memory")
+TIMEOUT = 30  # seconds without a byte from a server
+
+
+@dataclass(frozen=True)
+class Source:
+    """A local file to read, and what it was asked for as."""
+
+    name: str  # as given: the path, the URL, or the name
+    path: Path
+    labels: Path | None = None  # a second file, for formats that keep the labels apart
+
+
+def find_source(name: str | Path, *, labels: str | Path | None = None, format: str | None = None,
+                download: bool = True) -> Source:
+    """Return the file that a path, URL or name stands for; downloads go to the cache, once.
+
+    Parameters
+    ----------
+    labels : path or URL of the labels; unset, those of an IDX file are looked for beside it under their
+        conventional name. format : of the file, where its ending does not tell. download : whether to use the network.
+
+    Raises
+    ------
+    DataError : nothing is found; the message says where it was looked for, and which names are near.
+    """
+    text = str(name)
+    path = _download(text, download) if is_url(text) else _local(text, download)
+    if labels is not None:
+        beside = _download(str(labels), download) if is_url(str(labels)) else Path(labels).expanduser()
+        require(beside.is_file(), f"labels {labels} is not a file", why="the labels are read from it",
+                fix="check the path", error=DataError)
+        return Source(text, path, beside)
+    if format == IdxReader.format or (format is None and _may_be_idx(path)):
+        beside_url = _sibling(text) if is_url(text) else None
+        found = _download(beside_url, download) if beside_url else labels_beside(path)
+        require(found != path, f"{path} holds labels", why="points are read from the file of images",
+                fix="name the file of images", error=DataError)
+        return Source(text, path, found)
+    return Source(text, path)
+
+
+def fingerprint(source: Source | str | Path) -> str:
+    """Return the hex SHA-256 of a source's bytes; of two files, the one of their two digests in a row."""
+    files = [source.path, source.labels] if isinstance(source, Source) else [Path(source)]
+    digests = []
+    for path in files:
+        if path is not None:
+            with open(path, "rb") as file:
+                digests.append(hashlib.file_digest(file, "sha256"))
+    if len(digests) == 1:
+        return digests[0].hexdigest()
+    return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloads."""
+    return Path(os.environ.get("DSSL_CACHE") or Path.home() / ".cache" / "dssl").expanduser()
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL and not a path."""
+    return "://" in text
+
+
+def _may_be_idx(path: Path) -> bool:
+    try:
+        return format_of(path) == IdxReader.format
+    except DataError:
+        return False
+
+
+# ---- paths and names
+
+
+def _local(text: str, download: bool) -> Path:
+    path = Path(text).expanduser()
+    if path.is_file():
+        return path
+    looks_like_path = len(path.parts) > 1 or path.suffix in ENDINGS or path.suffix in OPENERS
+    require(not looks_like_path or not path.is_dir(), f"{text} is a folder", why="rows are read from one file",
+            fix="name a file in it; a data set that dssl wrote is opened with open_dataset", error=DataError)
+    folders = [cache_folder()]
+    if os.environ.get("DSSL_DATA"):
+        folders.insert(0, Path(os.environ["DSSL_DATA"]).expanduser())
+    if not looks_like_path:
+        found = next((file for folder in folders if (file := named_files(folder).get(text))), None)
+        if found:
+            return found
+        if text in BUNDLED:
+            return _bundled(text)
+        if download and _online():
+            return _openml(text)
+    raise _nowhere(text, path, folders, download, looks_like_path)
+
+
+def named_files(folder: Path) -> dict[str, Path]:
+    """Return the data files of a folder by the names that stand for them: mnist.npz is mnist, a9a.svm.gz is a9a."""
+    if not folder.is_dir():
+        return {}
+    named: dict[str, Path] = {}
+    for file in sorted(folder.iterdir()):
+        plain = Path(file.name.removesuffix(file.suffix)) if file.suffix.lower() in OPENERS else Path(file.name)
+        if file.is_file() and (plain.suffix.lower() in ENDINGS or IDX_NAME.search(plain.name)):
+            stem = plain.stem if plain.suffix.lower() in ENDINGS else plain.name
+            if stem not in named or file.suffix == ".npz":
+                named[stem] = file
+    return named
+
+
+def _nowhere(text: str, path: Path, folders: list[Path], download: bool, looks_like_path: bool) -> DataError:
+    known = sorted({*BUNDLED, *(name for folder in folders for name in named_files(folder))})
+    near = difflib.get_close_matches(path.name.split(".")[0], known, n=5, cutoff=0.5)
+    looked = [f"the file {path.absolute()}"]
+    if not looks_like_path:
+        looked += [f"{folder} ({'no such folder' if not folder.is_dir() else f'{len(named_files(folder))} files'})"
+                   for folder in folders]
+        looked += ["the sets of scikit-learn", "OpenML (no network)" if download else "not OpenML (downloads are off)"]
+    fix = f"did you mean {' or '.join(near)}? " if near else ""
+    fix += "check the path" if looks_like_path else f"give a path or URL, or set DSSL_DATA to the folder of {text}.npz"
+    return DataError(explain(f"no data set {text!r}", why="looked for it at " + "; ".join(looked), fix=fix))
+
+
+# ---- sets that scikit-learn brings or fetches, kept as npz
+
+
+def _bundled(name: str) -> Path:
+    path = cache_folder() / "bundled" / f"{name}.npz"
+    if not path.is_file():
+        bunch = BUNDLED[name]()
+        names = [str(label) for label in getattr(bunch, "target_names", [])]
+        save_npz(path, bunch.data, bunch.target, [str(name) for name in bunch.feature_names], names)
+    return path
+
+
+def _online() -> bool:
+    """Return whether OpenML can be reached, without waiting for long retries."""
+    try:
+        socket.create_connection((OPENML_HOST, 443), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def _openml(name: str) -> Path:
+    """Fetch a set from OpenML and keep it in the cache."""
+    known_as = OPENML_NAMES.get(name, name)
+    try:
+        bunch = datasets.fetch_openml(known_as, as_frame=True, parser="auto", n_retries=2)
+    except (ValueError, URLError, OSError) as error:
+        raise DataError(explain(
+            f"no data set {name!r}: OpenML does not give {known_as!r}", why=str(error),
+            fix="check the name at openml.org, or give a path or URL",
+        )) from error
+    path = cache_folder() / f"{name}.npz"
+    X, y, label_names = table_of_frame(bunch.data, bunch.target, name)
+    save_npz(path, X, y, list(map(str, bunch.data.columns)), label_names, OPENML_TRAIN_ROWS.get(known_as))
+    return path
+
+
+def table_of_frame(frame: pd.DataFrame, target: pd.Series | None,
+                   name: str) -> tuple[np.ndarray, np.ndarray | None, list[str]]:
+    """Return (X, y, names of the labels) of a pandas table; labels that are numbers as text become numbers.
+
+    Raises
+    ------
+    DataError : a feature is text.
+    """
+    for column in frame.columns:
+        if not pd.api.types.is_numeric_dtype(frame[column]):
+            raise DataError(explain(
+                f"{name}: column {column!r} holds text: {str(frame[column].iloc[0])!r}",
+                why="features are numbers; text has no distance",
+                fix="fetch it with scikit-learn, code the column as numbers, and save X and y with numpy.savez",
+            ))
+    X = frame.to_numpy(np.float64)
+    narrow = [dtype for dtype in (np.uint8, np.int16, np.float32)
+              if np.array_equal(X.astype(dtype, casting="unsafe"), X)] if np.isfinite(X).all() else []
+    X = X.astype(narrow[0]) if narrow else X
+    if target is None or pd.api.types.is_numeric_dtype(target):
+        return X, None if target is None else target.to_numpy(), []
+    text = target.astype(object)
+    as_numbers = pd.to_numeric(text, errors="coerce")
+    if not as_numbers.isna().any():
+        numbers = as_numbers.to_numpy()
+        return X, numbers.astype(np.int64) if np.array_equal(numbers, np.rint(numbers)) else numbers, []
+    codes, names = pd.factorize(text, sort=True)
+    return X, codes.astype(np.int64), [str(label) for label in names]
+
+
+def save_npz(path: Path, X: np.ndarray, y: np.ndarray | None, columns: list[str], label_names: list[str],
+             train_rows: int | None = None) -> None:
+    """Write an npz file of equal bytes wherever it is made; a reader sees all of it or nothing."""
+    arrays: dict[str, Any] = {"X": np.ascontiguousarray(X), "columns": np.array(columns, str)}
+    if y is not None:
+        arrays["y"] = y
+    if label_names:
+        arrays["y_names"] = np.array(label_names, str)
+    if train_rows is not None and len(X) > train_rows:
+        arrays["split"] = (np.arange(len(X)) >= train_rows).astype(np.uint8)
+    _publish(path, lambda file: np.savez(file, **arrays))
+
+
+def _publish(path: Path, write: Callable[[Any], Any]) -> None:
+    """Write a file beside its place and move it there when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with open(draft, "wb") as file:
+            write(file)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+# ---- URLs
+
+
+def _sibling(url: str) -> str | None:
+    """Return the URL of the labels that lie beside an IDX file of images."""
+    parts = urlsplit(url)
+    path = PurePosixPath(parts.path)
+    name = labels_name(path.name)
+    return None if name is None else urlunsplit(parts._replace(path=str(path.with_name(name))))
+
+
+def _download(url: str, download: bool) -> Path:
+    """Return the cached copy of a URL, downloaded if there is none yet; file:// is the file itself."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        path = Path(urllib.request.url2pathname(parts.path))
+        require(path.is_file(), f"{url} is not a file", why="there are no rows to read", fix="check the path",
+                error=DataError)
+        return path
+    name = PurePosixPath(parts.path).name
+    require(parts.scheme in SCHEMES and bool(name), f"cannot read {url}", error=DataError,
+            why=f"data are read from files at {', '.join(SCHEMES)} and file URLs", fix="give the URL of one file")
+    folder = hashlib.sha256(f"{parts.scheme}://{parts.netloc}{PurePosixPath(parts.path).parent}?{parts.query}".encode())
+    path = cache_folder() / "urls" / folder.hexdigest()[:16] / name
+    if path.is_file():
+        return path
+    require(download, f"{url} is not in the cache {path.parent}", why="downloads are off",
+            fix="allow them, or download the file and give its path", error=DataError)
+    opened = _open_http if parts.scheme in ("http", "https") else fsspec.open
+    try:
+        _publish(path, lambda file: _copy(url, opened, file))
+    except ImportError as error:
+        raise DataError(explain(f"cannot read {url}", why=str(error),
+                                fix="pip install dssl[s3] for s3 URLs, or the package named above")) from error
+    except (OSError, ValueError) as error:
+        if path.parent.is_dir() and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+        raise DataError(explain(
+            f"cannot download {url}", why=f"{type(error).__name__}: {error}",
+            fix="check the URL and the network, or download the file and give its path",
+        )) from error
+    return path
+
+
+def _open_http(url: str) -> Any:
+    return urllib.request.urlopen(url, timeout=TIMEOUT)
+
+
+def _copy(url: str, opened: Callable[[str], Any], file: Any) -> None:
+    with opened(url) as source:
+        shutil.copyfileobj(source, file, 1 << 20)
+        expected = getattr(source, "headers", {}).get("Content-Length")
+    if expected is not None and int(expected) != file.tell():
+        raise OSError(f"{file.tell():,} of {int(expected):,} bytes arrived")

@@ -1,0 +1,89 @@
+"""Approximate neighbors by NN-descent: the door to pynndescent.
+
+Dong, Moses, Li, "Efficient k-nearest neighbor graph construction for generic similarity measures", WWW 2011.
+pynndescent runs parallel Numba code of its own, so a search is one task that has its process to itself; its lists
+are cleaned, measured again in float64, and completed here.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numba import njit
+
+from ..blocks import PartWriter, Receipt, Rows, row_ranges
+from ..errors import require
+from .heap import NONE, empty_heaps, offer, offer_all, sort_heaps
+from .metric import measurable
+
+EXTRA = 5  # candidates beyond k + 1 a row: they raise the recall, and survive the second measurement
+
+
+@njit(nogil=True, cache=True)
+def _measure_again(rows, candidates, distances, ids):
+    """Offer each row its candidates (n, c), without itself, without -1, each once."""
+    terms = np.empty(rows.shape[1])
+    for row in range(candidates.shape[0]):
+        mine = np.sort(candidates[row])
+        before = np.int64(-1)
+        for candidate in mine:
+            if candidate > before and candidate != row:
+                offer(rows[row], rows[candidate], candidate, distances[row], ids[row], terms)
+            before = max(before, candidate)
+
+
+def descend(rows: np.ndarray, k: int, *, seed: int, threads: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), and the rows filled exactly.
+
+    Parameters
+    ----------
+    rows : ndarray (n, d); n (4 d + 40 (k + 6)) bytes beside it.
+    k : neighbors a row, itself not among them.
+    threads : of Numba, while the search runs.
+    """
+    from pynndescent import NNDescent  # imports and compiles for seconds; only this method needs it
+
+    n = len(rows)
+    centered = (rows - rows.mean(axis=0, dtype=np.float64)).astype(np.float32)
+    before = numba.get_num_threads()
+    most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    require(threads <= most, f"descent_threads={threads} in a process that has {most}",
+            why="the lists of NN-descent depend on the number of threads", fix=f"use at most {most}")
+    numba.set_num_threads(threads)
+    try:
+        with warnings.catch_warnings():
+            # Rows that lack neighbors are filled exactly below.
+            warnings.filterwarnings("ignore", "Failed to correctly find n_neighbors", UserWarning)
+            search = NNDescent(centered, n_neighbors=min(n, k + 1 + EXTRA), random_state=seed, n_jobs=threads)
+            candidates = np.asarray(search.neighbor_graph[0], np.int64)
+    finally:
+        numba.set_num_threads(before)
+    distances, ids = empty_heaps(n, k)
+    _measure_again(rows, candidates, distances, ids)
+    short = np.flatnonzero((ids == NONE).any(axis=1))
+    if len(short):
+        heap, heap_id = empty_heaps(len(short), k)
+        offer_all(rows[short], short, rows, np.arange(n), heap, heap_id)
+        distances[short], ids[short] = heap, heap_id
+    sort_heaps(distances, ids)
+    return distances, ids, len(short)
+
+
+@dataclass(frozen=True)
+class DescentTask:
+    """Search all rows at once and write all lists, in blocks of `block_rows`."""
+
+    rows: Rows
+    k: int
+    metric: str
+    seed: int
+    threads: int
+    block_rows: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        rows = measurable(self.rows.read_all(), self.metric)
+        distances, ids, filled = descend(rows, self.k, seed=self.seed, threads=self.threads)
+        for start, stop in row_ranges(len(rows), self.block_rows):
+            out.write_rows(start, ids=ids[start:stop], distances=np.sqrt(distances[start:stop]).astype(np.float32))
+        return {"filled_exactly": filled}

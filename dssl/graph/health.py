@@ -1,0 +1,141 @@
+"""What a neighbor graph is worth: recall on a sample, islands, hubs, copies, and how labels lie on it."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from ..blocks import Rows, as_rows, block_rng
+from ..errors import DataError, require
+from .metric import measurable
+
+if TYPE_CHECKING:
+    from .neighbors import Neighbors
+
+SAMPLE = 500
+CONFIDENCE_Z = 1.959964  # two-sided 95 %
+MOST_LISTED = 100
+BLOCK_BYTES = 64 << 20
+
+
+def wilson_lower(hits: int, trials: int, z: float = CONFIDENCE_Z) -> float:
+    """Return the lower end of Wilson's score interval of a share (Wilson, JASA 22, 1927)."""
+    if trials == 0:
+        return 0.0
+    share = hits / trials
+    middle = share + z * z / (2 * trials)
+    width = z * np.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    return float(max(0.0, (middle - width) / (1 + z * z / trials)))
+
+
+def certify_recall(X: Any, neighbors: "Neighbors", sample: int = SAMPLE, seed: int = 0) -> dict[str, Any]:
+    """Return the recall of neighbor lists, certified by brute force on a random sample of rows.
+
+    A listed neighbor is true if it is no farther than the true k-th neighbor, so the order among ties does not count.
+    It costs 2 sample n d flops in float64, in blocks of rows of `BLOCK_BYTES`.
+
+    Returns
+    -------
+    dict : `recall`, `lower` (Wilson, 95 %, each list entry a trial), `worst_row` (least share of one row),
+        `rows` (sampled), `trials`, `seed`.
+    """
+    rows: Rows = as_rows(X)
+    n, d = rows.shape
+    require(len(neighbors) == n, f"{len(neighbors)} lists for {n} points", error=DataError,
+            why="each point has one list", fix="pass the X that the neighbors were found for")
+    require(sample >= 1, f"sample={sample}, expected >= 1", why="nothing is certified without a row",
+            fix="use 500, or 2000 for a bound within 0.1 %")
+    metric, k = neighbors.attributes.get("metric", "euclidean"), neighbors.k
+    chosen = np.sort(block_rng(seed, n).choice(n, min(sample, n), replace=False))
+    queries = measurable(rows.take(chosen), metric).astype(np.float64)
+    listed = neighbors.ids.take(chosen)
+    reached = np.empty(listed.shape)
+    for column in range(k):
+        reached[:, column] = ((queries - measurable(rows.take(listed[:, column]), metric)) ** 2).sum(axis=1)
+    # The k listed rows exist, so the true k-th is no farther than the farthest of them.
+    limit = reached.max(axis=1)
+    center = queries.mean(axis=0)
+    centered = queries - center
+    norm = (centered**2).sum(axis=1)
+    near: list[list[np.ndarray]] = [[] for _ in chosen]
+    for first, block in rows.blocks(max(1, BLOCK_BYTES // (8 * (d + len(chosen))))):
+        points = measurable(block, metric).astype(np.float64)
+        shifted = points - center
+        lengths = (shifted**2).sum(axis=1)
+        squared = norm[:, None] + lengths - 2 * centered @ shifted.T
+        slack = 1e-12 * (norm[:, None] + lengths) + 1e-9 * limit[:, None]
+        for row, column in zip(*np.nonzero(squared <= limit[:, None] + slack), strict=True):
+            if first + column != chosen[row]:
+                near[row].append(((queries[row] - points[column]) ** 2).sum())
+    true_kth = np.array([np.partition(found, k - 1)[k - 1] for found in near])
+    is_true = reached <= true_kth[:, None] * (1 + 1e-9)
+    hits, trials = int(is_true.sum()), is_true.size
+    return {"recall": hits / trials, "lower": wilson_lower(hits, trials),
+            "worst_row": float(is_true.mean(axis=1).min()), "rows": len(chosen), "trials": trials, "seed": seed,
+            "certified": "sample"}
+
+
+def graph_health(W: sp.spmatrix | sp.sparray, labeled: np.ndarray | None = None, neighbors: "Neighbors | None" = None,
+                 *, y: np.ndarray | None = None) -> dict[str, Any]:
+    """Return the facts that decide whether a graph can carry labels; JSON.
+
+    Parameters
+    ----------
+    W : sparse (n, n), symmetric weights.
+    labeled : bool (n,), or the numbers of the labeled points.
+    neighbors : the lists that W was made of, to count copies.
+    y : (n,) classes, read where `labeled`; for homophily, the share of edges between labeled points within one class.
+    """
+    W = sp.csr_array(W)
+    n = W.shape[0]
+    upper = sp.triu(W, 1)
+    degrees = np.diff(W.indptr)
+    strengths = np.asarray(W.sum(axis=1)).ravel()
+    count, component = connected_components(W, directed=False)
+    sizes = np.bincount(component, minlength=count)
+    median = float(np.median(degrees)) if n else 0.0
+    hubs = np.flatnonzero(degrees > max(10 * median, 1))
+    hubs = hubs[np.lexsort((hubs, -degrees[hubs]))]
+    isolated = np.flatnonzero(degrees == 0)
+    health: dict[str, Any] = {
+        "n": n, "edges": int(upper.nnz),
+        "components": {"count": int(count), "largest": np.sort(sizes)[::-1][:10].tolist(),
+                       "largest_share": float(sizes.max() / n) if n else 0.0},
+        "isolated": {"count": len(isolated), "ids": isolated[:MOST_LISTED].tolist()},
+        "degree": _spread(degrees), "strength": _spread(strengths),
+        "hubs": {"rule": "more than 10 times the median degree", "count": len(hubs),
+                 "largest": [{"id": int(hub), "degree": int(degrees[hub])} for hub in hubs[:10]]},
+    }
+    if neighbors is not None:
+        copies = sum(int((distances[:, 0] == 0).sum()) for _, _, distances in neighbors.blocks(1 << 16))
+        health["duplicates"] = {"points": copies, "share": copies / n}
+        health["recall"] = neighbors.attributes.get("recall")
+    if labeled is not None:
+        mask = np.zeros(n, bool)
+        mask[np.asarray(labeled)] = True
+        reached = np.zeros(count, bool)
+        reached[component[mask]] = True
+        lost = np.flatnonzero(~reached[component])
+        health["labeled"] = int(mask.sum())
+        health["unreached"] = {"count": len(lost), "ids": lost[:MOST_LISTED].tolist(),
+                               "components": int((~reached).sum())}
+        if y is not None:
+            health["homophily"] = _homophily(upper, mask, np.asarray(y))
+    return health
+
+
+def _spread(values: np.ndarray) -> dict[str, float]:
+    return {"min": float(values.min()), "median": float(np.median(values)), "mean": float(values.mean()),
+            "max": float(values.max())}
+
+
+def _homophily(upper: Any, mask: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Return the share of edges between labeled points that join one class, and the share expected by chance."""
+    edges = upper.tocoo()
+    both = mask[edges.row] & mask[edges.col]
+    same = y[edges.row[both]] == y[edges.col[both]]
+    _, counts = np.unique(y[mask], return_counts=True)
+    labeled = int(counts.sum())
+    chance = float((counts * (counts - 1)).sum() / (labeled * (labeled - 1))) if labeled > 1 else None
+    return {"edges": len(same), "share": float(same.mean()) if len(same) else None, "by_chance": chance}

@@ -1,0 +1,131 @@
+"""The graph Laplacian, its null space and its isolated points."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from ..errors import DataError, require
+
+
+def _check_weights(W: sp.csr_array) -> None:
+    require(W.ndim == 2 and W.shape[0] == W.shape[1], f"W has shape {W.shape}, expected (n, n)", error=DataError,
+            why="weights join points of one set", fix="pass the matrix that dssl.graph.weights.weights returns")
+    require(bool(np.isfinite(W.data).all()) and (W.nnz == 0 or W.data.min() >= 0),
+            "W holds negative, NaN or infinite weights", error=DataError,
+            why="L is positive semi-definite for non-negative weights only",
+            fix="use weights that fall with the distance, such as exp(-d^2)")
+    apart = abs(W - W.T)
+    require(apart.nnz == 0 or apart.max() <= 1e-12 * W.max(), f"W differs from its transpose by {apart.max():.3g}",
+            error=DataError, why="the energy of a function counts each pair once", fix="pass (W + W.T) / 2")
+
+
+@dataclass(frozen=True)
+class Laplacian:
+    """`L = D - W`, or `L_norm = I - D^-1/2 W D^-1/2`, of symmetric weights.
+
+    W : sparse (n, n), symmetric, non-negative; its diagonal is ignored, and drops out of L.
+    normalized : an isolated point has the zero row in both.
+
+    Raises
+    ------
+    DataError : W is not square, not symmetric, or has a weight that is negative or not finite.
+    """
+
+    W: sp.csr_array
+    normalized: bool = True
+
+    def __post_init__(self) -> None:
+        W = sp.csr_array(self.W, dtype=np.float64)
+        _check_weights(W)
+        if W.diagonal().any():
+            W = sp.csr_array(W - sp.diags_array(W.diagonal()))
+        W.eliminate_zeros()
+        W.sort_indices()
+        object.__setattr__(self, "W", W)
+
+    @property
+    def n(self) -> int:
+        """Return the number of points."""
+        return self.W.shape[0]
+
+    @cached_property
+    def degrees(self) -> np.ndarray:
+        """Return the weighted degrees, (n,)."""
+        return np.asarray(self.W.sum(axis=1)).ravel()
+
+    @cached_property
+    def components(self) -> tuple[int, np.ndarray]:
+        """Return the number of connected components and the component of each point, (n,) int32."""
+        count, labels = connected_components(self.W, directed=False)
+        return int(count), labels
+
+    @property
+    def isolated(self) -> np.ndarray:
+        """Return the numbers of the points without an edge."""
+        return np.flatnonzero(self.degrees == 0)
+
+    def matrix(self, ridge: float = 0.0) -> sp.csr_array:
+        """Return L + ridge I or L_norm + ridge I, CSR float64 with sorted indices and a stored diagonal.
+
+        An isolated point has `ridge` on the diagonal and nothing else. With ridge 0 the matrix is singular:
+        `null_vectors` spans its null space.
+        """
+        require(0 <= ridge < np.inf, f"ridge={ridge}, expected >= 0", why="L minus a multiple of I is not definite",
+                fix="use 0, or a small number such as 1e-3")
+        linked = self.degrees > 0
+        if self.normalized:
+            scale = np.divide(1.0, np.sqrt(self.degrees), out=np.zeros(self.n), where=linked)
+            rows = np.repeat(np.arange(self.n), np.diff(self.W.indptr))
+            # The product of the scales first: it is the same number for (i, j) and (j, i).
+            off = -self.W.data * (scale[rows] * scale[self.W.indices])
+            diagonal = linked + ridge
+        else:
+            off, diagonal = -self.W.data, self.degrees + ridge
+        L = sp.csr_array((off, self.W.indices, self.W.indptr), shape=self.W.shape)
+        # coo keeps a diagonal entry that is zero.
+        L = L.tocoo()
+        ids = np.arange(self.n, dtype=L.row.dtype)
+        L = sp.csr_array((np.concatenate([L.data, diagonal]),
+                          (np.concatenate([L.row, ids]), np.concatenate([L.col, ids]))), shape=L.shape)
+        L.sort_indices()
+        return L
+
+    @cached_property
+    def vector(self) -> np.ndarray:
+        """Return the positive null vector at ridge 0, (n,): ones for L, the root of the degrees for L_norm.
+
+        The solvers scale by it; an isolated point has 1.
+        """
+        if not self.normalized:
+            return np.ones(self.n)
+        return np.where(self.degrees > 0, np.sqrt(self.degrees), 1.0)
+
+    def null_vectors(self) -> sp.csc_array:
+        """Return an orthonormal basis (n, components) of the null space at ridge 0, sparse, one column a component.
+
+        Column c is constant on component c for L, in proportion to the square root of the degree for L_norm.
+        """
+        count, labels = self.components
+        values = self.vector
+        lengths = np.sqrt(np.bincount(labels, values**2, minlength=count))
+        return sp.csc_array((values / lengths[labels], (np.arange(self.n), labels)), shape=(self.n, count))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays that `from_arrays` takes, beside `attributes`."""
+        return {"data": self.W.data, "indices": self.W.indices, "indptr": self.W.indptr}
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Return what `from_arrays` needs beside the arrays; JSON."""
+        return {"n": self.n, "normalized": self.normalized}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Laplacian":
+        """Return the Laplacian that `to_arrays` and `attributes` describe."""
+        n = attributes["n"]
+        W = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n, n))
+        return cls(W, attributes["normalized"])

@@ -1,0 +1,85 @@
+"""Rows as the search sees them: checked, in a dtype it can read, and of unit length under the cosine metric."""
+
+import numpy as np
+from numba import njit
+
+from ..blocks import Rows
+from ..errors import DataError, ParameterError, require
+
+METRICS = ("euclidean", "cosine")
+CHECK_BYTES = 64 << 20
+
+
+@njit(nogil=True, cache=True)
+def _scale_to_unit(rows):
+    for row in range(rows.shape[0]):
+        largest = 0.0
+        for column in range(rows.shape[1]):
+            largest = max(largest, abs(rows[row, column]))
+        total = 0.0
+        for column in range(rows.shape[1]):
+            total += (rows[row, column] / largest) ** 2
+        length = np.sqrt(total)
+        for column in range(rows.shape[1]):
+            rows[row, column] = rows[row, column] / largest / length
+
+
+def measurable(rows: np.ndarray, metric: str) -> np.ndarray:
+    """Return rows (n, d) whose Euclidean distances are the metric's; a row depends on nothing but itself.
+
+    Under "cosine" the rows get unit length, so that |x - z|^2 = 2 (1 - cos(x, z)).
+    """
+    if metric == "cosine":
+        unit = np.array(rows, np.float64, order="C")
+        _scale_to_unit(unit)
+        return unit
+    if rows.dtype == bool:
+        rows = rows.view(np.uint8)
+    elif rows.dtype == np.float16:
+        rows = rows.astype(np.float32)
+    elif rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
+        rows = rows.astype(np.float64)
+    return np.ascontiguousarray(rows, rows.dtype.newbyteorder("="))
+
+
+def measured_itemsize(dtype: np.dtype, metric: str) -> int:
+    """Return the bytes of one value of `measurable` rows."""
+    return 8 if metric == "cosine" else min(8, max(dtype.itemsize, 4 if dtype.kind == "f" else 1))
+
+
+def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
+    """Raise unless rows (n, d) have `n_neighbors` others to be near to, and distances that exist; reads X once.
+
+    Raises
+    ------
+    ParameterError : n_neighbors >= n.
+    DataError : not two-dimensional, not numbers, NaN or infinite, too large to square, or zero under the cosine metric.
+    """
+    require(len(X.shape) == 2, f"X has shape {X.shape}, expected (n_points, n_features)", error=DataError,
+            why="points are rows of a two-dimensional array",
+            fix="use X.reshape(-1, 1) for one feature, or X.reshape(len(X), -1) to flatten images")
+    n, d = X.shape
+    require(d >= 1, f"X has shape {X.shape}, expected at least one column", error=DataError,
+            why="points without features are all equal", fix="pass the features")
+    require(X.dtype.kind in "biuf", f"X has dtype {X.dtype}, expected real numbers", error=DataError,
+            why="a distance is a number", fix="code categories as numbers, or pass X.astype(float)")
+    require(n_neighbors < n, f"n_neighbors={n_neighbors} with {n} points",
+            why=f"a point is not its own neighbor, so each has {n - 1} others to choose from",
+            fix=f"choose n_neighbors <= {n - 1}", error=ParameterError)
+    if X.dtype.kind != "f" and metric != "cosine":
+        return
+    for first, block in X.blocks(max(1, CHECK_BYTES // (d * 8))):
+        if block.dtype.kind == "f":
+            # A maximum is NaN or infinite if any value is, and takes no copy of the block.
+            largest = np.maximum(block.max(axis=1), -block.min(axis=1))
+            bad = first + np.flatnonzero(~np.isfinite(largest))
+            require(len(bad) == 0, f"{len(bad)} rows from row {first} on hold NaN or infinite values, first {bad[:5]}",
+                    why="their distances do not exist, and one such row would spoil all lists", error=DataError,
+                    fix="drop these rows, or fill the values before searching")
+            require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
+                    why="their squares are beyond float64", fix="scale the features", error=DataError)
+        if metric == "cosine":
+            zero = first + np.flatnonzero(~block.any(axis=1))
+            require(len(zero) == 0, f"{len(zero)} rows from row {first} on are zero, first {zero[:5]}",
+                    why="a zero row has no direction, so no cosine", error=DataError,
+                    fix='drop these rows, or use metric="euclidean"')

@@ -1,0 +1,142 @@
+"""The k nearest neighbors of every row: parameters, result, and the choice of a method."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ..blocks import ArrayRows, Parts, Rows, as_rows
+from ..errors import require
+from ..execution import Execution, InProcess
+from .descent import DescentTask
+from .exact import exact_tasks, plan_exact, query_rows
+from .health import certify_recall
+from .metric import METRICS, check_rows
+
+METHODS = ("auto", "exact", "descent")
+ALWAYS_EXACT_ROWS = 20_000
+DESCENT_NS = 40.0  # measured: one core, a row, a neighbor, a column that the rotation cannot do without
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighborParams:
+    """How neighbors are found.
+
+    n_neighbors : others per point; the point itself is not counted.
+    method : "exact", "descent" (NN-descent, approximate), or "auto" (see `neighbors`).
+    metric : "euclidean", or "cosine": Euclidean between the rows scaled to unit length.
+    seed : of NN-descent and of the sample that certifies it; an exact search does not depend on it.
+    descent_threads : threads of NN-descent. Its lists depend on their number, so it is a parameter and not a matter
+        of the machine; 1 gives the same lists everywhere. A Dask worker needs as many cores.
+    """
+
+    n_neighbors: int = 10
+    method: Literal["auto", "exact", "descent"] = "auto"
+    metric: Literal["euclidean", "cosine"] = "euclidean"
+    seed: int = 0
+    descent_threads: int = 1
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.n_neighbors, (int, np.integer)) and self.n_neighbors >= 1,
+                f"n_neighbors={self.n_neighbors!r}, expected an integer >= 1",
+                why="a point without neighbors is isolated and receives no label; the point itself is not counted",
+                fix="choose 5 to 50; larger values smooth more")
+        require(self.method in METHODS, f"method={self.method!r}, expected one of {METHODS}",
+                why="no other search exists", fix='leave it at "auto"')
+        require(self.metric in METRICS, f"metric={self.metric!r}, expected one of {METRICS}",
+                why="no other distance is implemented",
+                fix="transform the features so that their Euclidean distance is the one you mean")
+        require(isinstance(self.seed, (int, np.integer)) and 0 <= self.seed < 2**32,
+                f"seed={self.seed!r}, expected an integer in [0, 2^32)",
+                why="the random streams take no other", fix="use seed=0")
+        require(isinstance(self.descent_threads, (int, np.integer)) and self.descent_threads >= 1,
+                f"descent_threads={self.descent_threads!r}, expected an integer >= 1",
+                why="the search runs in at least one thread", fix="use 1, or the number of cores")
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """The neighbor lists of n rows.
+
+    ids : Rows (n, k) int64, ascending by (distance, id); the distance in float64, before it is rounded.
+    distances : Rows (n, k) float32, in the units of the data; under "cosine" sqrt(2 (1 - cos)).
+    attributes : parameters, the method used, and figures of recall; JSON.
+    """
+
+    ids: Rows
+    distances: Rows
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def k(self) -> int:
+        """Return the number of neighbors of each row."""
+        return self.ids.shape[1]
+
+    def blocks(self, block_rows: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield (first row, ids, distances) of each block of rows."""
+        for start, ids in self.ids.blocks(block_rows):
+            yield start, ids, self.distances.read(start, start + len(ids))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays that `from_arrays` takes, beside the attributes."""
+        return {"ids": self.ids.read_all(), "distances": self.distances.read_all()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any] | None = None) -> "Neighbors":
+        """Return the lists that `to_arrays` gave."""
+        return cls(ArrayRows(arrays["ids"]), ArrayRows(arrays["distances"]), dict(attributes or {}))
+
+
+def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", seed: int = 0,
+              execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
+    """Return the `n_neighbors` nearest other rows of every row.
+
+    Parameters
+    ----------
+    X : array-like or Rows, shape (n, d)
+    method : "auto" is exact for n <= 20,000, and above wherever the exact search is predicted to take less time
+        than NN-descent: from the number of points that a tree looks at for 64 sampled rows, or n^2 matrix-product
+        pairs, against a time of NN-descent in proportion to n. Only counts enter, so the choice is reproducible.
+    execution : where the tasks run; threads of this process by default.
+    parts : where the lists are written, as shared arrays `ids` and `distances`; finished blocks are kept.
+
+    Raises
+    ------
+    ParameterError : a parameter out of range, n_neighbors >= n.
+    DataError : X is not two-dimensional, not finite, or has zero rows under the cosine metric.
+    """
+    params = NeighborParams(n_neighbors=n_neighbors, method=method, metric=metric, seed=seed)  # type: ignore[arg-type]
+    return find_neighbors(as_rows(X), params, execution or InProcess(), parts)
+
+
+def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:
+    """Return the neighbors of rows (n, d); see `neighbors`."""
+    k, metric = params.n_neighbors, params.metric
+    check_rows(X, k, metric)
+    n, d = X.shape
+    parts = parts or execution.scratch()
+    block_rows = query_rows(n, d, k, execution.memory_budget)
+    parts.allocate("ids", (n, k), np.int64, block_rows)
+    parts.allocate("distances", (n, k), np.float32, block_rows)
+    attributes = {**asdict(params), "n": n, "block_rows": block_rows}
+    plan = plan_exact(X, k, metric, execution) if params.method != "descent" else None
+    if plan and (params.method == "exact" or n <= ALWAYS_EXACT_ROWS or plan.seconds <= descent_seconds(n, d, k)):
+        execution.map(exact_tasks(X, plan, k, metric, block_rows), parts)
+        recall = {"recall": 1.0, "lower": 1.0, "certified": "exact"}
+        found = {"method": "exact", "search": plan.search, "recall": recall}
+        return Neighbors(parts.rows("ids"), parts.rows("distances"), {**attributes, **found})
+    task = DescentTask(X, k, metric, params.seed, params.descent_threads, block_rows)
+    receipt, = execution.map([task], parts)
+    lists = Neighbors(parts.rows("ids"), parts.rows("distances"),
+                      {**attributes, "method": "descent", "filled_exactly": receipt["filled_exactly"]})
+    recall = certify_recall(X, lists, seed=params.seed)
+    return Neighbors(lists.ids, lists.distances, {**lists.attributes, "recall": recall})
+
+
+def descent_seconds(n: int, d: int, k: int) -> float:
+    """Return the predicted seconds of NN-descent on one core."""
+    return n * (k + 6) * DESCENT_NS * 1e-9 * min(d, 200)

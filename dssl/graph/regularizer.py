@@ -1,0 +1,66 @@
+"""The regularizer's matrix, prepared for solving: from a stored graph to a solver, as one task."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from ..blocks import Arrays, Parts, PartWriter, Receipt
+from ..errors import require
+from ..execution import Execution
+from ..solvers.solve import SolverParams, prepare
+from .laplacian import Laplacian
+from .weights import read_graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegularizerParams:
+    """`Q = R^power` with `R = L + ridge I` or `L_norm + ridge I`.
+
+    laplacian : "normalized" or "unnormalized".
+    ridge : added to the Laplacian's eigenvalues, which are at most 2 ("normalized"). The smaller, the farther a label
+        reaches.
+    power : p >= 1; larger is smoother.
+    """
+
+    laplacian: Literal["normalized", "unnormalized"] = "normalized"
+    ridge: float = 0.01
+    power: int = 2
+
+    def __post_init__(self) -> None:
+        require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
+                why="no other Laplacian is defined", fix="choose normalized or unnormalized")
+        require(0 < self.ridge < float("inf"), f"ridge={self.ridge}, expected > 0",
+                why="without a ridge a constant function costs nothing, and the kernel of a component is singular",
+                fix="use 0.001 to 0.1")
+        require(isinstance(self.power, int) and 1 <= self.power <= 64, f"power={self.power!r}, expected 1 to 64",
+                why="Q = R^p is inverted by p solves of R", fix="use 1, 2 or 3")
+
+    def matrix(self, laplacian: Laplacian) -> Any:
+        """Return R (n, n) sparse."""
+        return laplacian.matrix(self.ridge)
+
+
+@dataclass(frozen=True)
+class PrepareTask:
+    """Read the graph, form R, choose a method and write the solver's arrays.
+
+    Memory: the matrix four times (W, R, A in float64 and float32), and what the method keeps.
+    """
+
+    graph: Parts
+    regularizer: RegularizerParams
+    n_columns: int
+    solver: SolverParams
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        laplacian = Laplacian(read_graph(self.graph), self.regularizer.laplacian == "normalized")
+        solver = prepare(self.regularizer.matrix(laplacian), self.n_columns, self.solver, laplacian.vector)
+        receipt = out.write(**solver.to_arrays())
+        return {**receipt, "n": laplacian.n, "method": solver.params.method, "solver": solver.attributes}
+
+
+def prepare_regularizer(graph: Parts, regularizer: RegularizerParams, n_columns: int, params: SolverParams,
+                        execution: Execution, parts: Parts) -> tuple[Arrays, SolverParams, dict[str, Any]]:
+    """Return the prepared solver's arrays, its parameters with the method chosen, and its attributes."""
+    receipt, = execution.map([PrepareTask(graph, regularizer, n_columns, params)], parts)
+    attributes = {**asdict(regularizer), "n": receipt["n"], "solver": receipt["solver"]}
+    return parts.arrays(0), replace(params, method=receipt["method"]), attributes

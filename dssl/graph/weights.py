@@ -1,0 +1,257 @@
+"""Weights of the neighbor graph: a symmetric sparse matrix, made and stored in blocks of rows.
+
+    binary      w = 1
+    heat        w = exp(-d^2 / (2 h^2)), one bandwidth h; by default the median distance to the k-th neighbor
+    self_tuned  w = exp(-d_ij^2 / (s_i s_j)), s_i the distance of point i to its k-th neighbor
+                (Zelnik-Manor, Perona, "Self-tuning spectral clustering", NIPS 2004)
+
+A weight that underflows makes the Laplacian useless to iterative solvers and infinite to multigrid, so none is
+smaller than 1e-10 of the median; how many were raised to that floor is counted.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..blocks import Parts, PartWriter, Receipt, row_ranges
+from ..errors import DataError, IntegrityError, explain, require
+from ..execution import Execution, InProcess
+from .neighbors import Neighbors
+
+KINDS = ("binary", "heat", "self_tuned")
+SYMMETRIZATIONS = ("maximum", "minimum", "mean")
+FLOOR = 1e-10  # of the median weight
+LEAST_LOG = -600.0  # exp(-708) is the last normal float64
+BLOCK_ROWS = 1 << 16
+MEDIAN_ENTRIES = 10_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightParams:
+    """How lists become weights.
+
+    kind : "binary", "heat" or "self_tuned".
+    bandwidth : h of "heat", in units of distance; None takes the median distance to the k-th neighbor.
+    symmetrize : of the two directed weights of a pair, 0 where one does not list the other, take the "maximum"
+        (an edge where either lists the other), the "minimum" (where both do) or the "mean".
+    """
+
+    kind: Literal["binary", "heat", "self_tuned"] = "self_tuned"
+    bandwidth: float | None = None
+    symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
+
+    def __post_init__(self) -> None:
+        require(self.kind in KINDS, f"kind={self.kind!r}, expected one of {KINDS}",
+                why="no other weight is defined", fix='use "self_tuned", which needs no bandwidth')
+        require(self.symmetrize in SYMMETRIZATIONS,
+                f"symmetrize={self.symmetrize!r}, expected one of {SYMMETRIZATIONS}",
+                why="a Laplacian needs one weight per pair", fix='use "maximum", which isolates no point')
+        require(self.bandwidth is None or (self.kind == "heat" and 0 < self.bandwidth < np.inf),
+                f"bandwidth={self.bandwidth!r} with kind={self.kind!r}",
+                why="only heat weights have a bandwidth, and it is a positive distance",
+                fix="leave bandwidth out, or choose a distance between near points")
+
+
+@dataclass(frozen=True)
+class WeightRule:
+    """Parameters with everything that depends on all lists filled in: bandwidth and the log of the least weight."""
+
+    kind: str
+    bandwidth: float
+    least_log: float
+
+    def log_weights(self, distances: np.ndarray, scales: np.ndarray, other_scales: np.ndarray) -> np.ndarray:
+        """Return the log weights of edges of these lengths between points of these scales; 0 between copies."""
+        squared = distances.astype(np.float64) ** 2
+        if self.kind == "binary":
+            return np.zeros_like(squared)
+        if self.kind == "heat":
+            return -squared / (2 * self.bandwidth**2)
+        product = scales * other_scales
+        # A point whose k nearest are all copies of it has no scale; it takes the other's.
+        product = np.where(product > 0, product, np.maximum(scales, other_scales) ** 2)
+        return -np.divide(squared, product, out=np.zeros_like(squared), where=squared > 0)
+
+    def weights(self, distances: np.ndarray, scales: np.ndarray, other_scales: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return the weights and the number of those raised to the floor."""
+        logs = self.log_weights(distances, scales, other_scales)
+        low = logs < self.least_log
+        return np.exp(np.where(low, self.least_log, logs)), int(low.sum())
+
+
+def _blocks(neighbors: Neighbors) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    return neighbors.blocks(max(1, BLOCK_ROWS * 10 // neighbors.k))
+
+
+def kth_distances(neighbors: Neighbors) -> np.ndarray:
+    """Return the distance of each point to its k-th neighbor, (n,) float64."""
+    return np.concatenate([distances[:, -1] for _, _, distances in _blocks(neighbors)]).astype(np.float64)
+
+
+def weight_rule(neighbors: Neighbors, params: WeightParams) -> WeightRule:
+    """Return the rule of these lists; reads them twice, and keeps 8 bytes a point and up to 80 MB of weights."""
+    if params.kind == "binary":
+        return WeightRule("binary", 1.0, -np.inf)
+    scales = kth_distances(neighbors)
+    bandwidth = params.bandwidth
+    if bandwidth is None:
+        positive = scales[scales > 0]
+        bandwidth = float(np.median(positive)) if len(positive) else 1.0
+    rule = WeightRule(params.kind, bandwidth, -np.inf)
+    step = max(1, -(-len(neighbors) * neighbors.k // MEDIAN_ENTRIES))
+    logs = [rule.log_weights(distances[::step], scales[first:first + len(ids):step, None], scales[ids[::step]]).ravel()
+            for first, ids, distances in _blocks(neighbors)]
+    median = float(np.median(np.concatenate(logs)))
+    require(median > LEAST_LOG, f"with bandwidth={bandwidth:.3g} the median weight is exp({median:.0f})",
+            why="half of all weights, or more, are zero in float64",
+            fix=f"choose a bandwidth near {np.median(scales):.3g}, the median distance to the k-th neighbor")
+    return WeightRule(params.kind, bandwidth, median + float(np.log(FLOOR)))
+
+
+def weights_in_rows(start: int, stop: int, n: int, lists: Iterator[tuple[int, np.ndarray, np.ndarray]],
+                    scales: np.ndarray, rule: WeightRule, symmetrize: str) -> tuple[sp.csr_array, int]:
+    """Return rows [start, stop) of W as CSR (stop - start, n), and how many of their own list entries were raised.
+
+    `lists` runs over the lists of all n rows: an edge is in these rows if it starts or ends there.
+    """
+    triples: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {"out": [], "in": []}
+    raised = 0
+    for first, ids, distances in lists:
+        rows = np.repeat(np.arange(first, first + len(ids)), ids.shape[1])
+        columns, lengths = ids.ravel(), distances.ravel()
+        leaving = (rows >= start) & (rows < stop)
+        for name, chosen in (("out", leaving), ("in", (columns >= start) & (columns < stop))):
+            i, j = rows[chosen], columns[chosen]
+            values, low = rule.weights(lengths[chosen], scales[i], scales[j])
+            triples[name].append((i, j, values) if name == "out" else (j, i, values))
+            raised += low if name == "out" else 0
+    out, back = (_assemble(triples[name], start, stop, n) for name in ("out", "in"))
+    if symmetrize == "maximum":
+        W = out.maximum(back)
+    elif symmetrize == "minimum":
+        W = out.minimum(back)
+    else:
+        W = (out + back) * 0.5
+    W = sp.csr_array(W)
+    W.eliminate_zeros()
+    W.sort_indices()
+    return W, raised
+
+
+def _assemble(triples: list[tuple[np.ndarray, np.ndarray, np.ndarray]], start: int, stop: int, n: int) -> sp.csr_array:
+    rows, columns, values = (np.concatenate(column) for column in zip(*triples, strict=True))
+    return sp.csr_array((values, (rows - start, columns)), shape=(stop - start, n))
+
+
+@dataclass(frozen=True)
+class WeightsTask:
+    """Write rows [start, stop) of W as `data`, `indices` (columns of W) and `indptr`; reads all lists by blocks.
+
+    Takes 8 n bytes for the scales, and about 100 bytes per edge of its rows.
+    """
+
+    neighbors: Neighbors
+    rule: WeightRule
+    symmetrize: str
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        n = len(self.neighbors)
+        scales = kth_distances(self.neighbors) if self.rule.kind == "self_tuned" else np.zeros(n)
+        W, raised = weights_in_rows(self.start, self.stop, n, _blocks(self.neighbors), scales, self.rule,
+                                    self.symmetrize)
+        receipt = out.write(data=W.data, indices=W.indices.astype(np.int32 if n < 2**31 else np.int64),
+                            indptr=W.indptr.astype(np.int64))
+        return {**receipt, "rows": [self.start, self.stop], "n": n, "nnz": int(W.nnz), "raised": raised}
+
+
+def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, parts: Parts,
+          block_rows: int = BLOCK_ROWS) -> dict[str, Any]:
+    """Write W into `parts`, one part a block of rows, to be read by `read_graph`; return its attributes (JSON).
+
+    The attributes: parameters, the bandwidth used, `nnz`, `floor` (the least weight) and `raised` (the list entries
+    that were below it).
+    """
+    n = len(neighbors)
+    rule = weight_rule(neighbors, params)
+    receipts = execution.map([WeightsTask(neighbors, rule, params.symmetrize, start, stop)
+                              for start, stop in row_ranges(n, block_rows)], parts)
+    return {**asdict(params), "bandwidth": rule.bandwidth if params.kind == "heat" else None, "n": n,
+            "nnz": sum(receipt["nnz"] for receipt in receipts),
+            "floor": float(np.exp(rule.least_log)), "raised": sum(receipt["raised"] for receipt in receipts)}
+
+
+def read_graph(parts: Parts) -> sp.csr_array:
+    """Return the matrix (n, n) whose rows `weigh` wrote.
+
+    Raises
+    ------
+    IntegrityError : a block of rows is missing.
+    """
+    receipts = parts.receipts()
+    pieces, stop, n = [], 0, 0
+    for index in sorted(receipts):
+        rows, n = receipts[index]["rows"], receipts[index]["n"]
+        if rows[0] != stop:
+            break
+        stop = rows[1]
+        pieces.append(parts.read(index))
+    if not pieces or stop != n:
+        raise IntegrityError(explain(
+            f"the graph ends at row {stop} of {n}", why="a block of rows was never written",
+            fix="run the weights again: finished blocks are kept",
+        ))
+    offsets = np.cumsum([0, *(len(piece["data"]) for piece in pieces)])
+    indptr = np.concatenate([[0], *(piece["indptr"][1:] + offset
+                                    for piece, offset in zip(pieces, offsets[:-1], strict=True))])
+    index_dtype = np.int32 if max(offsets[-1], n) < 2**31 else np.int64
+    W = sp.csr_array((np.concatenate([piece["data"] for piece in pieces]),
+                      np.concatenate([piece["indices"] for piece in pieces]).astype(index_dtype, copy=False),
+                      indptr.astype(index_dtype)), shape=(n, n))
+    W.has_sorted_indices = True
+    return W
+
+
+class WeightsRaised(UserWarning):
+    """Some weights were below the floor."""
+
+
+def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float | None = None,
+            symmetrize: str = "maximum", execution: Execution | None = None) -> sp.csr_array:
+    """Return the symmetric weights W (n, n) of neighbor lists; sorted indices, float64, zero diagonal.
+
+    Warns
+    -----
+    WeightsRaised : weights below 1e-10 of the median were raised to that floor; the bandwidth is too small.
+
+    Raises
+    ------
+    ParameterError : an unknown kind, or a bandwidth so small that the median weight is zero.
+    DataError : a list names a point that does not exist, or its own.
+    """
+    params = WeightParams(kind=kind, bandwidth=bandwidth, symmetrize=symmetrize)  # type: ignore[arg-type]
+    _check_lists(neighbors)
+    execution = execution or InProcess()
+    parts = execution.scratch()
+    attributes = weigh(neighbors, params, execution, parts)
+    if attributes["raised"]:
+        warnings.warn(explain(
+            f"{attributes['raised']} of {len(neighbors) * neighbors.k} weights were below {attributes['floor']:.3g}",
+            why="they are zero beside the others, and were raised to 1e-10 of the median weight",
+            fix='choose a larger bandwidth, or kind="self_tuned"',
+        ), WeightsRaised, stacklevel=2)
+    return read_graph(parts)
+
+
+def _check_lists(neighbors: Neighbors) -> None:
+    for first, ids, _ in _blocks(neighbors):
+        own = first + np.arange(len(ids))
+        wrong = (ids < 0) | (ids >= len(neighbors)) | (ids == own[:, None])
+        require(not wrong.any(), f"the list of point {first + int(wrong.any(axis=1).argmax())} is not valid: "
+                f"{ids[wrong.any(axis=1)][:1].tolist()}", error=DataError,
+                why="a neighbor is one of the other points", fix="make the lists with dssl.neighbors")

@@ -1,0 +1,112 @@
+"""A fitted function of a kernel: points, coefficients, and what its columns mean."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ..blocks import Rows, as_rows
+from ..errors import DataError, IntegrityError, require
+from ..execution import Execution, InProcess
+from ..kernels.base import Kernel, MercerKernel, kernel_from_dict
+from ..kernels.gram import apply_blocks
+
+Coding = Literal["one_vs_one", "one_vs_rest", "values"]
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel:
+    """`f(x) = K(x, points) coef + intercept`, in a base kernel, so that prediction needs neither graph nor solve.
+
+    points (m, d), coef (m, c), intercept (c,). coding says what the c columns are: "one_vs_one" one a pair of
+    classes (positive for the first), "one_vs_rest" one a class, "values" regression targets.
+    classes (n_classes,): the labels, or empty for "values".
+    """
+
+    kernel: Kernel
+    points: np.ndarray
+    coef: np.ndarray
+    intercept: np.ndarray
+    coding: Coding
+    classes: np.ndarray
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def values(self, X: Rows | np.ndarray, execution: Execution | None = None) -> np.ndarray:
+        """Return f(X), shape (n, c), in blocks of rows; no more than a block of the kernel exists at a time."""
+        rows = as_rows(X)
+        require(len(rows.shape) == 2 and rows.shape[1] == self.points.shape[1], error=DataError,
+                what=f"X has shape {rows.shape}, the model was fitted on {self.points.shape[1]} features",
+                why="a kernel compares equal features", fix="pass the features of the training data, in their order")
+        if len(rows) == 0:
+            return np.empty((0, len(self.intercept)))
+        execution = execution or InProcess()
+        return apply_blocks(self.kernel, rows, self.points, self.coef, execution).read_all() + self.intercept
+
+    def scores(self, values: np.ndarray) -> np.ndarray:
+        """Return one score a class (n, n_classes) from `values`; the predicted class has the largest.
+
+        For "one_vs_one" the score is the number of pairs won, with the sum of margins, squeezed below 1/3, to part
+        equal counts (as scikit-learn's SVC with break_ties).
+        """
+        if self.coding == "one_vs_rest":
+            return values
+        k = len(self.classes)
+        votes, margins = np.zeros((len(values), k)), np.zeros((len(values), k))
+        for column, (i, j) in enumerate(class_pairs(k)):
+            margin = values[:, column]
+            margins[:, i] += margin
+            margins[:, j] -= margin
+            first = margin > 0
+            votes[first, i] += 1
+            votes[~first, j] += 1
+        return votes + margins / (3 * (np.abs(margins) + 1))
+
+    def codes(self, values: np.ndarray) -> np.ndarray:
+        """Return the predicted class numbers (n,) from `values`."""
+        return np.argmax(self.scores(values), axis=1)
+
+    def predict(self, X: Rows | np.ndarray, execution: Execution | None = None) -> np.ndarray:
+        """Return the predicted labels (n,), or the values of regression (n,) or (n, c)."""
+        values = self.values(X, execution)
+        if self.coding == "values":
+            return values[:, 0] if values.shape[1] == 1 else values
+        return self.classes[self.codes(values)]
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON attributes, read by `from_arrays`."""
+        require(isinstance(self.kernel, MercerKernel), f"the kernel {self.kernel!r} cannot be stored",
+                why="a function is code, and models hold numbers only", fix="use a kernel that has a name")
+        kernel: MercerKernel = self.kernel  # type: ignore[assignment]
+        return ({"points": self.points, "coef": self.coef, "intercept": self.intercept},
+                {"type": "KernelModel", "version": VERSION, "kernel": kernel.to_dict(), "coding": self.coding,
+                 "classes": self.classes.tolist(), **self.attributes})
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "KernelModel":
+        """Return the model that `to_arrays` described.
+
+        Raises
+        ------
+        IntegrityError : the attributes are of another noun or version.
+        """
+        require((attributes.get("type"), attributes.get("version")) == ("KernelModel", VERSION), error=IntegrityError,
+                what=f"{attributes.get('type')} version {attributes.get('version')} is not a KernelModel",
+                why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")
+        own = ("type", "version", "kernel", "coding", "classes")
+        return cls(kernel_from_dict(attributes["kernel"]), arrays["points"], arrays["coef"], arrays["intercept"],
+                   attributes["coding"], np.array(attributes["classes"]),
+                   {name: value for name, value in attributes.items() if name not in own})
+
+
+def class_pairs(n_classes: int) -> list[tuple[int, int]]:
+    """Return the pairs (i, j), i < j, in the order of the columns of "one_vs_one"."""
+    return [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
+
+
+def expand(kernel: Any, points: np.ndarray, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
+           classes: np.ndarray, attributes: dict[str, Any]) -> KernelModel:
+    """Return the model `kernel(x, points) coef + intercept`, a deformed kernel rewritten in its base kernel."""
+    if hasattr(kernel, "expansion"):
+        kernel, points, coef = kernel.expansion(points, coef)
+    return KernelModel(kernel, np.asarray(points), coef, intercept, coding, classes, attributes)

@@ -1,0 +1,98 @@
+"""Learners on the Gram matrix of the labeled points: support vector machine and kernel ridge.
+
+Both see the matrix divided by its mean diagonal, so that their penalty means the same whatever the kernel's scale:
+a deformed kernel shrinks as the graph's weight grows.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.svm import SVC
+
+from ..errors import DataError, ParameterError, explain, require
+from .base import Coding, class_pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerParams:
+    """kind : "svm" (hinge loss, one-vs-one) or "ridge" (squared loss, one-vs-rest).
+
+    C : penalty of the loss against the norm, for a kernel of unit mean diagonal; larger fits the labels closer. For
+        "ridge" the added diagonal is 1 / C.
+    """
+
+    kind: Literal["svm", "ridge"] = "svm"
+    C: float = 10.0
+
+    def __post_init__(self) -> None:
+        require(self.kind in ("svm", "ridge"), f"kind={self.kind!r} is not a learner",
+                why="it decides the loss", fix="choose svm or ridge")
+        require(0 < self.C < np.inf, f"C={self.C}, expected a finite number > 0",
+                why="it weighs the labels against smoothness", fix="use 1 to 100")
+
+
+def fit_labels(K: np.ndarray, codes: np.ndarray, n_classes: int,
+               params: LearnerParams) -> tuple[np.ndarray, np.ndarray, Coding]:
+    """Return (coef, intercept, coding) of the classifier on a Gram matrix.
+
+    Parameters
+    ----------
+    K : ndarray, shape (l, l), positive semi-definite. codes : ndarray, shape (l,), classes 0 to n_classes - 1.
+
+    Returns
+    -------
+    coef (l, c) and intercept (c,), for K as it was given; c is a pair of classes or a class, by `coding`.
+
+    Raises
+    ------
+    DataError : fewer than two classes, a class without a point, or a Gram matrix that is zero or not finite.
+    """
+    present = np.unique(codes)
+    require(n_classes >= 2 and len(present) == n_classes, f"{len(present)} of {n_classes} classes have labeled points",
+            why="a classifier tells classes apart that it has seen", error=DataError,
+            fix="label at least one point of each of two classes")
+    scale = mean_diagonal(K)
+    if params.kind == "ridge":
+        targets = np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
+        coef, intercept = fit_values(K, targets, params)
+        return coef, intercept, "one_vs_rest"
+    pairs = class_pairs(n_classes)
+    coef, intercept = np.zeros((len(K), len(pairs))), np.zeros(len(pairs))
+    for column, (i, j) in enumerate(pairs):
+        rows = np.flatnonzero((codes == i) | (codes == j))
+        machine = SVC(kernel="precomputed", C=params.C, cache_size=500, tol=1e-5)
+        machine.fit(K[np.ix_(rows, rows)] / scale, codes[rows] == i)
+        coef[rows[machine.support_], column] = machine.dual_coef_[0] / scale
+        intercept[column] = machine.intercept_[0]
+    return coef, intercept, "one_vs_one"
+
+
+def fit_values(K: np.ndarray, targets: np.ndarray, params: LearnerParams) -> tuple[np.ndarray, np.ndarray]:
+    """Return (coef (l, c), intercept (c,)) of kernel ridge regression: `(K / scale + I / C) coef scale = Y - mean`."""
+    scale = mean_diagonal(K)
+    intercept = targets.mean(axis=0)
+    try:
+        factor = cho_factor(K / scale + np.eye(len(K)) / params.C)
+    except np.linalg.LinAlgError as error:
+        raise DataError(explain(
+            f"the Gram matrix of {len(K)} points plus 1 / C = {1 / params.C:g} is not positive definite",
+            why="the kernel has a negative eigenvalue below -1 / C", fix="lower C, or check the kernel",
+        )) from error
+    return cho_solve(factor, targets - intercept) / scale, intercept
+
+
+def mean_diagonal(K: np.ndarray) -> float:
+    """Return the mean of the diagonal of a Gram matrix; raise unless it is positive and the matrix finite."""
+    if not np.isfinite(K).all():
+        raise DataError(explain("the Gram matrix of the labeled points is not finite",
+                                why="no machine can be trained on it", fix="check features and bandwidth"))
+    scale = float(np.trace(K)) / len(K)
+    if scale <= 0:
+        raise ParameterError(explain(
+            f"the Gram matrix of the labeled points has mean diagonal {scale:g}",
+            why="the labeled points are all at the kernel's origin; nothing can be told apart",
+            fix="lower eta, or use a kernel such as rbf that is positive at every point",
+        ))
+    return scale

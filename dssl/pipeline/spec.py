@@ -1,0 +1,280 @@
+"""The pipeline file: YAML checked by pydantic, before any work, with the path of what is wrong."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..data.ingest import IngestParams
+from ..data.scaling import ScalingKind, ScalingParams
+from ..errors import DsslError, SpecError, explain
+from ..graph.neighbors import NeighborParams
+from ..graph.regularizer import RegularizerParams
+from ..graph.weights import WeightParams
+from ..models.learners import LearnerParams
+from ..solvers.solve import SolverParams
+
+LARGEST_SPEC = 1 << 20  # bytes
+NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+
+
+class Section(BaseModel):
+    """A section of the spec; a key it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TestSplit(Section):
+    """Which points are kept for testing: a number, a share, or the split that the data set comes with."""
+
+    count: int | None = Field(default=None, ge=1)
+    fraction: float | None = Field(default=None, gt=0, lt=1)
+    official: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "TestSplit":
+        if sum((self.count is not None, self.fraction is not None, self.official)) != 1:
+            raise ValueError("set exactly one of count, fraction and official")
+        return self
+
+
+class DataSpec(Section):
+    """Where the points come from and which of them are used."""
+
+    source: str = Field(description="a name (see dssl ingest --help), a path or a URL")
+    read: dict[str, Any] = Field(default_factory=dict, description="options of the reader; see IngestParams")
+    keep: list[str | int | float] | None = Field(None, description="classes to keep, such as [4, 9]")
+    classes: dict[str | int, list[str | int | float]] | None = Field(None, description="joined classes by name")
+    unlabeled: str | int | float | None = Field(None, description="the marker of unlabeled points")
+    points: int | None = Field(None, ge=2, description="labeled and unlabeled points used; all but the test points")
+    test: TestSplit = TestSplit(fraction=0.2)
+    scale: ScalingKind = "standardize"
+    seed: int = Field(0, ge=0)
+
+    def ingest_params(self) -> IngestParams:
+        """Return the reader's parameters."""
+        options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value
+                                   for name, value in self.read.items()}
+        try:
+            return IngestParams(**options)
+        except TypeError as error:
+            known = ", ".join(IngestParams.__dataclass_fields__)
+            raise SpecError(explain(f"data.read: {error}", why="the readers have no such option",
+                                    fix=f"the options are {known}")) from error
+
+
+class LabelSpec(Section):
+    """How many labels the method is shown."""
+
+    count: int | None = Field(None, ge=1)
+    per_class: int | None = Field(None, ge=1)
+    fraction: float | None = Field(None, gt=0, le=1)
+    given: bool = Field(False, description="show every label that the training points have")
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "LabelSpec":
+        if sum((self.count is not None, self.per_class is not None, self.fraction is not None, self.given)) != 1:
+            raise ValueError("set exactly one of count, per_class, fraction and given")
+        return self
+
+
+class GraphSpec(Section):
+    """The neighbor graph of all training points, and the regularizer Q = R^power it makes."""
+
+    n_neighbors: int = 10
+    method: Literal["auto", "exact", "descent"] = "auto"
+    metric: Literal["euclidean", "cosine"] = "euclidean"
+    weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
+    bandwidth: float | None = None
+    symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
+    laplacian: Literal["normalized", "unnormalized"] = "normalized"
+    ridge: float = 0.01
+    power: int = 2
+    seed: int = 0
+
+    def neighbors(self) -> NeighborParams:
+        """Return the search's parameters."""
+        return NeighborParams(n_neighbors=self.n_neighbors, method=self.method, metric=self.metric, seed=self.seed)
+
+    def weighting(self) -> WeightParams:
+        """Return the weights' parameters."""
+        return WeightParams(kind=self.weights, bandwidth=self.bandwidth, symmetrize=self.symmetrize)
+
+    def regularizer(self) -> RegularizerParams:
+        """Return the regularizer's parameters."""
+        return RegularizerParams(laplacian=self.laplacian, ridge=self.ridge, power=self.power)
+
+
+class SubsampleSpec(Section):
+    """The points at which functions are measured: all labeled ones and a random draw of the others."""
+
+    size: int = Field(default=1000, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+
+class SolverSpec(Section):
+    """How the columns of the subsample are solved."""
+
+    method: Literal["auto", "jacobi", "deflated", "amg", "direct"] = "auto"
+    tolerance: float = 1e-6
+    max_iterations: int = 3000
+    block_columns: int = 64
+    form: Literal["energy", "restriction"] = "energy"
+
+    def params(self) -> SolverParams:
+        """Return the solver's parameters."""
+        return SolverParams(method=self.method, tolerance=self.tolerance, max_iterations=self.max_iterations,
+                            block_columns=self.block_columns)
+
+
+class KernelSpec(Section):
+    """The base kernel, on the scaled features."""
+
+    name: Literal["rbf", "laplacian", "linear", "polynomial", "cosine"] = "rbf"
+    bandwidth: float | str | None = None
+    parameters: dict[str, float] = Field(default_factory=dict)
+
+
+class ModelSpec(Section):
+    """The learner in the deformed kernel; eta 0 is the base kernel."""
+
+    kind: Literal["svm", "ridge"] = "svm"
+    C: float = 10.0
+    eta: float = Field(default=10.0, ge=0)
+
+    def params(self) -> LearnerParams:
+        """Return the learner's parameters."""
+        return LearnerParams(kind=self.kind, C=self.C)
+
+
+class Spec(Section):
+    """A whole pipeline: what to compute, never where."""
+
+    name: str = Field(pattern=NAME)
+    data: DataSpec
+    labels: LabelSpec
+    graph: GraphSpec = GraphSpec()
+    subsample: SubsampleSpec = SubsampleSpec()
+    solver: SolverSpec = SolverSpec()
+    kernel: KernelSpec = KernelSpec()
+    model: ModelSpec = ModelSpec()
+    baselines: list[Literal["base", "shuffled", "budget"]] = ["base", "shuffled"]
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> "Spec":
+        if not {"base", "shuffled"} <= set(self.baselines):
+            raise ValueError("baselines always holds base and shuffled; budget may be added")
+        return self
+
+    def check(self) -> "Spec":
+        """Return self after every section has made its parameters, which checks their values."""
+        sections = (("data.read", self.data.ingest_params), ("data.scale", lambda: ScalingParams(kind=self.data.scale)),
+                    ("graph", self.graph.neighbors), ("graph", self.graph.weighting),
+                    ("graph", self.graph.regularizer), ("solver", self.solver.params), ("model", self.model.params))
+        for section, make in sections:
+            try:
+                make()
+            except SpecError:
+                raise
+            except DsslError as error:
+                raise SpecError(f"{section}: {error}") from error
+        return self
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Safe YAML in which a key given twice is an error, not the last one's value."""
+
+
+def _mapping(loader: _StrictLoader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    seen: dict[Any, Any] = {}
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, (str, int, float, bool)):
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is not a word or a number",
+                                                    key_node.start_mark)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
+        seen[key] = None
+    return loader.construct_mapping(node, deep)
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def parse_yaml(text: str, origin: str) -> Any:
+    """Return the value of a YAML text; raise SpecError with line and column if it is none."""
+    if len(text) > LARGEST_SPEC or ("&" in text and "*" in text and text.count("*") > 1000):
+        raise SpecError(explain(f"{origin} has {len(text):,} characters", why="a spec is a page, not a data file",
+                                fix="put data into a file and name it as data.source"))
+    try:
+        return yaml.load(text, _StrictLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SpecError(explain(f"{origin} is not YAML: {error}", why="nothing can be run from it",
+                                fix="mend the line that is named; indent with spaces")) from error
+
+
+def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | list[str] = ()) -> Spec:
+    """Return the checked spec of a YAML file or a mapping, with `a.b=value` overrides applied.
+
+    Raises
+    ------
+    SpecError : the file cannot be read or is not YAML, a key is unknown, a value is out of range. The message gives
+        the path of each.
+    """
+    if isinstance(source, dict):
+        origin, fields = "the spec", source
+    else:
+        origin, path = str(source), Path(source)
+        if not path.is_file():
+            near = sorted(str(p) for p in path.parent.glob("*.y*ml"))[:8] if path.parent.is_dir() else []
+            raise SpecError(explain(f"there is no file {source}", why="the pipeline is read from it",
+                                    fix=f"name one of: {', '.join(near)}" if near else "check the path"))
+        try:
+            fields = parse_yaml(path.read_text(encoding="utf-8"), origin)
+        except UnicodeDecodeError as error:
+            raise SpecError(explain(f"{origin} is not text: {error}", why="a spec is a YAML file in UTF-8",
+                                    fix="name the YAML file")) from error
+    if not isinstance(fields, dict):
+        raise SpecError(explain(f"{origin} holds {type(fields).__name__}, expected a mapping",
+                                why="a spec has sections: name, data, labels, graph, ...",
+                                fix="see pipelines/quickstart.yaml"))
+    fields = _overridden(fields, overrides)
+    try:
+        spec = Spec.model_validate(fields)
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, item['loc'])) or 'spec'}: {item['msg']}"
+                 + (f" (given: {item['input']!r})" if item["type"] != "missing" and _short(item["input"]) else "")
+                 for item in error.errors()]
+        raise SpecError(explain(f"{origin} is not a valid spec:\n" + "\n".join(lines),
+                                why="a run starts only from a spec that is understood whole",
+                                fix="correct these keys; `dssl schema` prints all keys with their meaning")) from error
+    return spec.check()
+
+
+def _short(value: Any) -> bool:
+    return isinstance(value, (str, int, float, bool)) and len(str(value)) < 80
+
+
+def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str]) -> dict[str, Any]:
+    """Return a copy of the fields with each `a.b=value` set; values are YAML."""
+    result = _copied(fields)
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        keys = path.split(".")
+        if not equals or not all(keys):
+            raise SpecError(explain(f"--set {override!r} is not of the form key.key=value",
+                                    why="it names one value of the spec", fix="for example --set model.eta=100"))
+        place = result
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                raise SpecError(explain(f"--set {override!r}: {key!r} is a value, not a section",
+                                        why="only sections hold keys", fix="name a key of a section"))
+        place[keys[-1]] = parse_yaml(text, f"--set {override}")
+    return result
+
+
+def _copied(value: Any) -> Any:
+    return {key: _copied(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,313 @@
+"""The stages of a pipeline as a table: what each depends on, and the function that makes its artifact.
+
+Each function reads the artifacts it needs, writes parts through the execution, and returns JSON attributes. The
+formulas are elsewhere; here data get their names.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..data.dataset import Dataset
+from ..data.ingest import ingest
+from ..data.labels import choose_labels, keep_classes, map_classes, sample_points, split_test
+from ..data.scaling import Scaling, ScalingParams, fit_scaling
+from ..data.sources import Source, find_source, fingerprint
+from ..data.store import CHUNK_BYTES, StoredRows
+from ..errors import DataError, require
+from ..execution import Execution, Progress
+from ..graph.health import graph_health
+from ..graph.neighbors import Neighbors, find_neighbors
+from ..graph.regularizer import prepare_regularizer
+from ..graph.weights import read_graph, weigh
+from ..kernels.subsample import multiply_factors, solve_columns, solve_evidence
+from ..models.graph_kernel import draw_subsample
+from ..solvers.solve import SolverParams
+from .artifacts import Artifact
+from .spec import Spec
+from .training import FitTask, classification_scores, predict_codes, unlabeled_verdict
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a stage function gets: the spec, the artifacts it needs, its own parts, and where tasks run."""
+
+    spec: Spec
+    source: Source
+    inputs: dict[str, Artifact]
+    parts: Parts
+    execution: Execution
+    progress: Progress | None = None
+
+    def arrays(self, stage: str) -> dict[str, np.ndarray]:
+        """Return the arrays of part 0 of an input."""
+        return self.inputs[stage].parts.read(0)
+
+    def attributes(self, stage: str) -> dict[str, Any]:
+        return self.inputs[stage].attributes
+
+    def rows(self, stage: str, name: str) -> StoredRows:
+        return self.inputs[stage].parts.rows(name)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A row of the table."""
+
+    name: str
+    version: int
+    needs: tuple[str, ...]
+    params: Callable[[Spec], dict[str, Any]]
+    run: Callable[[Context], dict[str, Any]]
+
+
+def make_dataset(context: Context) -> dict[str, Any]:
+    dataset = ingest(context.source, context.parts, context.execution, context.spec.data.ingest_params(),
+                     progress=context.progress)
+    names = [name for name in ("X", "y", "split") if getattr(dataset, name) is not None]
+    attributes = {name: value for name, value in dataset.attributes.items() if name != "source"}
+    return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "dataset": attributes}
+
+
+def _dataset(context: Context) -> Dataset:
+    attributes = context.attributes("dataset")
+    arrays: dict[str, Rows] = {name: context.rows("dataset", name) for name in attributes["arrays"]}
+    return Dataset(arrays["X"], arrays.get("y"), arrays.get("split"), attributes["dataset"])
+
+
+def make_split(context: Context) -> dict[str, Any]:
+    """Choose classes, test points and training points; write their row numbers and codes."""
+    data, dataset = context.spec.data, _dataset(context)
+    codes, classes = dataset.labels(data.unlabeled)
+    ids = np.arange(len(codes))
+    if data.keep is not None:
+        ids, codes, classes = keep_classes(codes, classes, data.keep)
+    if data.classes is not None:
+        codes, classes = map_classes(codes, classes, data.classes)
+    require(len(classes) >= 2, f"{dataset.attributes.get('fingerprint', 'the data set')[:12]} has "
+            f"{len(classes)} class(es): {classes.tolist()[:5]}", error=DataError,
+            why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
+    require(len(classes) <= 1000, f"the target has {len(classes)} different values", error=DataError,
+            why="that is a quantity, not a class", fix="map it to classes with data.classes")
+    official = None
+    if data.test.official:
+        require(dataset.split is not None, "the data set has no official split", error=DataError,
+                why="data.test.official asks for it", fix="set data.test.count or data.test.fraction")
+        assert dataset.split is not None
+        official = dataset.split.read_all()[ids]
+    train, test = split_test(codes, count=data.test.count, fraction=data.test.fraction, official=official,
+                             seed=data.seed)
+    test = test[codes[test] >= 0]
+    if data.points is not None and data.points != len(train):
+        train = sample_points(train, data.points, data.seed)
+    PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], train_codes=codes[train],
+                                       test_codes=codes[test])
+    return {"classes": classes.tolist(), "n_train": len(train), "n_test": len(test)}
+
+
+@dataclass(frozen=True)
+class ScaleTask:
+    """Write the scaled rows of one range of chosen points."""
+
+    rows: Rows
+    ids: np.ndarray
+    state: tuple[dict[str, np.ndarray], dict[str, Any]]  # of the scaling
+    name: str
+    start: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        scaling = Scaling.from_arrays(*self.state)
+        return out.write_rows(self.start, **{self.name: scaling.transform(self.rows.take(self.ids))})
+
+
+def make_points(context: Context) -> dict[str, Any]:
+    """Scale the training and test points, fitted on the training points only, into `train` and `test`."""
+    chosen, rows = context.arrays("split"), _dataset(context).X
+    scaling = fit_scaling(rows, chosen["train"], ScalingParams(kind=context.spec.data.scale), context.execution,
+                          feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
+    tasks = []
+    row_bytes = rows.shape[1] * rows.dtype.itemsize
+    # A task reads the chunks of X that its ids fall into one at a time, and writes one chunk.
+    fixed = CHUNK_BYTES + row_bytes
+    fit = rows_that_fit(context.execution.memory_budget, 4 * row_bytes, len(chosen["train"]), fixed_bytes=fixed)
+    height = min(fit, max(1, (16 << 20) // row_bytes))
+    for name in ("train", "test"):
+        context.parts.allocate(name, (len(chosen[name]), rows.shape[1]), rows.dtype, height)
+        tasks += [ScaleTask(rows, chosen[name][start:stop], scaling.to_arrays(), name, start)
+                  for start, stop in row_ranges(len(chosen[name]), height)]
+    context.execution.map(tasks, context.parts, context.progress)
+    PartWriter(context.parts.within("scaling"), 0).write(**scaling.to_arrays()[0])
+    return {"scaling": scaling.to_arrays()[1], "d": rows.shape[1]}
+
+
+def make_neighbors(context: Context) -> dict[str, Any]:
+    found = find_neighbors(context.rows("points", "train"), context.spec.graph.neighbors(), context.execution,
+                           context.parts)
+    return found.attributes
+
+
+def _neighbors(context: Context) -> Neighbors:
+    return Neighbors(context.rows("neighbors", "ids"), context.rows("neighbors", "distances"),
+                     context.attributes("neighbors"))
+
+
+def make_graph(context: Context) -> dict[str, Any]:
+    return weigh(_neighbors(context), context.spec.graph.weighting(), context.execution, context.parts)
+
+
+def make_labels(context: Context) -> dict[str, Any]:
+    """Choose the labeled points; write their places among the training points."""
+    codes, labels = context.arrays("split")["train_codes"], context.spec.labels
+    classes = context.attributes("split")["classes"]
+    if labels.given:
+        chosen = np.flatnonzero(codes >= 0)
+    else:
+        chosen = choose_labels(codes, count=labels.count, per_class=labels.per_class, fraction=labels.fraction,
+                               seed=labels.seed, n_classes=len(classes))
+    PartWriter(context.parts, 0).write(labeled=chosen, codes=codes[chosen])
+    return {"n_labeled": len(chosen), "per_class": np.bincount(codes[chosen], minlength=len(classes)).tolist()}
+
+
+def make_subsample(context: Context) -> dict[str, Any]:
+    """Choose the points at which functions are measured."""
+    n, labeled = context.attributes("split")["n_train"], context.arrays("labels")["labeled"]
+    chosen = draw_subsample(labeled, n, context.spec.subsample.size, context.spec.subsample.seed)
+    PartWriter(context.parts, 0).write(subsample=chosen)
+    return {"n_subsample": len(chosen), "n_labeled": int(np.isin(chosen, labeled).sum())}
+
+
+@dataclass(frozen=True)
+class HealthTask:
+    """Describe the graph, and which points no label reaches."""
+
+    neighbors: Neighbors
+    graph: Parts
+    labels: Arrays
+    n: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        labels = self.labels.load()
+        y = np.full(self.n, -1)
+        y[labels["labeled"]] = labels["codes"]
+        return {"health": graph_health(read_graph(self.graph), labels["labeled"], self.neighbors, y=y)}
+
+
+def make_health(context: Context) -> dict[str, Any]:
+    task = HealthTask(_neighbors(context), context.inputs["graph"].parts, context.inputs["labels"].parts.arrays(0),
+                      context.attributes("split")["n_train"])
+    receipt, = context.execution.map([task], context.parts)
+    return receipt["health"]
+
+
+def make_system(context: Context) -> dict[str, Any]:
+    """Prepare the solver: scaled matrix, method, eigenvectors or hierarchy."""
+    spec = context.spec
+    n_columns = spec.subsample.size * ((spec.graph.power + 1) // 2)
+    _, chosen, attributes = prepare_regularizer(context.inputs["graph"].parts, spec.graph.regularizer(), n_columns,
+                                                spec.solver.params(), context.execution, context.parts)
+    return {**attributes, "params": asdict(chosen)}
+
+
+def make_columns(context: Context) -> dict[str, Any]:
+    """Solve the columns of the subsample."""
+    system, spec = context.attributes("system"), context.spec
+    params = SolverParams(**{**system["params"], "block_columns": spec.solver.block_columns})
+    receipts = solve_columns(context.inputs["system"].parts.arrays(0), params, system["n"],
+                             context.arrays("subsample")["subsample"], (spec.graph.power,), context.execution,
+                             context.parts, form=spec.solver.form, progress=context.progress)
+    return {**solve_evidence(receipts, system["solver"]), "n_blocks": len(receipts)}
+
+
+def make_covariance(context: Context) -> dict[str, Any]:
+    """Multiply the solved columns to Q^+ on the subsample."""
+    spec, system = context.spec, context.attributes("system")
+    subsample, power = context.arrays("subsample")["subsample"], spec.graph.power
+    found = multiply_factors(context.inputs["columns"].parts, system["n"], subsample, (power,), context.execution,
+                             context.parts.within("shares"), form=spec.solver.form, n_blocks=context.attributes("columns")["n_blocks"],
+                             progress=context.progress)
+    A = found[power]
+    PartWriter(context.parts, 0).write(A=A)
+    return {"power": power, "mean_diagonal": float(np.trace(A)) / len(A)}
+
+
+def make_models(context: Context) -> dict[str, Any]:
+    """Fit the model and its baselines."""
+    spec = context.spec
+    neighbors = spec.graph.neighbors()
+    n_subsample = context.attributes("subsample")["n_subsample"]
+    small = replace(neighbors, n_neighbors=max(1, min(neighbors.n_neighbors, n_subsample - 1)))
+    task = FitTask(
+        points=context.rows("points", "train"), covariance=context.inputs["covariance"].parts.arrays(0),
+        chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
+        classes=tuple(context.attributes("split")["classes"]), kernel=spec.kernel.model_dump(),
+        learner=spec.model.params(), eta=spec.model.eta, seed=spec.subsample.seed, baselines=tuple(spec.baselines),
+        budget=(small, spec.graph.weighting(), spec.graph.regularizer()))
+    receipt, = context.execution.map([task], context.parts)
+    return {"models": receipt["models"]}
+
+
+def make_scores(context: Context) -> dict[str, Any]:
+    """Predict the test points with every model, and compare."""
+    models, classes = context.attributes("models")["models"], context.attributes("split")["classes"]
+    true = context.arrays("split")["test_codes"]
+    predicted = predict_codes(context.rows("points", "test"), context.inputs["models"].parts.arrays(0), models,
+                              context.execution, context.parts, context.progress)
+    codes = {name: predicted[:, column] for column, name in enumerate(models)}
+    scores = {name: classification_scores(found, true, classes) for name, found in codes.items()}
+    return {"metrics": scores.pop("model"), "baselines": scores, "gain": unlabeled_verdict(codes, true)}
+
+
+def _graph(*names: str) -> Callable[[Spec], dict[str, Any]]:
+    return lambda spec: {name: getattr(spec.graph, name) for name in names}
+
+
+def _regularizer(spec: Spec) -> dict[str, Any]:
+    return {"laplacian": spec.graph.laplacian, "ridge": spec.graph.ridge}
+
+
+def _split_params(spec: Spec) -> dict[str, Any]:
+    return spec.data.model_dump(include={"keep", "classes", "unlabeled", "points", "test", "seed"})
+
+
+def _system_params(spec: Spec) -> dict[str, Any]:
+    # The number of columns decides how much preparation pays; the power only through it.
+    chains = (spec.graph.power + 1) // 2
+    return {**_regularizer(spec), "n_columns": spec.subsample.size * chains,
+            **spec.solver.model_dump(include={"method", "tolerance", "max_iterations"})}
+
+
+def _columns_params(spec: Spec) -> dict[str, Any]:
+    return {"power": spec.graph.power, **spec.solver.model_dump(include={"block_columns", "form"})}
+
+
+def _model_params(spec: Spec) -> dict[str, Any]:
+    budget = {"graph": spec.graph.model_dump()} if "budget" in spec.baselines else {}
+    return {"kernel": spec.kernel.model_dump(), "model": spec.model.model_dump(), "baselines": list(spec.baselines),
+            "seed": spec.subsample.seed, **budget}
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("dataset", 1, (), lambda spec: {"read": spec.data.read}, make_dataset),
+    Stage("split", 1, ("dataset",), _split_params, make_split),
+    Stage("points", 1, ("dataset", "split"), lambda spec: {"scale": spec.data.scale}, make_points),
+    Stage("neighbors", 1, ("points",), _graph("n_neighbors", "method", "metric", "seed"), make_neighbors),
+    Stage("graph", 1, ("neighbors",), _graph("weights", "bandwidth", "symmetrize"), make_graph),
+    Stage("labels", 1, ("split",), lambda spec: spec.labels.model_dump(), make_labels),
+    Stage("health", 1, ("split", "neighbors", "graph", "labels"), lambda spec: {}, make_health),
+    Stage("subsample", 1, ("split", "labels"), lambda spec: spec.subsample.model_dump(), make_subsample),
+    Stage("system", 1, ("graph",), _system_params, make_system),
+    Stage("columns", 1, ("system", "subsample"), _columns_params, make_columns),
+    Stage("covariance", 1, ("system", "subsample", "columns"), lambda spec: {"power": spec.graph.power},
+          make_covariance),
+    Stage("models", 1, ("split", "points", "labels", "subsample", "covariance"), _model_params, make_models),
+    Stage("scores", 1, ("split", "points", "models"), lambda spec: {}, make_scores),
+)
+
+
+def source_of(spec: Spec) -> tuple[Source, str]:
+    """Return the local file of a spec's source and the SHA-256 of its bytes."""
+    source = find_source(spec.data.source, labels=spec.data.read.get("labels"), format=spec.data.read.get("format"))
+    return source, fingerprint(source)

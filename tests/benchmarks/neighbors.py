@@ -1,0 +1,114 @@
+"""Time and recall of neighbor searches on real data, one JSON line each.
+
+    DSSL_DATA=/data python tests/benchmarks/neighbors.py --data mnist covtype --runs 3 --threads 2
+
+Every method is compiled on 3,000 rows before it is timed, and the methods take turns, so that a busy machine hurts
+all of them alike; `cpu_seconds` counts the time of all threads of the process.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+
+import numba
+import numpy as np
+from pynndescent import NNDescent
+from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits
+
+from dssl.blocks import ArrayRows
+from dssl.execution import InProcess
+from dssl.graph.health import certify_recall
+from dssl.graph.neighbors import NeighborParams, Neighbors, find_neighbors
+
+WARM_UP_ROWS = 3000
+METHODS = ("exact", "descent", "pynndescent", "sklearn_brute", "sklearn_kd_tree")
+
+
+def load(name: str, n: int | None) -> np.ndarray:
+    """Return the first n rows of a data set as it is stored."""
+    X = np.load(Path(os.environ["DSSL_DATA"]) / f"{name}.npz")["X"]
+    return np.ascontiguousarray(X[:n])
+
+
+def ours(method: str, X: np.ndarray, k: int, threads: int) -> Neighbors:
+    params = NeighborParams(n_neighbors=k, method=method, descent_threads=threads)
+    return find_neighbors(ArrayRows(X), params, InProcess(threads, memory_budget=8 << 30))
+
+
+def pynndescent(X: np.ndarray, k: int, threads: int) -> Neighbors:
+    """Return pynndescent's own lists; its first entry of a row is the row itself, except where it was lost."""
+    ids, distances = NNDescent(X.astype(np.float32), n_neighbors=k + 1, random_state=0, n_jobs=threads).neighbor_graph
+    own = ids == np.arange(len(X))[:, None]
+    own[~own.any(axis=1), -1] = True
+    return Neighbors.from_arrays({"ids": ids[~own].reshape(len(X), k).astype(np.int64),
+                                  "distances": distances[~own].reshape(len(X), k)})
+
+
+def scikit_learn(algorithm: str, X: np.ndarray, queries: int, k: int, threads: int) -> None:
+    """Search the neighbors of evenly spread rows among all rows."""
+    X = X.astype(np.float32)
+    with threadpool_limits(threads):
+        search = NearestNeighbors(n_neighbors=k + 1, algorithm=algorithm, n_jobs=threads).fit(X)
+        search.kneighbors(X[np.linspace(0, len(X) - 1, queries).astype(int)])
+
+
+def run(method: str, X: np.ndarray, args: argparse.Namespace) -> tuple[Neighbors | None, int]:
+    """Run one method; return its lists, where it makes them, and the number of queries it answered."""
+    if method in ("exact", "descent"):
+        return ours(method, X, args.k, args.threads), len(X)
+    if method == "pynndescent":
+        return pynndescent(X, args.k, args.threads), len(X)
+    queries = min(args.reference_queries, len(X))
+    scikit_learn(method.removeprefix("sklearn_"), X, queries, args.k, args.threads)
+    return None, queries
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", default=["mnist", "covtype"], help="names of .npz files in $DSSL_DATA")
+    parser.add_argument("--n", type=int, help="use the first n rows")
+    parser.add_argument("--k", type=int, default=10)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--sample", type=int, default=500, help="rows that certify the recall")
+    parser.add_argument("--reference-queries", type=int, default=2000, help="rows that scikit-learn searches for")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS[:-1]),
+                        help="sklearn_kd_tree is for few columns")
+    args = parser.parse_args()
+    numba.set_num_threads(args.threads)
+    for name in args.data:
+        X = load(name, args.n)
+        for method in args.methods:
+            run(method, X[:WARM_UP_ROWS], args)
+        seconds: dict[str, list[float]] = {method: [] for method in args.methods}
+        cpu: dict[str, list[float]] = {method: [] for method in args.methods}
+        found = {}
+        for _ in range(args.runs):
+            for method in args.methods:
+                wall, process = time.perf_counter(), time.process_time()
+                found[method] = run(method, X, args)
+                seconds[method].append(time.perf_counter() - wall)
+                cpu[method].append(time.process_time() - process)
+                print(f"{name} {method}: {seconds[method][-1]:.2f} s", file=sys.stderr, flush=True)
+        for method, (lists, queries) in found.items():
+            recall = certify_recall(X, lists, sample=args.sample) if lists else {}
+            attributes = lists.attributes if lists else {}
+            print(json.dumps({
+                "data": name, "rows": len(X), "columns": X.shape[1], "dtype": str(X.dtype), "k": args.k,
+                "threads": args.threads, "method": method, "search": attributes.get("search"), "queries": queries,
+                "runs": args.runs, "best_seconds": round(min(seconds[method]), 3),
+                "median_seconds": round(float(np.median(seconds[method])), 3),
+                "cpu_seconds": round(float(np.median(cpu[method])), 3),
+                "seconds_for_all_rows": round(min(seconds[method]) * len(X) / queries, 3),
+                "recall": recall.get("recall"), "recall_lower": recall.get("lower"),
+            }), flush=True)
+
+
+if __name__ == "__main__":
+    main()

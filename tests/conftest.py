@@ -1,0 +1,25 @@
+"""Fixtures of all tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def dssl_data() -> Path:
+    """The folder of real data sets; skips the test where there is none."""
+    folder = os.environ.get("DSSL_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("DSSL_DATA names no folder")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def cluster_client():
+    """A client of two worker processes with one thread each."""
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+                      memory_limit="2GiB") as cluster, Client(cluster) as client:
+        yield client

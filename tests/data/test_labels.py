@@ -1,0 +1,205 @@
+"""Labels as codes, and the points that are chosen by them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from dssl.data.labels import choose_labels, encode_labels, keep_classes, map_classes, sample_points, split_test
+from dssl.errors import DataError, ParameterError
+
+
+@pytest.mark.parametrize(("y", "codes", "classes"), [
+    ([3, 1, -1, 3], [1, 0, -1, 1], [1, 3]),
+    (np.array([3, 1, 2], np.uint8), [2, 0, 1], [1, 2, 3]),
+    ([0.5, np.nan, -1.0], [1, -1, 0], [-1.0, 0.5]),
+    ([True, False, True], [1, 0, 1], [False, True]),
+    (["b", "a", "b"], [1, 0, 1], ["a", "b"]),
+    (np.array(["b", None, "a", np.nan], object), [1, -1, 0, -1], ["a", "b"]),
+    (["b", None, "a"], [1, -1, 0], ["a", "b"]),
+    (np.array([2, None, -1], object), [1, -1, 0], [-1, 2]),
+    (np.array([True, None], object), [0, -1], [True]),
+    (pd.Series([2, pd.NA, 1], dtype="Int64"), [1, -1, 0], [1, 2]),
+    (pd.Series(["b", None, "a"]), [1, -1, 0], ["a", "b"]),
+    (pd.Categorical(["b", None, "a"], categories=["c", "b", "a"]), [1, -1, 0], ["a", "b"]),
+    (np.array([[5], [4]]), [1, 0], [4, 5]),
+    ([-1, -1], [-1, -1], []),
+])
+def test_types_of_labels(y, codes, classes):
+    found, names = encode_labels(y)
+    assert found.dtype == np.int64
+    assert found.tolist() == codes
+    assert names.tolist() == classes
+
+
+@pytest.mark.parametrize(("y", "marker", "codes", "classes"), [
+    ([-1, 1, 0], 0, [0, 1, -1], [-1, 1]),
+    ([-1, 1, -1], 0, [0, 1, 0], [-1, 1]),
+    (["a", "?", "b"], "?", [0, -1, 1], ["a", "b"]),
+    (np.array(["a", "?", None], object), "?", [0, -1, -1], ["a"]),
+    ([1.0, -1.0, 2.0], -1.0, [0, -1, 1], [1.0, 2.0]),
+])
+def test_another_marker(y, marker, codes, classes):
+    found, names = encode_labels(y, unlabeled=marker)
+    assert found.tolist() == codes
+    assert names.tolist() == classes
+
+
+def test_minus_one_and_plus_one_is_ambiguous():
+    with pytest.raises(DataError, match="unlabeled=0"):
+        encode_labels(np.array([-1, 1, 1, -1]))
+    assert encode_labels(np.array([-1, 1, 2]))[0].tolist() == [-1, 0, 1]
+    assert encode_labels(np.array([-1.0, 1.0]))[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("y", "message"), [
+    (np.array(["a", 1], object), "2 kinds: number, text"), (np.ones((2, 2)), r"shape \(2, 2\)"),
+    (np.array([b"a"]), "bytes"), (np.array([(1,), (2,)], object)[:, None].sum(axis=1), "expected|kinds"),
+])
+def test_labels_that_are_refused(y, message):
+    if y.dtype == object and message.startswith("expected"):
+        y = np.empty(2, object)
+        y[:] = [(1,), (2,)]
+    with pytest.raises(DataError, match=message):
+        encode_labels(y)
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=4)), max_size=30))
+def test_decoding_gives_the_labels_back(y):
+    codes, classes = encode_labels(np.array(y, object))
+    assert [None if code < 0 else str(classes[code]) for code in codes] == [
+        None if label is None else label.rstrip("\0") for label in y]  # NumPy text ends at trailing NULs
+    assert classes.tolist() == sorted(classes.tolist())
+
+
+@given(st.lists(st.integers(-1, 5), min_size=1, max_size=40).filter(lambda y: set(y) != {-1, 1}))
+def test_decoding_gives_the_numbers_back(y):
+    codes, classes = encode_labels(np.array(y))
+    assert np.where(codes < 0, -1, np.append(classes, -1)[codes]).tolist() == y
+
+
+CODES = st.lists(st.integers(-1, 3), min_size=8, max_size=80).map(lambda y: np.array([0, 1, 2, 3, *y]))
+
+
+@given(codes=CODES, seed=st.integers(0, 50), data=st.data())
+def test_chosen_labels_cover_every_class(codes, seed, data):
+    known = int((codes >= 0).sum())
+    count = data.draw(st.integers(4, known))
+    ids = choose_labels(codes, count=count, seed=seed)
+    assert len(ids) == count == len(set(ids.tolist()))
+    assert set(codes[ids]) == {0, 1, 2, 3}
+    assert_array_equal(ids, np.sort(ids))
+    assert_array_equal(ids, choose_labels(codes, count=count, seed=seed))
+    renamed = np.append(data.draw(st.permutations(range(4))), -1)[codes]
+    assert_array_equal(ids, choose_labels(renamed, count=count, seed=seed))
+    assert set(ids) <= set(choose_labels(codes, count=min(count + 1, known), seed=seed))
+
+
+@given(codes=CODES, seed=st.integers(0, 50), data=st.data())
+def test_as_many_of_each_class(codes, seed, data):
+    per_class = data.draw(st.integers(1, int(np.bincount(codes[codes >= 0]).min())))
+    ids = choose_labels(codes, per_class=per_class, seed=seed)
+    assert np.bincount(codes[ids]).tolist() == [per_class] * 4
+    renamed = np.append(data.draw(st.permutations(range(4))), -1)[codes]
+    assert_array_equal(ids, choose_labels(renamed, per_class=per_class, seed=seed))
+
+
+def test_a_random_choice_that_covers_all_classes_is_not_changed():
+    """Over many seeds each point is as likely as any other: 3,000 draws of 20 from 100, standard deviation 0.0073."""
+    codes = np.arange(100) % 2
+    hits = np.zeros(100)
+    for seed in range(3000):
+        hits[choose_labels(codes, count=20, seed=seed)] += 1
+    assert np.abs(hits / 3000 - 0.2).max() < 5 * 0.0073
+
+
+def test_choices_that_are_refused():
+    codes = np.array([0, 0, 0, 1, 1, -1])
+    for given_ in ({}, {"count": 2, "per_class": 1}):
+        with pytest.raises(ParameterError, match="exactly one of count, per_class, fraction"):
+            choose_labels(codes, seed=0, **given_)
+    with pytest.raises(DataError, match="class 1 has 2"):
+        choose_labels(codes, per_class=3, seed=0)
+    with pytest.raises(DataError, match="6 labeled points asked for, from 5 points of 2 classes"):
+        choose_labels(codes, count=6, seed=0)
+    with pytest.raises(DataError, match="1 labeled points asked for"):
+        choose_labels(codes, count=1, seed=0)
+    with pytest.raises(DataError, match=r"class \[2\] \(code\) has no points"):
+        choose_labels(codes, count=3, seed=0, n_classes=3)
+    with pytest.raises(DataError, match=r"class \[0\]"):
+        choose_labels(np.array([1, 1]), count=1, seed=0)
+    with pytest.raises(DataError, match="no point has a label"):
+        choose_labels(np.array([-1, -1]), count=1, seed=0)
+    with pytest.raises(ParameterError, match="fraction=1.5"):
+        choose_labels(codes, fraction=1.5, seed=0)
+    assert len(choose_labels(np.arange(100) % 2, fraction=0.1, seed=0)) == 10
+
+
+def test_classes_are_joined():
+    codes, classes = encode_labels([1, 2, 3, 4, -1])
+    odd = {"odd": [1, 3], "even": ["2", 4]}
+    joined, names = map_classes(codes, classes, odd)
+    assert names.tolist() == ["even", "odd"]
+    assert joined.tolist() == [1, 0, 1, 0, -1]
+    assert map_classes(*encode_labels(["a", "b"]), {1: "a", 0: ["b"]})[0].tolist() == [1, 0]
+    assert map_classes(*encode_labels([1.0, 2.0]), {"x": [1, "2"]})[0].tolist() == [0, 0]
+    for mapping, message in (({"odd": [1, 3], "rest": [2, 3, 4]}, "class 3 is mapped to 'odd' and to 'rest'"),
+                             ({"odd": [1, 3, 9], "even": [2, 4]}, "no class is 9[\\s\\S]*1, 2, 3, 4"),
+                             ({"odd": [1, 3]}, "no class is given for 2, 4"),
+                             ({"odd": [True, 3], "even": [2, 4]}, "no class is True")):
+        with pytest.raises(DataError, match=message):
+            map_classes(codes, classes, mapping)
+
+
+def test_classes_are_kept():
+    codes, classes = encode_labels(["4", "9", "7", "4", None])
+    ids, kept, names = keep_classes(codes, classes, [9, 4])
+    assert ids.tolist() == [0, 1, 3, 4]
+    assert kept.tolist() == [0, 1, 0, -1]
+    assert names.tolist() == ["4", "9"]
+    with pytest.raises(DataError, match="no class is 5[\\s\\S]*'4', '7', '9'"):
+        keep_classes(codes, classes, [4, 5])
+    with pytest.raises(DataError, match="each is kept once"):
+        keep_classes(codes, classes, [4, "4"])
+
+
+@given(codes=CODES, seed=st.integers(0, 50), data=st.data())
+def test_test_points_keep_the_shares_of_the_classes(codes, seed, data):
+    sizes = np.bincount(codes[codes >= 0])
+    count = data.draw(st.integers(1, int(sizes.sum()) - 4) if sizes.sum() > 4 else st.nothing())
+    train, test = split_test(codes, count=count, seed=seed)
+    assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(codes)))
+    assert len(test) == count
+    assert (codes[test] >= 0).all()
+    assert set(codes[train]) >= {0, 1, 2, 3}
+    room = sizes - 1
+    if np.all(count * sizes / sizes.sum() <= room):
+        assert np.abs(np.bincount(codes[test], minlength=4) - count * sizes / sizes.sum()).max() <= 1
+    renamed = np.append(data.draw(st.permutations(range(4))), -1)[codes]
+    assert_array_equal(test, split_test(renamed, count=count, seed=seed)[1])
+
+
+def test_other_splits():
+    train, test = split_test(10, fraction=0.3, seed=1)
+    assert (len(train), len(test)) == (7, 3)
+    train, test = split_test(4, official=np.array([0, 1, 1, 0]), seed=0)
+    assert (train.tolist(), test.tolist()) == ([0, 3], [1, 2])
+    assert len(split_test(np.array([0] * 9 + [1]), count=5, seed=0, stratify=False)[1]) == 5
+    with pytest.raises(ParameterError, match="exactly one of count, fraction, official"):
+        split_test(10, seed=0)
+    with pytest.raises(DataError, match="official split"):
+        split_test(3, official=np.array([0, 1, 2]), seed=0)
+    with pytest.raises(ParameterError, match="at most 1 of 3"):
+        split_test(np.array([0, 0, 1]), count=2, seed=0)
+
+
+def test_sampled_points():
+    ids = sample_points(np.arange(100, 200), 10, seed=3)
+    assert len(set(ids.tolist())) == 10
+    assert_array_equal(ids, np.sort(ids))
+    assert set(ids) <= set(range(100, 200))
+    assert set(ids) <= set(sample_points(np.arange(100, 200), 11, seed=3))
+    with pytest.raises(ParameterError, match="11 points asked for, from 10"):
+        sample_points(np.arange(10), 11, seed=0)

@@ -1,0 +1,171 @@
+"""Names, paths and URLs; what they are found as, and what is said when they are nowhere."""
+
+import gzip
+import hashlib
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import fsspec
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn import datasets
+
+from dssl.data import sources
+from dssl.data.dataset import open_dataset
+from dssl.data.sources import BUNDLED, find_source, fingerprint, save_npz, table_of_frame
+from dssl.errors import DataError
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves a folder; a file named cut... ends early."""
+
+    def log_message(self, *args):
+        """Keep the log out of the test's output."""
+
+    def do_GET(self):
+        if "cut" not in self.path:
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"a,y\n1,0\n")
+        self.close_connection = True
+        return None
+
+
+@pytest.fixture
+def server(tmp_path):
+    folder = tmp_path / "served"
+    folder.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(folder))) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{http.server_address[1]}"
+        http.shutdown()
+        thread.join()
+
+
+def test_a_name_is_looked_up_in_dssl_data_then_in_the_cache(tmp_path, own_cache, monkeypatch):
+    monkeypatch.setenv("DSSL_DATA", str(tmp_path))
+    np.savez(own_cache / "moons.npz", X=np.eye(2))
+    assert find_source("moons", download=False).path == own_cache / "moons.npz"
+    (tmp_path / "moons.csv.gz").write_bytes(gzip.compress(b"1,2\n"))
+    assert find_source("moons", download=False).path == tmp_path / "moons.csv.gz"
+    np.savez(tmp_path / "moons.npz", X=np.eye(2))
+    assert find_source("moons", download=False).path == tmp_path / "moons.npz"
+
+
+def test_a_name_that_is_nowhere(tmp_path, own_cache, monkeypatch):
+    monkeypatch.setenv("DSSL_DATA", str(tmp_path))
+    np.savez(tmp_path / "letter.npz", X=np.eye(2))
+    with pytest.raises(DataError) as error:
+        find_source("leter", download=False)
+    text = str(error.value)
+    assert "no data set 'leter'" in text
+    assert str(tmp_path) in text
+    assert str(own_cache) in text
+    assert "did you mean letter?" in text
+    with pytest.raises(DataError, match="check the path"):
+        find_source(tmp_path / "letter.csv", download=False)
+    with pytest.raises(DataError, match="is a folder"):
+        find_source(tmp_path)
+
+
+def test_a_folder_of_the_same_name_does_not_hide_a_named_set(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "iris").mkdir()
+    assert len(open_dataset("iris")) == 150
+    with pytest.raises(DataError, match=r"has no dataset\.json"):
+        open_dataset(tmp_path / "iris")
+
+
+@pytest.mark.parametrize("name", sorted(BUNDLED))
+def test_bundled_sets_equal_those_of_sklearn(name, monkeypatch):
+    monkeypatch.delenv("DSSL_DATA", raising=False)
+    bunch = BUNDLED[name]()
+    data = open_dataset(name, dtype="float64")
+    assert_array_equal(data.X.read_all(), bunch.data)
+    assert_array_equal(data.targets(), bunch.target)
+    assert data.feature_names == [str(column) for column in bunch.feature_names]
+    if name != "diabetes":
+        assert data.attributes["label_names"] == [str(label) for label in bunch.target_names]
+        codes, classes = data.labels()
+        assert classes[codes].tolist() == [str(bunch.target_names[code]) for code in bunch.target]
+
+
+def test_the_fingerprint_is_the_sha256_of_the_bytes(tmp_path):
+    for name in ("x", "y"):
+        (tmp_path / name).write_bytes(name.encode() * 1000)
+    one = fingerprint(tmp_path / "x")
+    assert one == hashlib.sha256(b"x" * 1000).hexdigest()
+    two = fingerprint(sources.Source("x", tmp_path / "x", tmp_path / "y"))
+    swapped = fingerprint(sources.Source("x", tmp_path / "y", tmp_path / "x"))
+    assert len({one, two, swapped}) == 3
+
+
+def test_bundled_files_have_equal_bytes_wherever_they_are_made(tmp_path):
+    for name in ("one.npz", "two.npz"):
+        save_npz(tmp_path / name, np.eye(3), np.arange(3), ["a", "b", "c"], [])
+    assert fingerprint(tmp_path / "one.npz") == fingerprint(tmp_path / "two.npz")
+
+
+def test_http_is_downloaded_once(server, own_cache):
+    folder, url = server
+    (folder / "points.csv").write_text("a,b,y\n1,2,0\n3,4,1\n")
+    data = open_dataset(f"{url}/points.csv")
+    assert_array_equal(data.X.read_all(), [[1, 2], [3, 4]])
+    (folder / "points.csv").unlink()
+    assert_array_equal(open_dataset(f"{url}/points.csv").targets(), [0, 1])
+    assert find_source(f"{url}/points.csv", download=False).path.is_relative_to(own_cache)
+
+
+def test_the_labels_of_an_idx_url_are_downloaded_too(server):
+    folder, url = server
+    for name, raw in (("images-idx2-ubyte", b"\0\0\x08\x02\0\0\0\x02\0\0\0\x03abcdef"),
+                      ("labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x02\x07\x09")):
+        (folder / f"train-{name}.gz").write_bytes(gzip.compress(raw))
+    data = open_dataset(f"{url}/train-images-idx2-ubyte.gz")
+    assert_array_equal(data.X.read_all(), [[97, 98, 99], [100, 101, 102]])
+    assert_array_equal(data.targets(), [7, 9])
+
+
+def test_downloads_that_fail_leave_nothing(server, own_cache):
+    _, url = server
+    with pytest.raises(DataError, match=r"cannot download .*absent\.csv[\s\S]*404"):
+        find_source(f"{url}/absent.csv")
+    with pytest.raises(DataError, match=r"cut\.csv[\s\S]*8 of 1,000 bytes arrived"):
+        find_source(f"{url}/cut.csv")
+    with pytest.raises(DataError, match="downloads are off"):
+        find_source(f"{url}/absent.csv", download=False)
+    assert [path for path in own_cache.rglob("*") if path.is_file()] == []
+
+
+def test_object_stores_go_through_fsspec(own_cache):
+    with fsspec.open("memory://bucket/points.csv", "wb") as file:
+        file.write(b"a,y\n1,0\n2,1\n")
+    assert_array_equal(open_dataset("memory://bucket/points.csv").X.read_all(), [[1], [2]])
+    with pytest.raises(DataError, match="cannot read ftp://"):
+        find_source("ftp://host/points.csv")
+
+
+def test_file_urls_are_read_in_place(tmp_path):
+    (tmp_path / "my points.csv").write_text("1,0\n")
+    assert find_source((tmp_path / "my points.csv").as_uri()).path == tmp_path / "my points.csv"
+    with pytest.raises(DataError, match="is not a file"):
+        find_source((tmp_path / "absent.csv").as_uri())
+
+
+def test_an_openml_table_becomes_numbers():
+    bunch = datasets.load_iris(as_frame=True)
+    X, y, names = table_of_frame(bunch.data, bunch.target.map(dict(enumerate(bunch.target_names))), "iris")
+    assert_array_equal(X, bunch.data.to_numpy().astype(np.float32) if X.dtype == np.float32 else bunch.data.to_numpy())
+    assert_array_equal(y, bunch.target)
+    assert names == ["setosa", "versicolor", "virginica"]
+    digits = pd.Series(["5", "0", "4"], dtype="category")
+    X, y, names = table_of_frame(pd.DataFrame({"a": [0, 255, 7]}), digits, "mnist")
+    assert (X.dtype, y.tolist(), names) == (np.uint8, [5, 0, 4], [])
+    with pytest.raises(DataError, match="column 'color' holds text: 'red'"):
+        table_of_frame(pd.DataFrame({"color": ["red"]}), None, "cars")

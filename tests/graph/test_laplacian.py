@@ -1,0 +1,89 @@
+"""The Laplacian against SciPy's, its spectrum, its null space, and points without edges."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csgraph
+
+from dssl.errors import DataError, ParameterError
+from dssl.graph.laplacian import Laplacian
+from dssl.graph.neighbors import neighbors
+from dssl.graph.weights import weights
+
+
+def graph(n=80, seed=0):
+    return weights(neighbors(np.random.default_rng(seed).normal(size=(n, 3)), 4))
+
+
+def islands():
+    """A triangle, a pair, and two isolated points."""
+    W = np.zeros((7, 7))
+    for i, j, w in [(0, 1, 1.0), (1, 2, 2.0), (0, 2, 0.5), (3, 4, 3.0)]:
+        W[i, j] = W[j, i] = w
+    return sp.csr_array(W)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("W", [graph(), islands()], ids=["connected", "islands"])
+def test_matrix_is_scipys_plus_the_ridge(W, normalized):
+    expected = csgraph.laplacian(W.toarray(), normed=normalized)
+    R = Laplacian(W, normalized).matrix(0.25)
+    assert_allclose(R.toarray(), expected + 0.25 * np.eye(len(expected)), atol=1e-14)
+    assert R.dtype == np.float64
+    assert R.has_sorted_indices
+    assert abs(R - R.T).nnz == 0
+
+
+@given(n=st.integers(6, 50), seed=st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_rows_sum_to_zero_and_eigenvalues_are_at_most_two(n, seed):
+    W = graph(n, seed)
+    assert_allclose(Laplacian(W, normalized=False).matrix() @ np.ones(n), 0, atol=1e-13)
+    values = np.linalg.eigvalsh(Laplacian(W).matrix().toarray())
+    assert values.min() > -1e-12
+    assert values.max() < 2 + 1e-12
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_null_vectors_are_orthonormal_one_a_component_and_isolated_rows_hold_the_ridge(normalized):
+    laplacian = Laplacian(islands(), normalized)
+    N = laplacian.null_vectors().toarray()
+    assert laplacian.components[0] == N.shape[1] == 4
+    assert_allclose(N.T @ N, np.eye(4), atol=1e-14)
+    assert_allclose(laplacian.matrix() @ N, 0, atol=1e-14)
+    assert_array_equal(laplacian.isolated, [5, 6])
+    R = laplacian.matrix(0.5).toarray()
+    assert_array_equal(R[5:], 0.5 * np.eye(7)[5:])
+    assert laplacian.matrix().diagonal()[5] == 0
+
+
+def test_self_loops_drop_out():
+    W = islands()
+    looped = sp.csr_array(W + sp.eye_array(7))
+    assert_array_equal(Laplacian(looped).matrix().toarray(), Laplacian(W).matrix().toarray())
+
+
+def test_arrays_carry_the_laplacian():
+    laplacian = Laplacian(graph(), normalized=False)
+    back = Laplacian.from_arrays(laplacian.to_arrays(), laplacian.attributes)
+    assert_array_equal(back.matrix(0.1).toarray(), laplacian.matrix(0.1).toarray())
+    assert back.normalized is False
+
+
+@pytest.mark.parametrize(("W", "message"), [
+    (np.ones((2, 3)), "shape"),
+    (np.array([[0, -1.0], [-1, 0]]), "negative"),
+    (np.array([[0, np.inf], [np.inf, 0]]), "infinite"),
+    (np.array([[0, 1.0], [2, 0]]), "transpose"),
+])
+def test_weights_are_checked(W, message):
+    with pytest.raises(DataError, match=message):
+        Laplacian(sp.csr_array(W))
+
+
+def test_ridge_is_checked():
+    with pytest.raises(ParameterError, match="ridge=-1"):
+        Laplacian(islands()).matrix(-1)

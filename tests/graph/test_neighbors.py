@@ -1,0 +1,280 @@
+"""Neighbor lists against scikit-learn and a dense float64 reference, whatever the blocks, the method and the units."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.neighbors import NearestNeighbors
+
+from dssl.blocks import ArrayRows
+from dssl.data.store import StoredParts
+from dssl.errors import DataError, ParameterError
+from dssl.execution import InProcess, OnDask
+from dssl.graph import exact
+from dssl.graph.exact import HeldPoints, StreamedPoints, plan_exact
+from dssl.graph.neighbors import NeighborParams, Neighbors, find_neighbors, neighbors
+
+
+def dense_neighbors(X, k):
+    """Return ids and distances by sorting all (distance, id) pairs; float64, the point itself left out by number."""
+    X = np.asarray(X, np.float64)
+    ids, distances = np.empty((len(X), k), np.int64), np.empty((len(X), k))
+    for i, x in enumerate(X):
+        d2 = ((X - x) ** 2).sum(axis=1)
+        others = np.delete(np.arange(len(X)), i)
+        ids[i] = others[np.lexsort((others, d2[others]))[:k]]
+        distances[i] = np.sqrt(d2[ids[i]])
+    return ids, distances
+
+
+def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
+    """Return the ids that one search finds within a memory budget, and its plan."""
+    monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0 if search == "tree" else 1e9)
+    execution = InProcess(threads, memory_budget=budget)
+    rows = ArrayRows(np.asarray(X))
+    plan = plan_exact(rows, k, "euclidean", execution)
+    assert plan.search == search
+    found = find_neighbors(rows, NeighborParams(n_neighbors=k, method="exact"), execution)
+    return found.ids.read_all(), plan
+
+
+SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles"])
+
+
+@SEARCHES
+@pytest.mark.parametrize("d", [1, 3, 40, 300])
+def test_both_searches_equal_the_dense_reference(search, d, monkeypatch):
+    X = np.random.default_rng(d).normal(size=(700, d))
+    ids, _ = ids_by(X, 7, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 7)[0])
+
+
+@SEARCHES
+def test_ties_break_by_id_on_a_grid_full_of_copies(search, monkeypatch):
+    """Integers, so every distance is exact; 900 points on 64 places."""
+    X = np.random.default_rng(0).integers(0, 4, size=(900, 3))
+    ids, _ = ids_by(X, 20, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 20)[0])
+
+
+@SEARCHES
+@pytest.mark.parametrize("kind", ["distinct", "copies"])
+def test_blocks_and_tiles_do_not_change_the_lists(search, kind, monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(3000, 48)) if kind == "distinct" else rng.integers(0, 3, size=(3000, 4)).astype(np.float32)
+    expected, _ = ids_by(X, 5, search, monkeypatch)
+    for query_tile, point_tile, block_rows, leaf in [(7, 40, 100, 5), (64, 3000, 3000, 32), (513, 257, 999, 200)]:
+        monkeypatch.setattr("dssl.graph.tiles.QUERY_TILE", query_tile)
+        monkeypatch.setattr("dssl.graph.tiles.POINT_TILE", point_tile)
+        monkeypatch.setattr("dssl.graph.layout.LEAF_ROWS", leaf)
+        monkeypatch.setattr(exact, "LEAST_BLOCK", block_rows)
+        monkeypatch.setattr(exact, "MOST_BLOCK", block_rows)
+        found, _ = ids_by(X, 5, search, monkeypatch, threads=2)
+        assert_array_equal(found, expected)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_lists_are_the_dense_ones_for_any_small_data(data):
+    n = data.draw(st.integers(2, 40))
+    d, k = data.draw(st.integers(1, 5)), data.draw(st.integers(1, n - 1))
+    values = st.integers(-3, 3) if data.draw(st.booleans()) else st.floats(-1e3, 1e3, width=32)
+    X = np.array(data.draw(st.lists(st.lists(values, min_size=d, max_size=d), min_size=n, max_size=n)), np.float64)
+    found = neighbors(X, k).to_arrays()
+    ids, distances = dense_neighbors(X, k)
+    assert_allclose(found["distances"], distances, rtol=1e-6, atol=1e-30)
+    assert (np.diff(found["distances"], axis=1) >= 0).all()
+    assert (np.arange(n)[:, None] != found["ids"]).all()
+    assert all(len(set(row)) == k for row in found["ids"].tolist())
+    if (np.round(X) == X).all():
+        assert_array_equal(found["ids"], ids)
+
+
+@SEARCHES
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_data_far_from_the_origin_lose_nothing(search, dtype, monkeypatch):
+    X = (np.random.default_rng(2).normal(size=(800, 30)) + 1e4).astype(dtype)
+    ids, _ = ids_by(X, 6, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 6)[0])
+
+
+@SEARCHES
+def test_two_islands_far_apart_lose_nothing(search, monkeypatch):
+    """The center lies between the islands, so float32 coordinates cannot tell the rows of an island apart."""
+    X = np.random.default_rng(3).normal(size=(600, 10)) * 1e-3
+    X[::2] += 1e5
+    ids, _ = ids_by(X, 4, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 4)[0])
+
+
+@SEARCHES
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_units_do_not_change_the_lists(search, unit, monkeypatch):
+    X = np.random.default_rng(4).normal(size=(500, 100))
+    ids, _ = ids_by(X * unit, 5, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 5)[0])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.float16, np.float32, np.float64, bool])
+def test_every_numeric_dtype_means_its_values(dtype):
+    X = (np.random.default_rng(5).integers(0, 2 if dtype is bool else 100, size=(300, 8))).astype(dtype)
+    found = neighbors(X, 5).to_arrays()
+    ids, distances = dense_neighbors(X, 5)
+    assert_array_equal(found["ids"], ids)
+    assert_allclose(found["distances"], distances, rtol=1e-6)
+
+
+def test_scikit_learn_finds_the_same():
+    X = np.random.default_rng(6).normal(size=(1000, 12))
+    distances, ids = NearestNeighbors(n_neighbors=9).fit(X).kneighbors()
+    found = neighbors(X, 9).to_arrays()
+    assert_array_equal(found["ids"], ids)
+    assert_allclose(found["distances"], distances, rtol=1e-6)
+    assert found["ids"].dtype == np.int64
+    assert found["distances"].dtype == np.float32
+
+
+def test_cosine_is_euclidean_on_unit_rows():
+    X = np.random.default_rng(7).normal(size=(400, 6)) * np.exp(np.random.default_rng(8).normal(size=(400, 1)))
+    found = neighbors(X, 5, metric="cosine").to_arrays()
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    assert_array_equal(found["ids"], neighbors(unit, 5).ids.read_all())
+    cosine, ids = NearestNeighbors(n_neighbors=5, metric="cosine").fit(X).kneighbors()
+    assert_array_equal(found["ids"], ids)
+    assert_allclose(found["distances"] ** 2 / 2, cosine, rtol=1e-5)
+
+
+def test_row_order_does_not_matter():
+    X = np.random.default_rng(9).normal(size=(500, 20))
+    order = np.random.default_rng(10).permutation(500)
+    plain, mixed = neighbors(X, 6).ids.read_all(), neighbors(X[order], 6).ids.read_all()
+    assert_array_equal(order[mixed], plain[order])
+
+
+def test_every_other_point_is_listed_when_k_is_n_minus_1():
+    X = np.random.default_rng(11).normal(size=(12, 3))
+    for method in ("exact", "descent"):
+        ids = neighbors(X, 11, method=method).ids.read_all()
+        assert_array_equal(np.sort(ids, axis=1), [[j for j in range(12) if j != i] for i in range(12)])
+
+
+def test_all_points_equal():
+    found = neighbors(np.ones((50, 3)), 4).to_arrays()
+    assert_array_equal(found["ids"], dense_neighbors(np.ones((50, 3)), 4)[0])
+    assert (found["distances"] == 0).all()
+
+
+@SEARCHES
+def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
+    X = np.random.default_rng(12).normal(size=(6000, 60)).astype(np.float32)
+    whole, plan = ids_by(X, 5, search, monkeypatch)
+    assert isinstance(plan.points, HeldPoints)
+    streamed, plan = ids_by(X, 5, search, monkeypatch, budget=12_000_000)
+    assert isinstance(plan.points, StreamedPoints)
+    assert plan.points.block_rows < 6000
+    assert_array_equal(streamed, whole)
+
+
+def stored(X, folder, chunk_rows=333):
+    parts = StoredParts(folder)
+    parts.allocate("X", X.shape, X.dtype, chunk_rows)
+    parts.write_rows(0, {"X": X})
+    return parts.rows("X")
+
+
+@pytest.mark.parametrize("method", ["exact", "descent"])
+def test_stored_rows_and_parts_give_what_memory_gives(tmp_path, method):
+    X = np.random.default_rng(13).normal(size=(2500, 10)).astype(np.float32)
+    memory = neighbors(X, 6, method=method)
+    parts = StoredParts(tmp_path / "lists")
+    disk = neighbors(stored(X, tmp_path / "data"), 6, method=method, parts=parts)
+    for name, array in memory.to_arrays().items():
+        assert_array_equal(disk.to_arrays()[name], array)
+    assert disk.attributes == memory.attributes
+    assert len(parts.receipts()) == (3 if method == "exact" else 1)
+
+
+@pytest.mark.cluster
+def test_dask_gives_the_same_lists(tmp_path, cluster_client):
+    X = np.random.default_rng(14).normal(size=(3000, 40)).astype(np.float32)
+    execution = OnDask(cluster_client, lambda: StoredParts(tmp_path / "scratch"))
+    for method in ("exact", "descent"):
+        parts = StoredParts(tmp_path / method)
+        found = neighbors(stored(X, tmp_path / "data"), 8, method=method, execution=execution, parts=parts).to_arrays()
+        here = neighbors(X, 8, method=method, execution=InProcess(1)).to_arrays()
+        assert_array_equal(found["ids"], here["ids"])
+        assert_array_equal(found["distances"], here["distances"])
+
+
+def test_descent_is_seeded_certified_and_measured_in_float64():
+    X = np.random.default_rng(15).normal(size=(3000, 8)) + 1e4
+    first, again = (neighbors(X, 10, method="descent", seed=3) for _ in range(2))
+    assert_array_equal(first.ids.read_all(), again.ids.read_all())
+    found = first.to_arrays()
+    i = np.arange(3000)[:, None]
+    assert_allclose(found["distances"], np.sqrt(((X[i] - X[found["ids"]]) ** 2).sum(axis=2)), rtol=1e-6)
+    assert (found["ids"] != i).all()
+    assert first.attributes["recall"]["recall"] > 0.95
+    assert 0.9 < first.attributes["recall"]["lower"] < first.attributes["recall"]["recall"]
+
+
+def test_descent_fills_what_the_search_left_out(monkeypatch):
+    """A search that returns nothing for some rows, and copies of one id for others."""
+    import pynndescent
+
+    class Sparse:
+        def __init__(self, data, **_):
+            ids = np.full((len(data), 16), -1, np.int32)
+            ids[1::2, :3] = [[5, 5, 7]]
+            self.neighbor_graph = (ids, None)
+
+    monkeypatch.setattr(pynndescent, "NNDescent", Sparse)
+    X = np.random.default_rng(16).normal(size=(200, 4))
+    found = neighbors(X, 5, method="descent")
+    assert found.attributes["filled_exactly"] == 200
+    assert_array_equal(found.ids.read_all(), dense_neighbors(X, 5)[0])
+
+
+def test_auto_is_exact_for_small_data_and_says_so():
+    found = neighbors(np.random.default_rng(17).normal(size=(300, 5)), 5)
+    assert found.attributes["method"] == "exact"
+    assert found.attributes["recall"]["lower"] == 1.0
+
+
+def test_arrays_carry_the_lists():
+    found = neighbors(np.random.default_rng(18).normal(size=(60, 5)), 5)
+    back = Neighbors.from_arrays(found.to_arrays(), found.attributes)
+    assert_array_equal(back.ids.read_all(), found.ids.read_all())
+    assert back.attributes == found.attributes
+    assert back.k == 5
+    assert len(back) == 60
+
+
+@pytest.mark.parametrize("changes", [{"n_neighbors": 0}, {"n_neighbors": 2.5}, {"method": "kd"}, {"metric": "l1"},
+                                     {"seed": -1}, {"descent_threads": 0}])
+def test_parameters_are_checked(changes):
+    with pytest.raises(ParameterError, match=next(iter(changes))):
+        NeighborParams(**changes)
+
+
+@pytest.mark.parametrize(("X", "message"), [
+    (np.zeros(5), "shape"),
+    (np.zeros((5, 0)), "column"),
+    (np.array([["a"], ["b"]]), "dtype"),
+    (np.array([[0.0], [np.nan], [1.0]]), "NaN"),
+    (np.array([[0.0], [-np.inf], [1.0]]), "NaN or infinite"),
+    (np.array([[0.0], [1e200], [1.0]]), "1e150"),
+])
+def test_rows_are_checked(X, message):
+    with pytest.raises(DataError, match=message):
+        neighbors(X, 1)
+
+
+def test_k_and_zero_rows_are_checked():
+    with pytest.raises(ParameterError, match="n_neighbors=5 with 5 points"):
+        neighbors(np.eye(5), 5)
+    with pytest.raises(DataError, match="zero"):
+        neighbors(np.array([[0.0, 0], [1, 0], [0, 1]]), 1, metric="cosine")
+    with pytest.raises(DataError, match="zero"):
+        neighbors(np.array([[0, 0], [1, 0], [0, 1]]), 1, metric="cosine")

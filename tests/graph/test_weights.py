@@ -1,0 +1,122 @@
+"""Weights against their formulas, dense, and against scikit-learn's neighbor graph."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.neighbors import kneighbors_graph
+
+from dssl.data.store import StoredParts
+from dssl.errors import DataError, IntegrityError, ParameterError
+from dssl.execution import InProcess
+from dssl.graph.neighbors import Neighbors, neighbors
+from dssl.graph.weights import WeightParams, WeightsRaised, read_graph, weigh, weights
+
+
+def points(n=200, d=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def directed(found, value):
+    """Return the dense (n, n) matrix of value(i, j, d) over the lists."""
+    arrays = found.to_arrays()
+    W = np.zeros((len(found), len(found)))
+    for i, (ids, distances) in enumerate(zip(arrays["ids"], arrays["distances"].astype(np.float64), strict=True)):
+        for j, d in zip(ids, distances, strict=True):
+            W[i, j] = value(i, j, d)
+    return W
+
+
+SYMMETRIC = {"maximum": lambda A: np.maximum(A, A.T), "minimum": lambda A: np.minimum(A, A.T),
+             "mean": lambda A: (A + A.T) / 2}
+
+
+@pytest.mark.parametrize("symmetrize", SYMMETRIC)
+@pytest.mark.parametrize("kind", ["binary", "heat", "self_tuned"])
+def test_weights_are_their_formula(kind, symmetrize):
+    found = neighbors(points(), 6)
+    s = found.distances.read_all()[:, -1].astype(np.float64)
+    h = np.median(s)
+    value = {"binary": lambda i, j, d: 1.0, "heat": lambda i, j, d: np.exp(-d**2 / (2 * h**2)),
+             "self_tuned": lambda i, j, d: np.exp(-d**2 / (s[i] * s[j]))}[kind]
+    W = weights(found, kind, symmetrize=symmetrize)
+    assert_allclose(W.toarray(), SYMMETRIC[symmetrize](directed(found, value)), rtol=1e-12)
+
+
+def test_binary_weights_are_scikit_learns_graph():
+    X = points(seed=1)
+    A = kneighbors_graph(X, 5, include_self=False)
+    assert_array_equal(weights(neighbors(X, 5), "binary").toarray(), A.maximum(A.T).toarray())
+
+
+@given(n=st.integers(3, 60), copies=st.integers(1, 6), seed=st.integers(0, 99), data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_weights_are_symmetric_positive_and_sorted(n, copies, seed, data):
+    X = np.random.default_rng(seed).integers(0, copies, size=(n, 2)).astype(float)
+    found = neighbors(X, data.draw(st.integers(1, n - 1)))
+    kind = data.draw(st.sampled_from(["binary", "heat", "self_tuned"]))
+    W = weights(found, kind, symmetrize=data.draw(st.sampled_from(sorted(SYMMETRIC))))
+    assert abs(W - W.T).nnz == 0
+    assert not W.diagonal().any()
+    assert (W.data > 0).all()
+    assert (W.data <= 1).all()
+    assert all((np.diff(W.indices[a:b]) > 0).all() for a, b in zip(W.indptr[:-1], W.indptr[1:], strict=True))
+
+
+@pytest.mark.parametrize("symmetrize", SYMMETRIC)
+def test_blocks_and_storage_do_not_change_the_graph(tmp_path, symmetrize):
+    found = neighbors(points(500, seed=2), 7)
+    params = WeightParams(kind="self_tuned", symmetrize=symmetrize)
+    whole = weights(found, symmetrize=symmetrize)
+    parts = StoredParts(tmp_path)
+    attributes = weigh(found, params, InProcess(2), parts, block_rows=77)
+    assert len(parts.receipts()) == 7
+    W = read_graph(parts)
+    for name in ("data", "indices", "indptr"):
+        assert_array_equal(getattr(W, name), getattr(whole, name))
+    assert attributes["nnz"] == W.nnz
+    (tmp_path / "receipts" / "000006.json").unlink()
+    with pytest.raises(IntegrityError, match="row 462 of 500"):
+        read_graph(parts)
+
+
+def test_copies_have_weight_1_and_borrow_a_scale():
+    """Four copies with k = 3 have no scale of their own; the point beside them lists them and lends its own."""
+    X = np.array([[0.0], [0], [0], [0], [1], [3], [6], [10]])
+    found = neighbors(X, 3)
+    W = weights(found).toarray()
+    assert (W[:4, :4] == 1 - np.eye(4)).all()
+    s = found.distances.read_all()[4, -1]
+    assert W[4, 0] == pytest.approx(np.exp(-1 / s**2))
+
+
+def test_tiny_weights_are_raised_to_the_floor_and_counted():
+    X = np.concatenate([points(300, 2, seed=3), [[1e3, 1e3], [-1e3, 2e3]]])
+    found = neighbors(X, 5)
+    d = found.distances.read_all().astype(np.float64)
+    plain = np.exp(-d**2 / (2 * np.median(d[:, -1]) ** 2))
+    low = int((plain < 1e-10 * np.median(plain)).sum())
+    assert low >= 10
+    with pytest.warns(WeightsRaised, match=f"{low} of 1510 weights"):
+        W = weights(found, "heat")
+    assert W.data.min() == pytest.approx(1e-10 * np.median(plain))
+
+
+def test_a_bandwidth_that_leaves_nothing_is_refused():
+    with pytest.raises(ParameterError, match="the median weight is exp"):
+        weights(neighbors(points(), 5), "heat", bandwidth=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{"kind": "cosine"}, {"symmetrize": "or"}, {"kind": "heat", "bandwidth": 0.0},
+                                     {"kind": "binary", "bandwidth": 1.0}])
+def test_parameters_are_checked(changes):
+    with pytest.raises(ParameterError, match=list(changes)[-1]):
+        WeightParams(**changes)
+
+
+@pytest.mark.parametrize("ids", [[[1], [-1], [0]], [[1], [3], [0]], [[0], [2], [0]]])
+def test_lists_are_checked(ids):
+    lists = Neighbors.from_arrays({"ids": np.array(ids), "distances": np.ones((3, 1), np.float32)})
+    with pytest.raises(DataError, match="not valid"):
+        weights(lists)

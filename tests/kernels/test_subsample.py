@@ -1,0 +1,258 @@
+"""`(R^-p)_SS` against the dense inverse: values, error bounds, forms, blocks, storage, resume."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl.blocks import HeldArrays, MemoryParts
+from dssl.data.store import StoredParts
+from dssl.errors import NotConverged, ParameterError
+from dssl.execution import InProcess, OnDask
+from dssl.kernels import subsample as module
+from dssl.kernels.subsample import (
+    SubsampleInverse,
+    inverse_on_subsample,
+    multiply_factors,
+    solve_columns,
+    stored_factors,
+)
+from dssl.solvers.solve import SolverParams, prepare
+
+from .. import reference
+from ..solvers.graphs import grid, islands, points, random_graph, regularizer
+
+POWERS = (1, 2, 3, 4)
+FORMS = ("energy", "restriction")
+
+
+def expander(ridge=1e-2, normalized=True, n=160):
+    """Return (R, vector, S): a weighted random graph and every seventh vertex, shuffled."""
+    R, vector = regularizer(random_graph(n, 5, seed=1, weighted=True), ridge, normalized)
+    return R, vector, np.random.default_rng(0).permutation(n)[::7]
+
+
+def dense(R, power, S):
+    """Return the rows and columns S of (R^+)^power."""
+    covariance = reference.pseudo_inverse(R.toarray(), 1e-12)
+    return np.linalg.matrix_power(covariance, power)[np.ix_(S, S)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("ridge", [0, 1e-2])
+@pytest.mark.parametrize("method", ["auto", "jacobi", "deflated", "amg"])
+def test_powers_are_the_dense_inverse(method, ridge, normalized, form):
+    R, vector, S = expander(ridge, normalized)
+    params = SolverParams(method=method, tolerance=1e-9)
+    found = inverse_on_subsample(R, S, POWERS, params=params, vector=vector, form=form)
+    for power in POWERS:
+        expected = dense(R, power, S)
+        assert_allclose(found.powers[power], expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
+        assert_array_equal(found.powers[power], found.powers[power].T)
+
+
+def test_islands_do_not_see_each_other():
+    R, _ = regularizer(islands([30, 20, 1]), 1e-2, False)
+    found = inverse_on_subsample(R, np.arange(51), (1, 2), params=SolverParams(tolerance=1e-9))
+    for power in (1, 2):
+        expected = dense(R, power, np.arange(51))
+        assert_allclose(found.powers[power], expected, rtol=1e-6, atol=1e-6 * expected.max())
+
+
+class TestTheorem42:
+    """Lever et al. 2012, Theorem 4.2. With z = Q^+ e + delta, `Z'QZ` differs from Q^+ by the entries of delta, twice,
+    and by delta' Q delta. Since |Q^+ e_i|_Q is the root of Q^+_ii (the paper prints Q^+_ii), the bound is
+    (2 epsilon + epsilon^2) sqrt(Q^+_ii Q^+_jj)."""
+
+    @pytest.fixture(params=["jacobi", "deflated", "amg"])
+    def method(self, request):
+        return request.param
+
+    def errors(self, method, tolerance, form):
+        """Return |A - Q^+| (s, s), the relative energy errors epsilon (s,) of the columns, and Q^+_SS."""
+        R, vector, S = expander()
+        params = SolverParams(method=method, tolerance=tolerance)
+        A = inverse_on_subsample(R, S, params=params, vector=vector, form=form).powers[1]
+        exact = dense(R, 1, S)
+        Z = prepare(R, len(S), params, vector).solve(points(R.shape[0], S)).value
+        delta = Z - np.linalg.inv(R.toarray())[:, S]
+        epsilon = np.sqrt(np.einsum("ij,ij->j", delta, R @ delta) / np.diag(exact))
+        return np.abs(A - exact), epsilon, exact
+
+    @pytest.mark.parametrize("tolerance", [1e-1, 1e-2, 1e-4, 1e-6])
+    @pytest.mark.parametrize("form", FORMS)
+    def test_bound(self, method, tolerance, form):
+        error, epsilon, exact = self.errors(method, tolerance, form)
+        scale = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))
+        worst = np.maximum.outer(epsilon, epsilon)
+        bound = 2 * worst + worst**2 if form == "energy" else worst
+        assert (error <= 1.001 * bound * scale + 1e-12).all()
+        assert np.linalg.norm(error, 2) <= 1.001 * (2 * epsilon.max() + epsilon.max() ** 2) * np.trace(exact)
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_error_falls_with_the_tolerance(self, method, form):
+        loose, tight = (self.errors(method, tolerance, form)[0].max() for tolerance in (1e-2, 1e-6))
+        assert tight < 2e-3 * loose
+
+    def test_both_forms_together_are_of_second_order(self, method):
+        """2 Z_S - Z'QZ = Q^+ - delta'Q delta: what one form errs by, the other errs by twice."""
+        R, vector, S = expander()
+        found = {}
+        for tolerance in (1e-2, 1e-4):
+            params = SolverParams(method=method, tolerance=tolerance)
+            energy, restriction = (inverse_on_subsample(R, S, params=params, vector=vector, form=form).powers[1]
+                                   for form in FORMS)
+            found[tolerance] = np.abs(2 * restriction - energy - dense(R, 1, S)).max()
+            first_order = np.abs(restriction - dense(R, 1, S)).max()
+            assert found[tolerance] < 0.1 * first_order
+        assert found[1e-4] < 2e-3 * found[1e-2]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-5, 1e-8])
+@pytest.mark.parametrize("method", ["jacobi", "deflated", "amg"])
+def test_theorem_44(method, tolerance, form):
+    """The error of R^-p relative to its norm grows linearly in p; kappa(R) enters with the residual's square.
+
+    A step with relative residual r moves z by at most r |R^-1| |z|, so after a steps z is off by a r |R^-1|^a, up to
+    higher orders. For p = 2a that enters twice, for p = 2a - 1 also as delta' R delta.
+    """
+    R, vector, S = expander(ridge=1e-1)
+    values = np.linalg.eigvalsh(R.toarray())
+    kappa = values[-1] / values[0]
+    found = inverse_on_subsample(R, S, POWERS, params=SolverParams(method=method, tolerance=tolerance), vector=vector,
+                                 form=form)
+    residual = found.attributes["max_residual"]
+    assert 0 < residual <= tolerance
+    for power in POWERS:
+        steps = (power + 1) // 2 if form == "energy" else power
+        bound = ((power + 1) * residual + (steps * residual) ** 2 * kappa) * (1 + residual) ** power
+        error = np.abs(found.powers[power] - dense(R, power, S)).max()
+        assert error <= bound * values[0] ** -power
+
+
+@pytest.mark.parametrize("method", ["jacobi", "deflated", "amg"])
+def test_energy_form_is_positive_semi_definite_at_a_loose_tolerance(method):
+    R, _ = regularizer(grid(12), 1e-3, False)
+    found = inverse_on_subsample(R, np.arange(144), POWERS, params=SolverParams(method=method, tolerance=0.5))
+    for A in found.powers.values():
+        values = np.linalg.eigvalsh(A)
+        assert values[0] > -1e-12 * values[-1]
+
+
+@settings(max_examples=15, deadline=None)
+@given(columns=st.integers(1, 30), rows=st.integers(1, 200), threads=st.integers(1, 3))
+def test_blocks_do_not_matter(columns, rows, threads):
+    R, vector, S = expander()
+    params = SolverParams(method="jacobi", tolerance=1e-8)
+    whole = inverse_on_subsample(R, S, POWERS, params=params, vector=vector)
+    blocked = SolverParams(method="jacobi", tolerance=1e-8, block_columns=columns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ROW_CHUNK", rows)
+        found = inverse_on_subsample(R, S, POWERS, params=blocked, vector=vector, execution=InProcess(threads))
+    assert found.attributes["columns"] == len(S)
+    for power in POWERS:
+        assert_allclose(found.powers[power], whole.powers[power], rtol=1e-11, atol=1e-13)
+
+
+def test_a_small_budget_makes_narrow_blocks():
+    R, vector, S = expander()
+    execution = InProcess(1, memory_budget=160 * 72 * 5)
+    receipts = solve_columns(HeldArrays(**prepare(R, 23, SolverParams(), vector).to_arrays()),
+                             SolverParams(method="direct"), 160, S, (1,), execution, MemoryParts())
+    assert [receipt["columns"] for receipt in receipts] == [5, 5, 5, 5, 3]
+
+
+def test_powers_share_their_solves():
+    assert stored_factors([1]) == ["RZ1", "Z1"]
+    assert stored_factors([2]) == ["Z1"]
+    assert stored_factors([1, 2, 3, 4]) == ["RZ1", "RZ2", "Z1", "Z2"]
+    R, vector, S = expander()
+    params = SolverParams(method="jacobi")
+    steps = {powers: len(solve_columns(HeldArrays(**prepare(R, 1, params, vector).to_arrays()), params, 160, S[:1],
+                                       powers, InProcess(1), MemoryParts())[0]["iterations"])
+             for powers in ((1,), (2,), (4,), POWERS)}
+    assert steps == {(1,): 1, (2,): 1, (4,): 2, POWERS: 2}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_stored_parts_give_what_memory_gives(tmp_path, form):
+    R, vector, S = expander()
+    solver = prepare(R, len(S), SolverParams(method="deflated", block_columns=7), vector)
+    found = []
+    for name in ("memory", "stored"):
+        columns, products = ((MemoryParts(), MemoryParts()) if name == "memory" else
+                             (StoredParts(tmp_path / "columns"), StoredParts(tmp_path / "products")))
+        receipts = solve_columns(HeldArrays(**solver.to_arrays()), solver.params, 160, S, POWERS, InProcess(2),
+                                 columns, form=form)
+        found.append(multiply_factors(columns, 160, S, POWERS, InProcess(2), products, form=form,
+                                      n_blocks=len(receipts)))
+    for power in POWERS:
+        assert_array_equal(found[0][power], found[1][power])
+
+
+def test_resume_solves_only_the_missing_columns(tmp_path):
+    """A part that is complete keeps its receipt, to the time stamp."""
+    R, vector, S = expander()
+    solver = prepare(R, len(S), SolverParams(method="jacobi", block_columns=6), vector)
+    parts = StoredParts(tmp_path)
+
+    def run():
+        receipts = solve_columns(HeldArrays(**solver.to_arrays()), solver.params, 160, S, (1, 2), InProcess(2), parts)
+        return receipts, {path.name: path.stat().st_mtime_ns for path in sorted((tmp_path / "receipts").iterdir())}
+
+    first, before = run()
+    expected = parts.rows("Z1").read_all()
+    assert len(before) == 4
+    (tmp_path / "receipts" / "000002.json").unlink()
+
+    again, after = run()
+
+    assert [name for name in after if after[name] != before[name]] == ["000002.json"]
+    assert [receipt["columns"] for receipt in again] == [receipt["columns"] for receipt in first]
+    assert_array_equal(parts.rows("Z1").read_all(), expected)
+
+
+@pytest.mark.cluster
+def test_a_cluster_gives_the_same_inverse(tmp_path, cluster_client):
+    R, vector, S = expander()
+    folders = itertools.count()
+    execution = OnDask(cluster_client, lambda: StoredParts(tmp_path / str(next(folders))))
+    params = SolverParams(method="deflated", block_columns=6)
+    for form in FORMS:
+        there = inverse_on_subsample(R, S, POWERS, params=params, vector=vector, form=form, execution=execution)
+        here = inverse_on_subsample(R, S, POWERS, params=params, vector=vector, form=form, execution=InProcess(1))
+        assert there.attributes["columns"] == len(S)
+        for power in POWERS:
+            assert_allclose(there.powers[power], here.powers[power], rtol=1e-12, atol=1e-14)
+
+
+def test_arrays_make_the_same_inverse_again():
+    R, vector, S = expander()
+    found = inverse_on_subsample(R, S, (1, 3), vector=vector)
+    again = SubsampleInverse.from_arrays(found.to_arrays(), found.attributes)
+    assert_array_equal(again.subsample, S)
+    assert again.powers.keys() == {1, 3}
+    assert_array_equal(again.powers[3], found.powers[3])
+    assert again.attributes["solver"]["method"] == "direct"
+
+
+def test_columns_that_do_not_converge_are_not_used():
+    R, _ = regularizer(grid(20), 1e-6, False)
+    with pytest.raises(NotConverged, match="fix: raise the ridge"):
+        inverse_on_subsample(R, np.arange(5), params=SolverParams(method="jacobi", max_iterations=3))
+
+
+@pytest.mark.parametrize(("subsample", "powers", "message"), [
+    (np.array([0.5]), (1,), "integers"), (np.array([[1, 2]]), (1,), "shape"), (np.array([], int), (1,), "shape"),
+    (np.array([160]), (1,), "ids span"), (np.array([-1]), (1,), "ids span"), (np.array([3, 3]), (1,), "twice"),
+    (np.array([3]), (), "powers"), (np.array([3]), (0,), "powers"), (np.array([3]), (1.5,), "powers"),
+])
+def test_errors(subsample, powers, message):
+    R, vector, _ = expander()
+    with pytest.raises(ParameterError, match=message):
+        inverse_on_subsample(R, subsample, powers, vector=vector)

@@ -1,0 +1,338 @@
+"""Every method solves every regularizer, says truly how well, and fails loudly when it cannot."""
+
+import pickle
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pyamg
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse.linalg import spsolve
+
+from dssl.errors import DataError, NotConverged, ParameterError
+from dssl.solvers import amg
+from dssl.solvers.solve import Solver, SolverParams, prepare, solve
+
+from .graphs import grid, islands, points, random_graph, regularizer, with_hub
+
+ITERATIVE = ("jacobi", "deflated", "amg")
+METHODS = (*ITERATIVE, "direct", "auto")
+GRAPHS = {
+    "connected": lambda weighted: random_graph(150, 5, seed=1, weighted=weighted),
+    "islands": lambda weighted: islands([60, 40, 30, 9, 5, 3, 2], seed=2, weighted=weighted),
+    "hub": lambda weighted: with_hub(random_graph(150, 4, seed=3, weighted=weighted)),
+    "grid": lambda weighted: grid(13),
+}
+
+
+@pytest.fixture(autouse=True)
+def deep_hierarchies(monkeypatch):
+    """Multigrid on a hundred vertices gets several levels."""
+    monkeypatch.setattr(amg, "COARSEST", 12)
+
+
+def relative_residuals(R, X, B):
+    return np.linalg.norm(B - R @ X, axis=0) / np.linalg.norm(B, axis=0)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("ridge", [0, 1e-6, 1e-3])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_solution_is_the_pseudo_inverse(graph, method, ridge, normalized):
+    """A singular matrix has the pseudo-inverse in its own coordinates, island by island."""
+    for weighted in (False, True):
+        R, vector = regularizer(GRAPHS[graph](weighted), ridge, normalized)
+        n = R.shape[0]
+        B = np.hstack([points(n, [0, n // 2, n - 1]), np.random.default_rng(0).normal(size=(n, 3))])
+        expected = np.linalg.pinv(R.toarray(), rcond=1e-12, hermitian=True) @ B
+
+        found = solve(R, B, method=method, tolerance=1e-8, vector=vector)
+
+        assert_allclose(found.value, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_isolated_vertices_and_hundreds_of_islands_are_solved_with_a_ridge(method, normalized):
+    W = islands([1] * 20 + [2] * 60 + [3] * 60 + [7] * 40 + [300], seed=4)
+    R, vector = regularizer(W, 1e-3, normalized)
+    B = np.random.default_rng(0).normal(size=(W.shape[0], 5))
+
+    found = solve(R, B, method=method, tolerance=1e-9, vector=vector)
+
+    assert_allclose(found.value, spsolve(R.tocsc(), B), rtol=1e-5, atol=1e-5 * np.abs(found.value).max())
+
+
+@pytest.mark.parametrize("ridge", [0, 1e-6])
+@pytest.mark.parametrize("method", ITERATIVE)
+def test_more_islands_than_the_coarsest_grid_holds(method, ridge):
+    """On a coarse level a singular island is one unknown with a diagonal of zero."""
+    W = islands([4, 5, 6] * 40 + [200], seed=5)
+    R, _ = regularizer(W, ridge, False)
+    B = np.random.default_rng(0).normal(size=(W.shape[0], 4))
+
+    found = solve(R, B, method=method, tolerance=1e-8)
+
+    expected = np.linalg.pinv(R.toarray(), rcond=1e-12, hermitian=True) @ B
+    assert_allclose(found.value, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_and_two_vertices(method):
+    assert_allclose(solve(sp.csr_matrix([[4.0]]), np.array([2.0]), method=method).value, [0.5])
+    pair = sp.csr_matrix([[1.0, -1.0], [-1.0, 1.0]])
+    assert_allclose(solve(pair, np.array([[1.0], [0.0]]), method=method).value, [[0.25], [-0.25]], atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ITERATIVE)
+def test_agrees_with_pyamg_on_a_grid(method, monkeypatch):
+    monkeypatch.setattr(amg, "COARSEST", 400)
+    R, _ = regularizer(grid(40), 1e-3, False)
+    b = np.random.default_rng(0).normal(size=1600)
+    expected = pyamg.smoothed_aggregation_solver(R).solve(b, tol=1e-12, accel="cg")
+    assert_allclose(solve(R, b, method=method, tolerance=1e-10).value, expected, rtol=1e-6,
+                    atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-6, 1e-11])
+@pytest.mark.parametrize("method", METHODS)
+def test_reported_residuals_are_the_true_ones(method, tolerance):
+    R, vector = regularizer(random_graph(400, 5, seed=6, weighted=True), 1e-4, True)
+    B = np.random.default_rng(1).normal(size=(400, 9))
+
+    found = prepare(R, 9, SolverParams(method=method, tolerance=tolerance), vector).solve(B)
+
+    assert found.converged.all()
+    assert (found.residuals <= tolerance).all()
+    assert_allclose(found.residuals, relative_residuals(R, found.value, B), rtol=1e-3, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ITERATIVE)
+def test_a_column_that_does_not_converge_fails_loudly(method):
+    R, _ = regularizer(grid(40), 1e-6, False)
+    with pytest.raises(NotConverged, match=r"2 of 2 columns did not converge.*\n.*\n  fix: raise the ridge"):
+        solve(R, points(1600, [3, 700]), method=method, max_iterations=3)
+    found = prepare(R, 2, SolverParams(method=method, max_iterations=3)).solve(points(1600, [3, 700]))
+    assert not found.converged.any()
+    assert (found.iterations <= 3).all()
+    assert_allclose(found.residuals, relative_residuals(R, found.value, points(1600, [3, 700])), rtol=1e-3)
+
+
+def test_an_unreachable_tolerance_ends():
+    """Below the rounding of float64 no correction helps; the loop stops there and says so."""
+    R, _ = regularizer(random_graph(300, 4, seed=7), 1e-9, False)
+    found = prepare(R, 1, SolverParams(method="jacobi", tolerance=1e-14)).solve(points(300, [5]))
+    assert found.iterations.max() < 3000
+    assert found.residuals.max() < 1e-6
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_zero_is_solved_by_zero_without_iterations(method):
+    R, _ = regularizer(random_graph(200, 5, seed=8), 1e-3, False)
+    B = np.zeros((200, 3))
+    B[4, 1] = 1
+    found = prepare(R, 3, SolverParams(method=method)).solve(B)
+    assert_array_equal(found.value[:, [0, 2]], 0)
+    assert_array_equal(found.iterations[[0, 2]], 0)
+    assert_array_equal(found.residuals[[0, 2]], 0)
+    assert found.converged.all()
+
+
+def test_no_columns():
+    R, _ = regularizer(random_graph(20), 1e-3, False)
+    found = prepare(R, 0, SolverParams(method="jacobi")).solve(np.empty((20, 0)))
+    assert found.value.shape == (20, 0)
+    assert found.require_converged(SolverParams()) is found
+
+
+@st.composite
+def systems(draw):
+    """Draw (R, vector, B): a graph of one or several islands with a ridge, and four columns."""
+    seed = draw(st.integers(0, 2**20))
+    sizes = draw(st.lists(st.integers(1, 30), min_size=1, max_size=4))
+    W = islands(sizes, seed=seed, weighted=draw(st.booleans()))
+    R, vector = regularizer(W, draw(st.sampled_from([1e-4, 1e-2, 1.0])), draw(st.booleans()))
+    return R, vector, np.random.default_rng(seed).normal(size=(W.shape[0], 4))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=25, deadline=None)
+@given(system=systems())
+def test_solution_is_linear_and_symmetric(method, system):
+    """R^-1 (2b - 3c) = 2 R^-1 b - 3 R^-1 c, and <R^-1 u, v> = <u, R^-1 v>."""
+    R, vector, B = system
+    u, v = B[:, 0], B[:, 1]
+    columns = np.column_stack([u, v, 2 * u - 3 * v])
+
+    X = solve(R, columns, method=method, tolerance=1e-11, vector=vector).value
+
+    scale = np.abs(X).max()
+    assert_allclose(X[:, 2], 2 * X[:, 0] - 3 * X[:, 1], rtol=1e-6, atol=1e-6 * scale)
+    assert X[:, 0] @ v == pytest.approx(u @ X[:, 1], rel=1e-6, abs=1e-6 * scale * np.linalg.norm(v))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=25, deadline=None)
+@given(system=systems(), block=st.integers(1, 4))
+def test_a_column_does_not_depend_on_its_block(method, system, block):
+    R, vector, B = system
+    solver = prepare(R, 4, SolverParams(method=method, tolerance=1e-8), vector)
+    whole = solver.solve(B)
+    blocks = replace(solver, params=replace(solver.params, block_columns=block)).solve(B)
+    if solver.params.method == "jacobi":
+        assert_array_equal(blocks.value, whole.value)
+        assert_array_equal(blocks.iterations, whole.iterations)
+    assert_allclose(blocks.value, whole.value, rtol=1e-3, atol=1e-3 * np.abs(whole.value).max())
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-9])
+def test_columns_of_unlike_difficulty_do_not_touch_each_other(tolerance):
+    """Beside columns that need many iterations, a smooth column ends with the bits it has alone."""
+    R, _ = regularizer(grid(30), 1e-3, False)
+    rng = np.random.default_rng(0)
+    B = np.column_stack([np.ones(900), points(900, [0, 450]), rng.normal(size=(900, 14)), np.zeros(900)])
+    solver = prepare(R, 4, SolverParams(method="jacobi", tolerance=tolerance))
+    whole = solver.solve(B)
+    for column in range(B.shape[1]):
+        alone = solver.solve(B[:, column:column + 1])
+        assert_array_equal(alone.value[:, 0], whole.value[:, column])
+        assert alone.iterations[0] == whole.iterations[column]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=15, deadline=None)
+@given(system=systems(), seed=st.integers(0, 100))
+def test_relabeling_the_vertices_relabels_the_solution(method, system, seed):
+    R, vector, B = system
+    order = np.random.default_rng(seed).permutation(R.shape[0])
+    moved = solve(R[order][:, order], B[order], method=method, tolerance=1e-10,
+                  vector=None if vector is None else vector[order]).value
+    expected = solve(R, B, method=method, tolerance=1e-10, vector=vector).value[order]
+    assert_allclose(moved, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_arrays_make_the_same_solver_again(method):
+    R, vector = regularizer(islands([200, 50, 1], seed=9, weighted=True), 1e-3, True)
+    B = np.random.default_rng(2).normal(size=(251, 5))
+    solver = prepare(R, 5, SolverParams(method=method), vector)
+    arrays = solver.to_arrays()
+    assert all(isinstance(array, np.ndarray) and "/" not in name for name, array in arrays.items())
+
+    again = Solver.from_arrays(pickle.loads(pickle.dumps(arrays)), solver.params, solver.attributes)
+
+    assert_array_equal(again.solve(B).value, solver.solve(B).value)
+    assert again.to_arrays().keys() == arrays.keys()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_seed_fixes_every_bit(method):
+    R, vector = regularizer(random_graph(500, 5, seed=10), 1e-4, True)
+    B = points(500, [1, 2, 3])
+    first, second = (prepare(R, 3, SolverParams(method=method, seed=7), vector) for _ in range(2))
+    assert_array_equal(first.solve(B).value, second.solve(B).value)
+
+
+class TestChoice:
+    """`auto` counts work on probe columns."""
+
+    def prepared(self, W, n_columns=300, **params):
+        R, vector = regularizer(W, 1e-6, True)
+        return R, prepare(R, n_columns, SolverParams(**params), vector)
+
+    @pytest.fixture(autouse=True)
+    def real_hierarchies(self, monkeypatch, deep_hierarchies):
+        monkeypatch.setattr(amg, "COARSEST", 400)
+
+    def test_small_matrices_are_factored(self):
+        assert self.prepared(random_graph(1000))[1].params.method == "direct"
+
+    def test_an_expander_is_deflated(self):
+        solver = self.prepared(random_graph(30_000, 10, seed=11))[1]
+        assert solver.params.method == "deflated"
+
+    def test_a_grid_goes_to_multigrid(self):
+        R, solver = self.prepared(grid(175))
+        assert solver.params.method == "amg"
+        assert {attributes["method"] for attributes in solver.attributes["considered"]} == {"deflated", "amg"}
+        B = points(R.shape[0], [0, 15_000])
+        found = solver.solve(B)
+        assert (relative_residuals(R, found.value, B) <= 1.001e-6).all()
+
+    def test_the_choice_is_reproducible(self):
+        first, second = (self.prepared(random_graph(5_000, 8, seed=12), n_columns=50, seed=3)[1] for _ in range(2))
+        assert first.attributes == second.attributes
+        assert first.params == second.params
+
+
+class TestErrors:
+    @pytest.fixture
+    def R(self):
+        return regularizer(random_graph(20), 1e-3, False)[0]
+
+    @pytest.mark.parametrize(("change", "message"), [
+        (lambda R: R[:10], "shape"),
+        (lambda R: R + sp.csr_matrix(([0.5], ([0], [15])), shape=R.shape), "differs from its transpose"),
+        (lambda R: R * np.nan, "not finite"),
+        (lambda R: R - sp.csr_matrix(([R[3, 3]], ([3], [3])), shape=R.shape), "row 3 has diagonal 0"),
+        (lambda R: R - 0.5 * sp.identity(20), "not diagonally dominant"),
+    ])
+    def test_a_matrix_of_another_kind(self, R, change, message):
+        with pytest.raises(DataError, match=message):
+            prepare(sp.csr_matrix(change(R)), 1)
+
+    def test_a_normalized_laplacian_needs_its_vector(self):
+        R, _ = regularizer(with_hub(random_graph(30)), 0, True)
+        with pytest.raises(DataError, match=r"(?s)not diagonally dominant.*square root of the degrees"):
+            prepare(R, 1)
+
+    @pytest.mark.parametrize("vector", [np.ones(19), np.zeros(20), -np.ones(20), np.full(20, np.nan), np.ones((20, 1))])
+    def test_a_vector_that_cannot_scale_the_columns(self, R, vector):
+        with pytest.raises(DataError, match="vector"):
+            prepare(R, 1, vector=vector)
+
+    def test_an_isolated_vertex_without_a_ridge(self):
+        R, _ = regularizer(islands([10, 1]), 0, False)
+        with pytest.raises(DataError, match=r"(?s)has diagonal 0 \(1 such rows\).*isolated vertex.*add a ridge"):
+            prepare(R, 1)
+
+    @pytest.mark.parametrize("shape", [(19, 2), (20, 2, 1), (2, 20)])
+    def test_right_hand_sides_of_a_wrong_shape(self, R, shape):
+        with pytest.raises(ParameterError, match="right-hand sides of shape"):
+            prepare(R, 1).solve(np.ones(shape))
+
+    def test_right_hand_sides_that_are_not_finite(self, R):
+        with pytest.raises(DataError, match="not finite"):
+            solve(R, np.full(20, np.nan))
+
+    @pytest.mark.parametrize("wrong", [
+        {"method": "cholesky"}, {"tolerance": 0}, {"tolerance": 1}, {"max_iterations": 0}, {"block_columns": 0},
+        {"n_vectors": 0},
+    ])
+    def test_parameters(self, wrong):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            SolverParams(**wrong)
+
+
+@pytest.mark.parametrize("method", ITERATIVE)
+def test_memory_stays_within_the_stated_formula(method):
+    n, t, block = 50_000, 64, 32
+    R, vector = regularizer(random_graph(n, 8, seed=13), 1e-3, True)
+    solver = prepare(R, t, SolverParams(method=method, block_columns=block, tolerance=1e-6), vector)
+    B = points(n, np.arange(t))
+    solver.solve(B[:, :1])  # compiles
+
+    tracemalloc.start()
+    try:
+        found = solver.solve(B)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert found.converged.all()
+    assert peak <= solver.solve_bytes(t) * 1.02 + (1 << 20)
