@@ -84,7 +84,9 @@ def run_command(spec: Path, overrides: tuple[str, ...], workspace: str, runtime:
                 memory_budget: str | None, fresh: bool, as_json: bool) -> None:
     """Run the pipeline SPEC; what an earlier run made is used again."""
     budget = _bytes(memory_budget)
-    plan(spec, set=overrides, workspace=workspace)  # a bad spec or source is told before a cluster is started
+    stages = plan(spec, set=overrides, workspace=workspace)  # a bad spec is told before a cluster is started
+    if not fresh and all(stage["status"] == "cached" for stage in stages):
+        runtime = "in-process"  # nothing will be computed, so nothing is started
     with open_runtime(runtime, budget) as (execution, where), _Reporter(where) as reporter:
         result = run(spec, set=overrides, workspace=workspace, execution=execution, fresh=fresh, events=reporter.tell)
     if as_json:

@@ -109,7 +109,7 @@ def test_no_tasks():
 
 @pytest.mark.cluster
 def test_a_cluster_writes_the_same_parts(tmp_path, cluster_client):
-    execution = OnDask(cluster_client, scratch=lambda: StoredParts(tmp_path / "scratch"))
+    execution = OnDask(cluster_client)
     there, here = StoredParts(tmp_path / "there"), MemoryParts()
     receipts = execution.map(square_tasks(there), there)
     InProcess(1).map(square_tasks(here), here)
@@ -121,7 +121,7 @@ def test_a_cluster_writes_the_same_parts(tmp_path, cluster_client):
 
 @pytest.mark.cluster
 def test_a_failure_on_a_cluster_reaches_the_caller(tmp_path, cluster_client):
-    execution = OnDask(cluster_client, scratch=lambda: StoredParts(tmp_path / "scratch"), retries=0)
+    execution = OnDask(cluster_client, retries=0)
     with pytest.raises(ValueError, match="this block cannot be read"):
         execution.map([FailingTask()], StoredParts(tmp_path / "there"))
 
@@ -150,7 +150,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path):
 
         killer = threading.Thread(target=kill)
         killer.start()
-        receipts = OnDask(client, scratch=lambda: StoredParts(tmp_path / "scratch")).map(tasks, parts)
+        receipts = OnDask(client).map(tasks, parts)
         killer.join()
     assert killed[0] in pids
     assert sum(len(file.read_text().split()) for file in log.iterdir()) > 5  # something ran twice

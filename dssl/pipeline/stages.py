@@ -226,8 +226,8 @@ def make_covariance(context: Context) -> dict[str, Any]:
     spec, system = context.spec, context.attributes("system")
     subsample, power = context.arrays("subsample")["subsample"], spec.graph.power
     found = multiply_factors(context.inputs["columns"].parts, system["n"], subsample, (power,), context.execution,
-                             context.parts.within("shares"), form=spec.solver.form, n_blocks=context.attributes("columns")["n_blocks"],
-                             progress=context.progress)
+                             context.parts.within("shares"), form=spec.solver.form,
+                             n_blocks=context.attributes("columns")["n_blocks"], progress=context.progress)
     A = found[power]
     PartWriter(context.parts, 0).write(A=A)
     return {"power": power, "mean_diagonal": float(np.trace(A)) / len(A)}

@@ -48,7 +48,7 @@ def test_npy_with_labels_images_and_gzip(tmp_path):
 
 def test_one_axis_is_one_column(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(5.0))
-    scan, block = read_all(tmp_path / "x.npy", tmp_path)
+    _, block = read_all(tmp_path / "x.npy", tmp_path)
     assert_array_equal(block.X, np.arange(5.0)[:, None])
 
 
@@ -87,11 +87,11 @@ def test_npz_repeated_entries_are_summed_as_scipy_does(tmp_path):
 
 def test_npz_members_by_name(tmp_path):
     np.savez(tmp_path / "d.npz", X=np.eye(4), y=np.zeros(4), kind=np.array([1, 2, 3, 4]), fold=np.array([0, 1, 0, 1]))
-    scan, block = read_all(tmp_path / "d.npz", tmp_path, target="kind", split="fold")
+    _, block = read_all(tmp_path / "d.npz", tmp_path, target="kind", split="fold")
     assert block.y.tolist() == [1, 2, 3, 4]
     assert block.split.tolist() == [0, 1, 0, 1]
     assert read_all(tmp_path / "d.npz", tmp_path, target="none")[1].y is None
-    with pytest.raises(DataError, match="no member 'nope'.*X, fold, kind, y"):
+    with pytest.raises(DataError, match=r"no member 'nope'.*X, fold, kind, y"):
         read_all(tmp_path / "d.npz", tmp_path, target="nope")
 
 

@@ -209,7 +209,7 @@ def test_text_far_into_the_file_is_located(tmp_path):
 
 def test_unknown_columns_and_options(tmp_path):
     path = write(tmp_path, "height,width,kind\n1,2,0\n")
-    with pytest.raises(DataError, match="no column 'hight'[\\s\\S]*'height'"):
+    with pytest.raises(DataError, match=r"no column 'hight'[\s\S]*'height'"):
         read_all(path, tmp_path, target="hight")
     with pytest.raises(DataError, match="no column 7"):
         read_all(path, tmp_path, target=7)

@@ -132,7 +132,7 @@ def test_choices_that_are_refused():
         choose_labels(np.array([1, 1]), count=1, seed=0)
     with pytest.raises(DataError, match="no point has a label"):
         choose_labels(np.array([-1, -1]), count=1, seed=0)
-    with pytest.raises(ParameterError, match="fraction=1.5"):
+    with pytest.raises(ParameterError, match=r"fraction=1\.5"):
         choose_labels(codes, fraction=1.5, seed=0)
     assert len(choose_labels(np.arange(100) % 2, fraction=0.1, seed=0)) == 10
 
@@ -159,7 +159,7 @@ def test_classes_are_kept():
     assert ids.tolist() == [0, 1, 3, 4]
     assert kept.tolist() == [0, 1, 0, -1]
     assert names.tolist() == ["4", "9"]
-    with pytest.raises(DataError, match="no class is 5[\\s\\S]*'4', '7', '9'"):
+    with pytest.raises(DataError, match=r"no class is 5[\s\S]*'4', '7', '9'"):
         keep_classes(codes, classes, [4, 5])
     with pytest.raises(DataError, match="each is kept once"):
         keep_classes(codes, classes, [4, "4"])

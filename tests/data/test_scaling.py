@@ -1,5 +1,6 @@
 """Scaling of features, against scikit-learn, and independent of blocks."""
 
+import dask
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,6 @@ from dssl.blocks import ArrayRows
 from dssl.data import scaling
 from dssl.data.dataset import Dataset
 from dssl.data.scaling import Moments, ScaledRows, Scaling, ScalingParams, fit_scaling, merge_pairwise
-from dssl.data.store import StoredParts
 from dssl.errors import DataError, ParameterError
 from dssl.execution import InProcess, OnDask
 
@@ -83,7 +83,7 @@ def test_constant_columns_become_zero_and_are_named(kind):
     assert found.attributes["constant_columns"] == 2
     assert found.attributes["constant_column_names"] == ["a", "c"]
     assert found.attributes["zero_rows"] == 0
-    assert_array_equal(found.transform(X + [1, 0, 1])[:, [0, 2]], 0)
+    assert_array_equal(found.transform(X + np.array([1, 0, 1]))[:, [0, 2]], 0)
     assert fit(X, kind).attributes["constant_column_names"] == ["column 0", "column 2"]
 
 
@@ -137,9 +137,11 @@ def test_fits_that_are_refused():
 def test_a_cluster_fits_the_same_scaling(tmp_path, cluster_client, monkeypatch):
     data = Dataset.from_arrays(points(3000)).save(tmp_path / "d")
     monkeypatch.setattr(scaling, "LARGEST_BLOCK", 32 * 500)
-    there = fit_scaling(data.X, np.arange(0, 3000, 2), ScalingParams(),
-                        OnDask(cluster_client, scratch=lambda: StoredParts(tmp_path / "scratch")))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with dask.config.set({"temporary-directory": str(scratch)}):
+        there = fit_scaling(data.X, np.arange(0, 3000, 2), ScalingParams(), OnDask(cluster_client))
     here = fit_scaling(data.X, np.arange(0, 3000, 2), ScalingParams(), InProcess(1))
     assert_array_equal(there.shift, here.shift)
     assert_array_equal(there.factor, here.factor)
-    assert not (tmp_path / "scratch").exists()
+    assert list(scratch.glob("*/*")) == []  # the parts of the fit are gone

@@ -55,7 +55,7 @@ def test_any_rows_can_be_read_on_their_own(tmp_path, start, stop):
 def test_gzip_equals_plain_and_names_without_endings_need_a_format(tmp_path):
     path = random_file(tmp_path / "points.svm", n=300)
     packed = write(tmp_path, gzip.compress(path.read_bytes()), "a9a.gz")
-    with pytest.raises(DataError, match="stands for no format[\\s\\S]*svmlight"):
+    with pytest.raises(DataError, match=r"stands for no format[\s\S]*svmlight"):
         read_all(packed, tmp_path)
     scan, block = read_all(packed, tmp_path, format="svmlight")
     plain_scan, plain = read_all(path, tmp_path)

@@ -1,0 +1,252 @@
+"""Seconds per column of our solvers, pyamg's and SciPy's on the same matrix, and how Q^+ grows with n.
+
+    python -m tests.benchmarks.solve mnist skin growth --cache FOLDER
+
+Prints one JSON document a line. Everything runs in one process with one thread, except `growth`, which uses two.
+Solvers take turns within a run, so that other load on the machine meets all of them. Every residual is recomputed
+as `||b - R x|| / ||b||` in float64. Data come from $DSSL_DATA; neighbor lists are kept in the cache folder.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pyamg
+import scipy.sparse as sp
+from scipy.sparse.linalg import cg
+from threadpoolctl import threadpool_limits
+
+from dssl.execution import InProcess
+from dssl.graph.laplacian import Laplacian
+from dssl.graph.neighbors import Neighbors, neighbors
+from dssl.graph.weights import weights
+from dssl.kernels.subsample import inverse_on_subsample
+from dssl.solvers.solve import Solver, SolverParams, prepare
+
+TOLERANCE = 1e-6
+OURS = ("auto", "jacobi", "deflated", "amg")
+N_COLUMNS = 500  # of the total, and what `prepare` is told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=("mnist", "skin", "vae", "covtype", "growth"))
+    parser.add_argument("--cache", type=Path, required=True, help="folder for neighbor lists")
+    parser.add_argument("--runs", type=int, default=3, help="times that each solver is measured")
+    parser.add_argument("--columns", type=int, default=128, help="columns of our solvers in one run")
+    parser.add_argument("--peer-columns", type=int, default=3, help="columns of the peers in one run, one at a time")
+    parser.add_argument("--methods", nargs="*", default=OURS, choices=OURS)
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--no-total", action="store_true", help="do not solve all 500 columns with auto")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[4000, 8000, 16000, 32000, 64000])
+    args = parser.parse_args()
+    args.cache.mkdir(parents=True, exist_ok=True)
+    if "growth" in args.parts:
+        growth(args.cache, args.sizes, args.runs)
+    with threadpool_limits(1):
+        for part in args.parts:
+            if part != "growth":
+                for system in SYSTEMS[part](args.cache):
+                    compare(system, args)
+
+
+def report(**record: object) -> None:
+    print(json.dumps(record), flush=True)
+
+
+# Graphs
+
+
+@dataclass(frozen=True)
+class System:
+    """A matrix R to solve, the scaling vector of its null space, and what it is called."""
+
+    name: str
+    ridge: float
+    R: sp.csr_matrix
+    vector: np.ndarray
+
+
+def data(name: str) -> np.ndarray:
+    return np.load(Path(os.environ["DSSL_DATA"]) / f"{name}.npz")["X"]
+
+
+def cached_lists(cache: Path, name: str, k: int, points: Callable[[], np.ndarray]) -> Neighbors:
+    """Return the k-NN lists of `points()`, from the cache if they are there."""
+    path = cache / f"{name}-{k}.npz"
+    if not path.exists():
+        begin = time.perf_counter()
+        found = neighbors(points(), k)
+        np.savez(path, **found.to_arrays())
+        report(part="neighbors", graph=name, n=len(found), k=k, seconds=round(time.perf_counter() - begin, 2),
+               method=found.attributes["method"])
+    return Neighbors.from_arrays(dict(np.load(path)))
+
+
+def normalized_systems(name: str, lists: Neighbors, kind: str, ridges: tuple[float, ...]) -> Iterator[System]:
+    L = Laplacian(weights(lists, kind))
+    for ridge in ridges:
+        yield System(name, ridge, sp.csr_matrix(L.matrix(ridge)), np.sqrt(L.degrees))
+
+
+def mnist_points(n: int) -> np.ndarray:
+    rows = np.sort(np.random.default_rng(0).permutation(70_000)[:n])
+    return data("mnist")[rows].astype(np.float32) / 255
+
+
+def skin_points() -> np.ndarray:
+    """The colors are integers; without jitter most points have copies, and the graph falls into islands of copies."""
+    X = data("skin_nonskin").astype(np.float64)
+    return X + np.random.default_rng(0).uniform(-0.5, 0.5, X.shape)
+
+
+def covtype_points() -> np.ndarray:
+    X = data("covtype")[np.sort(np.random.default_rng(0).permutation(581_012)[:100_000])].astype(np.float64)
+    return (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
+
+
+SYSTEMS: dict[str, Callable[[Path], Iterator[System]]] = {
+    "mnist": lambda cache: normalized_systems(
+        "mnist", cached_lists(cache, "mnist64000", 5, lambda: mnist_points(64_000)), "binary", (1e-3, 1e-6)),
+    "skin": lambda cache: normalized_systems("skin", cached_lists(cache, "skin", 8, skin_points), "binary", (1e-6,)),
+    "vae": lambda cache: normalized_systems(
+        "vae", cached_lists(cache, "vae", 10, lambda: data("mnist_vae")), "self_tuned", (1e-3,)),
+    "covtype": lambda cache: normalized_systems(
+        "covtype", cached_lists(cache, "covtype", 10, covtype_points), "self_tuned", (1e-3,)),
+}
+
+
+# Solvers: each is prepared, and then solves the columns S of the identity
+
+
+@dataclass
+class Contender:
+    """A solver under measurement: `solve(S)` returns (n, len(S))."""
+
+    name: str
+    n_columns: int
+    setup: float
+    solve: Callable[[np.ndarray], np.ndarray]
+    attributes: dict
+    seconds: list[float]
+    worst: float = 0.0
+
+
+def identity_columns(n: int, S: np.ndarray) -> np.ndarray:
+    B = np.zeros((n, len(S)))
+    B[S, np.arange(len(S))] = 1
+    return B
+
+
+def ours(system: System, method: str, n_columns: int) -> Contender:
+    def prepared() -> Solver:
+        return prepare(system.R, N_COLUMNS, SolverParams(method=method, tolerance=TOLERANCE), system.vector)
+
+    n = system.R.shape[0]
+    if method != "auto":
+        prepared().solve(identity_columns(n, np.arange(2)))  # compiles
+    begin = time.perf_counter()
+    solver = prepared()
+    setup = time.perf_counter() - begin
+    return Contender(f"dssl {method}", n_columns, setup, lambda S: solver.solve(identity_columns(n, S)).value,
+                     solver.attributes, [])
+
+
+def one_by_one(name: str, n: int, n_columns: int, prepare_solver: Callable[[], Callable[[np.ndarray], np.ndarray]],
+               ) -> Contender:
+    begin = time.perf_counter()
+    solve = prepare_solver()
+    setup = time.perf_counter() - begin
+    return Contender(name, n_columns, setup,
+                     lambda S: np.column_stack([solve(identity_columns(n, S[i:i + 1])[:, 0]) for i in range(len(S))]),
+                     {}, [])
+
+
+def peers(system: System, n_columns: int) -> Iterator[Contender]:
+    R, n = system.R, system.R.shape[0]
+
+    def multigrid(build: Callable) -> Callable[[np.ndarray], np.ndarray]:
+        levels = build()
+        return lambda b: levels.solve(b, tol=TOLERANCE, accel="cg", maxiter=1000)
+
+    yield one_by_one("pyamg smoothed aggregation + CG", n, n_columns, lambda: multigrid(
+        lambda: pyamg.smoothed_aggregation_solver(R, B=system.vector[:, None])))
+    yield one_by_one("pyamg Ruge-Stuben + CG", n, n_columns, lambda: multigrid(lambda: pyamg.ruge_stuben_solver(R)))
+    jacobi = sp.diags_array(1 / R.diagonal())
+    yield one_by_one("scipy CG, Jacobi", n, n_columns, lambda: lambda b: cg(R, b, rtol=TOLERANCE, M=jacobi)[0])
+    yield one_by_one("scipy CG", n, n_columns, lambda: lambda b: cg(R, b, rtol=TOLERANCE)[0])
+
+
+# Measurements
+
+
+def compare(system: System, args: argparse.Namespace) -> None:
+    """Report every contender's seconds per column, best and median, and ours against the best peer."""
+    R, n = system.R, system.R.shape[0]
+    contenders = [ours(system, method, args.columns) for method in ("jacobi", "deflated", "amg", "auto")
+                  if method in args.methods]
+    contenders += [] if args.no_peers else list(peers(system, args.peer_columns))
+    S = np.random.default_rng(1).choice(n, N_COLUMNS, replace=False)
+    for run in range(args.runs):
+        for contender in contenders:
+            mine = np.roll(S, -run * contender.n_columns)[:contender.n_columns]
+            begin = time.perf_counter()
+            X = contender.solve(mine)
+            contender.seconds.append((time.perf_counter() - begin) / contender.n_columns)
+            residuals = np.linalg.norm(identity_columns(n, mine) - R @ X, axis=0)
+            contender.worst = max(contender.worst, float(residuals.max()))
+    common = {"part": "solve", "graph": system.name, "n": n, "nonzeros": int(R.nnz), "ridge": system.ridge}
+    for contender in contenders:
+        best = min(contender.seconds)
+        report(**common, solver=contender.name, columns=contender.n_columns, runs=args.runs,
+               setup=round(contender.setup, 3), best=round(best, 5), median=round(median(contender.seconds), 5),
+               total_500=round(contender.setup + N_COLUMNS * best, 2), residual=float(f"{contender.worst:.2e}"),
+               **({"chosen": contender.attributes} if contender.attributes else {}))
+    multigrids = [contender for contender in contenders if contender.name.startswith("pyamg")]
+    auto = [contender for contender in contenders if contender.name == "dssl auto"]
+    if auto and multigrids:
+        fastest = min(multigrids, key=lambda contender: min(contender.seconds))
+        report(**{**common, "part": "ratio"}, against=fastest.name,
+               per_column=round(min(fastest.seconds) / min(auto[0].seconds), 1),
+               total_500=round((fastest.setup + N_COLUMNS * min(fastest.seconds))
+                               / (auto[0].setup + N_COLUMNS * min(auto[0].seconds)), 1))
+    if auto and not args.no_total:
+        begin = time.perf_counter()
+        for first in range(0, N_COLUMNS, 64):
+            auto[0].solve(S[first:first + 64])
+        report(**{**common, "part": "total"}, solver="dssl auto", columns=N_COLUMNS,
+               seconds=round(auto[0].setup + time.perf_counter() - begin, 2))
+
+
+def growth(cache: Path, sizes: list[int], runs: int) -> None:
+    """Report the seconds of (L + 1e-3 I)^-1 on 500 points for growing n, and the exponent fitted to them."""
+    best = []
+    for n in sizes:
+        W = weights(cached_lists(cache, f"mnist{n}", 5, lambda n=n: mnist_points(n)), "binary")
+        R = sp.csr_matrix(Laplacian(W, normalized=False).matrix(1e-3))
+        S = np.random.default_rng(1).choice(n, N_COLUMNS, replace=False)
+        params = SolverParams(tolerance=TOLERANCE)
+        if n == sizes[0]:
+            inverse_on_subsample(R, S[:2], params=replace(params, method="deflated"))  # compiles
+        seconds = []
+        for _ in range(runs):
+            begin = time.perf_counter()
+            found = inverse_on_subsample(R, S, (1,), params=params, execution=InProcess(2))
+            seconds.append(time.perf_counter() - begin)
+        best.append(min(seconds))
+        report(part="growth", n=n, nonzeros=int(R.nnz), columns=N_COLUMNS, runs=runs, best=round(min(seconds), 3),
+               median=round(median(seconds), 3), residual=float(f"{found.attributes['max_residual']:.2e}"),
+               method=found.attributes["solver"]["method"], max_iterations=found.attributes["max_iterations"])
+    if len(sizes) > 1:
+        exponent = np.polyfit(np.log(sizes), np.log(best), 1)[0]
+        report(part="growth", sizes=sizes, exponent=round(float(exponent), 3))
+
+
+if __name__ == "__main__":
+    main()
