@@ -30,7 +30,8 @@ def dense_neighbors(X, k):
 
 def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
     """Return the ids that one search finds within a memory budget, and its plan."""
-    monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0 if search == "tree" else 1e9)
+    monkeypatch.setattr(exact, "TREE_QUERY_NS", 0.0 if search == "tree" else 1e12)
+    monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0)
     execution = InProcess(threads, memory_budget=budget)
     rows = ArrayRows(np.asarray(X))
     plan = plan_exact(rows, k, "euclidean", execution)
@@ -240,6 +241,16 @@ def test_auto_is_exact_for_small_data_and_says_so():
     found = neighbors(np.random.default_rng(17).normal(size=(300, 5)), 5)
     assert found.attributes["method"] == "exact"
     assert found.attributes["recall"]["lower"] == 1.0
+
+
+def test_auto_descends_where_an_exact_search_is_predicted_to_take_longer(monkeypatch):
+    X = np.random.default_rng(19).normal(size=(2000, 3))
+    monkeypatch.setattr("dssl.graph.neighbors.ALWAYS_EXACT_ROWS", 100)
+    assert neighbors(X, 5).attributes["method"] == "exact"
+    monkeypatch.setattr("dssl.graph.neighbors.descent_seconds", lambda n, d, k: 0.0)
+    found = neighbors(X, 5)
+    assert found.attributes["method"] == "descent"
+    assert found.attributes["recall"]["certified"] == "sample"
 
 
 def test_arrays_carry_the_lists():
