@@ -27,7 +27,7 @@ from .pipeline.artifacts import Workspace
 from .pipeline.prediction import open_model
 from .pipeline.run import DEFAULT_WORKSPACE, plan, run
 from .pipeline.spec import Spec
-from .runtime import open_runtime
+from .runtime import open_runtime, parse_size
 
 INTERRUPTED = 130
 console = Console(stderr=True, soft_wrap=True)
@@ -83,7 +83,7 @@ def main() -> None:
 def run_command(spec: Path, overrides: tuple[str, ...], workspace: str, runtime: str | None,
                 memory_budget: str | None, fresh: bool, as_json: bool) -> None:
     """Run the pipeline SPEC; what an earlier run made is used again."""
-    budget = _bytes(memory_budget)
+    budget = None if memory_budget is None else parse_size(memory_budget)
     stages = plan(spec, set=overrides, workspace=workspace)  # a bad spec is told before a cluster is started
     if not fresh and all(stage["status"] == "cached" for stage in stages):
         runtime = "in-process"  # nothing will be computed, so nothing is started
@@ -233,22 +233,6 @@ def _print_result(result: dict[str, Any]) -> None:
 
 def _percent(scores: dict[str, Any]) -> str:
     return f"{100 * scores['error']:.1f} % ± {100 * scores['standard_error']:.1f}"
-
-
-def _bytes(text: str | None) -> int | None:
-    """Return a size such as 500MB or 2GiB in bytes."""
-    if text is None:
-        return None
-    from dask.utils import parse_bytes
-
-    try:
-        size = parse_bytes(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not a size; write 500MB or 2GiB",
-                                 param_hint="--memory-budget") from error
-    if size <= 0:
-        raise click.BadParameter(f"{text!r} is not a positive size", param_hint="--memory-budget")
-    return size
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 from distributed.security import Security
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from .errors import ClusterError, SpecError, explain
+from .errors import ClusterError, SpecError, explain, require
 from .execution import Execution, InProcess, OnDask, available_cores
 from .pipeline.spec import parse_yaml
 
@@ -139,3 +140,19 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of a size such as "500MB" or "2GiB".
+
+    Raises
+    ------
+    SpecError : the text is not a size above zero.
+    """
+    try:
+        size = parse_bytes(text)
+    except ValueError:
+        size = 0
+    require(size > 0, f"{text!r} is not a size", why="it says how much memory a task may take",
+            fix="write a number and a unit, such as 500MB or 2GiB", error=SpecError)
+    return int(size)
