@@ -114,7 +114,7 @@ class Parts(ABC):
     @abstractmethod
     def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
                  block_columns: int | None = None) -> None:
-        """Create a shared array that tasks fill in blocks of rows, or of columns; no change if it exists."""
+        """Create a shared array that tasks fill in blocks of rows, or of columns; an equal one that exists stays."""
 
     @abstractmethod
     def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
@@ -189,7 +189,8 @@ class MemoryParts(Parts):
     def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
                  block_columns: int | None = None) -> None:
         with self._lock:
-            if name not in self._shared:
+            held = self._shared.get(name)
+            if held is None or held.shape != tuple(shape) or held.dtype != np.dtype(dtype):
                 self._shared[name] = np.empty(shape, dtype)
 
     def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from . import __version__
+from .blocks import MemoryParts
 from .data.dataset import open_dataset
 from .data.ingest import IngestParams, ingest
 from .data.store import StoredParts
@@ -26,7 +27,7 @@ from .execution import InProcess
 from .pipeline.artifacts import Workspace
 from .pipeline.prediction import open_model
 from .pipeline.run import DEFAULT_WORKSPACE, plan, run
-from .pipeline.spec import Spec
+from .pipeline.spec import Spec, parse_yaml
 from .runtime import open_runtime, parse_size
 
 INTERRUPTED = 130
@@ -42,6 +43,8 @@ on_option = click.option("--on", "runtime", default=None, metavar="WHERE",
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 budget_option = click.option("--memory-budget", default=None, metavar="SIZE",
                              help="Memory one task may take, such as 500MB or 2GiB. Default: 1GiB.")
+read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE",
+                           help="A reader's option, such as target=y, or target=none for points without labels.")
 
 
 class Commands(click.Group):
@@ -115,21 +118,14 @@ def plan_command(spec: Path, overrides: tuple[str, ...], workspace: str, as_json
 @main.command("ingest")
 @click.argument("source")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--read", "options", multiple=True, metavar="KEY=VALUE", help="A reader's option, such as target=y.")
+@read_option
 @json_option
 def ingest_command(source: str, folder: Path, options: tuple[str, ...], as_json: bool) -> None:
     """Read SOURCE (a name, path or URL) into FOLDER as checksummed Zarr."""
     require(not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
             why="a data set is written once and never changed", fix="name another folder")
-    from .pipeline.spec import parse_yaml
-
-    fields = {}
-    for option in options:
-        name, _, value = option.partition("=")
-        require(name in IngestParams.__dataclass_fields__, f"--read {option!r} is not an option of the readers",
-                why="it would be ignored", fix=f"the options are {', '.join(IngestParams.__dataclass_fields__)}")
-        fields[name] = parse_yaml(value, f"--read {option}")
-    dataset = ingest(source, StoredParts(folder), InProcess(), IngestParams(**fields)).save(folder)
+    params = _ingest_params(options)
+    dataset = ingest(source, StoredParts(folder), InProcess(), params).save(folder)
     facts = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
              "attributes": dataset.attributes}
     click.echo(json.dumps(facts, indent=1) if as_json else f"{facts['n']} points x {facts['d']} features in {folder}")
@@ -139,14 +135,21 @@ def ingest_command(source: str, folder: Path, options: tuple[str, ...], as_json:
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("source")
 @click.argument("out", type=click.Path(path_type=Path))
+@read_option
 @click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
 @json_option
-def predict_command(model: Path, source: str, out: Path, name: str, as_json: bool) -> None:
+def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...], name: str, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv or npy)."""
     require(out.suffix in (".csv", ".npy"), f"{out} ends in {out.suffix or 'nothing'}",
             why="predictions are written as text or as an array", fix="name a .csv or .npy file")
     fitted = open_model(model, name)
-    labels = fitted.predict(open_dataset(source).X)
+    stored = Path(source).is_dir()
+    X = open_dataset(source).X if stored else ingest(source, MemoryParts(), InProcess(), _ingest_params(options)).X
+    expected = fitted.model.points.shape[1]
+    require(X.shape[1] == expected, f"{source} has {X.shape[1]} features, the model was fitted on {expected}",
+            why="a kernel compares equal features", error=DataError,
+            fix="if the file has no labels, add --read target=none; or pass the columns of the training data")
+    labels = fitted.predict(X)
     if out.suffix == ".npy":
         np.save(out, labels)
     else:
@@ -180,6 +183,17 @@ def report_command(run_id: str | None, workspace: str) -> None:
 def schema_command() -> None:
     """Print the JSON Schema of a spec, for editors."""
     click.echo(json.dumps(Spec.model_json_schema(), indent=1))
+
+
+def _ingest_params(options: tuple[str, ...]) -> IngestParams:
+    """Return the reader's parameters of `--read KEY=VALUE` options."""
+    fields: dict[str, Any] = {}
+    for option in options:
+        name, _, value = option.partition("=")
+        require(name in IngestParams.__dataclass_fields__, f"--read {option!r} is not an option of the readers",
+                why="it would be ignored", fix=f"the options are {', '.join(IngestParams.__dataclass_fields__)}")
+        fields[name] = parse_yaml(value, f"--read {option}")
+    return IngestParams(**fields)
 
 
 class _Reporter:

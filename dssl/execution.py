@@ -189,7 +189,8 @@ class OnDask(Execution):
         running: dict[Any, int] = {}
         # A window keeps the scheduler small: work on row blocks is never submitted all at once.
         window = 3 * max(1, sum(self.client.nthreads().values()))
-        futures = as_completed([submit(item) for _, item in zip(range(window), queue, strict=False)])
+        futures = as_completed([submit(item) for _, item in zip(range(window), queue, strict=False)],
+                               loop=self.client.loop)  # the client need not be the active one
         try:
             for future in futures:
                 done(running[future.key], future.result())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ParameterError, explain
+from .errors import ParameterError, explain, require
 
 
 def plain(value: Any) -> Any:
@@ -22,7 +22,11 @@ def plain(value: Any) -> Any:
         fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"type": type(value).__name__, **fields}
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        fields = {str(key): plain(item) for key, item in value.items()}
+        require(len(fields) == len(value), f"keys {[key for key in value if str(key) in value and key != str(key)]!r} "
+                "are there as text too", why="in JSON a key is text, so one of two values would be lost",
+                fix="name each key once")
+        return fields
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, np.generic):

@@ -106,8 +106,9 @@ def open_runtime(source: str | Path | None, memory_budget: int | None = None) ->
         yield execution, f"{execution.threads} threads of this process"
     elif isinstance(described, LocalRuntime):
         with LocalCluster(n_workers=described.workers, threads_per_worker=described.threads_per_worker, processes=True,
-                          memory_limit=described.memory_limit, dashboard_address=None) as cluster, \
-                Client(cluster) as client:
+                          memory_limit=described.memory_limit, dashboard_address=None,
+                          # Without a port of its own choice the scheduler warns where 8787 is taken.
+                          scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}) as cluster, Client(cluster) as client:
             yield (OnDask(client, budget),
                    f"{described.workers} local processes, {described.threads_per_worker} thread(s) each")
     else:

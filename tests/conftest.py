@@ -17,9 +17,12 @@ def dssl_data() -> Path:
 
 @pytest.fixture(scope="session")
 def cluster_client():
-    """A client of two worker processes with one thread each."""
+    """A client of two worker processes with one thread each.
+
+    It is not the active client, so that other tests still run in this process: `with cluster_client.as_current():`.
+    """
     from distributed import Client, LocalCluster
 
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-                      memory_limit="2GiB") as cluster, Client(cluster) as client:
+                      memory_limit="2GiB") as cluster, Client(cluster, set_as_default=False) as client:
         yield client

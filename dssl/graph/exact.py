@@ -24,7 +24,7 @@ PILOT_QUERIES = 64
 MOST_TASKS = 16
 LEAST_BLOCK, MOST_BLOCK = 1024, 65536
 # Measured on one core, nanoseconds: a query of the tree, and a row or box that it looks at; a pair of rows in tiles.
-TREE_QUERY_NS, TREE_VISIT_NS, TILE_PAIR_NS = 5000.0, 20.0, 2.0
+TREE_QUERY_NS, TREE_VISIT_NS, TILE_PAIR_NS = 5000.0, 20.0, 3.0
 
 
 @dataclass(frozen=True)

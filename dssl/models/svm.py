@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from ..blocks import Rows, as_rows
 from ..data.labels import encode_labels
@@ -55,13 +55,22 @@ class DeformedKernelEstimator(BaseEstimator):
             solver=SolverParams(tolerance=self.tolerance, seed=self.seed),
             n_subsample=self.n_subsample, seed=self.seed)
 
-    def _deformed_gram(self, X: Any, labeled: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _rows(self, X: Any, y: Any) -> Rows:
+        """Return the points as rows that every task can read, after checking them."""
+        require(y is not None, f"{type(self).__name__} requires y to be passed, but the target y is None",
+                why="it learns from the points that have a label", fix="pass y with the marker of unlabeled points",
+                error=DataError)
+        require(0 <= self.eta < np.inf, f"eta={self.eta!r}, expected a finite number >= 0",
+                why="it weighs the graph against the base kernel", fix="use 0 for the base kernel, or 1 to 1000")
+        given = X if isinstance(X, Rows) else as_rows(validate_data(self, X, dtype=[np.float32, np.float64]))
+        self.n_features_in_ = given.shape[1]
+        return given
+
+    def _deformed_gram(self, rows: Rows, labeled: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         """Return the deformed kernel, the labeled points (l, d) and its Gram matrix on them (l, l)."""
         params = self._params()
         execution = current_execution()
-        given = X if isinstance(X, Rows) else as_rows(validate_data(self, X, dtype=[np.float32, np.float64]))
-        rows = execution.share_rows(given)
-        self.n_features_in_ = rows.shape[1]
+        rows = execution.share_rows(rows)
         base = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                            seed=self.seed)
         covariance = graph_covariance(rows, labeled, params, execution)
@@ -102,16 +111,22 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
 
         Raises
         ------
-        DataError : X is not finite, y is of another length or has fewer than two classes.
+        ParameterError : a parameter is out of range. DataError : y is of another length, has fewer than two classes, or
+            is a quantity. ValueError : X is not finite (from scikit-learn).
         """
-        codes, self.classes_ = encode_labels(y)
-        require(len(codes) == len(X), f"y has {len(codes)} labels for {len(X)} points", error=DataError,
+        learner, rows = LearnerParams(C=self.C), self._rows(X, y)
+        column = getattr(y, "shape", ())[1:] == (1,)
+        codes, self.classes_ = encode_labels(column_or_1d(y, warn=True) if column else y)
+        require(len(codes) == len(rows), f"y has {len(codes)} labels for {len(rows)} points", error=DataError,
                 why="each point has a label or the marker of none", fix="pass one entry a point")
+        whole = self.classes_.dtype.kind != "f" or bool((self.classes_ == np.round(self.classes_)).all())
+        require(whole, f"Unknown label type: continuous, such as {self.classes_[:3].tolist()}", error=DataError,
+                why="fractions are quantities, not classes", fix="use LapKernelRidge, or make the labels integers")
         require(len(self.classes_) >= 2, f"y has {len(self.classes_)} class(es)", error=DataError,
                 why="a classifier tells at least two classes apart", fix="label points of another class")
         labeled = np.flatnonzero(codes >= 0)
-        kernel, points, K = self._deformed_gram(X, labeled)
-        coef, intercept, coding = fit_labels(K, codes[labeled], len(self.classes_), LearnerParams(C=self.C))
+        kernel, points, K = self._deformed_gram(rows, labeled)
+        coef, intercept, coding = fit_labels(K, codes[labeled], len(self.classes_), learner)
         self.model_: KernelModel = expand(kernel, points, coef, intercept, coding, self.classes_, {})
         return self
 
@@ -122,7 +137,8 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,)."""
-        return self.classes_[self.model_.codes(self._values(X))]
+        values = self._values(X)
+        return self.classes_[self.model_.codes(values)]
 
 
 class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
@@ -135,17 +151,26 @@ class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
 
     __doc__ += DeformedKernelEstimator.__doc__ or ""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit on all points X (n, d) with targets y (n,) or (n, c), NaN where unknown; return self."""
+        """Fit on all points X (n, d) with targets y (n,) or (n, c); return self. A row with a NaN is unlabeled."""
+        learner, rows = LearnerParams(kind="ridge", C=self.C), self._rows(X, y)
         targets = np.asarray(y, np.float64)
-        require(len(targets) == len(X) and targets.ndim in (1, 2), f"y has shape {targets.shape} for {len(X)} points",
-                why="each point has a target or NaN", fix="pass one row a point", error=DataError)
+        require(len(targets) == len(rows) and targets.ndim in (1, 2), error=DataError,
+                what=f"y has shape {targets.shape} for {len(rows)} points",
+                why="each point has a target or NaN", fix="pass one row a point")
+        require(not np.isinf(targets).any(), f"y has {int(np.isinf(targets).sum())} infinite targets", error=DataError,
+                why="no function with a finite norm takes them", fix="mark them unknown with NaN, or drop these rows")
         targets = targets.reshape(len(targets), -1)
-        labeled = np.flatnonzero(np.isfinite(targets).all(axis=1))
+        labeled = np.flatnonzero(~np.isnan(targets).any(axis=1))
         require(len(labeled) >= 1, "no target is a number", error=DataError,
                 why="there is nothing to fit", fix="give at least one point a target")
-        kernel, points, K = self._deformed_gram(X, labeled)
-        coef, intercept = fit_values(K, targets[labeled], LearnerParams(kind="ridge", C=self.C))
+        kernel, points, K = self._deformed_gram(rows, labeled)
+        coef, intercept = fit_values(K, targets[labeled], learner)
         self.model_: KernelModel = expand(kernel, points, coef, intercept, "values", np.empty(0), {})
         return self
 

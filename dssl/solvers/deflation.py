@@ -5,40 +5,36 @@ conjugate gradients sees the rest only, and the ridge no longer matters.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numba import njit
-from scipy.linalg import eigh, pinvh
+from scipy.linalg import eigh
 
 from .operators import ScaledMatrix, multiply
 
 
 @dataclass(frozen=True)
 class Deflation:
-    """An orthonormal basis U (n, m) near the lowest eigenvectors of A off its near-null vectors, and G = U'AU (m, m).
+    """An orthonormal basis U (n, m) near the lowest eigenvectors of A off its near-null vectors, and U'AU's diagonal.
 
-    U is float64: a correction along a small eigenvalue is large, and float32 would leave its rounding everywhere.
+    U is rotated so that U'AU is diagonal, `values` (m,) ascending, and it is float64: a correction along a small
+    eigenvalue is large, and float32 would leave its rounding everywhere.
     """
 
     U: np.ndarray
-    G: np.ndarray
+    values: np.ndarray
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        return {"U": self.U, "G": self.G}
+        return {"U": self.U, "values": self.values}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Deflation":
-        return cls(arrays["U"], arrays["G"])
-
-    @cached_property
-    def _inverse(self) -> np.ndarray:
-        return pinvh(self.G)
+        return cls(arrays["U"], arrays["values"])
 
     def correct(self, A: ScaledMatrix, X: np.ndarray, B: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
         """Solve `A X = B` exactly in the span of U (Galerkin): move the active columns of X (n, t), and the residual R.
         """
-        X += self.U @ (self._inverse @ (self.U.T @ R) * active)
+        X += self.U @ (self.U.T @ R / self.values[:, None] * active)
         A.residual(X, B, R)
 
 
@@ -61,24 +57,26 @@ def _filtered(A: ScaledMatrix, V: np.ndarray, low: float, degree: int) -> np.nda
     return now
 
 
-def _orthonormal(V: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis (n, <= m) float64 of the span of V (n, m), by two Cholesky-like passes."""
-    for _ in range(2):
-        lengths = np.linalg.norm(V, axis=0)
-        V = (V[:, lengths > 0] / lengths[lengths > 0]).astype(np.float64, copy=False)
-        values, vectors = eigh(V.T @ V)
-        keep = values > 1e-10 * values.max(initial=0)
-        V = V @ (vectors[:, keep] / np.sqrt(values[keep]))
-    return V
+def _ritz(A: ScaledMatrix, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the Ritz vectors of A in the span of V (n, m), orthonormal to the precision of V, and their values."""
+    AV = np.empty_like(V)
+    multiply(A.indptr, A.indices, A.data if V.dtype == np.float64 else A.data32, V, AV)
+    overlap, energy = (V.T @ V).astype(np.float64), (V.T @ AV).astype(np.float64)
+    scale = 1 / np.sqrt(np.maximum(overlap.diagonal(), 1e-300))
+    values, vectors = eigh(scale[:, None] * overlap * scale)
+    keep = values > 1e-6 * values[-1]
+    T = scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])
+    values, vectors = eigh(T.T @ energy @ T)
+    return V @ (T @ vectors).astype(V.dtype), values
 
 
-def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 10, rounds: int = 4) -> Deflation:
+def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rounds: int = 4) -> Deflation:
     """Return a basis of about the m lowest eigenvectors, by Chebyshev-filtered subspace iteration on a block.
 
     Every step is a product with a block of columns, so m vectors cost about as much as `degree * rounds` iterations
     of conjugate gradients on m columns. The basis need not be exact: the solver corrects with it, it does not
     rely on it. The near-null vector of each component is left out: `ScaledMatrix.correct_components` has it exactly.
-    Memory: three blocks (n, 1.125 m) float64 at the peak.
+    Memory: five blocks (n, m) float32, or three float64, at the peak.
 
     References
     ----------
@@ -86,22 +84,15 @@ def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 10, rou
     """
     width = min(m + max(4, m // 8), A.n - len(A.energy))  # the near-null vectors take one dimension a component
     if width == 0:
-        return Deflation(np.empty((A.n, 0)), np.empty((0, 0)))
+        return Deflation(np.empty((A.n, 0)), np.empty(0))
     V = np.random.default_rng([seed, m]).standard_normal((A.n, width), dtype=np.float32)
     low = 0.5
     for _ in range(rounds):
         V = _filtered(A, V, low, degree)
         A.project(V)
-        V = _orthonormal(V).astype(np.float32)
-        AV = np.empty_like(V)
-        multiply(A.indptr, A.indices, A.data32, V, AV)
-        values, vectors = eigh((V.T @ AV).astype(np.float64))
-        V = V @ vectors.astype(np.float32)
+        V, values = _ritz(A, V)
         low = float(np.clip(values[-1], 1e-3, 1.0))
     U = V[:, :m].astype(np.float64)
     A.project(U)
-    U = _orthonormal(U)
-    AU = np.empty_like(U)
-    multiply(A.indptr, A.indices, A.data, U, AU)
-    G = U.T @ AU
-    return Deflation(U, (G + G.T) / 2)
+    U, values = _ritz(A, U)
+    return Deflation(U, values)

@@ -227,7 +227,7 @@ def _deflated(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
     m = min(m, max(1, A.n // 4))
     basis = deflation_basis(A, m, seed=params.seed)
     return Solver(A, replace(params, method="deflated"), deflation=basis,
-                  attributes={"method": "deflated", "n_vectors": int(basis.U.shape[1])})
+                  attributes={"method": "deflated", "n_vectors": basis.U.shape[1]})
 
 
 def _multigrid(A: ScaledMatrix, params: SolverParams) -> Solver:
@@ -242,7 +242,7 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver
     columns = np.random.default_rng([params.seed, A.n]).choice(A.n, min(PROBES, A.n), replace=False)
     B = np.zeros((A.n, len(columns)))
     B[columns, np.arange(len(columns))] = 1
-    vectors = 7 * A.n  # one iteration's vector traffic, in entries of the matrix
+    vectors = 8 * A.n  # one iteration's vector traffic, in entries of the matrix
     candidates: list[tuple[float, Solver]] = []
 
     def consider(solver: Solver, setup: float, entries_per_iteration: float, enough: int) -> None:
@@ -256,11 +256,11 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver
 
     plain = A.data.size + vectors
     first = _deflated(A, n_columns, replace(params, n_vectors=min(params.n_vectors or FEW_VECTORS, FEW_VECTORS)))
-    consider(first, setup=45 * FEW_VECTORS * plain, entries_per_iteration=plain, enough=200)
+    consider(first, setup=75 * FEW_VECTORS * plain, entries_per_iteration=plain, enough=150)
     if first.attributes["probe_iterations"] > 100:
         levels = _multigrid(A, params)
         assert levels.levels is not None
-        consider(levels, setup=150 * plain, enough=100,
+        consider(levels, setup=500 * plain, enough=100,
                  entries_per_iteration=A.data.size * (1 + 1.5 * levels.levels.work) + 2 * vectors)
     best = min(candidates, key=lambda pair: pair[0])[1]
     considered = [solver.attributes.copy() for _, solver in candidates]

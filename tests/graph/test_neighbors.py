@@ -199,7 +199,7 @@ def test_stored_rows_and_parts_give_what_memory_gives(tmp_path, method):
 @pytest.mark.cluster
 def test_dask_gives_the_same_lists(tmp_path, cluster_client):
     X = np.random.default_rng(14).normal(size=(3000, 40)).astype(np.float32)
-    execution = OnDask(cluster_client, lambda: StoredParts(tmp_path / "scratch"))
+    execution = OnDask(cluster_client)
     for method in ("exact", "descent"):
         parts = StoredParts(tmp_path / method)
         found = neighbors(stored(X, tmp_path / "data"), 8, method=method, execution=execution, parts=parts).to_arrays()

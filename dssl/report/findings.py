@@ -1,0 +1,252 @@
+"""What the figures of a run mean, in words: whether the unlabeled data helped, and whether the graph is sound."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .markup import at, counted, finite, listed, number, p_value, percent, points
+
+Level = Literal["good", "note", "warning"]
+RECALL = 0.95
+FEW_EDGES = 20
+SIGNIFICANT = 0.05
+
+MEANINGS = {
+    "model": "The learner in the kernel that the graph of all points has reshaped.",
+    "base": "The same learner and labels in the plain kernel: it never sees an unlabeled point. What the model gains "
+            "over it is what the unlabeled points may have brought.",
+    "shuffled": "The control: the model with the vertices of its graph permuted, so the kernel changes as much but "
+                "from a graph that knows nothing about the points. A real gain must also beat this one.",
+    "budget": "The model with a graph of the subsample alone, which costs almost nothing. What the model gains over "
+              "it is what the many other unlabeled points brought.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: its figures, whether it is fine, and what that means."""
+
+    subject: str
+    figures: str
+    level: Level
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the unlabeled data helped: one sentence with the figures, then what they mean."""
+
+    level: Level
+    sentence: str
+    meaning: list[str]
+
+
+def guess_error(scores: dict[str, Any]) -> float | None:
+    """Return the test error of always naming the most frequent class of the test points."""
+    sizes = [sum(row) for row in scores.get("confusion") or []]
+    return 1 - max(sizes) / sum(sizes) if sum(sizes) else None
+
+
+def verdict(result: dict[str, Any]) -> Verdict:
+    """Return the answer to "did the unlabeled data help?"."""
+    error, base, control = (at(result, *path, "error") for path in
+                            (("metrics",), ("baselines", "base"), ("baselines", "shuffled")))
+    over, control_gain = at(result, "gain", "over_base") or {}, finite(at(result, "gain", "over_shuffled", "gain"))
+    gain, p = finite(over.get("gain")), finite(over.get("p_value"))
+    if base is None or gain is None or p is None:
+        return Verdict("note", f"The test error is {percent(error)}. Whether the unlabeled data helped is not known: "
+                       "there is no base model to compare with.", [])
+    helped = at(result, "gain", "unlabeled_data")
+    claim, level = {"helped": ("The unlabeled data helped", "good"), "hurt": ("The unlabeled data hurt", "warning"),
+                    }.get(helped, ("The unlabeled data made no clear difference", "note"))
+    difference = f"{points(gain)} {'less' if gain > 0 else 'more'}" if gain else "no difference"
+    shuffled = f"; with a shuffled graph, the control, it is {percent(control)}" if control is not None else ""
+    sentence = (f"{claim}: the test error is {percent(error)} with them and {percent(base)} without them, {difference} "
+                f"(McNemar's test, {p_value(p)}){shuffled}.")
+    meaning = [_meaning(helped, gain, p, control_gain, at(result, "metrics", "n_test")),
+               *_reservations(result, gain, error)]
+    return Verdict(level, sentence, meaning)  # type: ignore[arg-type]
+
+
+def _meaning(helped: Any, gain: float, p: float, control_gain: float | None, n_test: Any) -> str:
+    by_chance = "less than 0.1 %" if p < 0.001 else f"about {percent(p, 0 if p >= 0.01 else 1)}"
+    rare = f"if the two were equally good, a difference this large would appear in {by_chance} of such test sets"
+    if helped == "helped":
+        net = counted(round(gain * n_test), "more test point is", "more test points are") if finite(n_test) else ""
+        seen = f"{net[:1].upper()}{net[1:]} right than without the unlabeled data; {rare}. " if net else f"{rare}. "
+        return (seen + f"The model also beats the shuffled graph, by {points(control_gain)}, so the gain comes from "
+                "where the unlabeled points lie and not from a kernel that merely changed.")
+    if helped == "hurt":
+        return (f"The plain kernel is better here: {rare}. Use the base model. Either the graph joins points of "
+                "different classes, or the model trusts it too much: try another data.scale, fewer "
+                "graph.n_neighbors or a smaller model.eta.")
+    if gain > 0 and p < SIGNIFICANT:
+        return ("The model beats the plain kernel, but the shuffled graph, which says nothing about the points, does "
+                "at least as well as the model. So the gain is owed to the changed kernel and not to the unlabeled "
+                "data: tune kernel.bandwidth and model.C before crediting the graph.")
+    if gain == 0:
+        return "With and without the unlabeled data the test error is the same, so the simpler base model will do."
+    return (f"The difference is within chance: {rare}. Do not count on the unlabeled data here; the simpler base "
+            "model will do. More test points would decide smaller differences.")
+
+
+def _reservations(result: dict[str, Any], gain: float, error: Any) -> list[str]:
+    found = []
+    metrics, base = result.get("metrics") or {}, at(result, "baselines", "base") or {}
+    balanced, of_base = finite(metrics.get("balanced_accuracy")), finite(base.get("balanced_accuracy"))
+    if balanced is not None and of_base is not None and (balanced - of_base) * gain < 0:
+        found.append(f"By balanced accuracy, in which every class counts the same, it is the other way round: "
+                     f"{percent(balanced)} with and {percent(of_base)} without the unlabeled data.")
+    guess = guess_error(metrics)
+    if guess is not None and finite(error) is not None and error >= guess:
+        found.append(f"Always naming the most frequent class has a test error of {percent(guess)}: the model is no "
+                     "better than that.")
+    found.append("The test judges these labels and this split. Other draws (labels.seed, data.seed) give other "
+                 "figures; repeat a few before relying on a small gain.")
+    return found
+
+
+def setting_findings(facts: dict[str, Any]) -> list[Finding]:
+    """Return what in the settings makes the comparison empty, or less than it could be."""
+    found = []
+    if at(facts, "spec", "model", "eta") == 0:
+        found.append(Finding("eta", "0", "warning", "The model is the base kernel: no unlabeled point was used."))
+    drawn, labeled = at(facts, "subsample", "n_subsample"), at(facts, "subsample", "n_labeled")
+    if drawn is not None and drawn == labeled:
+        found.append(Finding("subsample", f"{number(drawn)}, all labeled", "warning", "Functions are measured at "
+                             "labeled points only. Raise subsample.size to several times the number of labels."))
+    missed = [i for i, n in enumerate(at(facts, "labels", "per_class") or []) if n == 0]
+    if missed:
+        classes = at(facts, "split", "classes") or []
+        names = [classes[i] if i < len(classes) else i for i in missed]
+        found.append(Finding("classes without a label", listed(names, 10), "warning", "They are never predicted. "
+                             "Label at least one point of each: labels.per_class does so."))
+    if at(facts, "points", "scaling", "kind") == "unit_norm" and at(facts, "points", "scaling", "zero_rows"):
+        found.append(Finding("rows of zeros", number(at(facts, "points", "scaling", "zero_rows")), "warning",
+                             "A row of zeros has no direction and stays zero, so all of them are copies of one point."))
+    return found
+
+
+def graph_findings(facts: dict[str, Any]) -> list[Finding]:
+    """Return what the graph is worth, a finding for each figure that is there."""
+    health = facts.get("health") or {}
+    found = [_recall(health), _components(health), _unreached(health), _degrees(health), _hubs(health),
+             _duplicates(health), _homophily(health), _raised(facts.get("graph") or {})]
+    return [finding for finding in found if finding is not None]
+
+
+def _recall(health: dict[str, Any]) -> Finding | None:
+    recall, lower = at(health, "recall", "recall"), finite(at(health, "recall", "lower"))
+    if recall is None or lower is None:
+        return None
+    if at(health, "recall", "certified") == "exact":
+        return Finding("recall of the neighbor lists", percent(recall), "good",
+                       "The search was exact: every listed neighbor is a true one.")
+    how = (f"{percent(recall)}, at least {percent(lower)}; worst row {percent(at(health, 'recall', 'worst_row'), 0)}")
+    checked = (f"Certified by brute force on {counted(at(health, 'recall', 'rows'), 'random row')} "
+               f"({counted(at(health, 'recall', 'trials'), 'neighbor')}, lower end of Wilson's 95 % interval). ")
+    if lower >= RECALL:
+        return Finding("recall of the neighbor lists", how, "good", checked + "The few that are missing matter little.")
+    return Finding("recall of the neighbor lists", how, "warning", checked + f"Below {percent(RECALL, 0)} the graph "
+                   "misses true neighbors. Set graph.method to exact, or raise graph.n_neighbors.")
+
+
+def _components(health: dict[str, Any]) -> Finding | None:
+    count, share = at(health, "components", "count"), finite(at(health, "components", "largest_share"))
+    if count is None or share is None:
+        return None
+    if count == 1:
+        return Finding("components", "1", "good", "The graph hangs together: a label can reach every point.")
+    isolated = at(health, "isolated", "count") or 0
+    figures = (f"{number(count)}; the largest holds {percent(share)} of the points"
+               + (f"; {counted(isolated, 'point')} without any neighbor" if isolated else ""))
+    if share >= 0.95:
+        return Finding("components", figures, "note", "A few islands lie off the main part; labels do not pass over.")
+    return Finding("components", figures, "warning", "The graph is in pieces, and labels do not pass from one to "
+                   "another. Raise graph.n_neighbors, use symmetrize: maximum, or drop copied rows.")
+
+
+def _unreached(health: dict[str, Any]) -> Finding | None:
+    count = at(health, "unreached", "count")
+    if count is None:
+        return None
+    if not count:
+        return Finding("points that no label reaches", "0", "good", "Every component holds a labeled point.")
+    ids = at(health, "unreached", "ids") or []
+    shown = f"{', '.join(map(str, ids[:10]))}{', …' if count > len(ids[:10]) else ''}"
+    share = f" ({percent(count / health['n'], 2)})" if health.get("n") else ""
+    where = at(health, "unreached", "components")
+    places = f" in {counted(where, 'component')}" if where else ""
+    return Finding("points that no label reaches", f"{number(count)}{share}{places}; training points {shown}",
+                   "warning", "They lie in components without a labeled point: about them the graph says nothing, and "
+                   "only the base kernel does. Label one point of each, or raise graph.n_neighbors.")
+
+
+def _degrees(health: dict[str, Any]) -> Finding | None:
+    degree = health.get("degree")
+    if not degree:
+        return None
+    figures = ", ".join(f"{name} {number(degree.get(name))}" for name in ("min", "median", "mean", "max"))
+    if degree.get("min") == 0:
+        return Finding("neighbors a point", figures, "warning", "Points without a neighbor get nothing from the graph.")
+    return Finding("neighbors a point", figures, "good", f"{counted(health.get('edges'), 'edge')}; no point is "
+                   "without a neighbor.")
+
+
+def _hubs(health: dict[str, Any]) -> Finding | None:
+    count = at(health, "hubs", "count")
+    if count is None:
+        return None
+    rule = at(health, "hubs", "rule") or "far more neighbors than others"
+    if not count:
+        return Finding("hubs", "0", "good", f"No point has {rule}.")
+    largest = [f"{hub['id']} ({number(hub['degree'])})" for hub in (at(health, "hubs", "largest") or [])[:5]]
+    many = count > 0.01 * health.get("n", count)
+    advice = ("Hubs join points that have little in common, as happens in many dimensions. Try the cosine metric, "
+              "fewer features or symmetrize: minimum." if many else
+              "They join points that have little in common; so few of them do little harm.")
+    shown = f"{', '.join(largest)}{', …' if count > len(largest) else ''}"
+    return Finding("hubs", f"{counted(count, 'point')} with {rule}; the largest, with degrees: {shown}",
+                   "warning" if many else "note", advice)
+
+
+def _duplicates(health: dict[str, Any]) -> Finding | None:
+    count, share = at(health, "duplicates", "points"), finite(at(health, "duplicates", "share"))
+    if count is None or share is None:
+        return None
+    if not count:
+        return Finding("copied points", "0", "good", "No two points are equal.")
+    figures = f"{number(count)} ({percent(share)})"
+    if share < 0.1:
+        return Finding("copied points", figures, "note", "Their nearest neighbor is a copy; so few do little harm.")
+    return Finding("copied points", figures, "warning", "Copies fill one another's neighbor lists and make islands. "
+                   "Drop equal rows, or raise graph.n_neighbors above the number of copies.")
+
+
+def _homophily(health: dict[str, Any]) -> Finding | None:
+    edges, share, chance = (at(health, "homophily", key) for key in ("edges", "share", "by_chance"))
+    if edges is None:
+        return None
+    subject = "neighbors of one class"
+    if not edges or share is None or chance is None:
+        return Finding(subject, "no edge joins two labeled points", "note", "Too few labels to judge the graph by.")
+    figures = f"{percent(share)} of {counted(edges, 'edge')} between labeled points; {percent(chance)} by chance"
+    if edges < FEW_EDGES:
+        return Finding(subject, figures, "note", "Too few such edges to judge the graph by.")
+    better = (share - chance) / (1 - chance) if chance < 1 else 1.0
+    if better < 0.1:
+        return Finding(subject, figures, "warning", "Neighbors share a class hardly more often than by chance: this "
+                       "graph cannot help. Try another data.scale, another metric, or other features.")
+    if better < 0.5:
+        return Finding(subject, figures, "note", "Neighbors often differ in class; the graph helps a little at best.")
+    return Finding(subject, figures, "good", "Neighbors mostly share their class, which is what the method builds on.")
+
+
+def _raised(graph: dict[str, Any]) -> Finding | None:
+    raised = graph.get("raised")
+    if raised is None:
+        return None
+    if not raised:
+        return Finding("vanishing weights", "0", "good", "No weight had to be raised.")
+    return Finding("vanishing weights", f"{number(raised)} raised to {number(graph.get('floor'))}", "warning",
+                   "These edges were as good as absent: the bandwidth is too small for part of the data. Raise "
+                   "graph.bandwidth, or use weights: self_tuned.")

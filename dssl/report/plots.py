@@ -1,0 +1,150 @@
+"""Figures as inline SVG: the door to matplotlib.
+
+Figures are made without pyplot, so no window system and no global figure list is touched, and with matplotlib's own
+defaults, so the reader's settings do not change them. Text stays text: the browser draws it, and it can be searched.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .markup import Html, duration, finite, percent, plain_label
+
+MOST_CLASSES = 20  # of a confusion matrix that can still be read
+MOST_BARS = 20
+INK, MUTED, MODEL, BASELINE, WRONG = "#1f2933", "#6b7785", "#1c64b0", "#8793a0", "#c2571a"
+STYLE: Any = {
+    "svg.fonttype": "none", "text.parse_math": False, "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 10,
+    "text.color": INK, "axes.labelcolor": INK, "axes.facecolor": "none", "axes.edgecolor": "#c3cad2",
+    "xtick.color": MUTED, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.axisbelow": True, "grid.color": "#e6eaee",
+}
+
+
+def error_plot(scores: Sequence[tuple[str, float, float]], guess: float | None = None) -> Html:
+    """Return the test errors with one standard error to either side, the first row the model.
+
+    scores : (name, error, standard error), shares. guess : the error of always naming the most frequent class.
+    """
+    def draw(axes: Any) -> None:
+        ends = [100 * (error + deviation) for _, error, deviation in scores]
+        far = max([*ends, 1.0, 0 if guess is None else 100 * guess]) * 1.02
+        for row, (_, error, deviation) in enumerate(scores):
+            color = BASELINE if row else MODEL
+            axes.barh(row, 100 * error, height=0.5, color=color, alpha=0.25)
+            axes.errorbar(100 * error, row, xerr=100 * deviation, fmt="o", color=color, capsize=4, markersize=6)
+            axes.annotate(f"{percent(error)} ± {100 * deviation:.1f}", (ends[row], row), xytext=(9, 0),
+                          textcoords="offset points", va="center", fontweight="normal" if row else "bold",
+                          bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
+        if guess is not None:
+            axes.axvline(100 * guess, color=MUTED, linestyle=":", linewidth=1.2)
+            axes.annotate("always the most frequent class", (100 * guess, -0.62), xytext=(-5, 0), ha="right",
+                          textcoords="offset points", va="center", color=MUTED, fontsize=8.5)
+        axes.set_yticks(range(len(scores)), [plain_label(name) for name, _, _ in scores])
+        axes.set(xlim=(0, far * 1.18), ylim=(len(scores) - 0.5, -0.9), xlabel="test error, %")
+        _horizontal(axes)
+
+    best = min(range(len(scores)), key=lambda row: scores[row][1]) if scores else 0
+    return _svg("errors", f"Test errors of {len(scores)} models; the lowest is that of {scores[best][0]}"
+                if scores else "No test errors", (7.4, 0.9 + 0.48 * len(scores)), draw)
+
+
+def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Html:
+    """Return the confusion matrix (true classes as rows), or with many classes the most confused pairs."""
+    counts = np.asarray(confusion, np.int64)
+    if len(counts) > MOST_CLASSES:
+        return _confused_pairs(counts, labels)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    right = np.eye(len(counts), dtype=bool)
+
+    def draw(axes: Any) -> None:
+        small = 10 if len(counts) <= 10 else 7.5
+        # Errors are few: the root of their share keeps them visible.
+        axes.set_facecolor("#f4f6f8")
+        axes.pcolormesh(np.ma.array(shares, mask=~right), cmap="Blues", vmin=0, vmax=1.35, edgecolors="white")
+        axes.pcolormesh(np.ma.array(np.sqrt(shares), mask=right | (counts == 0)), cmap="Oranges", vmin=-0.1, vmax=1.1,
+                        edgecolors="white")
+        for (row, column), count in np.ndenumerate(counts):
+            if count or row == column:
+                dark = shares[row, column] > 0.6
+                axes.text(column + 0.5, row + 0.5, f"{count:,}", ha="center", va="center", fontsize=small,
+                          color="white" if dark else INK)
+        names = [plain_label(label, 12) for label in labels]
+        upright = max(map(len, names), default=0) > 4 and len(names) > 3
+        axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=90 if upright else 0, fontsize=max(small, 8))
+        axes.set_yticks(np.arange(len(names)) + 0.5, names, fontsize=max(small, 8))
+        axes.tick_params(length=0)
+        axes.tick_params(axis="x", colors=INK)
+        axes.spines[:].set_visible(False)
+        axes.set(xlabel="predicted class", ylabel="true class", aspect="equal", ylim=(len(counts), 0))
+
+    side = 1.3 + (0.75 if len(counts) <= 4 else 0.48 if len(counts) <= 10 else 0.36) * len(counts)
+    return _svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
+
+
+def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:
+    """Return bars of the pairs (true class, predicted class) that occur most often."""
+    errors = counts.copy()
+    np.fill_diagonal(errors, 0)
+    order = np.argsort(-errors, axis=None, kind="stable")[:MOST_BARS]
+    pairs = [(int(i), int(j)) for i, j in zip(*np.unravel_index(order, errors.shape), strict=True) if errors[i, j]]
+    names = [f"{plain_label(labels[i])} → {plain_label(labels[j])}" for i, j in pairs]
+    values = [int(errors[pair]) for pair in pairs]
+    notes = [f"{errors[i, j]:,} of {counts[i].sum():,}" for i, j in pairs]
+    return _bars("pairs", f"The {len(pairs)} most confused pairs of {len(counts)} classes", names, values, notes, WRONG,
+                 "test points of the true class → predicted class")
+
+
+def seconds_plot(stages: Sequence[dict[str, Any]]) -> Html:
+    """Return bars of the seconds of each stage in their order; of more than 20, the slowest."""
+    spent = [finite(stage.get("seconds")) or 0.0 for stage in stages]
+    slowest = sorted(range(len(stages)), key=lambda i: (-spent[i], i))[:MOST_BARS]
+    shown = sorted(slowest)
+    names = [plain_label(stages[i].get("name", "")) for i in shown]
+    return _bars("seconds", f"Seconds of {len(shown)} stages", names, [spent[i] for i in shown],
+                 [f"{duration(spent[i])}{' (cached)' if stages[i].get('status') == 'cached' else ''}" for i in shown],
+                 MODEL, "seconds")
+
+
+def _bars(name: str, title: str, names: list[str], values: Sequence[float], notes: list[str], color: str,
+          axis: str) -> Html:
+    def draw(axes: Any) -> None:
+        axes.barh(range(len(values)), values, height=0.62, color=color, alpha=0.75)
+        for row, (value, note) in enumerate(zip(values, notes, strict=True)):
+            axes.annotate(note, (value, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
+        axes.set_yticks(range(len(names)), names)
+        axes.set(xlabel=axis, xlim=(0, (max(values, default=0) or 1) * 1.2), ylim=(len(values) - 0.4, -0.6))
+        _horizontal(axes)
+
+    return _svg(name, title, (7.4, 0.8 + 0.27 * len(values)), draw)
+
+
+def _horizontal(axes: Any) -> None:
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def _svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any], None]) -> Html:
+    """Return the figure that `draw` puts on axes; `name` makes its inner references its own within the page."""
+    import matplotlib  # half a second, and only a finished run draws
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # The fonts here measure the text; those of the browser draw it, and may have more letters.
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE | {"svg.hashsalt": name})
+        figure = Figure(figsize=inches, layout="constrained", facecolor="none")
+        draw(figure.add_subplot())
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    text = stream.getvalue()
+    text = text[text.index("<svg"):].strip()
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # patch_1 and the like, equal in every figure
+    described = plain_label(title, 200).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return Html(text.replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))

@@ -1,0 +1,74 @@
+"""Results of imagined runs, as `dssl.pipeline.run` hands them to the report."""
+
+from typing import Any
+
+import numpy as np
+
+
+def example_scores(confusion: np.ndarray) -> dict[str, Any]:
+    """Return the scores of a confusion matrix; the F1 is left at the accuracy, which no test reads."""
+    n_test = int(confusion.sum())
+    error = 1 - float(np.trace(confusion)) / n_test
+    return {"error": error, "accuracy": 1 - error, "standard_error": float(np.sqrt(error * (1 - error) / n_test)),
+            "balanced_accuracy": float(np.mean(np.diag(confusion) / confusion.sum(axis=1))), "macro_f1": 1 - error,
+            "n_test": n_test, "confusion": confusion.tolist()}
+
+
+def example_confusion(n_classes: int, wrong: int, per_class: int = 50) -> np.ndarray:
+    """Return a matrix in which `wrong` points of each class are taken for the next class."""
+    return (per_class - wrong) * np.eye(n_classes, dtype=int) + wrong * np.roll(np.eye(n_classes, dtype=int), 1, axis=1)
+
+
+def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: int = 4, wrong_base: int = 11,
+                p: float = 3.21e-5, budget: bool = False, unreached: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (result, facts) of a run whose model gets `wrong` points of each class wrong, its base `wrong_base`."""
+    classes = classes or [f"class {i}" for i in range(n_classes)]
+    metrics = example_scores(example_confusion(n_classes, wrong))
+    baselines = {"base": example_scores(example_confusion(n_classes, wrong_base)),
+                 "shuffled": example_scores(example_confusion(n_classes, 23))}
+    if budget:
+        baselines["budget"] = example_scores(example_confusion(n_classes, 9))
+    gain: dict[str, Any] = {f"over_{name}": {"gain": scores["error"] - metrics["error"], "p_value": p}
+                            for name, scores in baselines.items()}
+    better = metrics["error"] < baselines["base"]["error"]
+    gain["unlabeled_data"] = "no clear difference" if p >= 0.05 else "helped" if better else "hurt"
+    names = ["dataset", "split", "points", "neighbors", "graph", "labels", "health", "models", "scores"]
+    stages = [{"name": name, "status": "cached" if name == "dataset" else "done", "seconds": 0.25 * (i + 1),
+               "address": f"{i:x}" * 64, "peak_rss_bytes": 0 if name == "split" else 345_000_000}
+              for i, name in enumerate(names)]
+    result = {"run": "20250101T000000-abcdef", "name": "example", "status": "done", "metrics": metrics,
+              "baselines": baselines, "gain": gain, "stages": stages, "peak_rss_bytes": 512_000_000,
+              "unreached": {"count": unreached, "ids": list(range(20))[:unreached]}, "model": "/somewhere/models"}
+    considered = [{"method": "deflated", "n_vectors": 16, "probe_iterations": 203.4, "work": "9.1e+10"},
+                  {"method": "amg", "level_sizes": [2000, 300, 40], "probe_iterations": 12.0, "work": "4.75e+10"}]
+    facts = {
+        "dataset": {"n": 2500, "d": 17, "dataset": {"fingerprint": "ab" * 32}},
+        "split": {"classes": classes, "n_train": 2000, "n_test": metrics["n_test"]},
+        "points": {"d": 17, "scaling": {"kind": "standardize", "constant_columns": 1,
+                                        "constant_column_names": ["<b>dull</b>"], "zero_rows": 0}},
+        "labels": {"n_labeled": 5 * n_classes, "per_class": [5] * n_classes},
+        "neighbors": {"n_neighbors": 10, "metric": "euclidean", "method": "descent"},
+        "graph": {"kind": "heat", "bandwidth": 1.25, "symmetrize": "maximum", "raised": 0, "floor": 1e-11},
+        "health": {
+            "n": 2000, "edges": 13456, "labeled": 5 * n_classes,
+            "recall": {"certified": "sample", "recall": 0.9824, "lower": 0.9764, "worst_row": 0.2, "rows": 500,
+                       "trials": 5000},
+            "components": {"count": 1 + (unreached > 0), "largest": [2000 - unreached],
+                           "largest_share": 1 - unreached / 2000},
+            "isolated": {"count": 0, "ids": []}, "degree": {"min": 10.0, "median": 13.0, "mean": 13.456, "max": 71.0},
+            "hubs": {"rule": "more than 10 times the median degree", "count": 0, "largest": []},
+            "duplicates": {"points": 0, "share": 0.0},
+            "unreached": {"count": unreached, "ids": list(range(100, 200))[:unreached],
+                          "components": int(unreached > 0)},
+            "homophily": {"edges": 44, "share": 0.93, "by_chance": 1 / n_classes}},
+        "subsample": {"n_subsample": 500, "n_labeled": 5 * n_classes},
+        "system": {"laplacian": "normalized", "ridge": 0.01, "power": 2, "n": 2000,
+                   "params": {"method": "amg", "tolerance": 1e-6}, "solver": {"method": "amg"}},
+        "columns": {"columns": 500, "max_iterations": 33, "max_residual": 5.98e-7,
+                    "solver": {"method": "amg", "level_sizes": [2000, 300, 40], "considered": considered}},
+        "models": {"models": {name: {"training_error": 0.0} for name in ("model", *baselines)}},
+        "spec": {"name": "example", "data": {"source": "some.csv"}, "solver": {"method": "auto"},
+                 "model": {"kind": "svm", "eta": 10.0}},
+        "libraries": {"numpy": "2.1.0", "zarr": "3.0.8"},
+    }
+    return result, facts

@@ -1,0 +1,281 @@
+"""The page of a run: it answers first, holds the figures, escapes, fetches nothing, and survives missing pieces."""
+
+import copy
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dssl.pipeline.run import run
+from dssl.report.page import page, write_report
+
+from .examples import example_run
+
+QUICKSTART = Path(__file__).parents[2] / "pipelines" / "quickstart.yaml"
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+FETCHING = {"src", "srcset", "href", "xlink:href", "data", "poster", "action", "style"}
+
+
+class Reader(HTMLParser):
+    """Reads a page: its text outside style, its tags, what it points at; fails on a tag that is not closed in order."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.pieces: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"not closed: {self.open}"
+        self.text = re.sub(r"\s+", " ", " ".join(self.pieces))
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.ids += [value for key, value in attrs if key == "id"]
+        self.targets += [value for key, value in attrs if key in FETCHING]
+        assert not [key for key, _ in attrs if key.startswith("on")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.pieces.append(data)
+
+
+def assert_self_contained(found: Reader) -> None:
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(found.tags)
+    assert not [target for target in found.targets if re.search(r"//|url\((?!#)", target)]
+    inner = [target[1:] for target in found.targets if target.startswith("#")]
+    assert set(inner) <= set(found.ids)
+    assert len(found.ids) == len(set(found.ids))
+
+
+def assert_all_sections(found: Reader) -> None:
+    titles = ["Did the unlabeled data help?", "Scores", "Data", "Graph health", "Solver evidence", "What ran",
+              "Spec and versions"]
+    first = found.text.index("example Run") if "example Run" in found.text else 0
+    places = [found.text.rindex(f" {title} ") for title in titles[1:]]
+    assert first < places[0]
+    assert places == sorted(places)
+
+
+def test_the_page_answers_first_with_the_figures():
+    found = Reader(page(*example_run(3)))
+    assert_self_contained(found)
+    assert_all_sections(found)
+    assert ("The unlabeled data helped: the test error is 8.0 % with them and 22.0 % without them, 14.0 points less "
+            "(McNemar's test, p = 3.2e-05); with a shuffled graph, the control, it is 46.0 %.") in found.text
+    assert "21 more test points are right" in found.text
+    assert found.tags.count("svg") == 3
+    for figure in ("8.0 % ± 2.2 %", "+38.0 points", "12 of 150 test points are wrong", "5 each", "0.75 % of the",
+                   "13,456", "98.2 %, at least 97.6 %", "worst row 20 %", "93.0 % of 44 edges", "33.3 % by chance",
+                   "500 random rows", "5.98e-07, tolerance 1e-06: every column meets it", "2 methods considered",
+                   "4.75e+10", "203.4", "345 MB", "512 MB", "2.25 s", "1 of them cached", "kind: svm", "numpy 2.1.0"):
+        assert figure in found.text, figure
+
+
+@pytest.mark.parametrize(("change", "sentence", "words"), [
+    ({"wrong": 11, "wrong_base": 4, "p": 0.004},
+     "The unlabeled data hurt: the test error is 22.0 % with them and 8.0 %", "Use the base model"),
+    ({"wrong": 4, "wrong_base": 5, "p": 0.31}, "The unlabeled data made no clear difference",
+     "would appear in about 31 % of such test sets"),
+    ({"wrong": 5, "wrong_base": 5, "p": 1.0}, "no difference (McNemar's test, p = 1)", "the test error is the same"),
+    ({"wrong": 36, "wrong_base": 36, "p": 1.0}, "no clear difference", "the model is no better than that"),
+])
+def test_the_page_says_so_when_it_did_not_help(change, sentence, words):
+    found = Reader(page(*example_run(3, **change)))
+    assert sentence in found.text
+    assert words in found.text
+    assert "helped:" not in found.text
+
+
+def test_a_gain_that_the_shuffled_graph_has_too_is_not_credited_to_the_unlabeled_data():
+    result, facts = example_run(3)
+    result["gain"]["over_shuffled"]["gain"] = -0.01
+    result["gain"]["unlabeled_data"] = "no clear difference"
+    found = Reader(page(result, facts))
+    assert "owed to the changed kernel and not to the unlabeled data" in found.text
+
+
+def test_balanced_accuracy_that_disagrees_is_told():
+    result, facts = example_run(3)
+    result["metrics"]["balanced_accuracy"] = 0.5
+    assert "it is the other way round: 50.0 % with and 78.0 % without" in Reader(page(result, facts)).text
+
+
+def test_everything_is_escaped():
+    script = "<script>alert(1)</script>"
+    image = '"><img src=x onerror=alert(1)>'
+    classes = [script, "A & B", image, "$\\frac$", "a\nb\x00", "日本語", "\ud800", "", 3, True]
+    result, facts = example_run(len(classes), classes=classes)
+    result["name"] = result["run"] = result["model"] = script
+    result["baselines"][script] = result["baselines"]["base"]
+    result["stages"][0] |= {"name": script, "status": script, "address": script}
+    facts["libraries"][script] = script
+    facts["spec"]["data"]["source"] = f"{script}</pre></style>"
+    facts["system"]["laplacian"] = facts["graph"]["kind"] = facts["points"]["scaling"]["kind"] = script
+    facts["columns"]["solver"]["considered"][0]["method"] = script
+    text = page(result, facts)
+    assert "<script" not in text.lower()
+    assert "<img" not in text
+    assert "<b>dull" not in text
+    found = Reader(text)
+    assert_self_contained(found)
+    assert script in found.text
+    assert "日本語" in found.text
+    assert "$\\frac$" in found.text
+    text.encode("utf-8")
+
+
+def test_two_classes_and_the_budget_baseline():
+    found = Reader(page(*example_run(2, classes=["odd", "even"], budget=True)))
+    assert_self_contained(found)
+    assert "graph of the subsample alone" in found.text
+    assert "budget" in found.text
+    assert "subsample alone" not in Reader(page(*example_run(2))).text
+
+
+def test_many_classes_show_the_most_confused_pairs():
+    result, facts = example_run(200)
+    result["metrics"]["confusion"][41][7] += 30
+    found = Reader(page(result, facts))
+    assert "most confused pairs" in found.text
+    assert "class 41 → class 7" in found.text
+    assert "30 of 80" in found.text
+    assert "class 19 and 180 more" in found.text
+    assert len(found.tags) < 3000
+    none_wrong = Reader(page(*example_run(200, wrong=0)))
+    assert "No test point was misclassified." in none_wrong.text
+
+
+@pytest.mark.parametrize(("stage", "change", "words"), [
+    ("health", {"recall": {"certified": "sample", "recall": 0.93, "lower": 0.91, "rows": 500}},
+     "Below 95 % the graph misses true neighbors"),
+    ("health", {"components": {"count": 31, "largest_share": 0.7}}, "The graph is in pieces"),
+    ("health", {"duplicates": {"points": 1555, "share": 0.7775}}, "Drop equal rows"),
+    ("health", {"hubs": {"count": 33, "largest": [{"id": 5, "degree": 900}]}}, "Hubs join points"),
+    ("health", {"homophily": {"edges": 44, "share": 0.35, "by_chance": 0.333}}, "this graph cannot help"),
+    ("health", {"degree": {"min": 0.0, "median": 3.0, "mean": 3.0, "max": 4.0}}, "get nothing from the graph"),
+    ("graph", {"raised": 123}, "Raise graph.bandwidth"),
+    ("columns", {"max_residual": 2e-5}, "the tolerance was not met"),
+    ("spec", {"model": {"eta": 0}}, "no unlabeled point was used"),
+    ("subsample", {"n_subsample": 15, "n_labeled": 15}, "Raise subsample.size"),
+    ("labels", {"per_class": [5, 0, 5]}, "They are never predicted"),
+])
+def test_what_is_not_fine_gets_a_warning_box(stage, change, words):
+    result, facts = example_run(3)
+    fine = page(result, facts)
+    assert '<div class="box warning">' not in fine
+    assert words not in Reader(fine).text
+    facts[stage].update(change)
+    found = page(result, facts)
+    assert '<div class="box warning">' in found
+    assert words in Reader(found).text
+
+
+@pytest.mark.parametrize(("n_classes", "first", "words"), [
+    (3, 9, "class 0: 9, class 1: 5, class 2: 5"), (200, 9, "from 5 to 9, median 5"), (3, 5, "labels per class 5 each"),
+])
+def test_labels_per_class_fit_a_line(n_classes, first, words):
+    result, facts = example_run(n_classes)
+    facts["labels"]["per_class"][0] = first
+    assert words in Reader(page(result, facts)).text
+
+
+def test_unreached_points_are_counted_and_the_first_named():
+    found = page(*example_run(3, unreached=57))
+    assert "57 (2.85 %) in 1 component; training points 100, 101, 102" in found
+    assert "109, …" in found
+    assert "110" not in Reader(found).text
+    assert '<div class="box warning">' in found
+
+
+def test_every_fact_may_be_missing():
+    result, facts = example_run(3)
+    for key in result:
+        Reader(page({name: value for name, value in result.items() if name != key}, facts))
+    # Half a second a figure: facts are left out beside a result that draws only one.
+    result["stages"], result["metrics"]["confusion"] = [], []
+    for stage in facts:
+        assert_self_contained(Reader(page(result, {name: value for name, value in facts.items() if name != stage})))
+    for place in range(max(map(len, facts.values()))):
+        reduced = copy.deepcopy(facts)
+        for attributes in reduced.values():
+            for key in list(attributes)[place:place + 1]:
+                del attributes[key]
+        Reader(page(result, reduced))
+
+
+def test_a_page_of_nothing_says_what_is_missing():
+    found = Reader(page({}, {}))
+    assert_self_contained(found)
+    assert "there is no base model to compare with" in found.text
+    assert "spec.json beside this page" in found.text
+
+
+def test_many_stages_and_long_names_stay_readable():
+    result, facts = example_run(3)
+    result["stages"] = [{"name": f"stage {i} {'x' * 300}", "status": "done", "seconds": 5000.0 - i, "address": "f" * 64,
+                         "peak_rss_bytes": 3_000_000_000} for i in range(3000)]
+    found = Reader(page(result, facts))
+    assert "2,800 more stages" in found.text
+    assert "1 h 23 min" in found.text
+    assert "3.00 GB" in found.text
+
+
+def test_equal_arguments_give_an_equal_file(tmp_path):
+    first = write_report(tmp_path / "a.html", *example_run(12, budget=True))
+    again = write_report(tmp_path / "b.html", *example_run(12, budget=True))
+    assert first == tmp_path / "a.html"
+    assert first.read_bytes() == again.read_bytes()
+
+
+def test_the_readers_plot_settings_do_not_matter(tmp_path):
+    import matplotlib
+
+    arguments = example_run(3)
+    plain = page(*arguments)
+    with matplotlib.rc_context({"axes.grid": True, "font.size": 30, "svg.fonttype": "path"}):
+        assert page(*arguments) == plain
+        assert matplotlib.rcParams["font.size"] == 30
+
+
+def test_arguments_are_left_as_they_are():
+    result, facts = example_run(3)
+    before = json.dumps([result, facts])
+    page(result, facts)
+    assert json.dumps([result, facts]) == before
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory):
+    """The result of a real run, of which only the subsample is smaller than in the file."""
+    return run(QUICKSTART, set=["subsample.size=100"], workspace=tmp_path_factory.mktemp("workspace"))
+
+
+def test_the_page_of_a_real_run_holds_its_figures(quickstart):
+    found = Reader(Path(quickstart["report"]).read_text(encoding="utf-8"))
+    assert_self_contained(found)
+    assert_all_sections(found)
+    assert found.tags.count("svg") == 3
+    error, base = quickstart["metrics"]["error"], quickstart["baselines"]["base"]["error"]
+    assert f"the test error is {100 * error:.1f} % with them and {100 * base:.1f} % without them" in found.text
+    for scores in quickstart["baselines"].values():
+        assert f"{100 * scores['error']:.1f} % ± {100 * scores['standard_error']:.1f} %" in found.text
+    for stage in quickstart["stages"]:
+        assert stage["address"][:24] in found.text
+    for figure in ("training points n, in the graph 1,437", "2 each", "3 (pixel_0_0, pixel_4_0, pixel_4_7)",
+                   "every column meets it", "The search was exact"):
+        assert figure in found.text
