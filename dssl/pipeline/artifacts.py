@@ -6,6 +6,8 @@ The address is the SHA-256 of stage, code version, parameters and the addresses 
 its manifest does; without one, its finished parts are what the next run keeps.
 """
 
+import hashlib
+import json
 import os
 import shutil
 import socket
@@ -58,14 +60,19 @@ class Artifact:
         return len(list(self.folder.glob("**/receipts/*.json"))) if self.folder.is_dir() else 0
 
     @property
+    def manifest(self) -> dict[str, Any]:
+        """Return the manifest of a complete artifact; raise IntegrityError if it is damaged or of another artifact."""
+        manifest = read_manifest(self.folder / "manifest.json")
+        if manifest["address"] != self.address:
+            raise IntegrityError(explain(
+                f"{self.folder / 'manifest.json'} is of artifact {manifest['address'][:24]}",
+                why="the folder's name and its content disagree", fix=f"delete {self.folder} and run again"))
+        return manifest
+
+    @property
     def attributes(self) -> dict[str, Any]:
         """Return the JSON attributes of a complete artifact."""
-        manifest = read_json(self.folder / "manifest.json")
-        if manifest.get("address") != self.address:
-            raise IntegrityError(explain(
-                f"{self.folder / 'manifest.json'} is of artifact {str(manifest.get('address'))[:24]}",
-                why="the folder's name and its content disagree", fix=f"delete {self.folder} and run again"))
-        return manifest["attributes"]
+        return self.manifest["attributes"]
 
     def begin(self, conditions: dict[str, Any]) -> None:
         """Prepare the folder; parts of an attempt under other conditions (another block size) are removed."""
@@ -76,29 +83,49 @@ class Artifact:
 
     def publish(self, attributes: dict[str, Any]) -> None:
         """Write the manifest, last; if another run was first, its manifest stays."""
-        write_json(self.folder / "manifest.json", {
+        manifest = {
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
-            "inputs": self.inputs, "attributes": plain(attributes), "arrays": self._arrays(),
-            "libraries": {name: version(name) for name in LIBRARIES}}, exclusive=True)
+            "inputs": self.inputs, "attributes": plain(attributes), "files": self._files(),
+            "libraries": {name: version(name) for name in LIBRARIES}}
+        write_json(self.folder / "manifest.json", {**manifest, "seal": _seal(manifest)}, exclusive=True)
 
-    def _arrays(self) -> list[str]:
-        """Return the paths of all arrays in the folder."""
-        return sorted(str(path.parent.relative_to(self.folder)) for path in self.folder.glob("**/zarr.json"))
+    def _files(self) -> dict[str, str]:
+        """Return the SHA-256 of the description of every array and of every receipt, by path in the folder."""
+        described = [*self.folder.glob("**/zarr.json"), *self.folder.glob("**/receipts/*.json")]
+        return {str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in sorted(described)}
 
     def verify(self) -> None:
         """Read every byte; raise IntegrityError on the first that is missing or damaged."""
-        _ = self.attributes
-        missing = set(read_json(self.folder / "manifest.json")["arrays"]) - set(self._arrays())
-        if missing:
-            raise IntegrityError(explain(
-                f"{self.folder / min(missing)} is missing", why="the manifest lists it",
-                fix=f"delete {self.folder} and run again: only that artifact is made anew"))
+        found = self._files()
+        for name, checksum in self.manifest["files"].items():
+            if found.get(name) != checksum:
+                array = name.removesuffix("/zarr.json")
+                what = f"{self.folder / name} is damaged" if name in found else f"{self.folder / array} is missing"
+                raise IntegrityError(explain(
+                    what, why="the manifest lists it with its SHA-256",
+                    fix=f"delete {self.folder} and run again: only that artifact is made anew"))
         verify_parts(self.parts)
 
     def remove(self) -> None:
         """Delete the artifact, its manifest first."""
         (self.folder / "manifest.json").unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return a manifest; raise IntegrityError if a byte of its content changed since it was written."""
+    manifest = read_json(path)
+    body = {name: value for name, value in manifest.items() if name != "seal"} if isinstance(manifest, dict) else {}
+    if not body or manifest.get("seal") != _seal(body):
+        raise IntegrityError(explain(
+            f"{path} is damaged", why="its content does not match the SHA-256 in it",
+            fix=f"delete {path.parent} and run again: only that artifact is made anew"))
+    return manifest
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -119,8 +146,12 @@ class Workspace:
         """Read every byte of every complete artifact and return their number; raise IntegrityError on the first bad."""
         manifests = sorted((self.root / "artifacts").glob("*/*/manifest.json"))
         for path in manifests:
-            described = read_json(path)
+            described = read_manifest(path)
             made = self.artifact(described["stage"], described["version"], described["params"], described["inputs"])
+            if made.folder != path.parent:
+                raise IntegrityError(explain(
+                    f"{path.parent} holds artifact {made.address[:24]} of stage {made.stage}",
+                    why="the folder's name and its content disagree", fix=f"delete {path.parent} and run again"))
             made.verify()
         return len(manifests)
 
@@ -146,22 +177,27 @@ class Lock:
                 self._renewer = threading.Thread(target=self._renew, daemon=True)
                 self._renewer.start()
                 return self
-            holder = self._holder()
-            if holder is not None and not self._stale(holder):
+            holder = _holder(self.path)
+            if holder is None:
+                continue
+            if holder and not self._stale(holder):
                 raise LockedError(explain(
                     f"process {holder['pid']} on {holder['host']} is running in {self.path.parent}",
                     why="two runs would write the same parts", fix="wait for it, or choose another --workspace"))
-            self.path.unlink(missing_ok=True)
+            self._take_away(holder)
         raise LockedError(explain(f"{self.path} was taken by another run", why="several runs began at once",
                                   fix="try again"))
 
-    def _holder(self) -> dict[str, Any] | None:
+    def _take_away(self, stale: dict[str, Any]) -> None:
+        """Remove a stale lock, and no lock that another run has put in its place meanwhile."""
+        aside = self.path.with_name(f".{self.path.name}.{self._mine['token']}")
         try:
-            return read_json(self.path)
-        except FileNotFoundError:
-            return None
-        except IntegrityError:  # a lock that cannot be read belongs to nobody
-            return None
+            os.rename(self.path, aside)  # of several runs that find it stale, one succeeds
+            if _holder(aside) != stale:
+                os.link(aside, self.path)
+        except (FileNotFoundError, FileExistsError):
+            pass  # another run was faster; the next attempt sees its lock
+        aside.unlink(missing_ok=True)
 
     @staticmethod
     def _stale(holder: dict[str, Any]) -> bool:
@@ -174,11 +210,31 @@ class Lock:
                 return False
         return time.time() - float(holder["renewed"]) > LEASE_SECONDS
 
+    @property
+    def _held(self) -> bool:
+        return (_holder(self.path) or {}).get("token") == self._mine["token"]
+
     def _renew(self) -> None:
         while not self._released.wait(LEASE_SECONDS / 6):
-            write_json(self.path, {**self._mine, "renewed": time.time()})
+            try:
+                if self._held:
+                    write_json(self.path, {**self._mine, "renewed": time.time()})
+            except OSError:
+                continue  # a full disk, for example: there is time for another attempt
 
     def __exit__(self, *exc: object) -> None:
         self._released.set()
         self._renewer.join()
-        self.path.unlink(missing_ok=True)
+        if self._held:  # a run that was thought dead may have lost it
+            self.path.unlink(missing_ok=True)
+
+
+def _holder(path: Path) -> dict[str, Any] | None:
+    """Return who holds a lock: None where there is none, {} if it cannot be read and so belongs to nobody."""
+    try:
+        holder = read_json(path)
+    except FileNotFoundError:
+        return None
+    except IntegrityError:
+        return {}
+    return holder if isinstance(holder, dict) and {"host", "pid", "renewed"} <= set(holder) else {}

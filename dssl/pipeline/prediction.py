@@ -10,6 +10,7 @@ from ..data.store import StoredParts, read_json
 from ..errors import DataError, explain
 from ..execution import Execution
 from ..models.base import KernelModel
+from .artifacts import read_manifest
 from .training import load_model
 
 
@@ -38,12 +39,12 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     if not manifest.is_file():
         raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",
                                 fix='pass the "model" path of `dssl run --json`, or the result.json of the run'))
-    described = read_json(manifest)
+    described = read_manifest(manifest)
     models = described["attributes"].get("models", {})
     if name not in models:
         raise DataError(explain(f"{folder} has no model named {name!r}", why="the run fitted no such model",
                                 fix=f"choose one of {', '.join(models)}"))
     points = folder.parent.parent / "points" / described["inputs"]["points"][:24]
     scaling = Scaling.from_arrays(StoredParts(points).within("scaling").read(0),
-                                  read_json(points / "manifest.json")["attributes"]["scaling"])
+                                  read_manifest(points / "manifest.json")["attributes"]["scaling"])
     return FittedPipeline(scaling, load_model(StoredParts(folder).read(0), models, name))

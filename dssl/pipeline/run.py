@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..data.sources import Source
 from ..data.store import write_json
 from ..execution import Execution, current_execution
 from ..report.page import write_report
-from .artifacts import Artifact, Workspace
+from .artifacts import LIBRARIES, Artifact, Workspace
 from .spec import Spec, load_spec
 from .stages import STAGES, Context, Stage, source_of
 
@@ -94,7 +95,9 @@ def run(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace
         write_json(folder / "spec.json", checked.model_dump())
         records = [_run_stage(item, items, checked, source, execution, tell) for item in items]
         result = _result(identity, checked, items, records)
-        result["report"] = str(write_report(folder / "report.html", result, _facts(items)))
+        libraries = {name: version(name) for name in LIBRARIES}
+        facts = {**_facts(items), "spec": checked.model_dump(), "libraries": libraries}
+        result["report"] = str(write_report(folder / "report.html", result, facts))
         write_json(folder / "result.json", result)
         return result
 
