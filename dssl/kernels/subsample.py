@@ -119,10 +119,11 @@ def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.nd
                   progress: Progress | None = None) -> list[Receipt]:
     """Solve all columns of the subsample into `parts`, a block of columns a task; return the receipts.
 
-    Memory of a task: the solver's arrays, and `n (8 (4 + k) + 16) b` bytes for b columns and k factors kept.
+    Memory of a task: the solver's arrays, and `n (8 (k + 1) + 60) b` bytes for b columns and k factors kept
+    (`Solver.solve_bytes` and the right-hand sides).
     """
     names = stored_factors(powers)
-    per_column = n * (8 * (4 + len(names)) + 16)
+    per_column = n * (8 * (len(names) + 1) + 60)
     width = rows_that_fit(execution.memory_budget, per_column, params.block_columns)
     ranges = row_ranges(len(subsample), width)
     if form == "energy":
@@ -184,8 +185,9 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
     R : sparse matrix, shape (n, n); `L + ridge I` or `L_norm + ridge I` (then `vector` is the root of the degrees).
         With ridge 0 the pseudo-inverse.
     subsample : array of s distinct vertex numbers.
-    form : "energy", positive semi-definite and second-order accurate in the solver's residual for p = 1; or
-        "restriction", rows S of the solutions, first-order, p solves a column.
+    form : "energy", positive semi-definite by its form, with an error of at most twice the solver's tolerance times
+        the root of `Q^+_ii Q^+_jj` for p = 1 (Theorem 4.2); or "restriction", rows S of the solutions, with half that
+        error, p solves a column and no factor of size n x s kept.
 
     Raises
     ------
