@@ -4,6 +4,7 @@ One JSON document on standard output with --json, everything else on standard er
 2 bad spec or usage, 3 integrity, 4 cluster unreachable, 5 locked by another run, 130 interrupted.
 """
 
+import csv
 import json
 import logging
 import os
@@ -72,7 +73,8 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="dssl")
 def main() -> None:
     """Distributed semi-supervised learning: few labels, many points, one YAML file."""
-    logging.getLogger("distributed").setLevel(logging.ERROR)
+    for name in ("distributed", "distributed.client"):  # what they report, a run's own messages say in one sentence
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @main.command("run")
@@ -153,7 +155,8 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
     if out.suffix == ".npy":
         np.save(out, labels)
     else:
-        out.write_text("\n".join(["label", *(str(label) for label in labels.tolist())]) + "\n", encoding="utf-8")
+        with open(out, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([["label"], *([label] for label in labels.tolist())])
     counts = {str(label): int(count) for label, count in zip(*np.unique(labels, return_counts=True), strict=True)}
     click.echo(json.dumps({"out": str(out), "n": len(labels), "counts": counts}) if as_json else
                f"{len(labels)} predictions in {out}: " + ", ".join(f"{k} {v}" for k, v in counts.items()))
@@ -165,6 +168,8 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
 def verify_command(workspace: str, as_json: bool) -> None:
     """Read every stored byte of the workspace, and stop at the first that is missing or damaged (exit code 3)."""
     checked = Workspace.at(workspace).verify()
+    require(checked > 0, f"{workspace} holds no artifacts", error=DataError,
+            why="nothing was read, so nothing is known to be sound", fix="check --workspace, or run a pipeline first")
     click.echo(json.dumps({"artifacts": checked}) if as_json else f"{checked} artifacts are as they were written")
 
 
@@ -173,7 +178,8 @@ def verify_command(workspace: str, as_json: bool) -> None:
 @workspace_option
 def report_command(run_id: str | None, workspace: str) -> None:
     """Print the path of a run's report (the newest by default)."""
-    reports = sorted(Workspace.at(workspace).root.glob(f"runs/{run_id or '*'}/report.html"))
+    reports = sorted(Workspace.at(workspace).root.glob(f"runs/{run_id or '*'}/report.html"),
+                     key=lambda path: path.stat().st_mtime_ns)
     require(bool(reports), f"no report of run {run_id or '(any)'} in {workspace}", error=DataError,
             why="a report is written at the end of a run", fix="run a pipeline first, or check --workspace")
     click.echo(str(reports[-1]))

@@ -7,17 +7,20 @@ stage that was killed repeats only what is missing, and both give the same parts
 
 import os
 import resource
+import shutil
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, Protocol
 
 import dask
 import numba
 import numpy as np
 from distributed import Client, KilledWorker, as_completed, get_client
+from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
 from .blocks import ArrayRows, Arrays, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
@@ -102,9 +105,10 @@ class InProcess(Execution):
         return MemoryParts()
 
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
-        # One task alone may use every core; several share them, one core each.
+        # One core a task, for a lone one too: BLAS rounds differently on two threads than on one, and a spec gives the
+        # same bits in threads, in workers and on any number of cores.
         threads = min(self.threads, len(pending))
-        with threadpool_limits(self.threads if threads == 1 else 1):
+        with threadpool_limits(1):
             if threads <= 1:
                 for index, task in pending:
                     done(index, run_part(task, parts, index))
@@ -144,7 +148,7 @@ class OnDask(Execution):
     def __init__(self, client: Client, memory_budget: int | None = None, retries: int = 2):
         self.client, self.retries = client, retries
         self.memory_budget = memory_budget or self._half_of_a_worker()
-        self._folder: TemporaryDirectory | None = None
+        self._folder: str | None = None
         self._scratches = 0
 
     def _half_of_a_worker(self) -> int:
@@ -159,9 +163,10 @@ class OnDask(Execution):
         The folder is made in Dask's `temporary-directory`, or the system's; every worker must be able to open it.
         """
         if self._folder is None:
-            self._folder = TemporaryDirectory(prefix="dssl-", dir=dask.config.get("temporary-directory", None))
+            self._folder = mkdtemp(prefix="dssl-", dir=dask.config.get("temporary-directory", None))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._scratches += 1
-        return StoredParts(f"{self._folder.name}/{self._scratches}")
+        return StoredParts(f"{self._folder}/{self._scratches}")
 
     def share_rows(self, rows: Rows) -> Rows:
         if not isinstance(rows, ArrayRows):
@@ -188,10 +193,10 @@ class OnDask(Execution):
 
         running: dict[Any, int] = {}
         # A window keeps the scheduler small: work on row blocks is never submitted all at once.
-        window = 3 * max(1, sum(self.client.nthreads().values()))
-        futures = as_completed([submit(item) for _, item in zip(range(window), queue, strict=False)],
-                               loop=self.client.loop)  # the client need not be the active one
         try:
+            window = 3 * max(1, sum(self.client.nthreads().values()))
+            futures = as_completed([submit(item) for _, item in zip(range(window), queue, strict=False)],
+                                   loop=self.client.loop)  # the client need not be the active one
             for future in futures:
                 done(running[future.key], future.result())
                 for item in queue:
@@ -205,7 +210,8 @@ class OnDask(Execution):
                     "finished parts are kept",
             )) from error
         except BaseException as error:
-            if self.client.status != "running" or type(error).__name__ == "FutureCancelledError":
+            lost = isinstance(error, CommClosedError) or type(error).__name__ == "FutureCancelledError"
+            if lost or self.client.status != "running":
                 raise ClusterError(explain(
                     f"the scheduler at {self.client.scheduler.addr if self.client.scheduler else '?'} was lost",
                     why="tasks that were under way have no one to report to",

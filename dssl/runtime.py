@@ -6,6 +6,7 @@
 """
 
 import ipaddress
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,7 +107,7 @@ def open_runtime(source: str | Path | None, memory_budget: int | None = None) ->
         yield execution, f"{execution.threads} threads of this process"
     elif isinstance(described, LocalRuntime):
         with LocalCluster(n_workers=described.workers, threads_per_worker=described.threads_per_worker, processes=True,
-                          memory_limit=described.memory_limit, dashboard_address=None,
+                          memory_limit=described.memory_limit, dashboard_address=None, silence_logs=logging.CRITICAL,
                           # Without a port of its own choice the scheduler warns where 8787 is taken.
                           scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}) as cluster, Client(cluster) as client:
             yield (OnDask(client, budget),
@@ -151,7 +152,7 @@ def parse_size(text: str) -> int:
     SpecError : the text is not a size above zero.
     """
     try:
-        size = parse_bytes(text)
+        size = parse_bytes(text) if any(character.isdigit() for character in text) else 0  # "MB" would be one
     except ValueError:
         size = 0
     require(size > 0, f"{text!r} is not a size", why="it says how much memory a task may take",

@@ -6,6 +6,7 @@ The address is the SHA-256 of stage, code version, parameters and the addresses 
 its manifest does; without one, its finished parts are what the next run keeps.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +14,8 @@ import shutil
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -172,32 +175,28 @@ class Lock:
         self._released = threading.Event()
 
     def __enter__(self) -> Self:
-        for _ in range(3):
-            if write_json(self.path, {**self._mine, "renewed": time.time()}, exclusive=True):
-                self._renewer = threading.Thread(target=self._renew, daemon=True)
-                self._renewer.start()
-                return self
+        with self._guard():
             holder = _holder(self.path)
-            if holder is None:
-                continue
             if holder and not self._stale(holder):
                 raise LockedError(explain(
                     f"process {holder['pid']} on {holder['host']} is running in {self.path.parent}",
                     why="two runs would write the same parts", fix="wait for it, or choose another --workspace"))
-            self._take_away(holder)
-        raise LockedError(explain(f"{self.path} was taken by another run", why="several runs began at once",
-                                  fix="try again"))
+            self.path.unlink(missing_ok=True)
+            if not write_json(self.path, {**self._mine, "renewed": time.time()}, exclusive=True):
+                raise LockedError(explain(f"{self.path} was taken by another run", why="several runs began at once",
+                                          fix="try again"))
+        self._renewer = threading.Thread(target=self._renew, daemon=True)
+        self._renewer.start()
+        return self
 
-    def _take_away(self, stale: dict[str, Any]) -> None:
-        """Remove a stale lock, and no lock that another run has put in its place meanwhile."""
-        aside = self.path.with_name(f".{self.path.name}.{self._mine['token']}")
-        try:
-            os.rename(self.path, aside)  # of several runs that find it stale, one succeeds
-            if _holder(aside) != stale:
-                os.link(aside, self.path)
-        except (FileNotFoundError, FileExistsError):
-            pass  # another run was faster; the next attempt sees its lock
-        aside.unlink(missing_ok=True)
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Let one process at a time look at the lock and change it, or two would take over the same stale one."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path.with_name(".lock"), "w", encoding="utf-8") as file:
+            with suppress(OSError):  # a file system without such locks: the exclusive link decides nearly every race
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     @staticmethod
     def _stale(holder: dict[str, Any]) -> bool:
@@ -216,17 +215,16 @@ class Lock:
 
     def _renew(self) -> None:
         while not self._released.wait(LEASE_SECONDS / 6):
-            try:
+            with suppress(OSError), self._guard():  # on a full disk, for example, there is time for another attempt
                 if self._held:
                     write_json(self.path, {**self._mine, "renewed": time.time()})
-            except OSError:
-                continue  # a full disk, for example: there is time for another attempt
 
     def __exit__(self, *exc: object) -> None:
         self._released.set()
         self._renewer.join()
-        if self._held:  # a run that was thought dead may have lost it
-            self.path.unlink(missing_ok=True)
+        with self._guard():
+            if self._held:  # a run that was thought dead may have lost it
+                self.path.unlink(missing_ok=True)
 
 
 def _holder(path: Path) -> dict[str, Any] | None:

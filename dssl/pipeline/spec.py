@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -12,6 +13,7 @@ from ..errors import DsslError, SpecError, explain
 from ..graph.neighbors import NeighborParams
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams
+from ..kernels.base import Kernel, kernel_from
 from ..models.learners import LearnerParams
 from ..solvers.solve import SolverParams
 
@@ -134,7 +136,12 @@ class KernelSpec(Section):
 
     name: Literal["rbf", "laplacian", "linear", "polynomial", "cosine"] = "rbf"
     bandwidth: float | str | None = None
-    parameters: dict[str, float] = Field(default_factory=dict)
+    parameters: dict[str, int | float] = Field(default_factory=dict, description="other parameters, such as degree")
+
+    def check(self) -> Kernel:
+        """Return the kernel with these parameters; two points stand in for the data that give a median its value."""
+        parameters: dict[str, Any] = dict(self.parameters)
+        return kernel_from(self.name, self.bandwidth, rows=np.array([[0.0], [1.0]]), **parameters)
 
 
 class ModelSpec(Section):
@@ -142,7 +149,7 @@ class ModelSpec(Section):
 
     kind: Literal["svm", "ridge"] = "svm"
     C: float = 10.0
-    eta: float = Field(default=10.0, ge=0)
+    eta: float = Field(default=10.0, ge=0, allow_inf_nan=False)
 
     def params(self) -> LearnerParams:
         """Return the learner's parameters."""
@@ -172,7 +179,8 @@ class Spec(Section):
         """Return self after every section has made its parameters, which checks their values."""
         sections = (("data.read", self.data.ingest_params), ("data.scale", lambda: ScalingParams(kind=self.data.scale)),
                     ("graph", self.graph.neighbors), ("graph", self.graph.weighting),
-                    ("graph", self.graph.regularizer), ("solver", self.solver.params), ("model", self.model.params))
+                    ("graph", self.graph.regularizer), ("solver", self.solver.params), ("kernel", self.kernel.check),
+                    ("model", self.model.params))
         for section, make in sections:
             try:
                 make()

@@ -16,7 +16,7 @@ from ..data.ingest import ingest
 from ..data.labels import choose_labels, keep_classes, map_classes, sample_points, split_test
 from ..data.scaling import Scaling, ScalingParams, fit_scaling
 from ..data.sources import Source, find_source, fingerprint
-from ..data.store import CHUNK_BYTES, StoredRows
+from ..data.store import StoredRows
 from ..errors import DataError, require
 from ..execution import Execution, Progress
 from ..graph.health import graph_health
@@ -125,14 +125,14 @@ class ScaleTask:
 
 def make_points(context: Context) -> dict[str, Any]:
     """Scale the training and test points, fitted on the training points only, into `train` and `test`."""
-    chosen, rows = context.arrays("split"), _dataset(context).X
+    chosen, rows = context.arrays("split"), context.rows("dataset", "X")
     scaling = fit_scaling(rows, chosen["train"], ScalingParams(kind=context.spec.data.scale), context.execution,
                           feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
     tasks = []
     row_bytes = rows.shape[1] * rows.dtype.itemsize
     # A task reads the chunks of X that its ids fall into one at a time, and writes one chunk.
-    fixed = CHUNK_BYTES + row_bytes
-    fit = rows_that_fit(context.execution.memory_budget, 4 * row_bytes, len(chosen["train"]), fixed_bytes=fixed)
+    fit = rows_that_fit(context.execution.memory_budget, 4 * row_bytes, len(chosen["train"]),
+                        fixed_bytes=rows.chunk_rows * row_bytes)
     height = min(fit, max(1, (16 << 20) // row_bytes))
     for name in ("train", "test"):
         context.parts.allocate(name, (len(chosen[name]), rows.shape[1]), rows.dtype, height)

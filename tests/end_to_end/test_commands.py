@@ -1,0 +1,151 @@
+"""The quickstart through the command line: first run, cache, predictions, and the exit codes."""
+
+import csv
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from .conftest import COMMAND, LOCAL, REPOSITORY, outcome
+
+QUICKSTART = REPOSITORY / "pipelines" / "quickstart.yaml"
+STAGES = ["dataset", "split", "points", "neighbors", "graph", "labels", "health", "subsample", "system", "columns",
+          "covariance", "models", "scores"]
+
+pytestmark = [pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def quickstart(dssl, tmp_path_factory):
+    """The quickstart's first run, on two worker processes: (workspace, outcome)."""
+    workspace = tmp_path_factory.mktemp("quickstart")
+    return workspace, dssl("run", QUICKSTART, "--on", LOCAL, "--workspace", workspace, "--json")
+
+
+@pytest.fixture
+def workspace(quickstart, tmp_path):
+    """A copy of the quickstart's workspace."""
+    return Path(shutil.copytree(quickstart[0], tmp_path / "work"))
+
+
+def statuses(result):
+    return {stage["name"]: stage["status"] for stage in result["stages"]}
+
+
+@pytest.mark.cluster
+def test_the_first_run_prints_one_document(quickstart):
+    workspace, run = quickstart
+    assert run.code == 0, run.err
+    result = run.document  # nothing but JSON on standard output
+    assert {"run", "status", "metrics", "baselines", "stages", "peak_rss_bytes", "report"} <= set(result)
+    assert result["status"] == "done"
+    assert [stage["name"] for stage in result["stages"]] == STAGES
+    assert all(set(stage) >= {"name", "status", "seconds", "address"} for stage in result["stages"])
+    assert isinstance(result["peak_rss_bytes"], int)
+    assert Path(result["report"]).is_file()
+    assert Path(result["report"]).is_relative_to(workspace)
+    assert "2 local processes" in run.err
+    for stage in STAGES:
+        assert stage in run.err  # the log is on standard error
+    assert "Warning" not in run.err
+    assert "Traceback" not in run.err
+    assert result["metrics"]["error"] < 0.15
+    assert result["baselines"]["base"]["error"] - result["metrics"]["error"] > 0.08
+    assert result["gain"]["unlabeled_data"] == "helped"
+
+
+@pytest.mark.cluster
+def test_a_second_run_finds_everything_and_another_eta_the_graph(quickstart, workspace, dssl):
+    result = quickstart[1].document
+    again = dssl("run", QUICKSTART, "--on", LOCAL, "--workspace", workspace, "--json")
+    assert again.code == 0, again.err
+    assert set(statuses(again.document).values()) == {"cached"}
+    assert outcome(again.document) == outcome(result)
+    other = dssl("run", QUICKSTART, "--on", LOCAL, "--workspace", workspace, "--set", "model.eta=100", "--json")
+    assert other.code == 0, other.err
+    found = statuses(other.document)
+    assert [name for name in STAGES if found[name] != "cached"] == ["models", "scores"]
+    assert other.document["run"] != again.document["run"]
+
+
+@pytest.mark.cluster
+def test_threads_and_processes_give_the_same_result(quickstart, tmp_path, dssl):
+    run = dssl("run", QUICKSTART, "--on", "in-process", "--workspace", tmp_path, "--json")
+    assert run.code == 0, run.err
+    assert outcome(run.document) == outcome(quickstart[1].document)
+    arrays = [{str(path.relative_to(root)): path.read_bytes() for path in (root / "artifacts").rglob("*")
+               if path.is_file() and path.suffix != ".json"} for root in (tmp_path, quickstart[0])]
+    assert arrays[0] == arrays[1]
+
+
+def test_predictions_of_a_file(quickstart, tmp_path, dssl):
+    X, y = load_digits(return_X_y=True)
+    np.savetxt(tmp_path / "new.csv", X, fmt="%g", delimiter=",", header=",".join(f"p{i}" for i in range(64)),
+               comments="")
+    model = quickstart[1].document["model"]
+    done = dssl("predict", model, tmp_path / "new.csv", tmp_path / "labels.csv", "--read", "target=none", "--json")
+    assert done.code == 0, done.err
+    with open(tmp_path / "labels.csv", newline="") as file:
+        header, *rows = list(csv.reader(file))
+    assert header == ["label"]
+    found = np.array([int(label) for label, in rows])
+    assert len(found) == len(y)
+    assert np.mean(found == y) > 0.85
+    assert done.document["n"] == len(y)
+    assert sum(done.document["counts"].values()) == len(y)
+    assert dssl("verify", "--workspace", quickstart[0], "--json").document == {"artifacts": len(STAGES)}
+
+
+# Exit codes
+
+
+def test_usage_is_2(tmp_path, dssl):
+    (tmp_path / "bad.yaml").write_text("name: bad\ndata: {source: digits}\nlabels: {per_clas: 2}\n")
+    bad = dssl("run", tmp_path / "bad.yaml", "--workspace", tmp_path / "work", "--json")
+    assert bad.code == 2
+    assert bad.out == ""
+    assert "labels.per_clas" in bad.err
+    assert "Traceback" not in bad.err
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.cluster
+def test_damage_is_3(workspace, dssl):
+    chunk = next(path for path in workspace.glob("artifacts/points/*/shared/train/c/**/*") if path.is_file())
+    data = bytearray(chunk.read_bytes())
+    data[len(data) // 2] ^= 4
+    chunk.write_bytes(data)
+    found = dssl("run", QUICKSTART, "--on", LOCAL, "--set", "model.eta=3", "--workspace", workspace, "--json")
+    assert found.code == 3
+    assert found.out == ""
+    assert str(chunk) in found.err
+    assert "Traceback" not in found.err
+
+
+def test_no_cluster_is_4(tmp_path, dssl):
+    where = tmp_path / "gone.yaml"
+    where.write_text("kind: address\naddress: tcp://127.0.0.1:9\ntimeout: 1\n")
+    found = dssl("run", QUICKSTART, "--on", where, "--workspace", tmp_path / "work", "--json")
+    assert found.code == 4
+    assert found.out == ""
+    assert "no scheduler answers at tcp://127.0.0.1:9" in found.err
+    assert "Traceback" not in found.err
+
+
+def test_a_held_workspace_is_5(tmp_path, dssl, environment):
+    hold = "import sys; from dssl.pipeline.artifacts import Workspace\n" \
+           "with Workspace.at(sys.argv[1]).lock():\n    print('held', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen([COMMAND[0], "-c", hold, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True, env=environment)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        found = dssl("run", QUICKSTART, "--on", "in-process", "--workspace", tmp_path, "--json")
+    finally:
+        holder.communicate("")
+    assert found.code == 5
+    assert found.out == ""
+    assert f"process {holder.pid}" in found.err

@@ -1,0 +1,86 @@
+"""Artifacts are named by what made them: a change moves what depends on it, and nothing else."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from dssl.pipeline.artifacts import Workspace
+from dssl.pipeline.run import plan
+from dssl.pipeline.stages import STAGES
+
+NAMES = [stage.name for stage in STAGES]
+FITTED = {"models", "scores"}
+SOLVED = {"columns", "covariance", *FITTED}
+ON_GRAPH = {"graph", "health", "system", *SOLVED}
+ON_POINTS = {"points", "neighbors", *ON_GRAPH}
+LABELED = {"labels", "health", "subsample", *SOLVED}
+
+
+def addresses(spec, *overrides):
+    return {stage["name"]: stage["address"] for stage in plan(spec, set=overrides, workspace="nowhere")}
+
+
+def moved(spec, *overrides):
+    before, after = addresses(spec), addresses(spec, *overrides)
+    return {name for name in NAMES if before[name] != after[name]}
+
+
+@pytest.mark.parametrize(("override", "expected"), [
+    ("name=other", set()),
+    ("model.eta=3", FITTED), ("model.C=3", FITTED), ("model.kind=ridge", FITTED),
+    ("kernel.bandwidth=2.0", FITTED), ("kernel.name=laplacian", FITTED), ("baselines=[base, shuffled]", FITTED),
+    ("labels.seed=1", LABELED), ("labels.per_class=4", LABELED),
+    ("subsample.seed=1", {"subsample", *SOLVED}), ("subsample.size=41", {"subsample", "system", *SOLVED}),
+    ("solver.block_columns=16", SOLVED), ("solver.form=restriction", SOLVED),
+    ("solver.tolerance=1e-7", {"system", *SOLVED}), ("solver.method=amg", {"system", *SOLVED}),
+    ("solver.max_iterations=99", {"system", *SOLVED}),
+    ("graph.power=1", SOLVED), ("graph.power=3", {"system", *SOLVED}),  # 1 and 2 take one solve a column, 3 takes two
+    ("graph.ridge=0.1", {"system", *SOLVED}), ("graph.laplacian=unnormalized", {"system", *SOLVED}),
+    ("graph.weights=binary", ON_GRAPH), ("graph.symmetrize=mean", ON_GRAPH),
+    ("graph.n_neighbors=7", {"neighbors", *ON_GRAPH}), ("graph.metric=cosine", {"neighbors", *ON_GRAPH}),
+    ("data.scale=none", ON_POINTS),
+    ("data.seed=1", set(NAMES) - {"dataset"}), ("data.test.count=50", set(NAMES) - {"dataset"}),
+    ("data.points=150", set(NAMES) - {"dataset"}), ("data.keep=[0, 1]", set(NAMES) - {"dataset"}),
+    ("data.read.block_rows=100", set(NAMES)),
+])
+def test_a_change_moves_what_depends_on_it(small_spec, override, expected):
+    assert moved(small_spec, override) == expected
+
+
+@pytest.mark.parametrize("override", ["model.eta=10", "model.eta=10.0", "graph.power=2", "labels={per_class: 3}"])
+def test_what_is_said_already_moves_nothing(small_spec, override):
+    assert moved(small_spec, override) == set()
+
+
+def test_the_same_bytes_anywhere_have_the_same_addresses(small_spec, points_file, tmp_path):
+    other = shutil.copy(points_file, tmp_path / "renamed.npz")
+    assert moved(small_spec, f"data.source={other}") == set()
+
+
+def test_other_bytes_move_everything(small_spec, points_file, tmp_path):
+    with np.load(points_file) as arrays:
+        X, y = arrays["X"].copy(), arrays["y"]
+    X[7, 2] = np.nextafter(X[7, 2], 1)
+    np.savez(tmp_path / "points.npz", X=X, y=y)
+    assert moved(small_spec, f"data.source={tmp_path / 'points.npz'}") == set(NAMES)
+
+
+def test_every_stage_needs_stages_before_it_only():
+    seen = set()
+    for stage in STAGES:
+        assert set(stage.needs) <= seen, stage.name
+        seen.add(stage.name)
+    assert len(seen) == len(STAGES)
+
+
+def test_an_address_is_of_stage_version_parameters_and_inputs():
+    place = Workspace.at("nowhere")
+    made = place.artifact("columns", 1, {"power": 2}, {"system": "a"})
+    assert made.address == "36ebd24700e0e36d549d5d696bf6cfe59aef631ec4c83b719d291c29c086aefe"
+    others = [place.artifact("column", 1, {"power": 2}, {"system": "a"}),
+              place.artifact("columns", 2, {"power": 2}, {"system": "a"}),
+              place.artifact("columns", 1, {"power": 3}, {"system": "a"}),
+              place.artifact("columns", 1, {"power": 2}, {"system": "b"})]
+    assert len({made.address, *(other.address for other in others)}) == 5
+    assert Workspace.at("elsewhere").artifact("columns", 1, {"power": 2}, {"system": "a"}).address == made.address

@@ -1,0 +1,270 @@
+"""Bytes that change or vanish are found, named, and never computed with; one run at a time writes a workspace."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dssl.errors import IntegrityError, LockedError
+from dssl.execution import InProcess
+from dssl.pipeline import artifacts
+from dssl.pipeline.artifacts import Workspace
+from dssl.pipeline.run import plan, run
+
+
+def flip(path, place=0.5):
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * place)] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def artifact(workspace, stage):
+    return next(iter((workspace / "artifacts" / stage).iterdir()))
+
+
+def chunk_of(array):
+    """Return the first chunk of a stored array."""
+    return next(path for path in sorted((array / "c").rglob("*")) if path.is_file())
+
+
+# Verify
+
+
+def test_a_sound_workspace(finished, tmp_path):
+    assert Workspace.at(finished[0]).verify() == 13
+    assert Workspace.at(tmp_path).verify() == 0
+
+
+DAMAGED = [
+    ("points", "shared/train", "chunk"), ("columns", "shared/Z1", "chunk"), ("covariance", "parts/000000/A", "chunk"),
+    ("points", "within/scaling/parts/000000/shift", "chunk"), ("scores", "shared/codes", "chunk"),
+    ("models", "parts/000000/model.coef", "chunk"), ("graph", "receipts/000000.json", "file"),
+    ("points", "shared/train/zarr.json", "file"), ("covariance", "parts/000000/A/zarr.json", "file"),
+    ("labels", "manifest.json", "file"), ("models", "manifest.json", "file"),
+]
+
+
+@pytest.mark.parametrize("place", [0.1, 0.9])
+@pytest.mark.parametrize(("stage", "name", "kind"), DAMAGED)
+def test_a_flipped_bit_is_found_and_named(workspace, stage, name, kind, place):
+    path = artifact(workspace, stage) / name
+    path = chunk_of(path) if kind == "chunk" else path
+    flip(path, place)
+    with pytest.raises(IntegrityError) as error:
+        Workspace.at(workspace).verify()
+    assert str(path) in str(error.value)
+    assert f"delete {artifact(workspace, stage)}" in str(error.value) or path.name == "manifest.json"
+    assert error.value.exit_code == 3
+
+
+@pytest.mark.parametrize(("stage", "name"), [
+    ("points", "shared/train/c"), ("columns", "shared/Z1"), ("graph", "parts/000000"), ("graph", "parts/000000/data"),
+    ("points", "within"), ("covariance", "parts"), ("columns", "receipts/000002.json"), ("neighbors", "shared"),
+    ("scores", "shared/codes/zarr.json"),
+])
+def test_what_was_deleted_is_named(workspace, stage, name):
+    path = artifact(workspace, stage) / name
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(IntegrityError, match="is missing") as error:
+        Workspace.at(workspace).verify()
+    assert str(path).removesuffix("/zarr.json") in str(error.value)
+
+
+def test_one_deleted_chunk_is_named(workspace):
+    chunk = chunk_of(artifact(workspace, "columns") / "shared" / "Z1")
+    chunk.unlink()
+    with pytest.raises(IntegrityError, match=f"{re.escape(str(chunk))} is missing"):
+        Workspace.at(workspace).verify()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"stage": "graph"}'])
+def test_a_manifest_that_is_something_else(workspace, text):
+    path = artifact(workspace, "graph") / "manifest.json"
+    path.write_text(text)
+    with pytest.raises(IntegrityError, match=re.escape(str(path))):
+        Workspace.at(workspace).verify()
+
+
+def test_a_manifest_in_the_wrong_folder(workspace):
+    folder = artifact(workspace, "graph")
+    other = folder.rename(folder.with_name("0" * 24))
+    with pytest.raises(IntegrityError, match=re.escape(str(other))):
+        Workspace.at(workspace).verify()
+
+
+# A run over damage
+
+
+@pytest.mark.parametrize(("stage", "name", "override", "stops_at"), [
+    ("points", "shared/train", "model.eta=3", "models"), ("covariance", "parts/000000/A", "model.eta=3", "models"),
+    ("points", "shared/test", "model.eta=3", "scores"), ("neighbors", "shared/ids", "graph.weights=binary", "graph"),
+    ("split", "parts/000000/train_codes", "labels.seed=1", "labels"), ("columns", "shared/Z1", None, "covariance"),
+    ("graph", "parts/000000/data", "graph.ridge=0.1", "system"), ("dataset", "shared/X", "data.scale=none", "points"),
+])
+def test_a_run_over_a_damaged_input_stops_and_says_where(spec, workspace, stage, name, override, stops_at):
+    chunk = chunk_of(artifact(workspace, stage) / name)
+    if stage in ("columns", "covariance"):
+        chunk.unlink()
+    else:
+        flip(chunk)
+    overrides = [override] if override else []
+    if override is None:
+        shutil.rmtree(artifact(workspace, stops_at))
+    with pytest.raises(IntegrityError, match=re.escape(str(chunk))):
+        run(spec, set=overrides, workspace=workspace, execution=InProcess(2))
+    planned = {item["name"]: item for item in plan(spec, set=overrides, workspace=workspace)}
+    assert planned[stops_at]["status"] != "cached"
+    folder = workspace / "artifacts" / stops_at / planned[stops_at]["address"][:24]
+    assert not list(folder.glob("receipts/*.json"))  # nothing was computed from it
+    assert not (workspace / "lock.json").exists()
+
+
+def test_following_the_advice_mends_the_workspace(spec, finished, workspace):
+    chunk = chunk_of(artifact(workspace, "points") / "shared" / "train")
+    flip(chunk)
+    with pytest.raises(IntegrityError) as error:
+        Workspace.at(workspace).verify()
+    advised = Path(re.search(r"delete (\S+) and run again", str(error.value)).group(1))
+    shutil.rmtree(advised)
+    result = run(spec, workspace=workspace, execution=InProcess(2))
+    assert [stage["name"] for stage in result["stages"] if stage["status"] == "done"] == ["points"]
+    assert result["metrics"] == finished[1]["metrics"]
+    assert Workspace.at(workspace).verify() == 13
+
+
+def test_a_run_does_not_trust_a_damaged_manifest(spec, workspace):
+    path = artifact(workspace, "split") / "manifest.json"
+    path.write_text(path.read_text().replace('"n_test": 60', '"n_test": 61'))
+    with pytest.raises(IntegrityError, match=re.escape(str(path))):
+        run(spec, set=["labels.seed=1"], workspace=workspace, execution=InProcess(2))
+
+
+# Lock
+
+HOLD = "import sys; from dssl.pipeline.artifacts import Workspace\n" \
+       "with Workspace.at(sys.argv[1]).lock():\n    print('held', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the lock of `tmp_path`."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_second_run_is_told_who_holds_the_workspace(spec, tmp_path, holder):
+    with pytest.raises(LockedError, match=f"process {holder.pid} on {re.escape(socket.gethostname())}") as error:
+        run(spec, workspace=tmp_path, execution=InProcess(1))
+    assert error.value.exit_code == 5
+    assert not (tmp_path / "artifacts").exists()
+    assert {stage["status"] for stage in plan(spec, workspace=tmp_path)} == {"to run"}  # a plan needs no lock
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(tmp_path, holder):
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    assert (tmp_path / "lock.json").exists()
+    with Workspace.at(tmp_path).lock():
+        assert json.loads((tmp_path / "lock.json").read_text())["pid"] == os.getpid()
+    assert not (tmp_path / "lock.json").exists()
+
+
+def test_a_lock_that_was_given_back_is_free(tmp_path, holder):
+    holder.communicate("")
+    assert not (tmp_path / "lock.json").exists()
+    with Workspace.at(tmp_path).lock():
+        assert (tmp_path / "lock.json").exists()
+
+
+def lock_file(folder, **fields):
+    mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": "other", "renewed": time.time()}
+    (folder / "lock.json").write_text(json.dumps(mine | fields))
+
+
+@pytest.mark.parametrize(("fields", "free"), [
+    ({}, False), ({"renewed": 0.0}, True),  # a living process that stopped renewing, or another one with its number
+    ({"host": "elsewhere"}, False), ({"host": "elsewhere", "renewed": 0.0}, True),
+    ({"host": "elsewhere", "pid": 2**30}, False),  # no one here can tell whether it lives
+    ({"pid": 2**22 + 1}, True), ({"pid": 1}, False),
+])
+def test_whose_lock_is_free(tmp_path, fields, free):
+    lock_file(tmp_path, **fields)
+    if free:
+        with Workspace.at(tmp_path).lock():
+            assert json.loads((tmp_path / "lock.json").read_text())["token"] != "other"
+        assert not (tmp_path / "lock.json").exists()
+    else:
+        with pytest.raises(LockedError), Workspace.at(tmp_path).lock():
+            pass
+        assert json.loads((tmp_path / "lock.json").read_text())["token"] == "other"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": 1}'])
+def test_a_lock_that_cannot_be_read_belongs_to_nobody(tmp_path, text):
+    (tmp_path / "lock.json").write_text(text)
+    with Workspace.at(tmp_path).lock():
+        assert json.loads((tmp_path / "lock.json").read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_of_many_that_ask_at_once_one_gets_it(tmp_path, stale):
+    for attempt in range(20):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        if stale:
+            lock_file(folder, pid=2**22 + 1)
+        inside, barrier, done = [], threading.Barrier(6), threading.Event()
+
+        def enter(folder=folder, inside=inside, barrier=barrier, done=done):
+            barrier.wait()
+            try:
+                with Workspace.at(folder).lock():
+                    inside.append(threading.get_ident())
+                    done.wait()
+            except LockedError:
+                inside.append(None)
+
+        threads = [threading.Thread(target=enter) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        while len(inside) < 6 and sum(entry is not None for entry in inside) < 2:
+            time.sleep(0.001)
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert sum(entry is not None for entry in inside) == 1
+        assert not (folder / "lock.json").exists()
+
+
+def test_a_held_lock_is_renewed(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts, "LEASE_SECONDS", 0.3)
+    path = tmp_path / "lock.json"
+    with Workspace.at(tmp_path).lock():
+        first = json.loads(path.read_text())["renewed"]
+        time.sleep(0.6)
+        assert json.loads(path.read_text())["renewed"] > first
+        with pytest.raises(LockedError), Workspace.at(tmp_path).lock():
+            pass
+
+
+def test_a_lock_that_was_lost_is_left_to_its_new_holder(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts, "LEASE_SECONDS", 0.3)
+    with Workspace.at(tmp_path).lock():
+        lock_file(tmp_path, token="new")
+        time.sleep(0.2)
+        assert json.loads((tmp_path / "lock.json").read_text())["token"] == "new"
+    assert (tmp_path / "lock.json").exists()

@@ -1,0 +1,330 @@
+"""A run: what is planned, cached, resumed and made anew, and that it says the same wherever it ran."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.datasets import make_blobs
+
+from dssl.blocks import as_rows
+from dssl.data.dataset import open_dataset
+from dssl.data.store import StoredParts
+from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, SpecError
+from dssl.execution import InProcess, OnDask
+from dssl.pipeline.artifacts import Workspace
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import plan, run
+from dssl.pipeline.stages import STAGES
+
+NAMES = [stage.name for stage in STAGES]
+BEFORE_COLUMNS = NAMES[:NAMES.index("system")]
+
+
+def statuses(spec, workspace, *overrides):
+    return {stage["name"]: stage["status"] for stage in plan(spec, set=overrides, workspace=workspace)}
+
+
+def ran(result):
+    return [stage["name"] for stage in result["stages"] if stage["status"] == "done"]
+
+
+def folder_of(workspace, spec, stage, *overrides):
+    planned = {item["name"]: item["address"] for item in plan(spec, set=overrides, workspace=workspace)}
+    return Path(workspace) / "artifacts" / stage / planned[stage][:24]
+
+
+def chunks(workspace):
+    """Return the bytes of every stored chunk by its path; JSON holds times and process numbers, and is left out."""
+    root = Path(workspace) / "artifacts"
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*")
+            if path.is_file() and path.suffix != ".json"}
+
+
+def outcome(result):
+    return result["metrics"], result["baselines"], result["gain"], result["unreached"]
+
+
+# Result
+
+
+def test_the_result_says_what_was_found(finished):
+    workspace, result = finished
+    assert {"run", "name", "status", "metrics", "baselines", "gain", "stages", "peak_rss_bytes", "report",
+            "model"} <= set(result)
+    assert result["status"] == "done"
+    assert ran(result) == NAMES
+    assert all(stage["seconds"] >= 0 and len(stage["address"]) == 64 for stage in result["stages"])
+    assert set(result["baselines"]) == {"base", "shuffled", "budget"}
+    for scores in (result["metrics"], *result["baselines"].values()):
+        assert scores["n_test"] == 60
+        assert np.sum(scores["confusion"]) == 60
+        assert scores["error"] == pytest.approx(1 - np.trace(scores["confusion"]) / 60)
+        assert scores["accuracy"] == pytest.approx(1 - scores["error"])
+    assert result["peak_rss_bytes"] > 50 << 20
+    folder = workspace / "runs" / result["run"]
+    assert json.loads((folder / "result.json").read_text()) == result
+    assert Path(result["report"]) == folder / "report.html"
+    assert "<html" in Path(result["report"]).read_text() or "<!doctype" in Path(result["report"]).read_text().lower()
+    assert not (workspace / "lock.json").exists()
+
+
+def test_events_tell_every_stage_and_its_progress(spec, tmp_path):
+    events = []
+    run(spec, workspace=tmp_path, execution=InProcess(2), events=events.append)
+    assert [event["stage"] for event in events if event["event"] == "stage" and "seconds" in event] == NAMES
+    progress = [(event["done"], event["of"]) for event in events
+                if event["event"] == "progress" and event["stage"] == "columns"]
+    assert progress == [(done, 5) for done in range(6)]
+
+
+# Plan
+
+
+def test_plan_tells_what_is_there(spec, workspace, tmp_path):
+    assert set(statuses(spec, tmp_path / "new").values()) == {"to run"}
+    assert not (tmp_path / "new").exists()  # a plan writes nothing
+    first, *_, last = plan(spec, workspace=tmp_path / "new")
+    assert first["why"] == "not made yet"
+    assert last["why"] == "after split, points, models"
+    assert set(statuses(spec, workspace).values()) == {"cached"}
+    changed = statuses(spec, workspace, "model.eta=3")
+    assert [name for name in NAMES if changed[name] != "cached"] == ["models", "scores"]
+
+
+def test_plan_tells_a_stage_that_was_interrupted(spec, workspace):
+    columns = folder_of(workspace, spec, "columns")
+    (columns / "manifest.json").unlink()
+    for index in (1, 3, 4):
+        (columns / "receipts" / f"{index:06d}.json").unlink()
+    planned = {stage["name"]: stage for stage in plan(spec, workspace=workspace)}
+    assert planned["columns"]["status"] == "partial"
+    assert planned["columns"]["why"] == "2 parts are finished"
+    assert planned["scores"]["status"] == "cached"
+
+
+# Cache and resume
+
+
+def test_a_second_run_computes_nothing(spec, finished, workspace):
+    before = chunks(workspace)
+    result = run(spec, workspace=workspace, execution=InProcess(2))
+    assert ran(result) == []
+    assert {stage["status"] for stage in result["stages"]} == {"cached"}
+    assert outcome(result) == outcome(finished[1])
+    assert chunks(workspace) == before
+
+
+def test_another_eta_fits_and_scores_only(spec, finished, workspace):
+    result = run(spec, set=["model.eta=0"], workspace=workspace, execution=InProcess(2))
+    assert ran(result) == ["models", "scores"]
+    assert result["metrics"] == result["baselines"]["base"]  # eta 0 is the base kernel
+    assert outcome(run(spec, workspace=workspace, execution=InProcess(2))) == outcome(finished[1])  # still there
+
+
+def test_a_stage_that_failed_leaves_the_stages_before_it(spec, tmp_path, finished):
+    with pytest.raises(NotConverged, match="did not converge") as error:
+        run(spec, set=["solver.max_iterations=1"], workspace=tmp_path, execution=InProcess(2))
+    assert "fix:" in str(error.value)
+    assert not (tmp_path / "lock.json").exists()
+    failed = statuses(spec, tmp_path, "solver.max_iterations=1")
+    assert [name for name in NAMES if failed[name] == "cached"] == [*BEFORE_COLUMNS, "system"]
+    assert failed["columns"] == "to run"
+    result = run(spec, workspace=tmp_path, execution=InProcess(2))
+    assert ran(result) == NAMES[NAMES.index("system"):]
+    assert outcome(result) == outcome(finished[1])
+
+
+@pytest.mark.parametrize("left", [(), (1, 3), (0, 1, 2, 3, 4)])
+def test_an_interrupted_stage_repeats_the_missing_parts_only(spec, finished, workspace, left):
+    """The state that a kill leaves: no manifest, receipts of the finished parts, and a part that is half written."""
+    columns = folder_of(workspace, spec, "columns")
+    (columns / "manifest.json").unlink()
+    receipts = {int(path.stem): path for path in (columns / "receipts").iterdir()}
+    for index, path in receipts.items():
+        if index not in left:
+            path.unlink()
+    if 4 not in left:
+        next(iter((columns / "shared" / "Z1" / "c").rglob("4"))).write_bytes(b"half of a chunk")
+    for stage in ("covariance", "models", "scores"):
+        shutil.rmtree(folder_of(workspace, spec, stage))
+    before = {index: (receipts[index].stat().st_mtime_ns, receipts[index].read_bytes()) for index in left}
+    result = run(spec, workspace=workspace, execution=InProcess(2))
+    assert ran(result) == ["columns", "covariance", "models", "scores"]
+    assert before == {index: (receipts[index].stat().st_mtime_ns, receipts[index].read_bytes()) for index in left}
+    assert outcome(result) == outcome(finished[1])
+    assert chunks(workspace) == chunks(finished[0])
+
+
+def test_parts_of_another_budget_are_not_mixed(spec, finished, workspace):
+    """The budget decides the blocks; finished parts of other blocks would be of other columns."""
+    columns = folder_of(workspace, spec, "columns")
+    (columns / "manifest.json").unlink()
+    (columns / "receipts" / "000004.json").unlink()
+    old = (columns / "receipts" / "000000.json").stat().st_mtime_ns
+    result = run(spec, workspace=workspace, execution=InProcess(2, memory_budget=1 << 30))
+    assert (columns / "receipts" / "000000.json").stat().st_mtime_ns > old
+    assert outcome(result) == outcome(finished[1])
+
+
+def test_fresh_makes_every_artifact_anew(spec, finished, workspace):
+    run(spec, set=["model.eta=3"], workspace=workspace, execution=InProcess(2))
+    other = folder_of(workspace, spec, "models", "model.eta=3") / "manifest.json"
+    manifests = {stage: folder_of(workspace, spec, stage) / "manifest.json" for stage in NAMES}
+    before = {stage: path.stat().st_mtime_ns for stage, path in manifests.items()}
+    kept = other.stat().st_mtime_ns
+    result = run(spec, workspace=workspace, execution=InProcess(2), fresh=True)
+    assert ran(result) == NAMES
+    assert all(path.stat().st_mtime_ns > before[stage] for stage, path in manifests.items())
+    assert other.stat().st_mtime_ns == kept  # of another spec
+    assert outcome(result) == outcome(finished[1])
+
+
+def test_the_first_manifest_stays(spec, workspace):
+    place = Workspace.at(workspace)
+    made = place.artifact("columns", 1, {"power": 2}, {"system": "a"})
+    made.begin({})
+    made.publish({"by": "first"})
+    made.publish({"by": "second"})
+    assert made.attributes == {"by": "first"}
+
+
+# The same everywhere
+
+
+def test_the_same_spec_gives_the_same_bytes(spec, finished, tmp_path):
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    assert outcome(result) == outcome(finished[1])
+    assert [stage["address"] for stage in result["stages"]] == [stage["address"] for stage in finished[1]["stages"]]
+    assert chunks(tmp_path) == chunks(finished[0])
+
+
+@pytest.mark.cluster
+def test_a_cluster_gives_the_same_bytes(spec, finished, tmp_path, cluster_client):
+    result = run(spec, workspace=tmp_path, execution=OnDask(cluster_client, InProcess(1).memory_budget))
+    assert outcome(result) == outcome(finished[1])
+    assert chunks(tmp_path) == chunks(finished[0])
+    receipt = json.loads(next(iter((folder_of(tmp_path, spec, "columns") / "receipts").iterdir())).read_text())
+    assert receipt["process"] != os.getpid()
+
+
+def test_the_memory_budget_changes_blocks_and_not_metrics(spec, tmp_path):
+    X, y = make_blobs(3000, n_features=4, centers=3, cluster_std=3.0, random_state=0)
+    np.savez(tmp_path / "points.npz", X=X.astype(np.float32), y=y)
+    spec |= {"data": {"source": str(tmp_path / "points.npz"), "test": {"count": 500}, "read": {"block_rows": 700}},
+             "subsample": {"size": 100}, "solver": {"method": "jacobi", "block_columns": 100, "tolerance": 1e-8}}
+    blocks, found = {}, {}
+    for budget in (9 << 20, 1 << 30):
+        place = tmp_path / str(budget)
+        found[budget] = run(spec, workspace=place, execution=InProcess(2, memory_budget=budget))
+        blocks[budget] = len(list((folder_of(place, spec, "columns") / "receipts").iterdir()))
+    assert blocks[9 << 20] > blocks[1 << 30] == 1
+    assert outcome(found[9 << 20]) == outcome(found[1 << 30])
+
+
+def test_a_budget_that_holds_no_row_is_an_error(spec, tmp_path):
+    with pytest.raises(BudgetError, match="the memory budget is 10 bytes"):
+        run(spec, workspace=tmp_path, execution=InProcess(1, memory_budget=10))
+
+
+# Prediction
+
+
+@pytest.mark.parametrize("name", ["model", "base", "shuffled", "budget"])
+def test_an_opened_model_predicts_what_the_run_scored(spec, finished, points_file, name):
+    workspace, result = finished
+    split = StoredParts(folder_of(workspace, spec, "split")).read(0)
+    codes = StoredParts(folder_of(workspace, spec, "scores")).rows("codes").read_all()
+    column = ["base", "budget", "model", "shuffled"].index(name)
+    X = open_dataset(points_file).X
+    for path in (result["model"], workspace / "runs" / result["run"] / "result.json"):
+        found = open_model(path, name).predict(X)
+        assert found.shape == (260,)
+        assert_array_equal(found[split["test"]], codes[:, column])  # classes 0, 1, 2 are their own codes
+    scores = result["metrics"] if name == "model" else result["baselines"][name]
+    assert np.mean(found[split["test"]] != split["test_codes"]) == scores["error"]
+
+
+def test_a_prediction_does_not_depend_on_blocks(finished, points_file):
+    X = open_dataset(points_file).X
+    fitted = open_model(finished[1]["model"])
+    assert_array_equal(fitted.predict(X, InProcess(2, memory_budget=40_000)), fitted.predict(X))
+    assert fitted.predict(as_rows(np.empty((0, 4), np.float32))).shape == (0,)
+
+
+@pytest.mark.parametrize(("place", "name", "message"), [
+    ("model", "bass", "has no model named 'bass'"), ("nowhere", "model", "holds no model"),
+    ("covariance", "model", "has no model named 'model'"),
+])
+def test_what_is_not_a_model(spec, finished, place, name, message):
+    workspace, result = finished
+    path = {"model": result["model"], "nowhere": workspace / "none",
+            "covariance": folder_of(workspace, spec, "covariance")}[place]
+    with pytest.raises(DataError, match=message):
+        open_model(path, name)
+
+
+def test_a_damaged_model_is_not_opened(spec, workspace):
+    models = folder_of(workspace, spec, "models")
+    chunk = next(path for path in (models / "parts" / "000000" / "model.coef" / "c").rglob("*") if path.is_file())
+    flip(chunk)
+    with pytest.raises(IntegrityError, match=str(chunk)):
+        open_model(models)
+
+
+def flip(path, place=0.5):
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * place)] ^= 1
+    path.write_bytes(bytes(data))
+
+
+# Data that a run refuses
+
+
+@pytest.mark.parametrize(("overrides", "error", "message"), [
+    (["data.keep=[0]"], DataError, "1 class"), (["data.keep=[7]"], DataError, "no class is 7"),
+    (["labels.per_class=90"], DataError, "90 labeled points a class asked for"),
+    (["data.test={official: true}"], DataError, "no official split"),
+    (["data.test.count=260"], ValueError, "260 test points asked for"),
+    (["data.points=9999"], ValueError, "9999 points asked for"),
+    (["graph.n_neighbors=200"], ValueError, "n_neighbors=200"),
+    (["data.read.target=nothing"], DataError, "nothing"), (["data.read.targt=y"], SpecError, "targt"),
+])
+def test_data_that_cannot_be_used_are_refused_with_a_reason(spec, tmp_path, overrides, error, message):
+    with pytest.raises(error, match=message) as raised:
+        run(spec, set=overrides, workspace=tmp_path, execution=InProcess(1))
+    assert "fix:" in str(raised.value)
+
+
+def test_unlabeled_rows_of_the_file_are_trained_on_and_never_tested(spec, points_file, tmp_path):
+    with np.load(points_file) as arrays:
+        X, y = arrays["X"], arrays["y"].copy()
+    y[::4] = -1
+    np.savez(tmp_path / "half.npz", X=X, y=y)
+    spec["data"]["source"] = str(tmp_path / "half.npz")
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    split = StoredParts(folder_of(tmp_path / "work", spec, "split")).read(0)
+    assert len(split["train"]) == 200
+    assert (split["train_codes"] == -1).sum() == 65
+    assert (y[split["test"]] >= 0).all()
+    assert np.sum(result["metrics"]["confusion"]) == 60
+
+
+def test_named_and_joined_classes(spec, points_file, tmp_path):
+    spec["data"]["classes"] = {"first": [0], "others": [1, 2]}
+    result = run(spec, workspace=tmp_path, execution=InProcess(2))
+    assert np.shape(result["metrics"]["confusion"]) == (2, 2)
+    found = open_model(result["model"]).predict(open_dataset(points_file).X)
+    assert set(found.tolist()) == {"first", "others"}
+
+
+def test_runs_are_numbered_in_time(spec, workspace):
+    begin = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    first = run(spec, workspace=workspace, execution=InProcess(1))["run"]
+    assert begin <= first.split("-")[0] <= time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    assert len(list((workspace / "runs").iterdir())) == 2

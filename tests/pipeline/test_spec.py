@@ -1,0 +1,243 @@
+"""The pipeline file: what is wrong with it is told with the path of the key, before any work."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dssl.errors import SpecError
+from dssl.pipeline.run import plan, run
+from dssl.pipeline.spec import Spec, load_spec, parse_yaml
+
+PIPELINES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
+LEAST = {"name": "least", "data": {"source": "digits"}, "labels": {"per_class": 2}}
+
+
+def with_value(path, value):
+    """Return the least spec with one value set."""
+    spec = {section: dict(fields) if isinstance(fields, dict) else fields for section, fields in LEAST.items()}
+    place, keys = spec, path.split(".")
+    for key in keys[:-1]:
+        place = place.setdefault(key, {})
+    place[keys[-1]] = value
+    return spec
+
+
+def message_of(spec, overrides=()):
+    with pytest.raises(SpecError) as error:
+        load_spec(spec, overrides)
+    text = str(error.value)
+    assert "why:" in text
+    assert "fix:" in text
+    assert error.value.exit_code == 2
+    return text
+
+
+@pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.stem)
+def test_the_pipelines_of_the_repository_are_valid(path):
+    spec = load_spec(path)
+    assert spec.name == path.stem
+    assert load_spec(spec.model_dump()) == spec
+
+
+def test_defaults_are_those_of_the_parameters():
+    spec = load_spec(LEAST)
+    assert spec.graph.neighbors() == type(spec.graph.neighbors())()
+    assert spec.graph.weighting() == type(spec.graph.weighting())()
+    assert spec.graph.regularizer() == type(spec.graph.regularizer())()
+    assert spec.solver.params() == type(spec.solver.params())()
+    assert spec.model.params() == type(spec.model.params())()
+    assert spec.data.ingest_params() == type(spec.data.ingest_params())()
+
+
+# Keys
+
+
+@pytest.mark.parametrize("path", [
+    "grpah", "graph.n_neighbours", "data.test.counts", "labels.perclass", "model.c", "data.read.targt", "solver.tol",
+])
+def test_an_unknown_key_is_named_with_its_path(path):
+    text = message_of(with_value(path, 3))
+    if path.startswith("data.read"):
+        assert "data.read" in text
+        assert "targt" in text
+    else:
+        assert f"  {path}: " in text
+
+
+@pytest.mark.parametrize("path", ["name", "data", "labels", "data.source"])
+def test_a_missing_key_is_named_with_its_path(path):
+    spec = with_value("graph.power", 2)
+    place, keys = spec, path.split(".")
+    for key in keys[:-1]:
+        place = place[key]
+    del place[keys[-1]]
+    assert f"  {path}: Field required" in message_of(spec)
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    text = message_of({"data": {"source": "digits", "keeep": [1]}, "labels": {"count": 0}, "graph": {"power": "two"}})
+    for path in ("name", "data.keeep", "labels.count", "graph.power"):
+        assert f"  {path}: " in text
+
+
+@pytest.mark.parametrize(("text", "key", "line"), [
+    ("name: a\nname: b\n", "name", 2), ("data:\n  source: digits\n  source: iris\n", "source", 3),
+    ("name: a\ndata: {source: x, source: y}\n", "source", 2),
+    ("labels:\n  count: 5\n  seed: 1\n  count: 6\n", "count", 4),
+])
+def test_a_key_given_twice_is_an_error(tmp_path, text, key, line):
+    path = tmp_path / "twice.yaml"
+    path.write_text(text)
+    message = message_of(path)
+    assert f"the key '{key}' is given twice" in message
+    assert f"line {line}" in message
+    assert str(path) in message
+
+
+# Values
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    ("name", "My Run"), ("name", ""), ("name", "../up"), ("name", 3),
+    ("data.points", 1), ("data.points", "many"), ("data.scale", "log"), ("data.seed", -1), ("data.keep", "4"),
+    ("data.test.count", 0), ("data.test.fraction", 1.0), ("data.test.fraction", 0),
+    ("labels.per_class", 0), ("labels.per_class", 2.5), ("labels.seed", None),
+    ("graph.n_neighbors", "ten"), ("graph.method", "annoy"), ("graph.metric", "l1"), ("graph.weights", "gauss"),
+    ("graph.symmetrize", "both"), ("graph.laplacian", "random"), ("graph.ridge", None),
+    ("subsample.size", 0), ("solver.method", "cg"), ("solver.form", "exact"), ("solver.block_columns", 1.5),
+    ("kernel.name", "rfb"), ("kernel.parameters", 3), ("kernel.parameters.degree", "three"),
+    ("model.kind", "forest"), ("model.C", "big"), ("model.eta", -1), ("model.eta", "ten"), ("baselines", ["base"]),
+    ("baselines", "base"), ("graph", None), ("graph", [1]), ("data", "digits"),
+])
+def test_a_wrong_value_is_named_with_its_path(path, value):
+    text = message_of(with_value(path, value))
+    named = "spec" if value == ["base"] else path
+    assert f"  {named}" in text, text
+
+
+@pytest.mark.parametrize(("path", "value", "told"), [
+    ("graph.n_neighbors", 0, "graph: n_neighbors=0"), ("graph.ridge", 0.0, "graph: ridge=0.0"),
+    ("graph.ridge", -1.0, "graph: ridge=-1"), ("graph.power", 0, "graph: power=0"),
+    ("graph.bandwidth", 1.0, "graph: bandwidth=1.0"), ("graph.seed", -1, "graph: seed=-1"),
+    ("model.C", 0.0, "model: C=0.0"), ("model.C", float("nan"), "model: C=nan"),
+    ("model.eta", float("inf"), "model.eta"), ("model.eta", float("nan"), "model.eta"),
+    ("solver.tolerance", 2.0, "solver: tolerance=2.0"), ("solver.max_iterations", 0, "solver: max_iterations=0"),
+    ("solver.block_columns", 0, "solver: block_columns=0"),
+    ("data.read.dtype", "float16", "data.read: dtype='float16'"),
+    ("kernel.bandwidth", "mean", "kernel: bandwidth='mean'"), ("kernel.bandwidth", 0.0, "kernel: bandwidth=0.0"),
+    ("kernel.parameters.degree", 2, "kernel: kernel 'rbf' has no parameter degree"),
+    ("kernel.bandwidth", "-2*median", "kernel: bandwidth='-2*median'"),
+])
+def test_a_value_that_no_computation_can_use_is_told_before_the_run(path, value, told):
+    text = message_of(with_value(path, value))
+    assert told in text
+
+
+@pytest.mark.parametrize(("kernel", "parameters"), [
+    ("rbf", {}), ("laplacian", {}), ("linear", {}), ("cosine", {}), ("polynomial", {"degree": 2, "offset": 0.5}),
+])
+def test_every_kernel_can_be_asked_for(kernel, parameters):
+    spec = load_spec(with_value("kernel", {"name": kernel, "parameters": parameters}))
+    assert spec.kernel.check().name == kernel
+    assert {key: getattr(spec.kernel.check(), key) for key in parameters} == parameters
+
+
+@pytest.mark.parametrize(("section", "fields"), [
+    ("labels", {}), ("labels", {"count": 5, "per_class": 1}), ("labels", {"given": True, "fraction": 0.1}),
+    ("data", {"source": "digits", "test": {}}), ("data", {"source": "digits", "test": {"count": 3, "official": True}}),
+])
+def test_exactly_one_of_several_is_asked_for(section, fields):
+    text = message_of(LEAST | {section: fields})
+    assert "set exactly one of" in text
+    assert f"  {section}" in text
+
+
+# Files
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("name: [a\n", "is not YAML"), ("name: 'a\n", "is not YAML"), ("- 1\n- 2\n", "holds list, expected a mapping"),
+    ("", "holds NoneType, expected a mapping"), ("just text\n", "holds str, expected a mapping"),
+    ("name: a\n\tdata: b\n", "is not YAML"), ("? [1, 2]\n: a\n", "is not a word or a number"),
+    ("name: !!python/object/apply:os.system ['true']\n", "is not YAML"), ("a" * (1 << 20) + "b", "characters"),
+])
+def test_a_file_that_is_not_a_spec(tmp_path, text, told):
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    message = message_of(path)
+    assert told in message
+    assert str(path) in message
+
+
+def test_a_file_that_is_not_there_or_not_text(tmp_path):
+    (tmp_path / "quick.yaml").write_text("name: quick\n")
+    message = message_of(tmp_path / "quik.yaml")
+    assert "there is no file" in message
+    assert "quick.yaml" in message  # the near ones are named
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x01")
+    assert "is not text" in message_of(tmp_path / "binary.yaml")
+    assert "there is no file" in message_of(tmp_path)
+
+
+def test_yaml_cannot_grow_without_end(tmp_path):
+    """Ten aliases of ten aliases of ... is a small file and a large value."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(lines))
+    assert "  a0: " in message_of(path)
+
+
+def test_the_same_value_in_json_and_yaml():
+    assert parse_yaml("a: {b: [1, 2.5, yes, null, text]}", "here") == {"a": {"b": [1, 2.5, True, None, "text"]}}
+
+
+# Overrides
+
+
+@pytest.mark.parametrize(("override", "path", "value"), [
+    ("model.eta=100", "model.eta", 100.0), ("model.kind=ridge", "model.kind", "ridge"),
+    ("data.keep=[4, 9]", "data.keep", [4, 9]), ("kernel.bandwidth=0.5*median", "kernel.bandwidth", "0.5*median"),
+    ("data.test={fraction: 0.5}", "data.test.fraction", 0.5), ("graph.bandwidth=null", "graph.bandwidth", None),
+    ("data.source=a=b.csv", "data.source", "a=b.csv"), ("data.read.target=y", "data.read", {"target": "y"}),
+])
+def test_an_override_sets_one_value(override, path, value):
+    found = load_spec(LEAST, (override,))
+    for key in path.split("."):
+        found = getattr(found, key)
+    assert found == value
+    assert load_spec(LEAST) == load_spec(LEAST, ())
+    assert "model" not in LEAST  # the mapping that was given is left alone
+
+
+def test_the_last_override_wins():
+    assert load_spec(LEAST, ("model.eta=1", "model.eta=2")).model.eta == 2
+
+
+@pytest.mark.parametrize(("override", "told"), [
+    ("model.eta", "not of the form"), ("=3", "not of the form"), ("model..eta=3", "not of the form"),
+    ("name.first=3", "'name' is a value, not a section"), ("model.eta=[1", "is not YAML"),
+    ("model.etta=3", "  model.etta: "), ("model.eta=ten", "  model.eta: "), ("model={eta: 1, eta: 2}", "given twice"),
+])
+def test_a_wrong_override_is_named(override, told):
+    assert told in message_of(LEAST, (override,))
+
+
+# Before any work
+
+
+@pytest.mark.parametrize("call", [plan, run])
+def test_a_bad_spec_or_source_leaves_no_trace(tmp_path, call, spec):
+    for change in ({"labels": {"count": 0}}, {"data": {"source": str(tmp_path / "none.npz")}}):
+        with pytest.raises(ValueError):
+            call(spec | change, workspace=tmp_path / "work")
+    assert not (tmp_path / "work").exists()
+
+
+def test_the_schema_describes_every_section():
+    schema = Spec.model_json_schema()
+    assert set(schema["required"]) == {"name", "data", "labels"}
+    assert set(schema["properties"]) == set(Spec.model_fields)
+    assert schema["additionalProperties"] is False
+    assert yaml.safe_load(PIPELINES[0].read_text())["name"]

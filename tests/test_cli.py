@@ -1,0 +1,214 @@
+"""The commands in this process: what they print, where, and the code they end with."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+from sklearn.datasets import make_blobs
+
+from dssl import __version__
+from dssl.cli import main
+
+NAMES = np.array(["oak, old", "birch", 'the "elm"'])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with points.csv, new.csv, spec.yaml and the workspace `work` of one run."""
+    folder = tmp_path_factory.mktemp("cli")
+    X, y = make_blobs(200, n_features=3, centers=3, cluster_std=2.0, random_state=0)
+    for name, labels in (("points.csv", y), ("new.csv", None)):
+        with open(folder / name, "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["a", "b", "c"] + ([] if labels is None else ["kind"]))
+            for i in range(200):
+                writer.writerow([*X[i]] + ([] if labels is None else [NAMES[labels[i]]]))
+    spec = {"name": "trees", "data": {"source": str(folder / "points.csv"), "read": {"target": "kind"},
+                                      "test": {"count": 50}},
+            "labels": {"per_class": 3}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30}}
+    (folder / "spec.yaml").write_text(yaml.safe_dump(spec))
+    done = invoke("run", folder / "spec.yaml", "--on", "in-process", "--workspace", folder / "work", "--json")
+    assert done.exit_code == 0, done.stderr
+    (folder / "result.json").write_text(done.stdout)
+    return folder
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+@pytest.fixture
+def workspace(made, tmp_path):
+    return Path(shutil.copytree(made / "work", tmp_path / "work"))
+
+
+def test_run_prints_a_table_or_one_document(made, workspace):
+    result = json.loads((made / "result.json").read_text())
+    assert result["name"] == "trees"
+    assert {"run", "status", "metrics", "baselines", "stages", "peak_rss_bytes", "report"} <= set(result)
+    shown = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace)
+    assert shown.exit_code == 0
+    for text in ("trees: 50 test points", "test error", "base", "shuffled", "unlabeled data:", "report:"):
+        assert text in shown.stdout
+    assert "running on" in shown.stderr
+    assert "cached" in shown.stderr
+    assert "running on" not in shown.stdout
+
+
+def test_plan(made, workspace):
+    stages = json.loads(invoke("plan", made / "spec.yaml", "--workspace", workspace, "--json").stdout)["stages"]
+    assert {stage["status"] for stage in stages} == {"cached"}
+    assert all(set(stage) == {"name", "status", "why", "address"} for stage in stages)
+    changed = invoke("plan", made / "spec.yaml", "--workspace", workspace, "--set", "labels.seed=5")
+    assert changed.exit_code == 0
+    assert "to run" in changed.stdout
+    assert "after labels" in changed.stdout
+    fresh = json.loads(invoke("plan", made / "spec.yaml", "--workspace", workspace / "new", "--json").stdout)
+    assert {stage["status"] for stage in fresh["stages"]} == {"to run"}
+    assert [stage["address"] for stage in fresh["stages"]] == [stage["address"] for stage in stages]
+
+
+def test_fresh_and_budget(made, workspace):
+    done = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--fresh", "--json",
+                  "--memory-budget", "200MB")
+    assert done.exit_code == 0, done.stderr
+    result, before = json.loads(done.stdout), json.loads((made / "result.json").read_text())
+    assert {stage["status"] for stage in result["stages"]} == {"done"}
+    assert result["metrics"] == before["metrics"]
+
+
+@pytest.mark.parametrize("size", ["lots", "-5MB", "0", "5 parsecs"])
+def test_a_budget_that_is_no_size(made, tmp_path, size):
+    found = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", tmp_path / "w",
+                   f"--memory-budget={size}")
+    assert found.exit_code == 2
+    assert f"'{size}' is not a size" in found.stderr
+    assert not (tmp_path / "w").exists()
+
+
+def test_predict_to_csv_and_npy(made, tmp_path):
+    result = json.loads((made / "result.json").read_text())
+    arguments = ("--read", "target=none")
+    done = invoke("predict", result["model"], made / "new.csv", tmp_path / "out.csv", *arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    with open(tmp_path / "out.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["label"]
+    labels = np.array([label for label, in rows[1:]])  # one column, whatever the names hold
+    assert set(labels) <= set(NAMES)
+    assert json.loads(done.stdout)["counts"] == {str(name): int((labels == name).sum()) for name in np.unique(labels)}
+    shown = invoke("predict", result["model"], made / "new.csv", tmp_path / "out.npy", *arguments)
+    assert "200 predictions in" in shown.stdout
+    assert np.load(tmp_path / "out.npy").tolist() == labels.tolist()
+    with_labels = invoke("predict", result["model"], made / "points.csv", tmp_path / "again.npy", "--read",
+                         "target=kind")
+    assert with_labels.exit_code == 0
+    assert np.load(tmp_path / "again.npy").tolist() == labels.tolist()
+    base = invoke("predict", made / "work" / "runs" / result["run"] / "result.json", made / "new.csv",
+                  tmp_path / "base.npy", *arguments, "--of", "base")
+    assert base.exit_code == 0
+    assert np.load(tmp_path / "base.npy").tolist() != labels.tolist()
+
+
+@pytest.mark.parametrize(("arguments", "code", "told"), [
+    (["MODEL", "new.csv", "out.txt"], 2, "ends in .txt"), (["MODEL", "new.csv", "out.csv"], 1, "has 2 features"),
+    (["MODEL", "iris", "out.csv"], 1, "has 4 features"), (["work", "new.csv", "out.csv"], 1, "holds no model"),
+    (["MODEL", "none.csv", "out.csv"], 1, "none.csv"),
+    (["MODEL", "new.csv", "out.csv", "--of", "bass"], 1, "no model named 'bass'"),
+    (["MODEL", "new.csv", "out.csv", "--read", "targt=none"], 2, "'targt=none' is not an option"),
+    (["MODEL", "new.csv"], 2, "Missing argument"),
+])
+def test_a_prediction_that_cannot_be_made(made, tmp_path, monkeypatch, arguments, code, told):
+    monkeypatch.chdir(made)
+    model = json.loads((made / "result.json").read_text())["model"]
+    found = invoke("predict", *[model if argument == "MODEL" else argument for argument in arguments])
+    assert found.exit_code == code
+    assert told in found.stderr
+    assert not (made / "out.csv").exists()
+
+
+def test_verify(workspace, tmp_path):
+    sound = invoke("verify", "--workspace", workspace)
+    assert (sound.exit_code, sound.stdout) == (0, "13 artifacts are as they were written\n")
+    assert json.loads(invoke("verify", "--workspace", workspace, "--json").stdout) == {"artifacts": 13}
+    chunk = next(path for path in workspace.glob("artifacts/models/*/parts/000000/model.coef/c/**/*") if path.is_file())
+    chunk.unlink()
+    damaged = invoke("verify", "--workspace", workspace)
+    assert damaged.exit_code == 3
+    assert f"{chunk} is missing" in damaged.stderr
+    assert damaged.stdout == ""
+    nowhere = invoke("verify", "--workspace", tmp_path / "wrok")
+    assert nowhere.exit_code == 1  # a name with a slip in it is not a sound workspace
+    assert "wrok" in nowhere.stderr
+
+
+def test_report_shows_the_newest(made, workspace):
+    first = invoke("report", "--workspace", workspace).stdout.strip()
+    assert Path(first).is_file()
+    done = [json.loads(invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace,
+                              "--json").stdout) for _ in range(3)]  # perhaps within one second
+    assert invoke("report", "--workspace", workspace).stdout.strip() == done[-1]["report"]
+    assert invoke("report", done[0]["run"], "--workspace", workspace).stdout.strip() == done[0]["report"]
+    missing = invoke("report", "20200101T000000-abcdef", "--workspace", workspace)
+    assert missing.exit_code == 1
+    assert "no report of run 20200101T000000-abcdef" in missing.stderr
+
+
+def test_ingest(made, tmp_path):
+    done = invoke("ingest", made / "points.csv", tmp_path / "stored", "--read", "target=kind", "--json")
+    assert done.exit_code == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["n"], facts["d"], facts["labeled"]) == (200, 3, True)
+    again = invoke("ingest", made / "points.csv", tmp_path / "stored")
+    assert again.exit_code == 1
+    assert "is not empty" in again.stderr
+    plain = invoke("ingest", "iris", tmp_path / "iris")
+    assert "150 points x 4 features" in plain.stdout
+    wrong = invoke("ingest", made / "points.csv", tmp_path / "other", "--read", "target=kin")
+    assert wrong.exit_code == 1
+    assert "kin" in wrong.stderr
+    assert invoke("ingest", made / "points.csv", tmp_path / "other", "--read", "dtype=float16").exit_code == 2
+
+
+def test_schema_help_and_version():
+    schema = json.loads(invoke("schema").stdout)
+    assert {"name", "data", "labels", "graph", "model"} <= set(schema["properties"])
+    shown = invoke("--help")
+    for command in ("run", "plan", "ingest", "predict", "verify", "report", "schema"):
+        assert command in shown.stdout
+        assert invoke(command, "--help").exit_code == 0
+    assert invoke("--version").stdout == f"dssl, version {__version__}\n"
+
+
+@pytest.mark.parametrize(("arguments", "code", "told"), [
+    (["run", "none.yaml"], 2, "there is no file none.yaml"), (["rnu"], 2, "No such command"), (["run"], 2, "Missing"),
+    (["run", "spec.yaml", "--set", "model.etta=3"], 2, "model.etta"),
+    (["run", "spec.yaml", "--on", "none.yaml"], 2, "there is no file none.yaml"),
+    (["run", "spec.yaml", "--on", "spec.yaml"], 2, "spec.yaml is not a cluster description"),
+    (["run", "spec.yaml", "--on", "tcp://10.0.0.1:8786"], 4, "neither encrypted nor on this machine"),
+    (["run", "spec.yaml", "--workspace", "s3://bucket/work"], 2, "a workspace at s3://bucket/work is not supported"),
+    (["plan", "spec.yaml", "--set", "data.source=none.csv"], 1, "none.csv"),
+])
+def test_exit_codes(made, monkeypatch, tmp_path, arguments, code, told):
+    monkeypatch.chdir(made)
+    # A change, so that there is something to run, and a workspace that nothing may be written to.
+    extra = ["--set", "model.eta=7"] if arguments[0] == "run" and len(arguments) > 2 else []
+    found = invoke(*arguments, *extra, *([] if "--workspace" in arguments or len(arguments) < 3 else
+                                         ["--workspace", tmp_path / "new"]))
+    assert found.exit_code == code
+    assert told in found.stderr
+    assert found.stdout == ""
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_that_may_not_be_written_is_1(made, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    found = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", tmp_path / "file" / "work")
+    assert found.exit_code == 1
+    assert "fix:" in found.stderr
+    assert str(tmp_path / "file") in found.stderr

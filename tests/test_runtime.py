@@ -1,0 +1,107 @@
+"""Where tasks run: what a cluster description may say, and what it is refused for."""
+
+from pathlib import Path
+
+import pytest
+from distributed import LocalCluster
+
+from dssl.errors import ClusterError, SpecError
+from dssl.execution import InProcess, OnDask, available_cores
+from dssl.runtime import (
+    MEMORY_BUDGET,
+    AddressRuntime,
+    InProcessRuntime,
+    LocalRuntime,
+    load_runtime,
+    open_runtime,
+    parse_size,
+)
+
+CLUSTERS = sorted((Path(__file__).parents[1] / "cluster").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_the_descriptions_of_the_repository_are_valid(path):
+    assert load_runtime(path).kind
+
+
+def test_short_forms():
+    assert isinstance(load_runtime(None), LocalRuntime)
+    assert load_runtime(None).workers == available_cores()
+    assert isinstance(load_runtime("in-process"), InProcessRuntime)
+    assert load_runtime("tls://far.example:8786") == AddressRuntime(kind="address", address="tls://far.example:8786")
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("kind: slrum\n", "slrum"), ("kind: local\nworkers: 0\n", "workers"), ("kind: local\nworker: 2\n", "worker"),
+    ("workers: 2\n", "kind"), ("- 1\n", "is not a cluster description"), ("kind: [local\n", "is not YAML"),
+    ("kind: local\nkind: address\n", "given twice"), ("kind: address\n", "address"), ("", "is not a cluster"),
+    ("kind: address\naddress: tls://a:1\ntls: {ca_file: ca.pem}\n", "cert"),
+    ("kind: in-process\nthreads: 0\n", "threads"), ("kind: local\nmodel: {eta: 3}\n", "model"),
+])
+def test_a_description_that_says_something_else(tmp_path, text, told):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=told) as error:
+        load_runtime(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_description_that_is_not_there(tmp_path):
+    for path in (tmp_path / "none.yaml", tmp_path):
+        with pytest.raises(SpecError, match="there is no file"):
+            load_runtime(path)
+
+
+@pytest.mark.parametrize(("text", "size"), [
+    ("500MB", 500 * 10**6), ("2GiB", 2 << 30), ("1.5 kB", 1500), ("1024", 1024), ("64 MiB", 64 << 20),
+])
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "much", "-1GB", "0", "5 parsecs", "nan"])
+def test_what_is_not_a_size(text):
+    with pytest.raises(SpecError, match="is not a size"):
+        parse_size(text)
+
+
+def test_threads_of_this_process(tmp_path):
+    path = tmp_path / "threads.yaml"
+    path.write_text("kind: in-process\nthreads: 3\n")
+    with open_runtime(path) as (execution, where):
+        assert isinstance(execution, InProcess)
+        assert execution.threads == 3
+        assert execution.memory_budget == MEMORY_BUDGET  # equal everywhere, so that blocks are
+        assert where == "3 threads of this process"
+    with open_runtime("in-process", 1 << 20) as (execution, _):
+        assert execution.memory_budget == 1 << 20
+
+
+@pytest.mark.parametrize("address", [
+    "tcp://10.1.2.3:8786", "tcp://scheduler.example:8786", "ws://10.1.2.3:80", "tcp://127.0.0.1.evil.example:1",
+    "inproc://10.1.2.3/1", "tcp://[2001:db8::1]:8786", "tcp://0.0.0.0:8786",
+])
+def test_an_open_scheduler_on_another_machine_is_refused(address):
+    with pytest.raises(ClusterError, match="neither encrypted nor on this machine") as error, open_runtime(address):
+        pass
+    assert error.value.exit_code == 4
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tcp://localhost:9", "tcp://[::1]:9"])
+def test_a_scheduler_that_does_not_answer(tmp_path, address):
+    path = tmp_path / "gone.yaml"
+    path.write_text(f"kind: address\naddress: '{address}'\ntimeout: 0.5\n")
+    with pytest.raises(ClusterError, match="no scheduler answers at") as error, open_runtime(path):
+        pass
+    assert "fix:" in str(error.value)
+
+
+@pytest.mark.cluster
+def test_a_scheduler_that_is_running():
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None,
+                      protocol="tcp://") as cluster, open_runtime(cluster.scheduler_address) as (execution, where):
+        assert isinstance(execution, OnDask)
+        assert execution.memory_budget == MEMORY_BUDGET
+        assert where == f"the scheduler at {cluster.scheduler_address}"
+        assert execution.client.submit(int, "7").result() == 7
