@@ -19,16 +19,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from . import __version__
-from .blocks import MemoryParts
 from .data.dataset import open_dataset
-from .data.ingest import IngestParams, ingest
+from .data.ingest import ingest
 from .data.store import StoredParts
-from .errors import DataError, DsslError, explain, require
+from .errors import DataError, DsslError, SpecError, explain, require
 from .execution import InProcess
 from .pipeline.artifacts import Workspace
 from .pipeline.prediction import open_model
 from .pipeline.run import DEFAULT_WORKSPACE, plan, run
-from .pipeline.spec import Spec, parse_yaml
+from .pipeline.spec import Spec, ingest_params, parse_yaml
 from .runtime import open_runtime, parse_size
 
 INTERRUPTED = 130
@@ -126,7 +125,7 @@ def ingest_command(source: str, folder: Path, options: tuple[str, ...], as_json:
     """Read SOURCE (a name, path or URL) into FOLDER as checksummed Zarr."""
     require(not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
             why="a data set is written once and never changed", fix="name another folder")
-    params = _ingest_params(options)
+    params = ingest_params(_read_options(options), "--read")
     dataset = ingest(source, StoredParts(folder), InProcess(), params).save(folder)
     facts = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
              "attributes": dataset.attributes}
@@ -145,12 +144,9 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
     require(out.suffix in (".csv", ".npy"), f"{out} ends in {out.suffix or 'nothing'}",
             why="predictions are written as text or as an array", fix="name a .csv or .npy file")
     fitted = open_model(model, name)
-    stored = Path(source).is_dir()
-    X = open_dataset(source).X if stored else ingest(source, MemoryParts(), InProcess(), _ingest_params(options)).X
-    expected = fitted.model.points.shape[1]
-    require(X.shape[1] == expected, f"{source} has {X.shape[1]} features, the model was fitted on {expected}",
-            why="a kernel compares equal features", error=DataError,
-            fix="if the file has no labels, add --read target=none; or pass the columns of the training data")
+    chosen = _read_options(options)
+    ingest_params(chosen, "--read")
+    X = open_dataset(source).X if Path(source).is_dir() else fitted.points_of(source, InProcess(), **chosen)
     labels = fitted.predict(X)
     if out.suffix == ".npy":
         np.save(out, labels)
@@ -191,15 +187,15 @@ def schema_command() -> None:
     click.echo(json.dumps(Spec.model_json_schema(), indent=1))
 
 
-def _ingest_params(options: tuple[str, ...]) -> IngestParams:
-    """Return the reader's parameters of `--read KEY=VALUE` options."""
+def _read_options(options: tuple[str, ...]) -> dict[str, Any]:
+    """Return the values of `--read KEY=VALUE` options."""
     fields: dict[str, Any] = {}
     for option in options:
-        name, _, value = option.partition("=")
-        require(name in IngestParams.__dataclass_fields__, f"--read {option!r} is not an option of the readers",
-                why="it would be ignored", fix=f"the options are {', '.join(IngestParams.__dataclass_fields__)}")
+        name, equals, value = option.partition("=")
+        require(bool(equals), f"--read {option!r} has no value", why="an option is KEY=VALUE", error=SpecError,
+                fix=f"write --read {name}=...")
         fields[name] = parse_yaml(value, f"--read {option}")
-    return IngestParams(**fields)
+    return fields
 
 
 class _Reporter:

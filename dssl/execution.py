@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import dask
 import numba
 import numpy as np
-from distributed import Client, KilledWorker, as_completed, get_client
+from distributed import Client, KilledWorker, as_completed, get_client, get_worker
 from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
@@ -29,6 +29,8 @@ from .errors import ClusterError, TaskFailed, explain
 from .params import digest
 
 SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
+
+MEMORY_BUDGET = 1 << 30  # bytes a task may take unless told otherwise; equal everywhere, so that blocks and bits are
 
 Progress = Callable[[int, int], None]  # (tasks done, tasks in all)
 
@@ -43,6 +45,7 @@ class Execution(ABC):
     """Runs the tasks of a stage."""
 
     memory_budget: int  # bytes that one task may take
+    scratch_folder: str | None = None  # where parts that are not kept go, if they have to be stored
 
     @abstractmethod
     def scratch(self) -> Parts:
@@ -97,7 +100,7 @@ def available_cores() -> int:
 class InProcess(Execution):
     """Runs tasks in threads of this process, one core each."""
 
-    def __init__(self, threads: int | None = None, memory_budget: int = 2 << 30):
+    def __init__(self, threads: int | None = None, memory_budget: int = MEMORY_BUDGET):
         self.threads = threads or available_cores()
         self.memory_budget = memory_budget
 
@@ -145,9 +148,9 @@ def run_on_worker(task: Task, parts: Parts, index: int) -> Receipt:
 class OnDask(Execution):
     """Runs tasks on the workers of a Dask client; parts go through storage that every worker can open."""
 
-    def __init__(self, client: Client, memory_budget: int | None = None, retries: int = 2):
-        self.client, self.retries = client, retries
-        self.memory_budget = memory_budget or self._half_of_a_worker()
+    def __init__(self, client: Client, memory_budget: int | None = None):
+        self.client = client
+        self.memory_budget = memory_budget or min(MEMORY_BUDGET, self._half_of_a_worker())
         self._folder: str | None = None
         self._scratches = 0
 
@@ -155,15 +158,17 @@ class OnDask(Execution):
         """Return the bytes one task may take: half its share of the smallest worker, since NumPy cannot spill."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         shares = [worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]]
-        return min(shares) // 2 if shares else 2 << 30
+        return min(shares) // 2 if shares else MEMORY_BUDGET
 
     def scratch(self) -> Parts:
         """Return parts in a folder that lives as long as this execution.
 
-        The folder is made in Dask's `temporary-directory`, or the system's; every worker must be able to open it.
+        The folder is made in `scratch_folder`, in Dask's `temporary-directory`, or in the system's; every worker must
+        be able to open it. A pipeline's run sets `scratch_folder` to a folder of its workspace.
         """
         if self._folder is None:
-            self._folder = mkdtemp(prefix="dssl-", dir=dask.config.get("temporary-directory", None))
+            place = self.scratch_folder or dask.config.get("temporary-directory", None)
+            self._folder = mkdtemp(prefix="dssl-", dir=place)
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._scratches += 1
         return StoredParts(f"{self._folder}/{self._scratches}")
@@ -186,9 +191,10 @@ class OnDask(Execution):
 
         def submit(item: tuple[int, Task]) -> Any:
             index, task = item
-            future = self.client.submit(run_on_worker, task, parts, index, pure=False, retries=self.retries,
+            # No retries: an exception would come again. A task whose worker died is run again by the scheduler.
+            future = self.client.submit(run_on_worker, task, parts, index, pure=False,
                                         key=f"{type(task).__name__}-{stage}-{index}")
-            running[future.key] = index
+            running[future] = index
             return future
 
         running: dict[Any, int] = {}
@@ -198,7 +204,7 @@ class OnDask(Execution):
             futures = as_completed([submit(item) for _, item in zip(range(window), queue, strict=False)],
                                    loop=self.client.loop)  # the client need not be the active one
             for future in futures:
-                done(running[future.key], future.result())
+                done(running.pop(future), future.result())
                 for item in queue:
                     futures.add(submit(item))
                     break
@@ -224,7 +230,11 @@ class OnDask(Execution):
 def current_execution(memory_budget: int | None = None) -> Execution:
     """Return the execution on the active Dask client, if there is one, or else on the threads of this process."""
     try:
-        client = get_client()
+        get_worker()
+        return InProcess(1, memory_budget or MEMORY_BUDGET)  # a task that waits for other tasks can wait forever
+    except ValueError:  # this is not a Dask task
+        pass
+    try:
+        return OnDask(get_client(), memory_budget)
     except ValueError:  # no client is active
-        return InProcess(memory_budget=memory_budget or 2 << 30)
-    return OnDask(client, memory_budget)
+        return InProcess(memory_budget=memory_budget or MEMORY_BUDGET)

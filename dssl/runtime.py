@@ -19,10 +19,8 @@ from distributed.security import Security
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from .errors import ClusterError, SpecError, explain, require
-from .execution import Execution, InProcess, OnDask, available_cores
+from .execution import MEMORY_BUDGET, Execution, InProcess, OnDask, available_cores
 from .pipeline.spec import parse_yaml
-
-MEMORY_BUDGET = 1 << 30  # bytes a task may take; equal everywhere, so that blocks and bits are
 
 
 class LocalRuntime(BaseModel):
@@ -119,6 +117,10 @@ def open_runtime(source: str | Path | None, memory_budget: int | None = None) ->
 
 def _connect(described: AddressRuntime) -> Client:
     address = urlsplit(described.address)
+    if address.scheme == "tls" and described.tls is None:
+        raise ClusterError(explain(
+            f"{described.address} is encrypted, and no certificates are given", why="the scheduler would refuse us",
+            fix="describe it in a file: kind: address, address, and tls: {ca_file, cert, key}"))
     if address.scheme != "tls" and not _is_loopback(address.hostname or ""):
         raise ClusterError(explain(
             f"{described.address} is neither encrypted nor on this machine",
@@ -129,7 +131,7 @@ def _connect(described: AddressRuntime) -> Client:
                         require_encryption=True) if tls else None
     try:
         return Client(described.address, security=security, timeout=described.timeout)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise ClusterError(explain(f"no scheduler answers at {described.address} ({error})",
                                    why="tasks have nowhere to run",
                                    fix="start it with `dask scheduler`, or check the address")) from error

@@ -25,7 +25,8 @@ def encode_labels(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray
     y : array-like, shape (n,)
         Integers, floats, booleans, text, objects, or a pandas Series or Categorical of them.
     unlabeled : the label of points without one. Unset: -1 among integers. Missing values (NaN, None, pandas.NA)
-        are unlabeled in any case; where another marker is named, -1 is a class like any other.
+        are unlabeled in any case; where another marker is named, -1 is a class like any other. A marker that does
+        not occur is refused, unless -1 does.
 
     Returns
     -------
@@ -33,7 +34,8 @@ def encode_labels(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray
 
     Raises
     ------
-    DataError : y is not one-dimensional, mixes types, or is -1 and +1 throughout with the default marker.
+    DataError : y is not one-dimensional, mixes types, or is -1 and +1 throughout with the default marker; floats hold
+        -1 beside other whole numbers, which may be a marker or a class; the marker that is named does not occur.
     """
     values = _one_dimension(y)
     if values.dtype.kind in "SV":
@@ -47,9 +49,22 @@ def encode_labels(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray
                 fix="if -1 is a class, name another marker, for example unlabeled=0 (it need not occur); "
                     "if -1 marks unlabeled points, there must be two classes besides it")
         hidden |= values == UNLABELED
+    elif unlabeled is None and values.dtype.kind == "f":
+        present = np.unique(values[~hidden])
+        whole = bool((present == np.floor(present)).all())
+        require(not (whole and -1 in present) or present.tolist() == [-1, 1], error=DataError,
+                what=f"labels are whole numbers stored as floats, and -1 is among them: {present[:6].tolist()}",
+                why="NaN marks unlabeled points among floats and -1 among integers, so -1 may be a marker or a class",
+                fix="name the marker, unlabeled=-1; or one that does not occur if -1 is a class")
     elif unlabeled is not None:
-        hidden |= np.fromiter((_same(value, unlabeled) for value in values), bool, len(values)) \
-            if values.dtype == object else np.asarray(values == unlabeled, bool)
+        marked = np.fromiter((_same(value, unlabeled) for value in values), bool, len(values)) \
+            if values.dtype == object else np.broadcast_to(np.asarray(values == unlabeled, bool), values.shape)
+        minus_one = values.dtype.kind in "iuf" and bool((values == UNLABELED).any())
+        missing = isinstance(unlabeled, float) and np.isnan(unlabeled)
+        require(bool(marked.any()) or minus_one or missing or not len(values), error=DataError,
+                what=f"no label is the marker of unlabeled points, {unlabeled!r}",
+                why="every point would be taken as labeled", fix="correct the marker, or leave it out")
+        hidden |= marked
     known = _typed(values[~hidden])
     classes, inverse = np.unique(known, return_inverse=True)
     if classes.dtype.kind == "U" or classes.dtype.kind == "T":

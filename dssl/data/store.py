@@ -24,6 +24,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from ..blocks import Arrays, Parts, Receipt, Rows, row_ranges
 from ..errors import DataError, IntegrityError, ParameterError, explain, require
 
+NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
 CHUNK_BYTES = 64 << 20
 CACHE_BYTES = 1 << 30
 
@@ -187,6 +188,7 @@ class StoredParts(Parts):
                          {"scalar": value.ndim == 0, "sha256": checksum(rows)})
             if rows.size:
                 write_range(path, 0, 0, rows)
+        write_json(self.folder / "parts" / f"{index:06d}" / NAMES, sorted(arrays))
 
     def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
         for name, block in arrays.items():
@@ -209,7 +211,7 @@ class StoredParts(Parts):
                 f"{folder} is missing", why="the part is recorded as written, but its arrays are gone",
                 fix=f"delete {_artifact_of(folder)} and run again",
             ))
-        return {path.name: _read_whole(path) for path in sorted(folder.iterdir())}
+        return {name: _read_whole(folder / name) for name in read_json(folder / NAMES)}
 
     def within(self, name: str) -> "StoredParts":
         return StoredParts(self.folder / "within" / name)
@@ -248,7 +250,8 @@ class StoredArrays(Arrays):
     def load(self) -> dict[str, np.ndarray]:
         """Return the arrays; the same content is read once a process, up to `CACHE_BYTES` of it."""
         folder = self.parts.folder / "parts" / f"{self.index:06d}"
-        sums = [str(_open(path).attrs["sha256"]) for path in sorted(folder.glob("*"))]
+        names = read_json(folder / NAMES) if (folder / NAMES).is_file() else []
+        sums = [str(_open(folder / name).attrs["sha256"]) for name in names]
         key = (str(folder), *sums)
         with self._lock:
             if key in self._cache:

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from ..blocks import Arrays, Parts, PartWriter, Receipt
 from ..errors import require
 from ..execution import Execution
@@ -31,7 +33,8 @@ class RegularizerParams:
         require(0 < self.ridge < float("inf"), f"ridge={self.ridge}, expected > 0",
                 why="without a ridge a constant function costs nothing, and the kernel of a component is singular",
                 fix="use 0.001 to 0.1")
-        require(isinstance(self.power, int) and 1 <= self.power <= 64, f"power={self.power!r}, expected 1 to 64",
+        whole = isinstance(self.power, (int, np.integer)) and not isinstance(self.power, bool)
+        require(whole and 1 <= self.power <= 64, f"power={self.power!r}, expected 1 to 64",
                 why="Q = R^p is inverted by p solves of R", fix="use 1, 2 or 3")
 
     def matrix(self, laplacian: Laplacian) -> Any:

@@ -8,9 +8,10 @@ import numpy as np
 from ..blocks import Rows, block_rng
 from ..errors import DataError, require
 from ..execution import Execution
+from ..graph.health import graph_health
 from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.regularizer import RegularizerParams, prepare_regularizer
-from ..graph.weights import WeightParams, weigh
+from ..graph.weights import WeightParams, read_graph, weigh
 from ..kernels.base import Kernel
 from ..kernels.deformed import DeformedKernel, subsample_deformation
 from ..kernels.subsample import SubsampleInverse, multiply_factors, solve_columns, solve_evidence
@@ -59,6 +60,7 @@ def graph_covariance(rows: Rows, labeled: np.ndarray, params: GraphKernelParams,
     lists = find_neighbors(rows, params.neighbors, execution)
     graph = execution.scratch()
     described = weigh(lists, params.weights, execution, graph)
+    health = graph_health(read_graph(graph), labeled)
     subsample = draw_subsample(labeled, n, params.n_subsample, params.seed)
     power = params.regularizer.power
     solver, chosen, evidence = prepare_regularizer(graph, params.regularizer, len(subsample) * ((power + 1) // 2),
@@ -68,6 +70,7 @@ def graph_covariance(rows: Rows, labeled: np.ndarray, params: GraphKernelParams,
     found = multiply_factors(columns, n, subsample, (power,), execution, execution.scratch())
     return SubsampleInverse(subsample, found, {
         "neighbors": lists.attributes, "weights": described, "regularizer": evidence,
+        "components": health["components"], "unreached": health["unreached"],
         "solves": solve_evidence(receipts, evidence["solver"])})
 
 

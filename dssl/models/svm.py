@@ -32,18 +32,21 @@ class DeformedKernelEstimator(BaseEstimator):
     n_neighbors, metric, weights, symmetrize : the graph; see `NeighborParams` and `WeightParams`.
     laplacian, ridge, power : the regularizer `Q = (L + ridge I)^power`.
     n_subsample : points at which functions are measured; the labeled ones are among them.
-    tolerance : relative residual of the solves.
+    method : neighbor search: "exact", "descent" or "auto". tolerance : relative residual of the solves.
+    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of every random choice.
     """
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median", C: float = 10.0,
                  eta: float = 10.0, n_neighbors: int = 10, metric: str = "euclidean", weights: str = "self_tuned",
                  symmetrize: str = "maximum", laplacian: str = "normalized", ridge: float = 0.01, power: int = 2,
-                 n_subsample: int = 1000, method: str = "auto", tolerance: float = 1e-6, seed: int = 0):
+                 n_subsample: int = 1000, method: str = "auto", tolerance: float = 1e-6, unlabeled: Any = None,
+                 seed: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta = kernel, bandwidth, C, eta
         self.n_neighbors, self.metric, self.weights, self.symmetrize = n_neighbors, metric, weights, symmetrize
         self.laplacian, self.ridge, self.power = laplacian, ridge, power
-        self.n_subsample, self.method, self.tolerance, self.seed = n_subsample, method, tolerance, seed
+        self.n_subsample, self.method, self.tolerance = n_subsample, method, tolerance
+        self.unlabeled, self.seed = unlabeled, seed
 
     def _params(self) -> GraphKernelParams:
         return GraphKernelParams(
@@ -116,7 +119,7 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         """
         learner, rows = LearnerParams(C=self.C), self._rows(X, y)
         column = getattr(y, "shape", ())[1:] == (1,)
-        codes, self.classes_ = encode_labels(column_or_1d(y, warn=True) if column else y)
+        codes, self.classes_ = encode_labels(column_or_1d(y, warn=True) if column else y, self.unlabeled)
         require(len(codes) == len(rows), f"y has {len(codes)} labels for {len(rows)} points", error=DataError,
                 why="each point has a label or the marker of none", fix="pass one entry a point")
         whole = self.classes_.dtype.kind != "f" or bool((self.classes_ == np.round(self.classes_)).all())
@@ -159,7 +162,14 @@ class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit on all points X (n, d) with targets y (n,) or (n, c); return self. A row with a NaN is unlabeled."""
         learner, rows = LearnerParams(kind="ridge", C=self.C), self._rows(X, y)
-        targets = np.asarray(y, np.float64)
+        given = np.asarray(y)
+        marked = given.dtype.kind in "iu" and bool((given == -1).any())
+        require(self.unlabeled is not None or not marked, "y holds integers, and -1 is among them", error=DataError,
+                why="NaN marks unknown targets here, so -1 would be fitted as a value",
+                fix="pass unlabeled=-1 if it marks unknown targets, or y as floats if it is a value")
+        targets = given.astype(np.float64)
+        if self.unlabeled is not None:
+            targets[targets == float(self.unlabeled)] = np.nan
         require(len(targets) == len(rows) and targets.ndim in (1, 2), error=DataError,
                 what=f"y has shape {targets.shape} for {len(rows)} points",
                 why="each point has a target or NaN", fix="pass one row a point")

@@ -21,6 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from ..data.store import StoredParts, local_path, read_json, verify_parts, write_json
 from ..errors import IntegrityError, LockedError, explain
 from ..params import digest, plain
@@ -165,13 +167,14 @@ class Workspace:
 class Lock:
     """One run at a time in a workspace: a file with its holder, renewed while the run lives.
 
-    A lock is taken over when its process is gone (on this host) or it was not renewed for `LEASE_SECONDS`, so nobody
-    has to remove one by hand.
+    A lock is taken over when its process is gone (on this host) or was not renewed for `LEASE_SECONDS` (on another), so
+    nobody has to remove one by hand.
     """
 
     def __init__(self, path: Path):
         self.path = path
-        self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": os.urandom(8).hex()}
+        self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": os.urandom(8).hex(),
+                      "started": psutil.Process().create_time()}
         self._released = threading.Event()
 
     def __enter__(self) -> Self:
@@ -201,12 +204,10 @@ class Lock:
     @staticmethod
     def _stale(holder: dict[str, Any]) -> bool:
         if holder["host"] == socket.gethostname():
-            try:
-                os.kill(int(holder["pid"]), 0)
-            except ProcessLookupError:
+            try:  # a process with the same number and another start is another process
+                return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder.get("started", 0))) > 1
+            except psutil.NoSuchProcess:
                 return True
-            except PermissionError:
-                return False
         return time.time() - float(holder["renewed"]) > LEASE_SECONDS
 
     @property

@@ -1,28 +1,89 @@
 """Open the model of a run, to predict new points."""
 
+import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..blocks import Rows, as_rows
+from ..blocks import ArrayRows, MemoryParts, Rows, as_rows
+from ..data.ingest import IngestParams, ingest
+from ..data.readers import format_of, open_reader
+from ..data.readers.csv import CsvReader
 from ..data.scaling import ScaledRows, Scaling
+from ..data.sources import Source, find_source
 from ..data.store import StoredParts, read_json
-from ..errors import DataError, explain
+from ..errors import DataError, explain, require
 from ..execution import Execution
 from ..models.base import KernelModel
 from .artifacts import read_manifest
+from .spec import ingest_params
 from .training import load_model
 
 
+@dataclass(frozen=True)
 class FittedPipeline:
-    """A model with the scaling of its training points: predicts raw points."""
+    """A model with the scaling of its training points, and how these were read: predicts raw points.
 
-    def __init__(self, scaling: Scaling, model: KernelModel):
-        self.scaling, self.model = scaling, model
+    dataset : attributes of the training data set: `feature_names` and `target`, or None where it had no names.
+    """
+
+    scaling: Scaling
+    model: KernelModel
+    dataset: dict[str, Any]
+    read: IngestParams
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted labels of raw points X (n, d), shape (n,)."""
         return self.model.predict(ScaledRows(as_rows(X), self.scaling), execution)
+
+    def points_of(self, source: str, execution: Execution, **options: Any) -> Rows:
+        """Return the points of a file, read as the training points were, with `options` of the reader on top.
+
+        Columns that have names are matched by name: their order does not matter, and the target need not be there.
+
+        Raises
+        ------
+        DataError : a feature is missing, there are columns that the model does not know, or another number of them.
+        """
+        params = replace(self.read, target="none", labels=None, split=None)
+        found = find_source(source, format=options.get("format") or None)
+        expected = self.dataset.get("feature_names")
+        if format_of(found.path, options.get("format") or None) != self.dataset["format"]:
+            params = IngestParams(target="none", dtype=self.read.dtype)
+        params = replace(params, **options)
+        if expected and self.dataset["format"] == "csv" and params.format in (None, "csv"):
+            params = replace(params, drop=self._columns_to_drop(found, params, expected))
+        dataset = ingest(found, MemoryParts(), execution, params)
+        X, names = dataset.X, dataset.feature_names
+        if expected and names and set(names) == set(expected) and len(names) == len(expected):
+            order = [names.index(name) for name in expected]
+            return X if order == sorted(order) else ArrayRows(X.read_all()[:, order])
+        width = len(self.dataset["feature_names"] or ()) or self.model.points.shape[1]
+        require(X.shape[1] == width and not (expected and names), error=DataError,
+                what=f"{source} has {X.shape[1]} features, the model was fitted on {width}",
+                why="a kernel compares equal features",
+                fix="pass the columns of the training data; name the labels' column with --read target=NAME")
+        return X
+
+    def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str]) -> tuple[str | int, ...]:
+        """Return the columns of a CSV file that are no features: the target of the training file, and given ones."""
+        with tempfile.TemporaryDirectory() as folder:
+            options = {name: value for name in ("header", "delimiter", "decimal", "encoding", "missing")
+                       if (value := getattr(params, name)) is not None}
+            reader = open_reader(found.path, params.format, scratch=Path(folder), target="none", **options)
+            names = reader.column_names() if isinstance(reader, CsvReader) else []
+        dropped = tuple(column for column in params.drop or () if not names or column in names)
+        missing = [name for name in expected if name not in names]
+        require(not names or not missing, f"{found.name} has no column {', '.join(missing[:8])}", error=DataError,
+                why="the model was fitted on it", fix=f"its columns are {', '.join(names[:40])}")
+        targets = {self.dataset.get("target"), params.target}
+        unknown = [name for name in names if name not in expected and name not in dropped and name not in targets]
+        require(not unknown, f"{found.name} has columns that the model does not know: {', '.join(unknown[:8])}",
+                error=DataError, why="it was not fitted on them",
+                fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'")
+        return (*dropped, *(name for name in names if name in targets - {params.target} and name not in dropped))
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
@@ -44,7 +105,10 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     if name not in models:
         raise DataError(explain(f"{folder} has no model named {name!r}", why="the run fitted no such model",
                                 fix=f"choose one of {', '.join(models)}"))
-    points = folder.parent.parent / "points" / described["inputs"]["points"][:24]
-    scaling = Scaling.from_arrays(StoredParts(points).within("scaling").read(0),
-                                  read_manifest(points / "manifest.json")["attributes"]["scaling"])
-    return FittedPipeline(scaling, load_model(StoredParts(folder).read(0), models, name))
+    artifacts = folder.parent.parent
+    points = artifacts / "points" / described["inputs"]["points"][:24]
+    prepared = read_manifest(points / "manifest.json")
+    scaling = Scaling.from_arrays(StoredParts(points).within("scaling").read(0), prepared["attributes"]["scaling"])
+    data = read_manifest(artifacts / "dataset" / prepared["inputs"]["dataset"][:24] / "manifest.json")
+    return FittedPipeline(scaling, load_model(StoredParts(folder).read(0), models, name), data["attributes"]["dataset"],
+                          ingest_params(data["params"]["read"], "the training data's options"))

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -84,6 +85,10 @@ def run(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace
     tell = events or (lambda event: None)
     with place.lock():
         execution = execution or current_execution(memory_budget)
+        scratch = place.root / "scratch"  # the lock is ours: what is there was left by a run that was killed
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        execution.scratch_folder = str(scratch)
         items = planned_stages(checked, place, source_digest)
         if fresh:
             for item in items:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from ..data.ingest import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
@@ -19,6 +19,21 @@ from ..solvers.solve import SolverParams
 
 LARGEST_SPEC = 1 << 20  # bytes
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+
+
+def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
+    """Return the reader's parameters of a mapping; raise SpecError with the names of those that are wrong."""
+    known = set(IngestParams.__dataclass_fields__)
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise SpecError(explain(f"{where}: {', '.join(map(str, unknown))}", why="the readers have no such option",
+                                fix=f"the options are {', '.join(sorted(known))}"))
+    try:
+        return TypeAdapter(IngestParams).validate_python(options)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'options'}: {item['msg']}" for item in error.errors())
+        raise SpecError(explain(f"{where}: {wrong}", why="the reader cannot be told so",
+                                fix="see the options in IngestParams")) from error
 
 
 class Section(BaseModel):
@@ -56,14 +71,7 @@ class DataSpec(Section):
 
     def ingest_params(self) -> IngestParams:
         """Return the reader's parameters."""
-        options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value
-                                   for name, value in self.read.items()}
-        try:
-            return IngestParams(**options)
-        except TypeError as error:
-            known = ", ".join(IngestParams.__dataclass_fields__)
-            raise SpecError(explain(f"data.read: {error}", why="the readers have no such option",
-                                    fix=f"the options are {known}")) from error
+        return ingest_params(self.read, "data.read")
 
 
 class LabelSpec(Section):

@@ -14,6 +14,7 @@ from ..blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
 from ..data.labels import choose_labels, keep_classes, map_classes, sample_points, split_test
+from ..data.readers import format_of
 from ..data.scaling import Scaling, ScalingParams, fit_scaling
 from ..data.sources import Source, find_source, fingerprint
 from ..data.store import StoredRows
@@ -25,6 +26,7 @@ from ..graph.regularizer import prepare_regularizer
 from ..graph.weights import read_graph, weigh
 from ..kernels.subsample import multiply_factors, solve_columns, solve_evidence
 from ..models.graph_kernel import draw_subsample
+from ..params import digest
 from ..solvers.solve import SolverParams
 from .artifacts import Artifact
 from .spec import Spec
@@ -101,8 +103,14 @@ def make_split(context: Context) -> dict[str, Any]:
     train, test = split_test(codes, count=data.test.count, fraction=data.test.fraction, official=official,
                              seed=data.seed)
     test = test[codes[test] >= 0]
+    require(len(test) > 0, "no test point has a label", error=DataError,
+            why="there is nothing to compare predictions with",
+            fix="set data.test.count or data.test.fraction, or give the test points labels")
     if data.points is not None and data.points != len(train):
         train = sample_points(train, data.points, data.seed)
+    k = context.spec.graph.n_neighbors
+    require(len(train) > k, f"{len(train)} training points and graph.n_neighbors={k}", error=DataError,
+            why="a point has at most n - 1 neighbors", fix="lower graph.n_neighbors, or use more points")
     PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], train_codes=codes[train],
                                        test_codes=codes[test])
     return {"classes": classes.tolist(), "n_train": len(train), "n_test": len(test)}
@@ -269,7 +277,10 @@ def _regularizer(spec: Spec) -> dict[str, Any]:
 
 
 def _split_params(spec: Spec) -> dict[str, Any]:
-    return spec.data.model_dump(include={"keep", "classes", "unlabeled", "points", "test", "seed"})
+    data = spec.data.model_dump(include={"keep", "unlabeled", "points", "test", "seed"})
+    # As pairs: the keys of a JSON mapping are text, and the classes 1 and "1" are not the same.
+    classes = None if spec.data.classes is None else [[name, members] for name, members in spec.data.classes.items()]
+    return {**data, "classes": classes}
 
 
 def _system_params(spec: Spec) -> dict[str, Any]:
@@ -292,12 +303,12 @@ def _model_params(spec: Spec) -> dict[str, Any]:
 STAGES: tuple[Stage, ...] = (
     Stage("dataset", 1, (), lambda spec: {"read": spec.data.read}, make_dataset),
     Stage("split", 1, ("dataset",), _split_params, make_split),
+    Stage("labels", 1, ("split",), lambda spec: spec.labels.model_dump(), make_labels),
+    Stage("subsample", 1, ("split", "labels"), lambda spec: spec.subsample.model_dump(), make_subsample),
     Stage("points", 1, ("dataset", "split"), lambda spec: {"scale": spec.data.scale}, make_points),
     Stage("neighbors", 1, ("points",), _graph("n_neighbors", "method", "metric", "seed"), make_neighbors),
     Stage("graph", 1, ("neighbors",), _graph("weights", "bandwidth", "symmetrize"), make_graph),
-    Stage("labels", 1, ("split",), lambda spec: spec.labels.model_dump(), make_labels),
     Stage("health", 1, ("split", "neighbors", "graph", "labels"), lambda spec: {}, make_health),
-    Stage("subsample", 1, ("split", "labels"), lambda spec: spec.subsample.model_dump(), make_subsample),
     Stage("system", 1, ("graph",), _system_params, make_system),
     Stage("columns", 1, ("system", "subsample"), _columns_params, make_columns),
     Stage("covariance", 1, ("system", "subsample", "columns"), lambda spec: {"power": spec.graph.power},
@@ -308,6 +319,7 @@ STAGES: tuple[Stage, ...] = (
 
 
 def source_of(spec: Spec) -> tuple[Source, str]:
-    """Return the local file of a spec's source and the SHA-256 of its bytes."""
-    source = find_source(spec.data.source, labels=spec.data.read.get("labels"), format=spec.data.read.get("format"))
-    return source, fingerprint(source)
+    """Return the local file of a spec's source, and the digest of its bytes and of the format they are read in."""
+    params = spec.data.ingest_params()
+    source = find_source(spec.data.source, labels=params.labels, format=params.format)
+    return source, digest({"bytes": fingerprint(source), "format": format_of(source.path, params.format)})

@@ -102,6 +102,11 @@ class CsvReader(Reader):
             self._text = frozenset(self._cells(0, min(n_rows, PROBE_ROWS), layout, set())[1])
         return self._scan
 
+    def column_names(self) -> list[str]:
+        """Return the names in the header, features and target alike, or [] if there is none; reads no more than it."""
+        layout = self._look_at_head()
+        return list(layout.names) if layout.header else []
+
     # ---- the first records
 
     def _look_at_head(self) -> Layout:
