@@ -121,7 +121,7 @@ def test_a_cluster_writes_the_same_parts(tmp_path, cluster_client):
 
 @pytest.mark.cluster
 def test_a_failure_on_a_cluster_reaches_the_caller(tmp_path, cluster_client):
-    execution = OnDask(cluster_client, retries=0)
+    execution = OnDask(cluster_client)
     with pytest.raises(ValueError, match="this block cannot be read"):
         execution.map([FailingTask()], StoredParts(tmp_path / "there"))
 

@@ -50,10 +50,11 @@ class FittedPipeline:
         params = replace(self.read, target="none", labels=None, split=None)
         found = find_source(source, format=options.get("format") or None)
         expected = self.dataset.get("feature_names")
-        if format_of(found.path, options.get("format") or None) != self.dataset["format"]:
+        kind = format_of(found.path, options.get("format") or None)
+        if kind != self.dataset["format"]:
             params = IngestParams(target="none", dtype=self.read.dtype)
         params = replace(params, **options)
-        if expected and self.dataset["format"] == "csv" and params.format in (None, "csv"):
+        if expected and kind == self.dataset["format"] == "csv":
             params = replace(params, drop=self._columns_to_drop(found, params, expected))
         dataset = ingest(found, MemoryParts(), execution, params)
         X, names = dataset.X, dataset.feature_names

@@ -203,3 +203,27 @@ def test_sampled_points():
     assert set(ids) <= set(sample_points(np.arange(100, 200), 11, seed=3))
     with pytest.raises(ParameterError, match="11 points asked for, from 10"):
         sample_points(np.arange(10), 11, seed=0)
+
+
+def test_minus_one_among_whole_floats_has_to_be_named():
+    """A file's integer labels become floats where one is missing: -1 may then be a marker or a class."""
+    y = np.array([0.0, 1.0, 2.0, -1.0, np.nan])
+    with pytest.raises(DataError, match="unlabeled=-1"):
+        encode_labels(y)
+    codes, classes = encode_labels(y, unlabeled=-1)
+    assert codes.tolist() == [0, 1, 2, -1, -1]
+    assert classes.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_plus_and_minus_one_as_floats_are_classes():
+    codes, classes = encode_labels(np.array([-1.0, 1.0, np.nan]))
+    assert codes.tolist() == [0, 1, -1]
+    assert classes.tolist() == [-1.0, 1.0]
+
+
+@pytest.mark.parametrize("marker", ["unknwon", 7, 7.5])
+def test_a_marker_that_does_not_occur_is_refused(marker):
+    y = np.array(["a", "b"], object) if isinstance(marker, str) else np.array([0, 1, 2])
+    with pytest.raises(DataError, match="no label is the marker"):
+        encode_labels(y, unlabeled=marker)
+    assert encode_labels(np.array([-1, 1]), unlabeled=7)[1].tolist() == [-1, 1]

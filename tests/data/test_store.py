@@ -1,5 +1,6 @@
 """Stored arrays: what is damaged is noticed and named, what is whole reads back as it was written."""
 
+import shutil
 import threading
 
 import numpy as np
@@ -193,3 +194,12 @@ def test_of_many_exclusive_writers_one_wins(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["manifest.json"]
     write_json(path, {"by": "another"})
     assert read_json(path) == {"by": "another"}
+
+
+def test_a_deleted_array_of_a_part_is_missed(tmp_path):
+    parts = StoredParts(tmp_path)
+    parts.write(0, {"kept": np.arange(3), "lost": np.arange(4)})
+    shutil.rmtree(tmp_path / "parts" / "000000" / "lost")
+    for read in (lambda: parts.read(0), lambda: parts.arrays(0).load()):
+        with pytest.raises(IntegrityError, match="lost"):
+            read()

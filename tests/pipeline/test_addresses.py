@@ -84,3 +84,13 @@ def test_an_address_is_of_stage_version_parameters_and_inputs():
               place.artifact("columns", 1, {"power": 2}, {"system": "b"})]
     assert len({made.address, *(other.address for other in others)}) == 5
     assert Workspace.at("elsewhere").artifact("columns", 1, {"power": 2}, {"system": "a"}).address == made.address
+
+
+def test_classes_named_by_a_number_and_by_its_text_are_two_specs(tmp_path):
+    """In JSON both keys are text, and one result would be served for the other."""
+    fields = {"name": "t", "data": {"source": "iris", "classes": {1: [0, 1], 2: [2]}}, "labels": {"per_class": 2}}
+    text = {**fields, "data": {"source": "iris", "classes": {"1": [0, 1], "2": [2]}}}
+    first, second = (plan(spec, workspace=tmp_path) for spec in (fields, text))
+    addresses = [{stage["name"]: stage["address"] for stage in stages} for stages in (first, second)]
+    assert addresses[0]["dataset"] == addresses[1]["dataset"]
+    assert addresses[0]["split"] != addresses[1]["split"]

@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dssl.errors import IntegrityError, LockedError
@@ -191,15 +192,17 @@ def test_a_lock_that_was_given_back_is_free(tmp_path, holder):
 
 
 def lock_file(folder, **fields):
-    mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": "other", "renewed": time.time()}
+    mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": "other", "renewed": time.time(),
+            "started": psutil.Process().create_time()}
     (folder / "lock.json").write_text(json.dumps(mine | fields))
 
 
 @pytest.mark.parametrize(("fields", "free"), [
-    ({}, False), ({"renewed": 0.0}, True),  # a living process that stopped renewing, or another one with its number
+    ({}, False), ({"renewed": 0.0}, False),  # a living process that was stopped goes on where it was
+    ({"started": 1.0}, True),  # another process that was given its number
     ({"host": "elsewhere"}, False), ({"host": "elsewhere", "renewed": 0.0}, True),
     ({"host": "elsewhere", "pid": 2**30}, False),  # no one here can tell whether it lives
-    ({"pid": 2**22 + 1}, True), ({"pid": 1}, False),
+    ({"pid": 2**22 + 1}, True), ({"pid": 1}, True),
 ])
 def test_whose_lock_is_free(tmp_path, fields, free):
     lock_file(tmp_path, **fields)

@@ -166,7 +166,7 @@ def test_parts_of_another_budget_are_not_mixed(spec, finished, workspace):
     (columns / "manifest.json").unlink()
     (columns / "receipts" / "000004.json").unlink()
     old = (columns / "receipts" / "000000.json").stat().st_mtime_ns
-    result = run(spec, workspace=workspace, execution=InProcess(2, memory_budget=1 << 30))
+    result = run(spec, workspace=workspace, execution=InProcess(2, memory_budget=1 << 29))
     assert (columns / "receipts" / "000000.json").stat().st_mtime_ns > old
     assert outcome(result) == outcome(finished[1])
 

@@ -124,7 +124,7 @@ def test_a_wrong_value_is_named_with_its_path(path, value):
     ("model.eta", float("inf"), "model.eta"), ("model.eta", float("nan"), "model.eta"),
     ("solver.tolerance", 2.0, "solver: tolerance=2.0"), ("solver.max_iterations", 0, "solver: max_iterations=0"),
     ("solver.block_columns", 0, "solver: block_columns=0"),
-    ("data.read.dtype", "float16", "data.read: dtype='float16'"),
+    ("data.read.dtype", "float16", "data.read: dtype: Input should be"),
     ("kernel.bandwidth", "mean", "kernel: bandwidth='mean'"), ("kernel.bandwidth", 0.0, "kernel: bandwidth=0.0"),
     ("kernel.parameters.degree", 2, "kernel: kernel 'rbf' has no parameter degree"),
     ("kernel.bandwidth", "-2*median", "kernel: bandwidth='-2*median'"),
