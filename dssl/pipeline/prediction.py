@@ -41,7 +41,8 @@ class FittedPipeline:
     def points_of(self, source: str, execution: Execution, **options: Any) -> Rows:
         """Return the points of a file, read as the training points were, with `options` of the reader on top.
 
-        Columns that have names are matched by name: their order does not matter, and the target need not be there.
+        Columns with the same names are matched by name, in any order, and a CSV file may hold the target or not. Files
+        of another format, whose names are others or none, are taken column by column.
 
         Raises
         ------
@@ -62,7 +63,7 @@ class FittedPipeline:
             order = [names.index(name) for name in expected]
             return X if order == sorted(order) else ArrayRows(X.read_all()[:, order])
         width = len(self.dataset["feature_names"] or ()) or self.model.points.shape[1]
-        require(X.shape[1] == width and not (expected and names), error=DataError,
+        require(X.shape[1] == width, error=DataError,
                 what=f"{source} has {X.shape[1]} features, the model was fitted on {width}",
                 why="a kernel compares equal features",
                 fix="pass the columns of the training data; name the labels' column with --read target=NAME")

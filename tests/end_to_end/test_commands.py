@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from .conftest import COMMAND, LOCAL, REPOSITORY, outcome
 
 QUICKSTART = REPOSITORY / "pipelines" / "quickstart.yaml"
-STAGES = ["dataset", "split", "points", "neighbors", "graph", "labels", "health", "subsample", "system", "columns",
+STAGES = ["dataset", "split", "labels", "subsample", "points", "neighbors", "graph", "health", "system", "columns",
           "covariance", "models", "scores"]
 
 pytestmark = [pytest.mark.slow]
