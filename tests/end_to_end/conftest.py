@@ -59,6 +59,11 @@ def dssl(environment) -> Callable[..., Outcome]:
     return call
 
 
+def heed_interrupts() -> None:
+    """Undo that a shell has its background jobs, and all that they start, ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(environment):
     """Start a command in a process group of its own; what still runs at the end is killed."""
@@ -66,7 +71,8 @@ def start(environment):
 
     def call(*arguments: Any) -> subprocess.Popen[str]:
         started.append(subprocess.Popen([*COMMAND, *map(str, arguments)], env=environment, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, start_new_session=True))
+                                        stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                        preexec_fn=heed_interrupts))
         return started[-1]
 
     yield call
