@@ -7,7 +7,6 @@ One JSON document on standard output with --json, everything else on standard er
 import csv
 import json
 import logging
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -252,5 +251,4 @@ def _percent(scores: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONWARNINGS", "default")
     sys.exit(main())

@@ -37,10 +37,6 @@ class RegularizerParams:
         require(whole and 1 <= self.power <= 64, f"power={self.power!r}, expected 1 to 64",
                 why="Q = R^p is inverted by p solves of R", fix="use 1, 2 or 3")
 
-    def matrix(self, laplacian: Laplacian) -> Any:
-        """Return R (n, n) sparse."""
-        return laplacian.matrix(self.ridge)
-
 
 @dataclass(frozen=True)
 class PrepareTask:
@@ -56,7 +52,7 @@ class PrepareTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         laplacian = Laplacian(read_graph(self.graph), self.regularizer.laplacian == "normalized")
-        solver = prepare(self.regularizer.matrix(laplacian), self.n_columns, self.solver, laplacian.vector)
+        solver = prepare(laplacian.matrix(self.regularizer.ridge), self.n_columns, self.solver, laplacian.vector)
         receipt = out.write(**solver.to_arrays())
         return {**receipt, "n": laplacian.n, "method": solver.params.method, "solver": solver.attributes}
 
