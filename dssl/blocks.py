@@ -9,9 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from .errors import BudgetError, ParameterError, explain, require
 
@@ -48,10 +49,19 @@ def block_rng(seed: int, *stream: int) -> np.random.Generator:
 
 
 class Rows(ABC):
-    """A tall array, one row a point, that is read by ranges of rows."""
+    """A tall array, one row a point, that is read by ranges of rows.
+
+    Where `is_sparse`, `read` and `take` return `scipy.sparse.csr_array` with sorted int32 columns; else ndarray.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    is_sparse: ClassVar[bool] = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Return the bytes of one row as it is read, on average."""
+        return max(1, self.dtype.itemsize * int(np.prod(self.shape[1:])))
 
     @abstractmethod
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -85,6 +95,51 @@ class ArrayRows(Rows):
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         return self.array[ids]
+
+
+class CsrRows(Rows):
+    """Rows of a sparse matrix in this process."""
+
+    is_sparse = True
+
+    def __init__(self, matrix: Any):
+        self.matrix = as_csr(matrix)
+        self.shape, self.dtype = self.matrix.shape, self.matrix.dtype
+
+    @property
+    def row_bytes(self) -> int:
+        return csr_row_bytes(self.matrix.nnz, len(self), self.dtype)
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.matrix[start:stop]
+
+    def take(self, ids: np.ndarray) -> Any:
+        return self.matrix[ids]
+
+
+def as_csr(matrix: Any) -> sparse.csr_array:
+    """Return a sparse matrix as CSR with sorted int32 columns and no entry twice; the given one is not changed."""
+    csr = sparse.csr_array(matrix)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    if csr.indices.dtype != np.int32:
+        csr = _narrow_csr(csr.data, csr.indices, csr.indptr, csr.shape)
+    return csr
+
+
+def _narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
+    """Return a canonical CSR matrix with int32 columns; SciPy widens them unless the pointers are int32 too."""
+    require(int(indptr[-1]) < 2**31, f"a block of {shape[0]:,} rows has {int(indptr[-1]):,} entries, at most 2^31 - 1",
+            why="entries are counted in 32 bits within a block", fix="use smaller blocks of rows")
+    csr = sparse.csr_array((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
+    csr.has_canonical_format = True
+    return csr
+
+
+def csr_row_bytes(nnz: int, n_rows: int, dtype: np.dtype) -> int:
+    """Return the bytes of one row of a CSR matrix, on average: values, int32 columns, and its pointer."""
+    return -(-nnz * (dtype.itemsize + 4) // max(n_rows, 1)) + 8
 
 
 class Arrays(ABC):
@@ -227,8 +282,79 @@ class MemoryParts(Parts):
         return ArrayRows(self._shared[name])
 
 
+@dataclass(frozen=True)
+class BlockedCsrRows(Rows):
+    """Rows of a sparse matrix in parts: rows [i b, (i + 1) b) are `data`, `indices`, `indptr` of part first + i.
+
+    `describe` gives the JSON that `of` reads; a task writes a block with `csr_arrays`.
+    """
+
+    parts: Parts
+    shape: tuple[int, int]
+    dtype: np.dtype
+    block_rows: int
+    nnz: int
+    first: int = 0
+    is_sparse: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, parts: Parts, described: Mapping[str, Any]) -> "BlockedCsrRows":
+        """Return the rows that `describe` described."""
+        return cls(parts, (int(described["shape"][0]), int(described["shape"][1])), np.dtype(described["dtype"]),
+                   int(described["block_rows"]), int(described["nnz"]), int(described["first"]))
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON from which, with the parts, `of` makes these rows again."""
+        return {"shape": list(self.shape), "dtype": self.dtype.str, "block_rows": self.block_rows, "nnz": self.nnz,
+                "first": self.first}
+
+    @property
+    def row_bytes(self) -> int:
+        return csr_row_bytes(self.nnz, len(self), self.dtype)
+
+    def _block(self, number: int) -> sparse.csr_array:
+        arrays = self.parts.read(self.first + number)
+        height = min(self.block_rows, len(self) - number * self.block_rows)
+        return csr_of(arrays, (height, self.shape[1]))
+
+    def read(self, start: int, stop: int) -> Any:
+        stop = min(stop, len(self))
+        if stop <= start:
+            return sparse.csr_array((0, self.shape[1]), dtype=self.dtype)
+        pieces = []
+        for number in range(start // self.block_rows, (stop - 1) // self.block_rows + 1):
+            begin = number * self.block_rows
+            pieces.append(self._block(number)[max(start - begin, 0):stop - begin])
+        return pieces[0] if len(pieces) == 1 else as_csr(sparse.vstack(pieces, format="csr"))
+
+    def take(self, ids: np.ndarray) -> Any:
+        """Return the rows with these numbers; reads each block that holds one of them once."""
+        ids = np.asarray(ids, np.int64)
+        if not len(ids):
+            return self.read(0, 0)
+        order = np.argsort(ids // self.block_rows, kind="stable")
+        pieces = []
+        for number in np.unique(ids // self.block_rows):
+            mine = ids[order[(ids[order] // self.block_rows) == number]]
+            pieces.append(self._block(int(number))[mine - int(number) * self.block_rows])
+        place = np.empty(len(ids), np.int64)
+        place[order] = np.arange(len(ids))
+        return as_csr(sparse.vstack(pieces, format="csr")[place])
+
+
+def csr_arrays(block: Any) -> dict[str, np.ndarray]:
+    """Return the named arrays of a block of sparse rows, as `BlockedCsrRows` reads them."""
+    csr = as_csr(block)
+    return {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr.astype(np.int64)}
+
+
+def csr_of(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sparse.csr_array:
+    """Return the sparse rows that `csr_arrays` gave the arrays of."""
+    return _narrow_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
+
+
 def as_rows(X: Any) -> Rows:
-    """Return `X` as Rows: Rows as they are, anything array-like as an array of at least one dimension.
+    """Return `X` as Rows: Rows as they are, a sparse matrix as CSR, anything array-like as an array.
 
     Raises
     ------
@@ -236,6 +362,8 @@ def as_rows(X: Any) -> Rows:
     """
     if isinstance(X, Rows):
         return X
+    if sparse.issparse(X):
+        return CsrRows(X)
     array = np.asarray(X)
     if array.ndim == 0:
         raise ParameterError(explain(

@@ -1,5 +1,6 @@
 """Rows, arrays and parts: in memory and stored, they behave alike."""
 
+import json
 import pickle
 from pathlib import Path
 
@@ -8,14 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from scipy import sparse
 
 from dssl.blocks import (
     ArrayRows,
+    BlockedCsrRows,
+    CsrRows,
     HeldArrays,
     MemoryParts,
     PartWriter,
+    as_csr,
     as_rows,
     block_rng,
+    csr_arrays,
     row_ranges,
     rows_that_fit,
 )
@@ -232,3 +238,28 @@ def test_stored_parts_travel_and_memory_parts_need_not(tmp_path):
     assert isinstance(there.folder, Path)
     parts.allocate("X", (10, 3), np.float64, 5)
     assert isinstance(parts.rows("X"), StoredRows)
+
+
+@given(st.integers(1, 30), st.integers(1, 9), st.integers(0, 2**16))
+def test_sparse_rows_in_parts_are_the_matrix_whatever_the_blocks(n_rows, block_rows, seed):
+    rng = np.random.default_rng(seed)
+    matrix = sparse.random_array((n_rows, 7), density=0.3, rng=rng, format="csr", dtype=np.float32)
+    parts = MemoryParts()
+    for number, (start, stop) in enumerate(row_ranges(n_rows, block_rows)):
+        PartWriter(parts, 2 + number).write(**csr_arrays(matrix[start:stop]))
+    rows = BlockedCsrRows(parts, matrix.shape, matrix.dtype, block_rows, matrix.nnz, first=2)
+    again = BlockedCsrRows.of(parts, json.loads(json.dumps(rows.describe())))
+    ids = rng.integers(0, n_rows, size=int(rng.integers(0, 12)))
+    start, stop = sorted(rng.integers(0, n_rows + 1, size=2))
+
+    for found in (rows, again, CsrRows(matrix)):
+        assert np.array_equal(found.read_all().toarray(), matrix.toarray())
+        assert np.array_equal(found.take(ids).toarray(), matrix.toarray()[ids])
+        assert np.array_equal(found.read(start, stop).toarray(), matrix.toarray()[start:stop])
+        assert found.take(ids).indices.dtype == np.int32
+
+
+def test_entries_given_twice_are_added_and_the_given_matrix_stays():
+    given_twice = sparse.csr_array((np.ones(3), np.array([1, 1, 0]), np.array([0, 3])), shape=(1, 2))
+    assert as_csr(given_twice).toarray().tolist() == [[1.0, 2.0]]
+    assert given_twice.nnz == 3
