@@ -275,6 +275,11 @@ def psd_root(Q: np.ndarray) -> np.ndarray:
     return F
 
 
+def factor_positive(B: np.ndarray) -> np.ndarray:
+    """Return the lower Cholesky factor of B = A + eta K_SS, with jitter as for the deformations; B is overwritten."""
+    return _cholesky(B)[0]
+
+
 def _cholesky(B: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the lower factor of B, and the jitter it took, relative to the diagonal of B; 0 for most.
 

@@ -44,23 +44,8 @@ class KernelModel:
         return apply_blocks(self.kernel, rows, self.points, self.coef, execution).read_all() + self.intercept
 
     def scores(self, values: np.ndarray) -> np.ndarray:
-        """Return one score a class (n, n_classes) from `values`; the predicted class has the largest.
-
-        For "one_vs_one" the score is the number of pairs won, with the sum of margins, squeezed below 1/3, to part
-        equal counts (as scikit-learn's SVC with break_ties).
-        """
-        if self.coding == "one_vs_rest":
-            return values
-        k = len(self.classes)
-        votes, margins = np.zeros((len(values), k)), np.zeros((len(values), k))
-        for column, (i, j) in enumerate(class_pairs(k)):
-            margin = values[:, column]
-            margins[:, i] += margin
-            margins[:, j] -= margin
-            first = margin > 0
-            votes[first, i] += 1
-            votes[~first, j] += 1
-        return votes + margins / (3 * (np.abs(margins) + 1))
+        """Return one score a class (n, n_classes) from `values`; see `class_scores`."""
+        return class_scores(values, self.coding, len(self.classes))
 
     def codes(self, values: np.ndarray) -> np.ndarray:
         """Return the predicted class numbers (n,) from `values`."""
@@ -102,6 +87,25 @@ class KernelModel:
 def class_pairs(n_classes: int) -> list[tuple[int, int]]:
     """Return the pairs (i, j), i < j, in the order of the columns of "one_vs_one"."""
     return [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
+
+
+def class_scores(values: np.ndarray, coding: Coding, n_classes: int) -> np.ndarray:
+    """Return one score a class (n, n_classes) from values (n, c); the predicted class has the largest.
+
+    For "one_vs_one" the score is the number of pairs won, with the sum of margins, squeezed below 1/3, to part equal
+    counts (as scikit-learn's SVC with break_ties).
+    """
+    if coding == "one_vs_rest":
+        return values
+    votes, margins = np.zeros((len(values), n_classes)), np.zeros((len(values), n_classes))
+    for column, (i, j) in enumerate(class_pairs(n_classes)):
+        margin = values[:, column]
+        margins[:, i] += margin
+        margins[:, j] -= margin
+        first = margin > 0
+        votes[first, i] += 1
+        votes[~first, j] += 1
+    return votes + margins / (3 * (np.abs(margins) + 1))
 
 
 def expand(kernel: Any, points: np.ndarray, coef: np.ndarray, intercept: np.ndarray, coding: Coding,

@@ -81,7 +81,12 @@ def deform(kernel: Kernel, X_S: np.ndarray, A: np.ndarray, eta: float) -> Deform
     kernel's norm alike whatever the ridge, the power and the size of the graph. The paper's eta is this one times
     the mean diagonal of A.
     """
-    return subsample_deformation(kernel, X_S, A, eta * float(np.trace(A)) / len(A))
+    return subsample_deformation(kernel, X_S, A, absolute_eta(A, eta))
+
+
+def absolute_eta(A: np.ndarray, eta: float) -> float:
+    """Return the paper's eta: the relative one times the mean diagonal of A (s, s)."""
+    return eta * float(np.trace(A)) / len(A)
 
 
 def shuffled(A: np.ndarray, seed: int) -> np.ndarray:

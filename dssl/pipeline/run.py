@@ -143,6 +143,7 @@ def _result(identity: str, spec: Spec, items: list[PlannedStage], records: list[
     return {
         "run": identity, "name": spec.name, "status": "done", "metrics": facts["scores"]["metrics"],
         "baselines": facts["scores"]["baselines"], "gain": facts["scores"]["gain"],
+        "selection": facts["selection"]["choices"],
         "unreached": {"count": health["unreached"]["count"], "ids": health["unreached"]["ids"][:20]},
         "stages": records, "peak_rss_bytes": max(own, *(record["peak_rss_bytes"] for record in records)),
         "model": str(next(item.artifact.folder for item in items if item.stage.name == "models")),

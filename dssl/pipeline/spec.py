@@ -15,6 +15,7 @@ from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams
 from ..kernels.base import Kernel, kernel_from
 from ..models.learners import LearnerParams
+from ..selection.search import GridParams
 from ..solvers.solve import SolverParams
 
 LARGEST_SPEC = 1 << 20  # bytes
@@ -164,6 +165,21 @@ class ModelSpec(Section):
         return LearnerParams(kind=self.kind, C=self.C)
 
 
+class SelectionSpec(Section):
+    """Parameters chosen by cross-validation on the labeled points; a list left out holds the one value given elsewhere.
+
+    power and eta are of the deformed kernels, bandwidth and C of every kernel. The model, the base kernel and the
+    budget kernel each choose their own, the shuffled control takes the model's.
+    """
+
+    folds: int = Field(5, ge=2)
+    power: list[int] | None = Field(None, min_length=1)
+    eta: list[float] | None = Field(None, min_length=1)
+    bandwidth: list[float | str] | None = Field(None, min_length=1)
+    C: list[float] | None = Field(None, min_length=1)
+    seed: int = Field(0, ge=0)
+
+
 class Spec(Section):
     """A whole pipeline: what to compute, never where."""
 
@@ -175,6 +191,7 @@ class Spec(Section):
     solver: SolverSpec = SolverSpec()
     kernel: KernelSpec = KernelSpec()
     model: ModelSpec = ModelSpec()
+    selection: SelectionSpec | None = None
     baselines: list[Literal["base", "shuffled", "budget"]] = ["base", "shuffled"]
 
     @model_validator(mode="after")
@@ -183,12 +200,34 @@ class Spec(Section):
             raise ValueError("baselines always holds base and shuffled; budget may be added")
         return self
 
+    def grid(self) -> GridParams | None:
+        """Return the grid of the selection, or None where there is none."""
+        chosen = self.selection
+        if chosen is None:
+            return None
+        return GridParams(power=tuple(chosen.power or [self.graph.power]), eta=tuple(chosen.eta or [self.model.eta]),
+                          C=tuple(chosen.C or [self.model.C]), folds=chosen.folds, seed=chosen.seed)
+
+    @property
+    def powers(self) -> tuple[int, ...]:
+        """The powers of the regularizer that are solved for, ascending."""
+        grid = self.grid()
+        return tuple(sorted(grid.power)) if grid else (self.graph.power,)
+
+    def kernels(self) -> tuple[KernelSpec, ...]:
+        """Return the base kernel with each bandwidth of the selection."""
+        chosen = self.selection.bandwidth if self.selection else None
+        if not chosen:
+            return (self.kernel,)
+        return tuple(self.kernel.model_copy(update={"bandwidth": bandwidth}) for bandwidth in chosen)
+
     def check(self) -> "Spec":
         """Return self after every section has made its parameters, which checks their values."""
         sections = (("data.read", self.data.ingest_params), ("data.scale", lambda: ScalingParams(kind=self.data.scale)),
                     ("graph", self.graph.neighbors), ("graph", self.graph.weighting),
                     ("graph", self.graph.regularizer), ("solver", self.solver.params), ("kernel", self.kernel.check),
-                    ("model", self.model.params))
+                    ("model", self.model.params), ("selection", self.grid),
+                    ("selection", lambda: [kernel.check() for kernel in self.kernels()]))
         for section, make in sections:
             try:
                 make()

@@ -30,7 +30,15 @@ from ..params import digest
 from ..solvers.solve import SolverParams
 from .artifacts import Artifact
 from .spec import Spec
-from .training import FitTask, classification_scores, predict_codes, unlabeled_verdict
+from .training import (
+    FitTask,
+    SearchTask,
+    Training,
+    choose,
+    classification_scores,
+    predict_codes,
+    unlabeled_verdict,
+)
 
 
 @dataclass(frozen=True)
@@ -213,7 +221,7 @@ def make_health(context: Context) -> dict[str, Any]:
 def make_system(context: Context) -> dict[str, Any]:
     """Prepare the solver: scaled matrix, method, eigenvectors or hierarchy."""
     spec = context.spec
-    n_columns = spec.subsample.size * ((spec.graph.power + 1) // 2)
+    n_columns = _system_params(spec)["n_columns"]
     _, chosen, attributes = prepare_regularizer(context.inputs["graph"].parts, spec.graph.regularizer(), n_columns,
                                                 spec.solver.params(), context.execution, context.parts)
     return {**attributes, "params": asdict(chosen)}
@@ -224,7 +232,7 @@ def make_columns(context: Context) -> dict[str, Any]:
     system, spec = context.attributes("system"), context.spec
     params = SolverParams(**{**system["params"], "block_columns": spec.solver.block_columns})
     receipts = solve_columns(context.inputs["system"].parts.arrays(0), params, system["n"],
-                             context.arrays("subsample")["subsample"], (spec.graph.power,), context.execution,
+                             context.arrays("subsample")["subsample"], spec.powers, context.execution,
                              context.parts, form=spec.solver.form, progress=context.progress)
     return {**solve_evidence(receipts, system["solver"]), "n_blocks": len(receipts)}
 
@@ -232,27 +240,47 @@ def make_columns(context: Context) -> dict[str, Any]:
 def make_covariance(context: Context) -> dict[str, Any]:
     """Multiply the solved columns to Q^+ on the subsample."""
     spec, system = context.spec, context.attributes("system")
-    subsample, power = context.arrays("subsample")["subsample"], spec.graph.power
-    found = multiply_factors(context.inputs["columns"].parts, system["n"], subsample, (power,), context.execution,
+    subsample = context.arrays("subsample")["subsample"]
+    found = multiply_factors(context.inputs["columns"].parts, system["n"], subsample, spec.powers, context.execution,
                              context.parts.within("shares"), form=spec.solver.form,
                              n_blocks=context.attributes("columns")["n_blocks"], progress=context.progress)
-    A = found[power]
-    PartWriter(context.parts, 0).write(A=A)
-    return {"power": power, "mean_diagonal": float(np.trace(A)) / len(A)}
+    PartWriter(context.parts, 0).write(**{f"power{power}": A for power, A in found.items()})
+    return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in found.items()}}
 
 
-def make_models(context: Context) -> dict[str, Any]:
-    """Fit the model and its baselines."""
+def _training(context: Context) -> Training:
     spec = context.spec
     neighbors = spec.graph.neighbors()
     n_subsample = context.attributes("subsample")["n_subsample"]
     small = replace(neighbors, n_neighbors=max(1, min(neighbors.n_neighbors, n_subsample - 1)))
-    task = FitTask(
+    return Training(
         points=context.rows("points", "train"), covariance=context.inputs["covariance"].parts.arrays(0),
         chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
-        classes=tuple(context.attributes("split")["classes"]), kernel=spec.kernel.model_dump(),
-        learner=spec.model.params(), eta=spec.model.eta, seed=spec.subsample.seed, baselines=tuple(spec.baselines),
+        kernel=spec.kernel.model_dump(include={"name", "parameters"}), kind=spec.model.kind, seed=spec.subsample.seed,
         budget=(small, spec.graph.weighting(), spec.graph.regularizer()))
+
+
+def make_selection(context: Context) -> dict[str, Any]:
+    """Choose power, eta, bandwidth and C of each model by cross-validation; without a grid, take those given."""
+    spec = context.spec
+    grid = spec.grid()
+    if grid is None:
+        given = {"power": spec.graph.power, "eta": spec.model.eta, "C": spec.model.C,
+                 "bandwidth": spec.kernel.bandwidth}
+        return {"choices": dict.fromkeys(("model", *spec.baselines), given), "folds": 0}
+    searched = tuple(name for name in ("model", *spec.baselines) if name != "shuffled")
+    training = _training(context)
+    tasks = [SearchTask(training, name, kernel.bandwidth, grid) for name in searched for kernel in spec.kernels()]
+    receipts = context.execution.map(tasks, context.parts, context.progress)
+    return {"choices": choose(receipts, searched), "folds": receipts[0]["folds"],
+            "grid": {name: [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
+                     for name in searched}}
+
+
+def make_models(context: Context) -> dict[str, Any]:
+    """Fit the model and its baselines."""
+    task = FitTask(_training(context), tuple(context.attributes("split")["classes"]),
+                   ("model", *context.spec.baselines), context.attributes("selection")["choices"])
     receipt, = context.execution.map([task], context.parts)
     return {"models": receipt["models"]}
 
@@ -284,20 +312,28 @@ def _split_params(spec: Spec) -> dict[str, Any]:
 
 
 def _system_params(spec: Spec) -> dict[str, Any]:
-    # The number of columns decides how much preparation pays; the power only through it.
-    chains = (spec.graph.power + 1) // 2
+    # The number of columns decides how much preparation pays; the powers only through it.
+    chains = (max(spec.powers) + 1) // 2
     return {**_regularizer(spec), "n_columns": spec.subsample.size * chains,
             **spec.solver.model_dump(include={"method", "tolerance", "max_iterations"})}
 
 
 def _columns_params(spec: Spec) -> dict[str, Any]:
-    return {"power": spec.graph.power, **spec.solver.model_dump(include={"block_columns", "form"})}
+    return {"powers": spec.powers, **spec.solver.model_dump(include={"block_columns", "form"})}
 
 
-def _model_params(spec: Spec) -> dict[str, Any]:
+def _training_params(spec: Spec) -> dict[str, Any]:
     budget = {"graph": spec.graph.model_dump()} if "budget" in spec.baselines else {}
-    return {"kernel": spec.kernel.model_dump(), "model": spec.model.model_dump(), "baselines": list(spec.baselines),
-            "seed": spec.subsample.seed, **budget}
+    return {"kernel": spec.kernel.model_dump(include={"name", "parameters"}), "kind": spec.model.kind,
+            "baselines": list(spec.baselines), "seed": spec.subsample.seed, **budget}
+
+
+def _selection_params(spec: Spec) -> dict[str, Any]:
+    grid = spec.grid()
+    if grid is None:
+        return {"power": spec.graph.power, "eta": spec.model.eta, "C": spec.model.C,
+                "bandwidth": spec.kernel.bandwidth, "baselines": list(spec.baselines)}
+    return {**_training_params(spec), "grid": grid, "bandwidths": [kernel.bandwidth for kernel in spec.kernels()]}
 
 
 STAGES: tuple[Stage, ...] = (
@@ -310,10 +346,12 @@ STAGES: tuple[Stage, ...] = (
     Stage("graph", 1, ("neighbors",), _graph("weights", "bandwidth", "symmetrize"), make_graph),
     Stage("health", 1, ("split", "neighbors", "graph", "labels"), lambda spec: {}, make_health),
     Stage("system", 1, ("graph",), _system_params, make_system),
-    Stage("columns", 1, ("system", "subsample"), _columns_params, make_columns),
-    Stage("covariance", 1, ("system", "subsample", "columns"), lambda spec: {"power": spec.graph.power},
+    Stage("columns", 2, ("system", "subsample"), _columns_params, make_columns),
+    Stage("covariance", 2, ("system", "subsample", "columns"), lambda spec: {"powers": spec.powers},
           make_covariance),
-    Stage("models", 1, ("split", "points", "labels", "subsample", "covariance"), _model_params, make_models),
+    Stage("selection", 1, ("points", "labels", "subsample", "covariance"), _selection_params, make_selection),
+    Stage("models", 2, ("split", "points", "labels", "subsample", "covariance", "selection"), _training_params,
+          make_models),
     Stage("scores", 1, ("split", "points", "models"), lambda spec: {}, make_scores),
 )
 

@@ -1,4 +1,4 @@
-"""Fit the model and its baselines on the same labels, and score them on the same test points.
+"""Choose parameters, fit the model and its baselines on the same labels, and score them on the same test points.
 
     model     the learner in the kernel deformed by the graph
     base      the same learner in the base kernel: no unlabeled data
@@ -6,64 +6,130 @@
     budget    the same as the model, with a graph of the subsample alone
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 from scipy.stats import binomtest
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score
 
-from ..blocks import ArrayRows, Arrays, PartWriter, Receipt, Rows, row_ranges
+from ..blocks import Arrays, PartWriter, Receipt, Rows, as_rows, row_ranges
 from ..execution import Execution, InProcess, Progress
 from ..graph.laplacian import Laplacian
 from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams, weights
-from ..kernels.base import kernel_from
+from ..kernels.base import Kernel, kernel_from
 from ..kernels.gram import apply_kernel, block_rows
 from ..kernels.subsample import inverse_on_subsample
 from ..models.base import KernelModel, expand
 from ..models.graph_kernel import deform, shuffled
 from ..models.learners import LearnerParams, fit_labels
+from ..selection.folds import labeled_folds
+from ..selection.search import GridParams, search_base, search_deformed
 from ..solvers.solve import SolverParams
+
+
+@dataclass(frozen=True)
+class Training:
+    """What the model and its baselines are trained on, as the tasks that search and fit need it."""
+
+    points: Rows  # all training points, scaled
+    covariance: Arrays  # `power{p}` (s, s) of each power
+    chosen: Arrays  # subsample (s,)
+    labels: Arrays  # labeled (l,), codes (l,)
+    kernel: dict[str, Any]  # name, parameters
+    kind: Literal["svm", "ridge"]
+    seed: int
+    budget: tuple[NeighborParams, WeightParams, RegularizerParams]
+
+    def base(self, bandwidth: float | str | None) -> Kernel:
+        """Return the base kernel with a bandwidth."""
+        return kernel_from(self.kernel["name"], bandwidth, rows=self.points, seed=self.seed,
+                           **self.kernel["parameters"])
+
+    def subsample(self) -> np.ndarray:
+        """Return the row numbers of the subsample (s,)."""
+        return self.chosen.load()["subsample"]
+
+    def labeled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row numbers (l,) and the codes (l,) of the labeled points."""
+        labels = self.labels.load()
+        return labels["labeled"], labels["codes"]
+
+    def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
+        """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
+        if name == "budget":
+            return subsample_graph_covariance(X_S, *self.budget, powers)
+        arrays = self.covariance.load()
+        return {power: shuffled(arrays[f"power{power}"], self.seed) if name == "shuffled" else arrays[f"power{power}"]
+                for power in powers}
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """Cross-validate the grid of one model at one bandwidth."""
+
+    training: Training
+    name: str  # model, base or budget
+    bandwidth: float | str | None
+    grid: GridParams
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        subsample, (labeled, codes) = self.training.subsample(), self.training.labeled()
+        X_l = self.training.points.take(labeled)
+        base = self.training.base(self.bandwidth)
+        folds = labeled_folds(codes, self.grid.folds, self.grid.seed)
+        if self.name == "base":
+            found = search_base(base, X_l, codes, self.training.kind, self.grid, folds)
+        else:
+            X_S = self.training.points.take(subsample)
+            place = {int(row): position for position, row in enumerate(subsample)}
+            position = np.array([place.get(int(row), -1) for row in labeled])
+            found = search_deformed(base, X_S, X_l, codes, position,
+                                    self.training.covariances(self.name, self.grid.power, X_S), self.training.kind,
+                                    self.grid, folds)
+        rows = [{**asdict(point), "bandwidth": self.bandwidth} for point in found]
+        return {"name": self.name, "grid": rows, "folds": len(folds)}
+
+
+def choose(receipts: list[Receipt], names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """Return the chosen parameters of each model: lowest error, then lowest loss, then the first of the grid."""
+    choices = {}
+    for name in names:
+        rows = [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
+        choices[name] = min(rows, key=lambda row: (row["error"], row["loss"]))
+    if "shuffled" not in choices:
+        choices["shuffled"] = choices["model"]
+    return choices
 
 
 @dataclass(frozen=True)
 class FitTask:
     """Fit the model and its baselines; write one model a name, `NAME.ARRAY`."""
 
-    points: Rows  # all training points, scaled
-    covariance: Arrays  # A (s, s)
-    chosen: Arrays  # subsample (s,)
-    labels: Arrays  # labeled (l,), codes (l,)
+    training: Training
     classes: tuple[Any, ...]
-    kernel: dict[str, Any]  # name, bandwidth, parameters
-    learner: LearnerParams
-    eta: float
-    seed: int
-    baselines: tuple[str, ...]
-    budget: tuple[NeighborParams, WeightParams, RegularizerParams]
+    names: tuple[str, ...]  # model, and the baselines
+    choices: dict[str, dict[str, Any]]  # by name: power, eta, C, bandwidth
 
     def __call__(self, out: PartWriter) -> Receipt:
-        A, subsample = self.covariance.load()["A"], self.chosen.load()["subsample"]
-        labeled, codes = self.labels.load()["labeled"], self.labels.load()["codes"]
-        X_S, X_l = self.points.take(subsample), self.points.take(labeled)
-        base = kernel_from(self.kernel["name"], self.kernel["bandwidth"], rows=self.points, seed=self.seed,
-                           **self.kernel["parameters"])
-        kernels = {"model": deform(base, X_S, A, self.eta)}
-        for name in self.baselines:
-            if name == "base":
-                kernels[name] = base  # type: ignore[assignment]
-            elif name == "shuffled":
-                kernels[name] = deform(base, X_S, shuffled(A, self.seed), self.eta)
-            else:
-                kernels[name] = deform(base, X_S, subsample_graph_covariance(X_S, *self.budget), self.eta)
+        training = self.training
+        labeled, codes = training.labeled()
+        X_S, X_l = training.points.take(training.subsample()), training.points.take(labeled)
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}
-        for name, kernel in kernels.items():
+        for name in self.names:
+            chosen = self.choices[name]
+            kernel: Any = training.base(chosen["bandwidth"])
+            if name != "base":
+                A = training.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
+                kernel = deform(kernel, X_S, A, chosen["eta"])
             K = kernel(X_l, X_l)
-            coef, intercept, coding = fit_labels(K, codes, len(self.classes), self.learner)
-            facts = {"name": name, "n_labeled": len(labeled), "training_error": 0.0}
+            coef, intercept, coding = fit_labels(K, codes, len(self.classes),
+                                                 LearnerParams(kind=training.kind, C=chosen["C"]))
+            parameters = {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}
+            facts = {"name": name, "n_labeled": len(labeled), "training_error": 0.0, "parameters": parameters}
             model = expand(kernel, X_l, coef, intercept, coding, np.array(self.classes), facts)
             facts["training_error"] = float((model.codes(K @ coef + intercept) != codes).mean())
             described, attributes = model.to_arrays()
@@ -74,15 +140,15 @@ class FitTask:
 
 
 def subsample_graph_covariance(X_S: np.ndarray, neighbors: NeighborParams, weighting: WeightParams,
-                               regularizer: RegularizerParams) -> np.ndarray:
-    """Return Q^-1 (s, s) of the graph of the subsample alone, the paper's "budget" baseline (section 5.1)."""
-    lists = find_neighbors(ArrayRows(X_S), neighbors, InProcess(1))
+                               regularizer: RegularizerParams, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
+    """Return Q^-1 (s, s) by power of the graph of the subsample alone, the paper's "budget" baseline (section 5.1)."""
+    lists = find_neighbors(as_rows(X_S), neighbors, InProcess(1))
     W = weights(lists, weighting.kind, bandwidth=weighting.bandwidth, symmetrize=weighting.symmetrize,
                 execution=InProcess(1))
     laplacian = Laplacian(W, regularizer.laplacian == "normalized")
-    found = inverse_on_subsample(laplacian.matrix(regularizer.ridge), np.arange(len(X_S)), (regularizer.power,),
+    found = inverse_on_subsample(laplacian.matrix(regularizer.ridge), np.arange(len(lists)), powers,
                                  params=SolverParams(method="direct"), vector=laplacian.vector, execution=InProcess(1))
-    return found.powers[regularizer.power]
+    return found.powers
 
 
 def load_model(arrays: dict[str, np.ndarray], models: dict[str, Any], name: str) -> KernelModel:

@@ -13,7 +13,7 @@ from .conftest import COMMAND, LOCAL, REPOSITORY, outcome
 
 QUICKSTART = REPOSITORY / "pipelines" / "quickstart.yaml"
 STAGES = ["dataset", "split", "labels", "subsample", "points", "neighbors", "graph", "health", "system", "columns",
-          "covariance", "models", "scores"]
+          "covariance", "selection", "models", "scores"]
 
 pytestmark = [pytest.mark.slow]
 

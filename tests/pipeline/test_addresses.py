@@ -11,7 +11,8 @@ from dssl.pipeline.stages import STAGES
 
 NAMES = [stage.name for stage in STAGES]
 FITTED = {"models", "scores"}
-SOLVED = {"columns", "covariance", *FITTED}
+CHOSEN = {"selection", *FITTED}
+SOLVED = {"columns", "covariance", *CHOSEN}
 ON_GRAPH = {"graph", "health", "system", *SOLVED}
 ON_POINTS = {"points", "neighbors", *ON_GRAPH}
 LABELED = {"labels", "health", "subsample", *SOLVED}
@@ -28,8 +29,9 @@ def moved(spec, *overrides):
 
 @pytest.mark.parametrize(("override", "expected"), [
     ("name=other", set()),
-    ("model.eta=3", FITTED), ("model.C=3", FITTED), ("model.kind=ridge", FITTED),
-    ("kernel.bandwidth=2.0", FITTED), ("kernel.name=laplacian", FITTED), ("baselines=[base, shuffled]", FITTED),
+    ("model.eta=3", CHOSEN), ("model.C=3", CHOSEN), ("model.kind=ridge", FITTED),
+    ("kernel.bandwidth=2.0", CHOSEN), ("kernel.name=laplacian", FITTED), ("baselines=[base, shuffled]", CHOSEN),
+    ("selection.eta=[1, 10]", CHOSEN), ("selection.power=[1, 2]", SOLVED), ("selection.power=[3]", {"system", *SOLVED}),
     ("labels.seed=1", LABELED), ("labels.per_class=4", LABELED),
     ("subsample.seed=1", {"subsample", *SOLVED}), ("subsample.size=41", {"subsample", "system", *SOLVED}),
     ("solver.block_columns=16", SOLVED), ("solver.form=restriction", SOLVED),

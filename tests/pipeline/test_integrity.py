@@ -20,6 +20,7 @@ from dssl.execution import InProcess
 from dssl.pipeline import artifacts
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.run import plan, run
+from dssl.pipeline.stages import STAGES
 
 
 def flip(path, place=0.5):
@@ -42,15 +43,16 @@ def chunk_of(array):
 
 
 def test_a_sound_workspace(finished, tmp_path):
-    assert Workspace.at(finished[0]).verify() == 13
+    assert Workspace.at(finished[0]).verify() == len(STAGES)
     assert Workspace.at(tmp_path).verify() == 0
 
 
 DAMAGED = [
-    ("points", "shared/train", "chunk"), ("columns", "shared/Z1", "chunk"), ("covariance", "parts/000000/A", "chunk"),
+    ("points", "shared/train", "chunk"), ("columns", "shared/Z1", "chunk"),
+    ("covariance", "parts/000000/power2", "chunk"),
     ("points", "within/scaling/parts/000000/shift", "chunk"), ("scores", "shared/codes", "chunk"),
     ("models", "parts/000000/model.coef", "chunk"), ("graph", "receipts/000000.json", "file"),
-    ("points", "shared/train/zarr.json", "file"), ("covariance", "parts/000000/A/zarr.json", "file"),
+    ("points", "shared/train/zarr.json", "file"), ("covariance", "parts/000000/power2/zarr.json", "file"),
     ("labels", "manifest.json", "file"), ("models", "manifest.json", "file"),
 ]
 
@@ -107,7 +109,7 @@ def test_a_manifest_in_the_wrong_folder(workspace):
 
 
 @pytest.mark.parametrize(("stage", "name", "override", "stops_at"), [
-    ("points", "shared/train", "model.eta=3", "models"), ("covariance", "parts/000000/A", "model.eta=3", "models"),
+    ("points", "shared/train", "model.eta=3", "models"), ("covariance", "parts/000000/power2", "model.eta=3", "models"),
     ("points", "shared/test", "model.eta=3", "scores"), ("neighbors", "shared/ids", "graph.weights=binary", "graph"),
     ("split", "parts/000000/train_codes", "labels.seed=1", "labels"), ("columns", "shared/Z1", None, "covariance"),
     ("graph", "parts/000000/data", "graph.ridge=0.1", "system"), ("dataset", "shared/X", "data.scale=none", "points"),
@@ -140,7 +142,7 @@ def test_following_the_advice_mends_the_workspace(spec, finished, workspace):
     result = run(spec, workspace=workspace, execution=InProcess(2))
     assert [stage["name"] for stage in result["stages"] if stage["status"] == "done"] == ["points"]
     assert result["metrics"] == finished[1]["metrics"]
-    assert Workspace.at(workspace).verify() == 13
+    assert Workspace.at(workspace).verify() == len(STAGES)
 
 
 def test_a_run_does_not_trust_a_damaged_manifest(spec, workspace):

@@ -1,0 +1,96 @@
+"""A pipeline that chooses its parameters by cross-validation."""
+
+import numpy as np
+import pytest
+
+from dssl.blocks import ArrayRows, HeldArrays
+from dssl.errors import DataError, SpecError
+from dssl.execution import InProcess
+from dssl.graph.neighbors import NeighborParams
+from dssl.graph.regularizer import RegularizerParams
+from dssl.graph.weights import WeightParams
+from dssl.pipeline.artifacts import read_manifest
+from dssl.pipeline.run import run
+from dssl.pipeline.spec import load_spec
+from dssl.pipeline.training import Training, choose
+
+GRID = {"folds": 3, "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}
+
+
+@pytest.fixture(scope="module")
+def searched(small_spec, tmp_path_factory):
+    workspace = tmp_path_factory.mktemp("searched")
+    spec = {**small_spec, "selection": GRID, "labels": {"per_class": 6}}
+    return spec, workspace, run(spec, workspace=workspace, execution=InProcess(2))
+
+
+def facts(workspace, stage):
+    path, = (workspace / "artifacts" / stage).glob("*/manifest.json")
+    return read_manifest(path)["attributes"]
+
+
+def test_each_model_chooses_its_best_grid_point(searched):
+    _, workspace, result = searched
+    found = facts(workspace, "selection")
+    assert found["folds"] == 3
+    assert {name: len(rows) for name, rows in found["grid"].items()} == {"model": 24, "base": 6, "budget": 24}
+    for name, rows in found["grid"].items():
+        lowest = min((row["error"], row["loss"]) for row in rows)
+        assert (found["choices"][name]["error"], found["choices"][name]["loss"]) == lowest
+    assert found["choices"]["shuffled"] == found["choices"]["model"]
+    models = facts(workspace, "models")["models"]
+    for name, model in models.items():
+        assert model["parameters"] == {key: found["choices"][name][key] for key in ("power", "eta", "C", "bandwidth")}
+    assert result["selection"]["model"]["error"] == found["choices"]["model"]["error"]
+
+
+def test_the_choice_gives_the_model_that_those_parameters_give(searched, tmp_path):
+    spec, workspace, result = searched
+    chosen = facts(workspace, "selection")["choices"]["model"]
+    fixed = {**spec, "selection": None, "model": {"eta": chosen["eta"], "C": chosen["C"]},
+             "kernel": {"bandwidth": chosen["bandwidth"]}, "graph": {**spec["graph"], "power": chosen["power"]}}
+    again = run(fixed, workspace=tmp_path / "fixed", execution=InProcess(2))
+    assert again["metrics"]["error"] == result["metrics"]["error"]
+    assert again["baselines"]["shuffled"]["error"] == result["baselines"]["shuffled"]["error"]
+
+
+def test_a_longer_grid_uses_the_graph_again(searched):
+    spec, workspace, _ = searched
+    wider = {**spec, "selection": {**GRID, "eta": [1, 30, 100]}}
+    result = run(wider, workspace=workspace, execution=InProcess(2))
+    ran = [stage["name"] for stage in result["stages"] if stage["status"] == "done"]
+    assert ran == ["selection", "models", "scores"]
+
+
+@pytest.mark.parametrize(("section", "message"), [
+    ({"power": []}, "selection.power"), ({"eta": [0]}, "0 is the base kernel"), ({"folds": 1}, "selection.folds"),
+    ({"bandwidth": ["half"]}, "selection: bandwidth='half'"), ({"sigma": [1]}, "selection.sigma"),
+    ({"eta": [1, 1]}, "twice"), ({"power": [99]}, "power"),
+])
+def test_a_bad_selection_is_refused_before_any_work(small_spec, section, message):
+    with pytest.raises(SpecError, match=message):
+        load_spec({**small_spec, "selection": section})
+
+
+def test_one_label_a_class_cannot_be_cross_validated(small_spec, tmp_path):
+    with pytest.raises(DataError, match="no class has two"):
+        run({**small_spec, "selection": GRID, "labels": {"per_class": 1}}, workspace=tmp_path, execution=InProcess(1))
+
+
+def test_the_first_of_equals_is_chosen():
+    rows = [{"error": error, "loss": loss, "eta": eta}
+            for eta, (error, loss) in enumerate([(0.2, 0.1), (0.1, 0.3), (0.1, 0.2), (0.1, 0.2)])]
+    chosen = choose([{"name": "model", "grid": rows}, {"name": "base", "grid": rows[:1]}], ("model", "base"))
+    assert (chosen["model"]["eta"], chosen["base"]["eta"], chosen["shuffled"]["eta"]) == (2, 0, 2)
+
+
+def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    A = np.cov(np.random.default_rng(1).normal(size=(12, 40)))
+    training = Training(ArrayRows(X), HeldArrays(power1=A), HeldArrays(subsample=np.arange(12)),
+                        HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])),
+                        {"name": "rbf", "parameters": {}}, "svm", 0,
+                        (NeighborParams(n_neighbors=3), WeightParams(), RegularizerParams(power=1)))
+    found = training.covariances("shuffled", (1,), X)[1]
+    assert np.allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(A))
+    assert not np.array_equal(found, A)

@@ -1,0 +1,97 @@
+"""Cross-validation in the deformed kernel: a fold is held out of the labels and of the subsample."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from sklearn.svm import SVC
+
+from dssl.errors import ParameterError
+from dssl.kernels.base import RBF
+from dssl.models.graph_kernel import absolute_eta
+from dssl.models.learners import LearnerParams, fit_labels
+from dssl.selection.folds import labeled_folds
+from dssl.selection.search import (
+    GridParams,
+    cross_validate,
+    held_out_grams,
+    held_out_loss,
+    search_base,
+    search_deformed,
+)
+
+
+def problem(seed, s=14, inside=6, outside=3):
+    """Return S, the labeled points (some of them in S), their places, codes and a covariance on S."""
+    rng = np.random.default_rng(seed)
+    X_S = rng.normal(size=(s, 2))
+    X_l = np.vstack([X_S[:inside], rng.normal(size=(outside, 2))])
+    position = np.concatenate([np.arange(inside), np.full(outside, -1)])
+    root = rng.normal(size=(s, s))
+    codes = np.arange(inside + outside) % 2
+    return X_S, X_l, position, codes, root @ root.T + 0.1 * np.eye(s)
+
+
+@given(st.integers(0, 2**20), st.sampled_from([0.3, 1.0, 30.0]))
+def test_a_held_out_gram_is_the_kernel_deformed_at_the_subsample_without_the_fold(seed, eta):
+    X_S, X_l, position, codes, A = problem(seed)
+    kernel = RBF(1.3)
+    folds = labeled_folds(codes, 3, seed)
+    grams = held_out_grams(kernel(X_S, X_S), kernel(X_S, X_l), kernel(X_l, X_l), A, eta, position, folds)
+
+    absolute = absolute_eta(A, eta)
+    for K, fold in zip(grams, folds, strict=True):
+        left = np.setdiff1d(np.arange(len(X_S)), position[fold])
+        k = kernel(X_S[left], X_l)
+        expected = kernel(X_l, X_l) - absolute * k.T @ np.linalg.solve(
+            A[np.ix_(left, left)] + absolute * kernel(X_S[left], X_S[left]), k)
+        assert_allclose(K, expected, atol=1e-8)
+
+
+def test_cross_validation_counts_what_refits_get_wrong():
+    _, X_l, _, codes, _ = problem(3, inside=12, outside=8)
+    X_l = X_l + 1.2 * codes[:, None]
+    folds = labeled_folds(codes, 4, 0)
+    K = RBF(1.0)(X_l, X_l)
+    error, loss = cross_validate([K] * len(folds), codes, folds, LearnerParams(C=2.0))
+
+    wrong, hinge = 0, 0.0
+    for fold in folds:
+        kept = np.setdiff1d(np.arange(len(codes)), fold)
+        machine = SVC(kernel="precomputed", C=2.0, tol=1e-8).fit(K[np.ix_(kept, kept)], codes[kept])
+        wrong += int((machine.predict(K[np.ix_(fold, kept)]) != codes[fold]).sum())
+        sign = np.where(codes[fold] == 1, 1, -1)
+        hinge += np.maximum(0, 1 - sign * machine.decision_function(K[np.ix_(fold, kept)])).sum()
+    assert error == wrong / len(codes)
+    assert loss == pytest.approx(hinge / len(codes), rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["svm", "ridge"])
+def test_the_loss_is_zero_beyond_the_margin_and_one_at_the_boundary(kind):
+    codes = np.array([0, 1, 2])
+    points = 10 * np.eye(3)
+    K = points @ points.T
+    coef, intercept, coding = fit_labels(K, codes, 3, LearnerParams(kind=kind, C=1e6))
+    assert held_out_loss(K @ coef + intercept, codes, coding, 3).max() < 1e-3
+    assert held_out_loss(np.zeros_like(coef), codes, coding, 3).tolist() == [1, 1, 1]
+
+
+def test_the_grid_has_a_point_for_each_combination_and_the_base_kernel_none_of_the_graph():
+    X_S, X_l, position, codes, A = problem(1, inside=8, outside=4)
+    params = GridParams(power=(1, 2), eta=(1.0, 10.0), C=(1.0, 10.0, 100.0), folds=3)
+    folds = labeled_folds(codes, 3, 0)
+    points = search_deformed(RBF(1.0), X_S, X_l, codes, position, {1: A, 2: A @ A}, "svm", params, folds)
+    assert len({(p.power, p.eta, p.C) for p in points}) == len(points) == 12
+    base = search_base(RBF(1.0), X_l, codes, "svm", params, folds)
+    assert [(p.power, p.eta, p.C) for p in base] == [(None, None, 1.0), (None, None, 10.0), (None, None, 100.0)]
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"power": ()}, "no values"), ({"power": (0,)}, "power"), ({"eta": (0.0,)}, "0 is the base kernel"),
+    ({"eta": (1.0, 1.0)}, "twice"), ({"C": (-1.0,)}, "C="), ({"folds": 1}, "folds"),
+    ({"eta": (float("inf"),)}, "eta"),
+])
+def test_a_bad_grid_is_refused(given, message):
+    with pytest.raises(ParameterError, match=message):
+        GridParams(**given)
