@@ -153,7 +153,23 @@ def _scores(result: dict[str, Any], facts: dict[str, Any]) -> Html:
         figure = _figure(confusion_plot(confusion, labels), caption + f" {number(wrong)} of "
                          f"{counted(at(result, 'metrics', 'n_test'), 'test point')} are wrong."
                          + (f" {counted(absent, 'class', 'classes')} had no test point." if absent else ""))
-    return joined((table(head, rows, range(1, 7)), tag("h3", "Which classes are confused"), figure))
+    return joined((table(head, rows, range(1, 7)), _chosen(facts), tag("h3", "Which classes are confused"), figure))
+
+
+def _chosen(facts: dict[str, Any]) -> Html:
+    """Return the parameters that cross-validation chose for each model; nothing where they were given."""
+    folds, choices = at(facts, "selection", "folds"), at(facts, "selection", "choices") or {}
+    if not folds:
+        return Html("")
+    tried = at(facts, "selection", "grid") or {}
+    rows = [(tag("b", name), number(row.get("power")), number(row.get("eta")), str(row.get("bandwidth") or "median"),
+             number(row.get("C")), percent(row.get("error")), number(len(tried[name])) if name in tried else "")
+            for name, row in choices.items()]
+    note = tag("p", f"Chosen on the labels by {counted(folds, 'fold')}: the lowest error, of equals the lowest hinge "
+               "loss. Points of a fold are held out of the subsample too. The shuffled control takes the model's.",
+               class_="small")
+    return joined((tag("h3", "Chosen parameters"), table(
+        ("", "power", "eta", "bandwidth", "C", "error in cross-validation", "tried"), rows, (1, 2, 4, 5, 6)), note))
 
 
 def _data(facts: dict[str, Any]) -> Html:

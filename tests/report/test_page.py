@@ -202,6 +202,19 @@ def test_unreached_points_are_counted_and_the_first_named():
     assert '<div class="box warning">' in found
 
 
+def test_the_parameters_that_were_chosen_are_shown_with_their_error():
+    result, facts = example_run(budget=True)
+    row = {"power": 2, "eta": 30.0, "bandwidth": "0.5*median", "C": 10.0, "error": 0.125, "loss": 0.3}
+    base = {**row, "power": None, "eta": None, "bandwidth": None, "error": 0.25}
+    choices = {"model": row, "base": base, "shuffled": row}
+    facts["selection"] = {"folds": 5, "choices": choices, "grid": {"model": [row] * 27, "base": [base] * 3}}
+    text = Reader(page(result, facts)).text
+    for words in ("Chosen parameters", "0.5*median", "12.5 %", "25.0 %", "27", "5 folds"):
+        assert words in text
+    facts["selection"]["folds"] = 0
+    assert "Chosen parameters" not in Reader(page(result, facts)).text
+
+
 def test_every_fact_may_be_missing():
     result, facts = example_run(3)
     for key in result:
