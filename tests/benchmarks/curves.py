@@ -21,7 +21,8 @@ from dssl.pipeline.run import run
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 SMALL = {"letter_d_vs_o": 1250, "letter_o_vs_q": 1250, "mnist_2_vs_3": 2000}  # points, all of which "full" measures at
-COUNTS = {"small": (10, 20, 40, 60, 80, 100), "large": (10, 20, 50, 100, 200)}
+COUNTS = {"mnist_3_vs_8": (10, 20, 50, 100), "mnist_4_vs_9": (10, 20, 50, 100), "mnist_odd_even": (20, 50, 100, 200),
+          **dict.fromkeys(SMALL, (10, 20, 40, 80))}  # labels: fewer than half of the subsample
 KERNELS = ("deformed", "full", "base", "budget")
 COLORS = {"deformed": "#1b6ca8", "full": "#111111", "base": "#c44e52", "budget": "#8a8a8a"}
 
@@ -132,7 +133,7 @@ def main() -> None:
         return
     for name in arguments.sets:
         for draw in range(arguments.first, arguments.first + arguments.draws):
-            for count in arguments.counts or COUNTS["small" if name in SMALL else "large"]:
+            for count in arguments.counts or COUNTS[name]:
                 execution = InProcess(arguments.threads)
                 line = measure(name, count, draw, arguments.workspace, execution)
                 sys.stdout.write(json.dumps(line) + "\n")
