@@ -30,8 +30,9 @@ def main() -> None:
     errors = []
     with open_runtime(arguments.on) as (execution, where):
         for draw in range(arguments.draws):
-            overrides = (f"labels.count={arguments.labels}", f"labels.seed={draw}", f"subsample.seed={draw}",
-                         f"data.test.count={arguments.test}", *arguments.set)
+            overrides = ("selection=null", "baselines=[base, shuffled]", f"labels.count={arguments.labels}",
+                         f"labels.seed={draw}", f"subsample.seed={draw}", f"data.test.count={arguments.test}",
+                         *arguments.set)
             result = run(SPEC, set=overrides, workspace=arguments.workspace, execution=execution)
             errors.append([result["metrics"]["error"], *(result["baselines"][name]["error"] for name in
                                                          ("base", "shuffled"))])

@@ -18,10 +18,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "pipelines" / "mnist_odd_even.yaml"
+GIVEN = ("--set", "selection=null", "--set", "baselines=[base, shuffled]")  # one set of parameters, no grid
 
 
 def command(workspace: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "dssl.cli", "run", str(SPEC), "--on", str(ROOT / "cluster" / "local.yaml"),
+    return [sys.executable, "-m", "dssl.cli", "run", str(SPEC), *GIVEN, "--on", str(ROOT / "cluster" / "local.yaml"),
             "--workspace", str(workspace), "--json", *options]
 
 
