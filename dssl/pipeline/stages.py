@@ -97,7 +97,7 @@ def make_split(context: Context) -> dict[str, Any]:
         ids, codes, classes = keep_classes(codes, classes, data.keep)
     if data.classes is not None:
         codes, classes = map_classes(codes, classes, data.classes)
-    require(len(classes) >= 2, f"{dataset.attributes.get('fingerprint', 'the data set')[:12]} has "
+    require(len(classes) >= 2, f"{context.source.name} has "
             f"{len(classes)} class(es): {classes.tolist()[:5]}", error=DataError,
             why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
     require(len(classes) <= 1000, f"the target has {len(classes)} different values", error=DataError,

@@ -1,0 +1,544 @@
+"""The cases: every reader, every marker of unlabeled points, every misuse."""
+
+import bz2
+import gzip
+import lzma
+import struct
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file, make_blobs
+
+from dssl import LapKernelRidge, LapSVC
+from dssl.data.dataset import Dataset
+from dssl.pipeline.artifacts import Workspace
+
+from .table import Outcome, case, command, fitted, ingested, pipeline
+
+N = 120
+
+
+def blobs(n: int = N, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return points of two overlapping classes."""
+    X, y = make_blobs(n, n_features=3, centers=2, cluster_std=2.0, random_state=seed)
+    return X.astype(np.float32), y
+
+
+def npz(folder: Path, name: str = "points.npz", **changes: object) -> Path:
+    """Write an npz file of the points, with arrays changed or (None) left out."""
+    X, y = blobs()
+    arrays = {key: value for key, value in {"X": X, "y": y, **changes}.items() if value is not None}
+    np.savez(folder / name, **arrays)
+    return folder / name
+
+
+def frame() -> pd.DataFrame:
+    """Return the points as a table with names and a column of labels."""
+    X, y = blobs()
+    return pd.DataFrame(X, columns=["a", "b", "c"]).assign(label=np.where(y == 1, "cat", "dog"))
+
+
+def csv(folder: Path, table: pd.DataFrame | str, name: str = "points.csv", **options: object) -> Path:
+    """Write a table, or a text, as a CSV file."""
+    path = folder / name
+    if isinstance(table, str):
+        path.write_text(table)
+    else:
+        table.to_csv(path, index=False, **options)  # type: ignore[call-overload]
+    return path
+
+
+def spoiled(value: float, row: int = 7, column: int = 1) -> np.ndarray:
+    """Return the points with one bad value."""
+    X = blobs()[0]
+    X[row, column] = value
+    return X
+
+
+def semi(unlabeled: object = -1, dtype: object = np.int64, labeled: int = 24) -> tuple[np.ndarray, np.ndarray]:
+    """Return points and labels of which most are hidden."""
+    X, y = blobs()
+    hidden = np.full(N, unlabeled, dtype=object if dtype is object else dtype)
+    hidden[:labeled] = y[:labeled]
+    return X, hidden
+
+
+def score(model: LapSVC, X: np.ndarray) -> str:
+    """Return a sentence on a fitted classifier."""
+    assert (model.predict(X) == blobs()[1]).mean() > 0.8
+    return f"fits; {len(model.classes_)} classes"
+
+
+def ingest(folder: Path, source: Path, *options: str) -> Outcome:
+    """Run `dssl ingest`."""
+    return command(folder, "ingest", str(source), str(folder / "out"), "--json",
+                   *(part for option in options for part in ("--read", option)), ok=ingested)
+
+
+# ---- readers
+
+@case("Readers", "npz with X and y", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, npz(folder))
+
+
+@case("Readers", "npz with the parts of a CSR matrix", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    csr = sparse.csr_array(np.where(np.abs(X) > 1, X, 0))
+    np.savez(folder / "csr.npz", data=csr.data, indices=csr.indices, indptr=csr.indptr, shape=csr.shape, y=y)
+    return ingest(folder, folder / "csr.npz")
+
+
+@case("Readers", "npz without X", 1, "expected X")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, npz(folder, X=None, points=blobs()[0]))
+
+
+@case("Readers", "npz cut short", 1, "is not a .npz archive")
+def _(folder: Path) -> Outcome:
+    path = npz(folder)
+    path.write_bytes(path.read_bytes()[:900])
+    return ingest(folder, path)
+
+
+@case("Readers", "npy, memory-mapped, labels in a second file", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    np.save(folder / "X.npy", X)
+    np.save(folder / "y.npy", y)
+    return ingest(folder, folder / "X.npy", f"labels={folder / 'y.npy'}")
+
+
+@case("Readers", "npy of Python objects", 1, "objects")
+def _(folder: Path) -> Outcome:
+    np.save(folder / "X.npy", np.array([[object()], [object()]]), allow_pickle=True)
+    return ingest(folder, folder / "X.npy")
+
+
+@case("Readers", "svmlight", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    dump_svmlight_file(*blobs(), str(folder / "points.svm"))
+    return ingest(folder, folder / "points.svm")
+
+
+@case("Readers", "svmlight, compressed with bz2", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    dump_svmlight_file(*blobs(), str(folder / "points.svm"))
+    (folder / "points.svm.bz2").write_bytes(bz2.compress((folder / "points.svm").read_bytes()))
+    return ingest(folder, folder / "points.svm.bz2")
+
+
+@case("Readers", "svmlight with a bad pair", 1, "line 2")
+def _(folder: Path) -> Outcome:
+    (folder / "points.svm").write_text("1 1:0.5 2:1\n0 1:x 2:3\n")
+    return ingest(folder, folder / "points.svm")
+
+
+@case("Readers", "CSV with a header and text labels", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, csv(folder, frame()))
+
+
+@case("Readers", "CSV, semicolons and decimal commas, gzipped", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    path = csv(folder, frame(), sep=";", decimal=",")
+    (folder / "points.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+    return ingest(folder, folder / "points.csv.gz", "decimal=','")
+
+
+@case("Readers", "CSV with a row that lacks a field", 1, "line 3")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, csv(folder, "a,b,label\n1,2,x\n3,y\n"))
+
+
+@case("Readers", "CSV that is not UTF-8", 1, "is not utf-8 text")
+def _(folder: Path) -> Outcome:
+    (folder / "points.csv").write_bytes("a,label\n1,caf\xe9\n2,th\xe9\n".encode("latin-1"))
+    return ingest(folder, folder / "points.csv")
+
+
+@case("Readers", "CSV, the target named wrongly", 1, "has no column")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, csv(folder, frame()), "target=lable")
+
+
+@case("Readers", "IDX images and labels", 0, "5 points, 4 features")
+def _(folder: Path) -> Outcome:
+    (folder / "train-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, 5, 2, 2) + bytes(range(20)))
+    (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 5) + bytes([0, 1, 0, 1, 0]))
+    return ingest(folder, folder / "train-images-idx3-ubyte")
+
+
+@case("Readers", "a file compressed with xz that is cut short", 1, "is damaged")
+def _(folder: Path) -> Outcome:
+    packed = lzma.compress(csv(folder, frame()).read_bytes())
+    (folder / "points.csv.xz").write_bytes(packed[:len(packed) // 2])
+    return ingest(folder, folder / "points.csv.xz")
+
+
+@case("Readers", "an empty file", 1, "is empty")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, csv(folder, ""))
+
+
+@case("Readers", "a path where nothing is", 1, "no data set")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, folder / "digits.npz")
+
+
+@case("Readers", "an ending that nobody knows", 1, "stands for no format")
+def _(folder: Path) -> Outcome:
+    (folder / "points.dat").write_text("1,2\n")
+    return ingest(folder, folder / "points.dat")
+
+
+@case("Readers", "a URL that answers nothing", 1, "cannot download")
+def _(folder: Path) -> Outcome:
+    return command(folder, "ingest", "http://127.0.0.1:9/points.csv", str(folder / "out"))
+
+
+# ---- values
+
+@case("Values", "NaN in X", 1, "not finite")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, X=spoiled(np.nan)))
+
+
+@case("Values", "infinity in X", 1, "not finite")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, X=spoiled(np.inf)))
+
+
+@case("Values", "a missing cell in a CSV file", 1, "not finite")
+def _(folder: Path) -> Outcome:
+    table = frame()
+    table.loc[3, "b"] = np.nan
+    return pipeline(folder, csv(folder, table))
+
+
+@case("Values", "a column of text", 1, "holds text")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, csv(folder, frame().assign(b="blue")))
+
+
+@case("Values", "complex numbers", 1, "complex")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, X=blobs()[0] + 0j))
+
+
+@case("Values", "a constant column", 0, "runs")
+def _(folder: Path) -> Outcome:
+    X = blobs()[0]
+    X[:, 2] = 5.0
+    return pipeline(folder, npz(folder, X=X))
+
+
+@case("Values", "every point three times", 0, "runs")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    return pipeline(folder, npz(folder, X=np.repeat(X, 3, axis=0), y=np.repeat(y, 3)))
+
+
+@case("Values", "all points equal", 1, "")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, X=np.ones((N, 3), np.float32)))
+
+
+@case("Values", "a row of zeros under the cosine metric", 1, "zero")
+def _(folder: Path) -> Outcome:
+    X = blobs()[0]
+    X[5] = 0
+    return pipeline(folder, npz(folder, X=X), graph={"metric": "cosine"}, data={"scale": "none"})
+
+
+@case("Values", "two groups far apart, one without a label", 0, "points are in no component with a label")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    far = X[:40] * 0.05 + 1e4
+    given = np.concatenate([y, np.full(40, -1)])
+    return pipeline(folder, npz(folder, X=np.vstack([X, far]), y=given),
+                    ok=lambda result: f"runs; {result['unreached']['count']} points are in no component with a label")
+
+
+@case("Values", "fewer points than neighbors", 1, "at most n - 1 neighbors")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, X=blobs()[0][:12], y=blobs()[1][:12]), graph={"n_neighbors": 50},
+                    labels={"per_class": 2})
+
+
+# ---- labels
+
+@case("Labels", "a pipeline on labels -1 and +1, no marker named", 1, "labels are -1 and +1 throughout")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, y=2 * blobs()[1] - 1))
+
+
+@case("Labels", "labels -1 and +1 with `data.unlabeled: 0`", 0, "runs")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, y=2 * blobs()[1] - 1), data={"unlabeled": 0})
+
+
+@case("Labels", "unlabeled points are -1 among integers", 0, "runs")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, y=np.where(np.arange(N) % 3, blobs()[1], -1)))
+
+
+@case("Labels", "unlabeled points are NaN among floats", 0, "runs")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, y=np.where(np.arange(N) % 3, blobs()[1], np.nan)))
+
+
+@case("Labels", "unlabeled points are empty cells of text", 0, "runs")
+def _(folder: Path) -> Outcome:
+    table = frame()
+    table.loc[::3, "label"] = ""
+    return pipeline(folder, csv(folder, table))
+
+
+@case("Labels", "one class", 1, "1 class(es)")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, y=np.zeros(N, np.int64)))
+
+
+@case("Labels", "no label at all", 1, "label")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, y=np.full(N, -1)))
+
+
+@case("Labels", "no target in the file", 1, "has no target")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, y=None))
+
+
+@case("Labels", "a quantity as the target", 1, "different values")
+def _(folder: Path) -> Outcome:
+    X = np.random.default_rng(0).normal(size=(1500, 2)).astype(np.float32)
+    return pipeline(folder, npz(folder, X=X, y=X[:, 0].astype(np.float64)))
+
+
+@case("Labels", "more labels asked for than there are", 1, "labeled points a class asked for")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), labels={"per_class": 500})
+
+
+@case("Labels", "every training point labeled", 0, "runs")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), labels={"given": True}, subsample={"size": 90})
+
+
+@case("Labels", "a class to keep that does not exist", 1, "no class is 7")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), data={"keep": [0, 7]})
+
+
+# ---- specs and commands
+
+@case("Specs and commands", "a key that the spec does not know", 2, "graph.neighbours")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), graph={"neighbours": 5})
+
+
+@case("Specs and commands", "a value out of range", 2, "ridge=-1")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), graph={"ridge": -1})
+
+
+@case("Specs and commands", "a spec that is not YAML", 2, "is not YAML")
+def _(folder: Path) -> Outcome:
+    (folder / "case.yaml").write_text("name: [")
+    return command(folder, "run", str(folder / "case.yaml"))
+
+
+@case("Specs and commands", "a spec file that is not there", 2, "there is no file")
+def _(folder: Path) -> Outcome:
+    return command(folder, "run", str(folder / "none.yaml"))
+
+
+@case("Specs and commands", "`--set model.eta` without a value", 2, "not of the form key.key=value")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), "--set", "model.eta")
+
+
+@case("Specs and commands", "one label a class and cross-validation asked for", 1, "no class has two")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), labels={"per_class": 1}, selection={"eta": [1.0, 10.0]})
+
+
+@case("Specs and commands", "a memory budget that one row exceeds", 1, "memory budget")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), "--memory-budget", "100")
+
+
+@case("Specs and commands", "predict with a column missing", 1, "has no column")
+def _(folder: Path) -> Outcome:
+    source = csv(folder, frame())
+    pipeline(folder, source)
+    result = next((folder / "work" / "runs").glob("*/result.json"))
+    new = csv(folder, frame().drop(columns=["b", "label"]), "new.csv")
+    return command(folder, "predict", str(result), str(new), str(folder / "labels.csv"))
+
+
+@case("Specs and commands", "predict, the columns in another order", 0, "120 predictions")
+def _(folder: Path) -> Outcome:
+    source = csv(folder, frame())
+    pipeline(folder, source)
+    result = next((folder / "work" / "runs").glob("*/result.json"))
+    new = csv(folder, frame()[["c", "a", "b"]], "new.csv")
+    return command(folder, "predict", str(result), str(new), str(folder / "labels.csv"), "--json",
+                   ok=lambda facts: f"{facts['n']} predictions")
+
+
+# ---- machines and storage
+
+@case("Machines and storage", "a scheduler that does not answer", 4, "")
+def _(folder: Path) -> Outcome:
+    (folder / "where.yaml").write_text(yaml.safe_dump({"kind": "address", "address": "tcp://127.0.0.1:9",
+                                                       "timeout": 1}))
+    spec = {"name": "case", "data": {"source": str(npz(folder))}, "labels": {"per_class": 4}}
+    (folder / "case.yaml").write_text(yaml.safe_dump(spec))
+    return command(folder, "run", str(folder / "case.yaml"), "--workspace", str(folder / "work"), "--on",
+                   str(folder / "where.yaml"))
+
+
+@case("Machines and storage", "another run is at work in the workspace", 5, "is running in")
+def _(folder: Path) -> Outcome:
+    with Workspace.at(folder / "work").lock():
+        outcome = pipeline(folder, npz(folder))
+    return Outcome(outcome.code, "process …" + "".join(outcome.text.partition(" is running")[1:]))
+
+
+@case("Machines and storage", "a flipped byte in a stored chunk", 3, "damaged")
+def _(folder: Path) -> Outcome:
+    pipeline(folder, npz(folder))
+    chunk = next(path for path in (folder / "work" / "artifacts" / "points").glob("*/shared/train/c/0/*"))
+    data = bytearray(chunk.read_bytes())
+    data[len(data) // 2] ^= 1
+    chunk.write_bytes(data)
+    return command(folder, "verify", "--workspace", str(folder / "work"))
+
+
+@case("Machines and storage", "a deleted chunk", 3, "is missing")
+def _(folder: Path) -> Outcome:
+    pipeline(folder, npz(folder))
+    next(path for path in (folder / "work" / "artifacts" / "points").glob("*/shared/train/c/0/*")).unlink()
+    return command(folder, "verify", "--workspace", str(folder / "work"))
+
+
+@case("Machines and storage", "the same run again", 0, "stages cached")
+def _(folder: Path) -> Outcome:
+    source = npz(folder)
+    pipeline(folder, source)
+    return pipeline(folder, source, ok=lambda result: f"{sum(s['status'] == 'cached' for s in result['stages'])} of "
+                    f"{len(result['stages'])} stages cached")
+
+
+@case("Machines and storage", "ingest into a folder that holds something", 1, "is not empty")
+def _(folder: Path) -> Outcome:
+    (folder / "out").mkdir()
+    (folder / "out" / "mine.txt").write_text("mine")
+    return ingest(folder, npz(folder))
+
+
+# ---- estimators
+
+@case("Estimators", "LapSVC on y in {-1, +1}", None, "labels are -1 and +1 throughout")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    return fitted(folder, lambda: score(LapSVC().fit(X, 2 * y - 1), X))
+
+
+@case("Estimators", "LapSVC, -1 marks the unlabeled", None, "fits; 2 classes")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    return fitted(folder, lambda: score(LapSVC().fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, NaN marks the unlabeled", None, "fits; 2 classes")
+def _(folder: Path) -> Outcome:
+    X, y = semi(np.nan, np.float64)
+    return fitted(folder, lambda: score(LapSVC().fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, None marks the unlabeled", None, "fits; 2 classes")
+def _(folder: Path) -> Outcome:
+    X, y = semi(None, object)
+    return fitted(folder, lambda: score(LapSVC().fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, `unlabeled=9` named", None, "fits; 2 classes")
+def _(folder: Path) -> Outcome:
+    X, y = semi(9)
+    return fitted(folder, lambda: score(LapSVC(unlabeled=9).fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, a marker that does not occur", None, "no label is the marker")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    return fitted(folder, lambda: score(LapSVC(unlabeled=9).fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, one class", None, "1 class(es)")
+def _(folder: Path) -> Outcome:
+    return fitted(folder, lambda: score(LapSVC().fit(blobs()[0], np.zeros(N, int)), blobs()[0]))
+
+
+@case("Estimators", "LapSVC, no unlabeled points", None, "fits; 2 classes")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    return fitted(folder, lambda: score(LapSVC().fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, a class with one label", None, "fits; 2 classes")
+def _(folder: Path) -> Outcome:
+    X, y = semi(labeled=24)
+    y[:24][np.flatnonzero(y[:24] == 1)[1:]] = -1
+    return fitted(folder, lambda: score(LapSVC().fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, labels of two types", None, "kinds")
+def _(folder: Path) -> Outcome:
+    y = np.array(["a", 1, None] * 40, object)
+    return fitted(folder, lambda: score(LapSVC().fit(blobs()[0], y), blobs()[0]))
+
+
+@case("Estimators", "LapSVC, NaN in X", None, "contains NaN")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    X = X.copy()
+    X[3, 0] = np.nan
+    return fitted(folder, lambda: score(LapSVC().fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, n smaller than k", None, "n_neighbors")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    return fitted(folder, lambda: score(LapSVC().fit(X[:8], y[:8]), X))
+
+
+@case("Estimators", "LapKernelRidge, integers with -1 among them", None, "y holds integers")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    return fitted(folder, lambda: str(LapKernelRidge().fit(X, y)))
+
+
+@case("Estimators", "LapKernelRidge, NaN where the target is unknown", None, "fits")
+def _(folder: Path) -> Outcome:
+    X, y = semi(np.nan, np.float64)
+    return fitted(folder, lambda: f"fits; predictions of shape {LapKernelRidge().fit(X, y).predict(X).shape}")
+
+
+@case("Estimators", "LapKernelRidge, infinite targets", None, "infinite targets")
+def _(folder: Path) -> Outcome:
+    X, y = semi(np.inf, np.float64)
+    return fitted(folder, lambda: str(LapKernelRidge().fit(X, y)))
+
+
+@case("Estimators", "Dataset.from_arrays of a table with NaN", None, "not finite")
+def _(folder: Path) -> Outcome:
+    table = frame().drop(columns="label")
+    table.loc[3, "b"] = np.nan
+    return fitted(folder, lambda: str(Dataset.from_arrays(table)))

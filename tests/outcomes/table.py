@@ -1,0 +1,148 @@
+"""The table of inputs and outcomes: what a user gives dssl, and what comes of it.
+
+    python -m tests.outcomes        writes docs/outcomes.md anew
+
+A case makes its files in a folder of its own, runs a command or fits an estimator, and says which exit code and which
+words it expects. `test_outcomes.py` runs every case and compares the page with what the cases say.
+"""
+
+import json
+import re
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from click.testing import CliRunner
+
+from dssl.cli import main
+from dssl.errors import DsslError
+
+PAGE = Path(__file__).parents[2] / "docs" / "outcomes.md"
+LONGEST = 230  # characters of a message in the table
+HEAD = """# Inputs and outcomes
+
+What dssl does with an input: the message or the behavior, and the exit code of the command. `python -m
+tests.outcomes` writes this page from the cases that the tests run. The commands ran in-process on small files; …
+stands for a folder, and the end of a long message is cut.
+
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case: the exit code of a command (None for Python), and what was said."""
+
+    code: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """An input, in words; the function that makes and runs it in a folder; what is expected of the outcome."""
+
+    group: str
+    given: str
+    run: Callable[[Path], Outcome]
+    code: int | None
+    words: str  # a part of the outcome's text
+
+
+CASES: list[Case] = []
+
+
+def case(group: str, given: str, code: int | None, words: str) -> Callable:
+    """Register a function of a folder as a case; it returns an Outcome."""
+    def register(run: Callable[[Path], Outcome]) -> Callable[[Path], Outcome]:
+        CASES.append(Case(group, given, run, code, words))
+        return run
+    return register
+
+
+def command(folder: Path, *arguments: str, ok: Callable[[dict], str] | None = None) -> Outcome:
+    """Run `dssl ARGUMENTS`; the text is the error, or what `ok` says of the JSON on standard output."""
+    result = CliRunner(env={"DSSL_CACHE": str(folder / "cache"), "DSSL_DATA": None}).invoke(main, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    if result.exit_code == 0:
+        return Outcome(0, ok(json.loads(result.stdout)) if ok else clean(result.stdout, folder))
+    assert "Traceback" not in result.stderr, result.stderr
+    errors = result.stderr[result.stderr.index("rror:"):].partition(":")[2]
+    return Outcome(result.exit_code, clean(errors, folder))
+
+
+def pipeline(folder: Path, source: object, *options: str, ok: Callable[[dict], str] | None = None,
+             **sections: object) -> Outcome:
+    """Run the pipeline of a source with small settings, and `sections` of the spec on top."""
+    spec: dict = {"name": "case", "data": {"source": str(source) if isinstance(source, Path) else source,
+                                           "test": {"fraction": 0.25}},
+                  "labels": {"per_class": 4}, "graph": {"n_neighbors": 5}, "subsample": {"size": 40}}
+    for section, values in sections.items():
+        spec[section] = {**spec.get(section, {}), **values} if isinstance(values, dict) else values  # type: ignore
+        if section == "labels":
+            spec[section] = values
+    path = folder / "case.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    return command(folder, "run", str(path), "--workspace", str(folder / "work"), "--on", "in-process", "--json",
+                   *options, ok=ok or ran)
+
+
+def ran(result: dict) -> str:
+    """Return a sentence on a run."""
+    return f"runs; {result['metrics']['n_test']} test points"
+
+
+def ingested(facts: dict) -> str:
+    """Return a sentence on an ingest."""
+    return f"read; {facts['n']} points, {facts['d']} features"
+
+
+def fitted(folder: Path, action: Callable[[], str]) -> Outcome:
+    """Return what a Python action says, or its error or warning."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            text = action()
+        except DsslError as error:
+            return Outcome(None, clean(f"{type(error).__name__}: {error}", folder))
+        except (ValueError, TypeError) as error:  # scikit-learn's, whose advice changes with its versions
+            return Outcome(None, clean(f"{type(error).__name__}: {str(error).partition('. ')[0]}", folder))
+    told = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
+    return Outcome(None, clean("; ".join([text, *told[:1]]), folder))
+
+
+def clean(text: str, folder: Path) -> str:
+    """Return a message on one line, without the folders of this machine and the digests of these files."""
+    text = text.replace(str(folder), "…")
+    text = re.sub(r"(?<![\w:/])/[\w./-]*/(?=[\w.-]+)", "…/", text)
+    text = re.sub(r"\b[0-9a-f]{12,}\b", "…", text)
+    text = re.sub(r" Stored: b'.*'\. Computed: b'.*'\.", "", text)
+    text = re.sub(r"[….]*(…[\w./…-]*/)+", "…/", text)
+    return " ".join(text.split()).replace(" why: ", "; why: ").replace(" fix: ", "; fix: ")
+
+
+def rows() -> list[tuple[Case, Outcome]]:
+    """Run all cases, each in a folder of its own."""
+    found = []
+    for item in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            found.append((item, item.run(Path(folder))))
+    return found
+
+
+def page(found: list[tuple[Case, Outcome]]) -> str:
+    """Return the page of outcomes, a table a group."""
+    lines = [HEAD.rstrip()]
+    group = None
+    for item, outcome in found:
+        if item.group != group:
+            group = item.group
+            lines += ["", f"## {group}", "", "| input | outcome | exit code |", "|---|---|---|"]
+        text = outcome.text if len(outcome.text) <= LONGEST else outcome.text[:LONGEST].rsplit(" ", 1)[0] + " …"
+        text = text.replace("|", "\\|").replace("<", "&lt;")
+        code = "Python" if outcome.code is None else str(outcome.code)
+        lines.append(f"| {item.given} | {text} | {code} |")
+    return "\n".join(lines) + "\n"
+
