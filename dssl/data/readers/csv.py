@@ -5,7 +5,6 @@ false, or missing (NaN); the target is read as numbers, or as text where it is n
 """
 
 import csv
-import difflib
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from ...errors import DataError, ParameterError, explain, require
-from .base import NO_TARGET, TARGET_NAMES, Block, Reader, Scan, dense, no_rows, whole_numbers
+from .base import Block, Reader, Scan, dense, no_rows, whole_numbers
+from .column_choice import find_column, find_target
 from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
 from .lines import (
     BAD_FIELDS,
@@ -137,8 +137,8 @@ class CsvReader(Reader):
         header = looks_like_header(records, self.missing) if self.header is None else self.header
         fields = len(records[0])
         names = tuple(name.strip() for name in records[0]) if header else tuple(str(i) for i in range(fields))
-        dropped = {self._field(column, names, header, "drop") for column in self.drop}
-        target = self._find_target(names, header, dropped)
+        dropped = {find_column(column, names, self.name, "drop", header=header) for column in self.drop}
+        target = find_target(self.target, names, dropped, self.name, header=header)
         features = tuple(i for i in range(fields) if i != target and i not in dropped)
         unnamed = [i for i in features if header and names[i] == ""]
         require(not unnamed, f"{self.name}: column {unnamed} (counted from 0) has no name in the header",
@@ -148,34 +148,6 @@ class CsvReader(Reader):
                 why="points without features cannot be told apart", error=DataError,
                 fix="set `delimiter:` if the fields are not separated by it, or `target: none`")
         return Layout(delimiter, header, bom, names, target, features)
-
-    def _find_target(self, names: tuple[str, ...], header: bool, dropped: set[int]) -> int | None:
-        if self.target == NO_TARGET and NO_TARGET not in names:
-            return None
-        if self.target is not None:
-            return self._field(self.target, names, header, "target")
-        lower = [name.lower() for name in names]
-        named = [lower.index(name) for name in TARGET_NAMES if header and name in lower]
-        kept = [i for i in range(len(names)) if i not in dropped]
-        return next((i for i in named if i not in dropped), kept[-1] if kept else None)
-
-    def _field(self, column: str | int, names: tuple[str, ...], header: bool, option: str) -> int:
-        """Return the number of the column that an option names."""
-        if isinstance(column, str) and header and column in names:
-            require(names.count(column) == 1, f"{self.name} has {names.count(column)} columns named {column!r}",
-                    why=f"{option} could be either", fix=f"give its number instead, from 0 to {len(names) - 1}")
-            return names.index(column)
-        if isinstance(column, str) and not header and column.lstrip("-").isdigit():
-            column = int(column)
-        if isinstance(column, int) and -len(names) <= column < len(names):
-            return column % len(names)
-        near = difflib.get_close_matches(str(column), names, n=3, cutoff=0.4) if header else []
-        shown = ", ".join(repr(name) for name in (near or names[:12]))
-        raise DataError(explain(
-            f"{self.name} has no column {column!r} ({option})",
-            why=f"it has {len(names)} columns" + (f", among them {shown}" if header else ", and no header"),
-            fix=f"name one of them, or give its number from 0 to {len(names) - 1}",
-        ))
 
     # ---- all records, by their newlines
 
