@@ -33,6 +33,7 @@ ALSO = {("runtime", "pipeline.spec")}  # a cluster description is YAML as a spec
 
 DOORS = {
     "zarr": {"data.store"},
+    "pyarrow": {"data.readers.parquet"},
     "pynndescent": {"graph.descent"},
     "pyamg": {"solvers.amg"},
     "pydantic": {"pipeline.spec", "runtime"},

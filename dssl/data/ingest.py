@@ -20,6 +20,7 @@ from ..execution import Execution, Progress
 from ..params import digest, plain
 from .dataset import MANIFEST, Dataset, chunk_rows, not_finite, refuse_not_finite
 from .readers import Reader, Scan, format_of, open_reader
+from .readers.base import text_of
 from .sources import Source, find_source, fingerprint
 from .store import StoredParts
 
@@ -32,11 +33,11 @@ READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding
 class IngestParams:
     """How a file is read. An option left at None takes the format's default; one it does not have is refused.
 
-    format : npz, npy, svmlight, csv or idx; unset: told by the ending.
-    target : column (csv: name or number) or member (npz) of the labels; "none" for no target.
+    format : npz, npy, svmlight, csv, parquet or idx; unset: told by the ending.
+    target : column (csv, parquet: name or number) or member (npz) of the labels; "none" for no target.
     dtype : of X. block_rows : rows of one block; unset: about 32 MB of X, less if the memory budget asks for it.
     labels : second file with the labels (npy, idx). split : member (npz) that is 0 for training and 1 for test.
-    header, delimiter, decimal, encoding, missing, drop : of delimited text, see `CsvReader`.
+    header, delimiter, decimal, encoding, missing : of delimited text, see `CsvReader`. drop : of it and of parquet.
     n_columns, zero_based : of svmlight text, see `SvmlightReader`.
     """
 
@@ -160,14 +161,17 @@ def block_height(scan: Scan, params: IngestParams, memory_budget: int) -> int:
     BudgetError : the blocks asked for, or a single row, do not fit the memory budget.
     """
     itemsize = np.dtype(params.dtype).itemsize
-    fit = rows_that_fit(memory_budget, task_bytes(scan, itemsize), scan.n_rows)
+    require(scan.unit_bytes < memory_budget, f"the largest row group or chunk of the file needs {scan.unit_bytes:,} "
+            f"bytes, the memory budget is {memory_budget:,} bytes", why="it is read whole for any row in it",
+            fix="raise memory_budget, or write the file in smaller row groups or chunks", error=BudgetError)
+    fit = rows_that_fit(memory_budget, task_bytes(scan, itemsize), scan.n_rows, fixed_bytes=scan.unit_bytes)
     if params.block_rows is None:
         return min(fit, chunk_rows(scan.n_rows, itemsize * scan.n_columns))
     height = min(params.block_rows, scan.n_rows)
     if height > fit:
         raise BudgetError(explain(
-            f"blocks of {height:,} rows need {height * task_bytes(scan, itemsize):,} bytes each, the memory budget is "
-            f"{memory_budget:,} bytes", why="a task holds its whole block in memory",
+            f"blocks of {height:,} rows need {scan.unit_bytes + height * task_bytes(scan, itemsize):,} bytes each, the "
+            f"memory budget is {memory_budget:,} bytes", why="a task holds its whole block in memory",
             fix=f"set block_rows to {fit:,} or fewer, leave it unset, or raise memory_budget",
         ))
     return height
@@ -189,7 +193,7 @@ def write_target(parts: Parts, reader: Reader, ranges: list[tuple[int, int]], re
             if receipts[index]["target"] != "text":
                 text = reader.read(start, stop, text_target=True).y
                 assert text is not None
-                again[index], coded[index] = code_text(text)
+                again[index], coded[index] = code_text(text_of(text))
         names = sorted({name for block in coded for name in block or []})
         require(len(names) <= MOST_NAMES, f"the target {scan.target!r} has {len(names):,} different texts, for example "
                 f"{', '.join(map(repr, names[:3]))}", why="it names rows, not classes", error=DataError,

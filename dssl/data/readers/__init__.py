@@ -10,16 +10,18 @@ from .csv import CsvReader
 from .idx import IdxReader
 from .npy import NpyReader
 from .npz import NpzReader
+from .parquet import ParquetReader
 from .svmlight import SvmlightReader
 
 __all__ = ["FORMATS", "Block", "Reader", "Scan", "format_of", "open_reader"]
 
 FORMATS: dict[str, type[Any]] = {
-    reader.format: reader for reader in (NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader)
+    reader.format: reader for reader in (NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader)
 }
 ENDINGS = {
     ".npz": "npz", ".npy": "npy", ".csv": "csv", ".tsv": "csv", ".data": "csv",
     ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight", ".idx": "idx",
+    ".parquet": "parquet", ".pq": "parquet",
 }
 IDX_NAME = re.compile(r"idx\d(-\w+)?$")  # train-images-idx3-ubyte
 
@@ -47,7 +49,7 @@ def format_of(path: Path, format: str | None = None) -> str:
     if found is None:
         raise DataError(explain(
             f"{path.name} has an ending that stands for no format", fix="name the format with `format:` ("
-            f"{', '.join(sorted(FORMATS))}); LIBSVM files are svmlight; convert Parquet, HDF5 and others to npz",
+            f"{', '.join(sorted(FORMATS))}); LIBSVM files are svmlight; convert HDF5 and others to npz or Parquet",
             why=f"formats are told by their endings: {', '.join(ENDINGS)}, ...-idx3-ubyte, each also with "
                 f"{', '.join(OPENERS)}",
         ))

@@ -5,6 +5,7 @@ import errno
 import gzip
 import hashlib
 import lzma
+import math
 import os
 import shutil
 import uuid
@@ -33,6 +34,7 @@ class Scan:
     dtype: str  # of the values in the file; text is parsed as float64
     target: str | None  # where y comes from: a member, a column, a file
     row_bytes: int  # of one row in the file, on average
+    unit_bytes: int = 0  # of the largest piece of the file that is read whole for one of its rows: a row group, a chunk
     has_split: bool = False
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None  # names of the integer labels 0, 1, ...
@@ -71,8 +73,13 @@ class Reader(ABC):
     def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
         """Return rows [start, stop), whatever was read before.
 
-        With `text_target`, y is text even where every label of these rows could be read as a number.
+        With `text_target`, y is text even where every label of these rows could be read as a number; a format that
+        stores numbers gives them as they are.
         """
+
+    def column_names(self) -> list[str]:
+        """Return the names of all columns, features and target alike, or [] where they have none; reads no rows."""
+        return []
 
     def narrow(self, start: int, stop: int) -> "Reader":
         """Return a reader that is as small as rows [start, stop) need, to travel with a task."""
@@ -129,6 +136,19 @@ def target_values(y: np.ndarray, name: str) -> np.ndarray:
         f"{name} holds labels of type {y.dtype}", why="labels are integers, floats or text",
         fix="convert the target and save the file again",
     ))
+
+
+def text_of(y: np.ndarray) -> np.ndarray:
+    """Return labels as objects: text, None where missing; numbers as they are printed, whole ones without a point."""
+    if y.dtype == object:
+        return y
+    return np.array([_shown(label) for label in y.tolist()], object)
+
+
+def _shown(label: int | float) -> str | None:
+    if isinstance(label, float):
+        return None if math.isnan(label) else str(int(label)) if label.is_integer() else repr(label)
+    return str(label)
 
 
 def whole_numbers(y: np.ndarray) -> np.ndarray:

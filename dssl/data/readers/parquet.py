@@ -1,0 +1,242 @@
+"""The door to pyarrow: Parquet files, read by row groups, so that a task reads only the groups its rows lie in."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...errors import DataError, explain, require
+from .base import Block, Reader, Scan, dense, no_rows
+from .column_choice import find_column, find_target
+
+BATCH_BYTES = 8 << 20  # decoded at once
+MOST_BATCH_ROWS = 1 << 16
+TEXT_BYTES = 16  # of one label, roughly; text has no fixed width
+
+
+def _pyarrow() -> Any:
+    """Return pyarrow with its Parquet reader."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(explain("Parquet files are read with pyarrow, which is not installed", why=str(error),
+                                fix='pip install "dssl[parquet]", or convert the file to npz or CSV')) from error
+    return pyarrow
+
+
+class ParquetReader(Reader):
+    """Rows of one Parquet file: numbers and booleans are features, a null is a missing value (NaN).
+
+    A task decodes, of the row groups its rows lie in, the columns in use from the group's beginning to its last row.
+
+    Parameters
+    ----------
+    target : name or number of the target column (from 0; negative from the end), or "none". Unset: a column
+        named y, label, target or class, else the last one. It may be text, also as a dictionary (category).
+    drop : columns to leave out, names or numbers.
+    """
+
+    format: ClassVar[str] = "parquet"
+    options: ClassVar[tuple[str, ...]] = ("target", "drop")
+
+    def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None,
+                 drop: tuple[str | int, ...] = ()):
+        self.path, self.name, self.target = path, name, target
+        self.drop = (drop,) if isinstance(drop, (str, int)) else tuple(drop)
+        self._scan: Scan | None = None
+        self._features: list[str] = []
+        self._groups = np.zeros(1, np.int64)  # first row of each row group, and the number of rows
+        self._batch_rows = MOST_BATCH_ROWS
+
+    def column_names(self) -> list[str]:
+        """Return the names of all columns."""
+        with self._file() as file:
+            return list(file.schema_arrow.names)
+
+    def scan(self) -> Scan:
+        if self._scan is None:
+            with self._file() as file:
+                self._scan = self._look(file)
+        return self._scan
+
+    def _look(self, file: Any) -> Scan:
+        """Return the scan of an open file; everything is in its footer."""
+        schema, metadata = file.schema_arrow, file.metadata
+        names = list(schema.names)
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        require(not twice, f"{self.name} has several columns named {', '.join(map(repr, twice[:5]))}", error=DataError,
+                why="columns are told apart by their names", fix="rename them, and write the file again")
+        dropped = {find_column(column, names, self.name, "drop") for column in self.drop}
+        index = _index_columns(schema)
+        target = find_target(self.target, names, dropped | {names.index(name) for name in index}, self.name)
+        self._features = [name for i, name in enumerate(names) if i != target and i not in dropped]
+        require(len(self._features) > 0, f"{self.name} has no feature columns: {len(names)} in all", error=DataError,
+                why="points without features cannot be told apart", fix="set `target: none` if none of them is labels")
+        for name in self._features:
+            self._require_number(name, schema.field(name).type, index)
+        if target is not None:
+            self._require_label(names[target], schema.field(target).type)
+        if metadata.num_rows == 0:
+            raise no_rows(self.name)
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        self._groups = np.cumsum([0, *(group.num_rows for group in groups)])
+        used = {*self._features, *([] if target is None else [names[target]])}
+        width = sum(_width(schema.field(name).type) for name in used)
+        self._batch_rows = max(1, min(MOST_BATCH_ROWS, BATCH_BYTES // width))
+        stored = max(_stored_bytes(group, used) for group in groups)
+        return Scan(
+            n_rows=metadata.num_rows, n_columns=len(self._features), row_bytes=width,
+            unit_bytes=stored + self._batch_rows * width, feature_names=tuple(self._features),
+            dtype=str(np.result_type(*(_numpy_type(schema.field(name).type) for name in self._features))),
+            target=None if target is None else names[target],
+        )
+
+    def _require_number(self, name: str, type_: Any, index: list[str]) -> None:
+        """Raise DataError, with the way out for its type, unless a column can be a feature."""
+        types = _pyarrow().types
+        leave = f"to leave it out, `drop: [{name}]`"
+        require(name not in index, f"{self.name}: column {name!r} is the index of a pandas table", error=DataError,
+                why="an index most often numbers or names the rows, and would be learned from as a feature",
+                fix=f"{leave}; to learn from it, write the table again after reset_index()")
+        value = type_.value_type if types.is_dictionary(type_) else type_
+        if _is_number(value):
+            return
+        if _is_text(value):
+            why = "features are numbers; text has no distance"
+            fix = f"if it is the target, set `target: {name}`; {leave}; else code it as numbers, one column a category"
+        elif types.is_null(value):
+            why, fix = "no row has a value in it", leave
+        elif types.is_decimal(value):
+            why, fix = "decimals have no floating-point form of their own", f"write it as double, or {leave}"
+        elif types.is_temporal(value):
+            why, fix = "a date or a time has no unit as a distance", f"write it as a number of days or seconds; {leave}"
+        elif types.is_nested(value):
+            why, fix = "a feature is one number a row", f"write its elements as one column each, or {leave}"
+        else:
+            why, fix = "features are numbers", f"write it as numbers, or {leave}"
+        raise DataError(explain(f"{self.name}: column {name!r} is of type {type_}", why=why, fix=fix))
+
+    def _require_label(self, name: str, type_: Any) -> None:
+        value = type_.value_type if _pyarrow().types.is_dictionary(type_) else type_
+        require(_is_number(value) or _is_text(value), f"{self.name}: the target {name!r} is of type {type_}",
+                why="labels are integers, floats or text", error=DataError,
+                fix="name another column with `target:`, or write this one as text or numbers")
+
+    # ---- rows
+
+    def table(self, start: int, stop: int) -> Any:
+        """Return rows [start, stop) of the columns in use as a pyarrow table, typed as in the file."""
+        scan, pyarrow = self.scan(), _pyarrow()
+        used = [*self._features, *([scan.target] if scan.target is not None else [])]
+        first = int(np.searchsorted(self._groups, start, side="right")) - 1
+        last = int(np.searchsorted(self._groups, stop, side="left"))
+        at, pieces = int(self._groups[first]), []
+        with self._file() as file:
+            require(file.metadata.num_rows == scan.n_rows, f"{self.name} has {file.metadata.num_rows:,} rows, and had "
+                    f"{scan.n_rows:,} when it was scanned", why="rows would be taken for others", error=DataError,
+                    fix="let nothing write to the file while it is read, and run again")
+            for batch in file.iter_batches(self._batch_rows, row_groups=list(range(first, last)), columns=used,
+                                           use_threads=False):
+                piece = batch.slice(max(start - at, 0), max(min(stop, at + len(batch)) - max(start, at), 0))
+                # A slice keeps its whole batch in memory; a copy of what is used does not.
+                pieces.append(piece.take(pyarrow.array(np.arange(len(piece)))) if len(piece) < len(batch) else piece)
+                at += len(batch)
+                if at >= stop:
+                    break
+            table = pyarrow.Table.from_batches(pieces).select(used)
+        require(len(table) == stop - start, f"{self.name}: {len(table):,} rows from {start:,} to {stop:,}",
+                why="its row groups hold fewer rows than its footer says", error=DataError,
+                fix="copy or write the file again")
+        return table
+
+    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
+        scan, table = self.scan(), self.table(start, stop)
+        X = np.empty((stop - start, scan.n_columns), dtype)
+        with self._explained():
+            for j, name in enumerate(self._features):
+                X[:, j] = dense(_numbers(table.column(name)), dtype)
+            return Block(X, None if scan.target is None else self._labels(table.column(scan.target)))
+
+    def _labels(self, column: Any) -> np.ndarray:
+        """Return a target as int64, float64 (NaN where it is null), or objects: text, None where it is null."""
+        pyarrow = _pyarrow()
+        value = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
+        if _is_text(value):
+            return np.array(column.cast(pyarrow.string()).to_pylist(), object)
+        y = _numbers(column)
+        require(y.dtype != np.uint64 or int(y.max()) < 1 << 63, f"{self.name} has labels of 2^63 and more",
+                why="labels are stored as signed 64-bit integers", fix="number the classes from 0", error=DataError)
+        return y.astype(np.float64 if y.dtype.kind == "f" else np.int64)
+
+    # ---- the file
+
+    @contextmanager
+    def _file(self) -> Iterator[Any]:
+        with self._explained(), _pyarrow().parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
+            yield file
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn pyarrow's errors into one that names the file."""
+        arrow = _pyarrow()
+        try:
+            yield
+        except DataError:
+            raise
+        except (arrow.ArrowException, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno:  # the disk's, not the format's
+                raise
+            raise DataError(explain(
+                f"{self.name} ({self.path.stat().st_size:,} bytes) cannot be read as Parquet: {error}",
+                why="the file is cut short, damaged, encrypted, or of another format",
+                fix="copy or download the file again, or name its true format with `format:`",
+            )) from error
+
+
+def _index_columns(schema: Any) -> list[str]:
+    """Return the columns that hold the index of the pandas table a file was written from."""
+    columns = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [column for column in columns if isinstance(column, str) and column in schema.names]
+
+
+def _is_number(type_: Any) -> bool:
+    types = _pyarrow().types
+    return types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_)
+
+
+def _is_text(type_: Any) -> bool:
+    types = _pyarrow().types
+    return types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
+
+
+def _numpy_type(type_: Any) -> np.dtype:
+    value = type_.value_type if _pyarrow().types.is_dictionary(type_) else type_
+    return np.dtype(value.to_pandas_dtype())
+
+
+def _width(type_: Any) -> int:
+    """Return the bytes of one decoded value."""
+    types = _pyarrow().types
+    value = type_.value_type if types.is_dictionary(type_) else type_
+    return max(1, value.bit_width // 8) if _is_number(value) else TEXT_BYTES
+
+
+def _stored_bytes(group: Any, used: set[str]) -> int:
+    """Return the bytes of the columns in use of one row group, as pages are held to decode them."""
+    columns = (group.column(i) for i in range(group.num_columns))
+    return sum(max(column.total_uncompressed_size, column.total_compressed_size) for column in columns
+               if column.path_in_schema in used)
+
+
+def _numbers(column: Any) -> np.ndarray:
+    """Return a column of numbers or booleans as it is, as floats with NaN where it has nulls."""
+    pyarrow = _pyarrow()
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pyarrow.types.is_boolean(column.type):
+        column = column.cast(pyarrow.uint8())
+    return column.to_numpy()
