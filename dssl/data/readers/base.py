@@ -38,13 +38,14 @@ class Scan:
     has_split: bool = False
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None  # names of the integer labels 0, 1, ...
+    nnz: int | None = None  # entries that a sparse file stores; None where the file is dense
 
 
 @dataclass(frozen=True)
 class Block:
     """Rows [start, stop) of a file."""
 
-    X: np.ndarray  # (rows, n_columns), float32 or float64, row-major
+    X: Any  # (rows, n_columns): ndarray from `read`, DataFrame from `columns`, csr_array from `read_sparse`
     y: np.ndarray | None = None  # (rows,), int64, float64, or object: text, None where it is missing
     split: np.ndarray | None = None  # (rows,), uint8: 0 train, 1 test
 
@@ -52,7 +53,8 @@ class Block:
 class Reader(ABC):
     """One file of one format. Pickles as its path and what its scan found, and opens the file where it reads.
 
-    `options` names the fields of the constructor that a user may set.
+    `options` names the fields of the constructor that a user may set. A format whose features may be text has the
+    option `when_text` and the method `columns`; one whose scan gives `nnz` has `read_sparse`.
     """
 
     format: ClassVar[str]
@@ -71,11 +73,24 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
-        """Return rows [start, stop), whatever was read before.
+        """Return rows [start, stop), whatever was read before; X is a row-major array of floats.
 
-        With `text_target`, y is text even where every label of these rows could be read as a number; a format that
-        stores numbers gives them as they are.
+        With `dtype` None, X keeps the type of the values in the file (text: float64). With `text_target`, y is text
+        even where every label of these rows could be read as a number.
         """
+
+    def columns(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *,
+                text_target: bool = False) -> Block:
+        """Return rows [start, stop) with X as a DataFrame of typed columns, in the order of the features.
+
+        Each column is of numbers (NaN where a cell is missing) or of text (None where it is). A column that could be
+        either is text if its number is in `as_text`, else what its cells in these rows are.
+        """
+        raise NotImplementedError(f"{self.format} has no columns of text")
+
+    def read_sparse(self, start: int, stop: int) -> Block:
+        """Return rows [start, stop) with X as a `csr_array` of float64, as the file stores it."""
+        raise NotImplementedError(f"{self.format} is not sparse")
 
     def column_names(self) -> list[str]:
         """Return the names of all columns, features and target alike, or [] where they have none; reads no rows."""
@@ -104,7 +119,10 @@ def cut_short(name: str, expected: int, found: int) -> DataError:
 
 
 def dense(values: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return values as a row-major array of floats; numbers too large for the type become infinite."""
+    """Return values as a row-major array of floats; numbers too large for the type become infinite.
+
+    With `dtype` None they keep their type.
+    """
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(values, dtype=dtype)
 
@@ -113,7 +131,8 @@ def require_numbers(array: np.ndarray, name: str) -> None:
     """Raise DataError unless an array holds real numbers or booleans."""
     require(array.dtype.kind in "biuf", f"{name} holds values of type {array.dtype}, expected numbers", error=DataError,
             why="distances and kernels are computed from real numbers",
-            fix="store numbers: code categories as integers or one column each, dates as days, and save again")
+            fix="store numbers: code categories as integers or one column each, dates as days, and save again; "
+                "from CSV, `when_text: one_hot` makes the columns of categories")
 
 
 def target_values(y: np.ndarray, name: str) -> np.ndarray:

@@ -72,16 +72,19 @@ class CsvReader(Reader):
     delimiter : one character, or "whitespace"; unset: found out from the first record.
     decimal : the decimal mark. encoding : of the text.
     missing : one more text that marks a missing cell, or several. drop : columns to leave out, names or numbers.
+    when_text : "error" refuses features that are text; otherwise `columns` gives them.
     """
 
     format: ClassVar[str] = "csv"
-    options: ClassVar[tuple[str, ...]] = ("target", "header", "delimiter", "decimal", "encoding", "missing", "drop")
+    options: ClassVar[tuple[str, ...]] = ("target", "header", "delimiter", "decimal", "encoding", "missing", "drop",
+                                           "when_text")
 
     def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None,
                  header: bool | None = None, delimiter: str | None = None, decimal: str = ".",
-                 encoding: str = "utf-8", missing: str | tuple[str, ...] = (), drop: tuple[str | int, ...] = ()):
+                 encoding: str = "utf-8", missing: str | tuple[str, ...] = (), drop: tuple[str | int, ...] = (),
+                 when_text: str = "error"):
         self.path, self.name, self.target, self.header, self.delimiter = path, name, target, header, delimiter
-        self.decimal, self.encoding = decimal, encoding
+        self.decimal, self.encoding, self.when_text = decimal, encoding, when_text
         self.missing = [*MISSING, *([missing] if isinstance(missing, str) else missing)]
         self.drop = (drop,) if isinstance(drop, (str, int)) else tuple(drop)
         self._scan: Scan | None = None
@@ -212,6 +215,26 @@ class CsvReader(Reader):
             X[:, j] = dense(truth(column, self.decimal) if field in text else column.to_numpy(), dtype)
         return Block(X, None if layout.target is None else labels(frame[layout.target]))
 
+    def columns(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *,
+                text_target: bool = False) -> Block:
+        self.scan()
+        layout = self._layout
+        assert layout is not None
+        text = {*self._text, *(layout.features[j] for j in as_text)}
+        if text_target and layout.target is not None:
+            text.add(layout.target)
+        frame, text = self._cells(start, stop, layout, text)
+        features = {}
+        for j, field in enumerate(layout.features):
+            column = frame[field]
+            if field in text:
+                column = column.where(column.str.strip() != "")
+                is_text = j in as_text or bool(self._wrong(column).any())
+                cells = texts(column) if is_text else truth(column, self.decimal)
+                column = pd.Series(cells, frame.index, dtype=cells.dtype)
+            features[j] = column
+        return Block(pd.DataFrame(features), None if layout.target is None else labels(frame[layout.target]))
+
     def _cells(self, start: int, stop: int, layout: Layout, text: set[int]) -> tuple[pd.DataFrame, set[int]]:
         """Return rows [start, stop) of the columns in use, and which of them are text."""
         first, begin, end = self._index.span(start, stop)
@@ -245,13 +268,14 @@ class CsvReader(Reader):
         columns = set()
         for field in frame.columns:
             cells = frame[field].astype(object)
-            plain = cells.str.replace(self.decimal, ".", regex=False) if self.decimal != "." else cells
-            strange = cells.notna() & pd.to_numeric(plain, errors="coerce").isna()
+            strange = self._strange(cells)
             if not strange.any():
                 continue
             columns.add(field)
-            wrong = np.flatnonzero(strange & ~cells.astype(str).str.strip().str.lower().isin(list(TRUTH)))
-            if field == layout.target or not len(wrong):
+            if field == layout.target or self.when_text != "error":
+                continue
+            wrong = np.flatnonzero(self._wrong(cells, strange))
+            if not len(wrong):
                 continue
             row = first + int(wrong[0])
             raise DataError(explain(
@@ -260,9 +284,19 @@ class CsvReader(Reader):
                 why="features are numbers; text has no distance",
                 fix=f"if it is the target, set `target: {self._reference(layout, field)}`; to leave it out, "
                     f"`drop: [{self._reference(layout, field)}]`; if it marks a missing cell, `missing:`; "
-                    "else code it as numbers, one column a category",
+                    "if it is a category, `when_text: one_hot` makes one column of 0 and 1 a category",
             ))
         return columns
+
+    def _strange(self, cells: pd.Series) -> pd.Series:
+        """Return which cells are there and are no numbers."""
+        plain = cells.str.replace(self.decimal, ".", regex=False) if self.decimal != "." else cells
+        return cells.notna() & pd.to_numeric(plain, errors="coerce").isna()
+
+    def _wrong(self, cells: pd.Series, strange: pd.Series | None = None) -> pd.Series:
+        """Return which cells are neither numbers, nor true and false, nor missing."""
+        strange = self._strange(cells) if strange is None else strange
+        return strange & ~cells.astype(str).str.strip().str.lower().isin(list(TRUTH))
 
     def _reference(self, layout: Layout, field: int) -> str:
         return layout.names[field] if layout.header else str(field)
@@ -273,6 +307,11 @@ def labels(column: pd.Series) -> np.ndarray:
     if column.dtype == np.float64:
         return whole_numbers(column.to_numpy())
     return np.array([cell.strip() if isinstance(cell, str) else None for cell in column], object)
+
+
+def texts(column: pd.Series) -> np.ndarray:
+    """Return a column of text as objects, None where a cell is missing or blank."""
+    return np.array([cell.strip() or None if isinstance(cell, str) else None for cell in column], object)
 
 
 def truth(column: pd.Series, decimal: str) -> np.ndarray:

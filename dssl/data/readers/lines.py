@@ -19,7 +19,7 @@ PIECE = 1 << 24  # bytes read at once
 
 # Slots of the state that a pass carries from one piece of the file to the next
 MODE, FIELDS, BLANK, START, ROWS, MARK, WANTED, BAD_START, BAD_FIELDS, RETURN, LONE_RETURN = range(11)
-TOKEN, SMALLEST, LARGEST = 1, 6, 7  # svmlight: digits read so far, and the column numbers seen
+TOKEN, SMALLEST, LARGEST, ENTRIES = 1, 6, 7, 8  # svmlight: digits read so far, the column numbers seen, and how many
 START_FIELD, IN_FIELD, QUOTED, QUOTE_SEEN = range(4)
 NEWLINE, CARRIAGE, SPACE, TAB, QUOTE, HASH, COLON, ZERO, NINE = (np.uint8(ord(c)) for c in '\n\r \t"#:09')
 NOT_DIGITS, COMMENT = -1, -2
@@ -102,7 +102,10 @@ def index_delimited(buffer, base, state, delimiter, blank_delimiter, rows, offse
 
 @njit(nogil=True, cache=True)
 def index_svmlight(buffer, base, state, rows, offsets):
-    """Follow the lines of svmlight text through one piece, and find the smallest and the largest column number."""
+    """Follow the lines of svmlight text through one piece, and find the smallest and the largest column number.
+
+    Counts the entries on the way.
+    """
     found = 0
     for i in range(len(buffer)):
         byte = buffer[i]
@@ -126,6 +129,7 @@ def index_svmlight(buffer, base, state, rows, offsets):
             if byte == COLON and state[MODE] > 0:
                 state[SMALLEST] = min(state[SMALLEST], state[TOKEN])
                 state[LARGEST] = max(state[LARGEST], state[TOKEN])
+                state[ENTRIES] += 1
                 state[MODE] = NOT_DIGITS
             elif byte < ZERO or byte > NINE:
                 state[MODE] = NOT_DIGITS

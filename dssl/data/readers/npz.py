@@ -62,6 +62,7 @@ class NpzReader(Reader):
         for member in dict.fromkeys(needed):
             self._members[member] = self._unpack(members[member], member)
         n_rows, n_columns, dtype, row_bytes = self._check_dense() if is_dense else self._check_csr()
+        nnz = None if is_dense else len(self._open("data"))
         if target:
             require_length(self._open(target), n_rows, self._label(target))
             target_values(self._open(target)[:0], self._label(target))
@@ -70,7 +71,7 @@ class NpzReader(Reader):
         self._y, self._split = target, split
         return Scan(n_rows=n_rows, n_columns=n_columns, dtype=dtype, row_bytes=row_bytes, target=target,
                     has_split=split is not None, feature_names=self._names("columns", n_columns),
-                    label_names=self._names("y_names") if target == "y" else None)
+                    label_names=self._names("y_names") if target == "y" else None, nnz=nnz)
 
     def _list(self) -> dict[str, str]:
         """Return the file in the archive of each member; refuse an archive that has no X."""
@@ -167,14 +168,19 @@ class NpzReader(Reader):
         self.scan()
         if "X" in self._members:
             values = self._open("X")[start:stop]
-            X = dense(values.reshape(len(values), -1), dtype)
-        else:
-            X = self._dense_rows(start, stop, dtype)
+            return self._block(dense(values.reshape(len(values), -1), dtype), start, stop)
+        return self._block(dense(self._csr_rows(start, stop).toarray(), dtype), start, stop)
+
+    def read_sparse(self, start: int, stop: int) -> Block:
+        self.scan()
+        return self._block(self._csr_rows(start, stop), start, stop)
+
+    def _block(self, X: Any, start: int, stop: int) -> Block:
         y = target_values(self._open(self._y)[start:stop], self._label(self._y)) if self._y else None
         split = np.asarray(self._open(self._split)[start:stop], np.uint8) if self._split else None
         return Block(X, y, split)
 
-    def _dense_rows(self, start: int, stop: int, dtype: Any) -> np.ndarray:
+    def _csr_rows(self, start: int, stop: int) -> sparse.csr_array:
         indptr = np.asarray(self._open("indptr")[start:stop + 1], np.int64)
         n_columns = int(self._open("shape")[1])
         bad = np.flatnonzero(np.diff(indptr) < 0)
@@ -191,4 +197,4 @@ class NpzReader(Reader):
             ))
         data = dense(self._open("data")[indptr[0]:indptr[-1]], np.float64)
         shape = (len(indptr) - 1, n_columns)
-        return dense(sparse.csr_array((data, indices.astype(np.int32), indptr - indptr[0]), shape).toarray(), dtype)
+        return sparse.csr_array((data, indices.astype(np.int32), indptr - indptr[0]), shape)

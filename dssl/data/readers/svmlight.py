@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
 from ...errors import DataError, explain, require
 from .base import Block, Reader, Scan, dense, no_rows, whole_numbers
 from .lines import (
+    ENTRIES,
     LARGEST,
     ROWS,
     SMALLEST,
@@ -63,7 +65,7 @@ class SvmlightReader(Reader):
             require(self.n_columns >= found, f"{self.name} has column {largest}, though n_columns is {self.n_columns}",
                     why="its values would be lost", fix=f"set n_columns to {found} or more", error=DataError)
         return Scan(n_rows=n_rows, n_columns=self.n_columns or found, dtype="float64", target="the first field",
-                    row_bytes=int(self._index.offsets[-1]) // n_rows + 1)
+                    row_bytes=int(self._index.offsets[-1]) // n_rows + 1, nnz=int(state[ENTRIES]))
 
     def narrow(self, start: int, stop: int) -> "SvmlightReader":
         scan = self.scan()
@@ -72,6 +74,10 @@ class SvmlightReader(Reader):
         return small
 
     def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
+        block = self.read_sparse(start, stop)
+        return Block(dense(block.X.toarray(), dtype), block.y)
+
+    def read_sparse(self, start: int, stop: int) -> Block:
         scan = self.scan()
         first, begin, end = self._index.span(start, stop)
         raw = read_bytes(self.path, self.name, begin, end)
@@ -80,7 +86,7 @@ class SvmlightReader(Reader):
         except (ValueError, OverflowError) as error:
             raise self._explain(raw, begin, scan.n_columns, error) from error
         rows = slice(start - first, stop - first)
-        return Block(dense(values[rows].toarray(), dtype), whole_numbers(np.asarray(labels[rows], np.float64)))
+        return Block(sparse.csr_array(values[rows]), whole_numbers(np.asarray(labels[rows], np.float64)))
 
     def _parse(self, raw: bytes, n_columns: int) -> tuple[Any, np.ndarray]:
         return load_svmlight_file(io.BytesIO(raw), n_features=n_columns, zero_based=bool(self.zero_based))
