@@ -1,7 +1,9 @@
 """npy, npz and IDX files, against NumPy."""
 
 import gzip
+import io
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -44,6 +46,44 @@ def test_npy_with_labels_images_and_gzip(tmp_path):
         assert (scan.n_columns, scan.target) == (12, "y.npy")
         assert_array_equal(block.X, X.reshape(20, 12))
         assert block.y.tolist() == y.tolist()
+
+
+@pytest.mark.parametrize(("suffix", "order", "d"), [("npy", "C", 128), ("idx", "C", 128), ("npy", "F", 2)])
+def test_a_file_is_mapped_and_never_loaded(tmp_path, suffix, order, d):
+    """A file of 64 GB (1 GB) that is nearly all hole; NumPy's allocations are traced."""
+    shape, path = (1 << 20, d, 64), tmp_path / f"huge.{suffix}"
+    header = io.BytesIO()
+    if suffix == "npy":
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": order == "F", "shape": shape})
+    else:
+        header.write(bytes([0, 0, 0x0E, 3]) + struct.pack(">3I", *shape))
+    with open(path, "wb") as file:
+        file.write(header.getvalue())
+        file.truncate(len(header.getvalue()) + (d << 29))
+    np.save(tmp_path / "y.npy", np.arange(1 << 20))
+    options = {"labels": tmp_path / "y.npy"} if suffix == "npy" else {}
+    tracemalloc.start()
+    try:
+        reader = open_reader(path, scratch=tmp_path, **options)
+        scan = reader.scan()
+        block = reader.read(1000, 1010)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (scan.n_rows, scan.n_columns, block.X.shape, block.X.any()) == (1 << 20, 64 * d, (10, 64 * d), False)
+    assert suffix == "idx" or block.y.tolist() == list(range(1000, 1010))
+    assert peak < (1 << 18) + 4 * 10 * 64 * d * 8  # the rows, as they are and as float32, and what opens the file
+
+
+def test_images_whose_columns_lie_together(tmp_path):
+    X = np.asfortranarray(RNG.normal(size=(20, 4, 3)))
+    np.save(tmp_path / "x.npy", X)
+    np.savez(tmp_path / "x.npz", X=X)
+    for name in ("x.npy", "x.npz"):
+        scan, block = read_all(tmp_path / name, tmp_path)
+        assert (scan.n_rows, scan.n_columns) == (20, 12)
+        assert_array_equal(block.X, X.reshape(20, 12))
+        assert_array_equal(open_reader(tmp_path / name, scratch=tmp_path).read(3, 8, np.float64).X, block.X[3:8])
 
 
 def test_one_axis_is_one_column(tmp_path):

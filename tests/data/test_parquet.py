@@ -126,7 +126,7 @@ def test_missing_values_are_located_when_they_are_ingested(tmp_path):
 
 @pytest.mark.parametrize(("values", "message"), [
     (pa.array(["x", "y"]), r" 'bad' is of type string[\s\S]*`target: bad`; to leave it out, `drop: \[bad\]`"),
-    (pa.array(["x", "y"]).dictionary_encode(), r"type dictionary[\s\S]*code it as numbers"),
+    (pa.array(["x", "y"]).dictionary_encode(), r"type dictionary[\s\S]*when_text: one_hot"),
     (pa.array([datetime.datetime(2020, 1, 1)] * 2), r"timestamp[\s\S]*a number of days or seconds"),
     (pa.array([datetime.date(2020, 1, 1)] * 2), r"date32[\s\S]*number of days"),
     (pa.array([decimal.Decimal("1.5")] * 2), r"decimal[\s\S]*write it as double"),
@@ -141,6 +141,24 @@ def test_features_that_are_refused_or_dropped(tmp_path, values, message):
         read_all(path, tmp_path)
     scan, block = read_all(path, tmp_path, drop=["bad"])
     assert (scan.feature_names, block.y.tolist()) == (("a",), [0, 1])
+
+
+def test_text_and_numbers_as_typed_columns(tmp_path):
+    path = write(tmp_path / "t.parquet", {"a": [1, None, 3], "color": ["red", None, "blue"], "y": [0, 1, 0]}, 2)
+    reader = open_reader(path, scratch=tmp_path, when_text="one_hot")
+    assert reader.scan().feature_names == ("a", "color")
+    block = reader.columns(0, 3)
+    assert_array_equal(block.X[0], [1, np.nan, 3])
+    assert block.X[1].tolist() == ["red", None, "blue"]
+    assert reader.columns(0, 3, frozenset({0})).X[0].tolist() == ["1", None, "3"]
+    assert block.y.tolist() == [0, 1, 0]
+
+
+def test_numbers_keep_their_type_if_no_other_is_asked_for(tmp_path):
+    path = write(tmp_path / "t.parquet", {"a": np.array([1, 2], np.int8), "b": np.array([3, 4], np.int16)}, 1)
+    assert read_all(path, tmp_path, None, target="none")[1].X.dtype == np.int16
+    path = write(tmp_path / "t.parquet", {"a": pa.array([1, None], pa.int8())})
+    assert read_all(path, tmp_path, None, target="none")[1].X.dtype == np.float64
 
 
 def test_targets_that_are_refused(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import DataError, explain, require
 from .base import Block, Reader, Scan, cut_short, dense, no_rows, target_values
-from .npy import as_table
+from .npy import table_shape
 
 DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -68,16 +68,17 @@ class IdxReader(Reader):
         self.path, self.name, self.labels = path, name, labels
 
     def scan(self) -> Scan:
-        X = as_table(map_idx(self.path, self.name), self.name)
+        X = map_idx(self.path, self.name)
+        n_rows, n_columns = table_shape(X, self.name)
         if self.labels is not None:
             y = map_idx(self.labels, str(self.labels))
-            if y.shape != (len(X),):
+            if y.shape != (n_rows,):
                 raise DataError(explain(
-                    f"{self.labels.name} holds an array of shape {y.shape}, {Path(self.name).name} has {len(X)} rows",
+                    f"{self.labels.name} holds an array of shape {y.shape}, {Path(self.name).name} has {n_rows} rows",
                     why="the two files do not belong together", fix="name the right file with `labels:`",
                 ))
-        return Scan(n_rows=len(X), n_columns=X.shape[1], dtype=str(X.dtype.newbyteorder("=")),
-                    row_bytes=X.shape[1] * X.dtype.itemsize, target=self.labels.name if self.labels else None)
+        return Scan(n_rows=n_rows, n_columns=n_columns, dtype=str(X.dtype.newbyteorder("=")),
+                    row_bytes=n_columns * X.dtype.itemsize, target=self.labels.name if self.labels else None)
 
     def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
         X = map_idx(self.path, self.name)[start:stop]

@@ -1,5 +1,6 @@
 """NumPy .npy files: a memory-mapped array, one row a point; further axes become columns."""
 
+import math
 import tokenize
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,8 +32,10 @@ def map_npy(path: Path, name: str) -> np.ndarray:
         )) from error
 
 
-def as_table(array: np.ndarray, name: str) -> np.ndarray:
-    """Return an array of numbers as (n, d): one axis becomes one column, further axes are flattened.
+def table_shape(array: Any, name: str) -> tuple[int, int]:
+    """Return the shape (n, d) of an array of numbers as a table: one axis is one column, further axes are flattened.
+
+    Only the description of the array is looked at: a reshape copies a memory map whose columns lie together.
 
     Raises
     ------
@@ -41,11 +44,11 @@ def as_table(array: np.ndarray, name: str) -> np.ndarray:
     require(array.ndim >= 1, f"{name} holds one number, expected an array of shape (rows, columns)", error=DataError,
             why="points are rows", fix="save an array of two dimensions")
     require_numbers(array, name)
-    if len(array) == 0:
+    if array.shape[0] == 0:
         raise no_rows(name)
-    require(array.size > 0, f"{name} has shape {array.shape}: no columns", error=DataError,
+    require(math.prod(array.shape) > 0, f"{name} has shape {array.shape}: no columns", error=DataError,
             why="points without features cannot be told apart", fix="check what was saved into the file")
-    return array.reshape(len(array), -1)
+    return array.shape[0], math.prod(array.shape[1:])
 
 
 def require_length(values: np.ndarray, n_rows: int, name: str) -> None:
@@ -64,12 +67,13 @@ class NpyReader(Reader):
         self.path, self.name, self.labels = path, name, labels
 
     def scan(self) -> Scan:
-        X = as_table(map_npy(self.path, self.name), self.name)
+        X = map_npy(self.path, self.name)
+        n_rows, n_columns = table_shape(X, self.name)
         if self.labels is not None:
             y = map_npy(self.labels, str(self.labels))
-            require_length(y, len(X), str(self.labels))
+            require_length(y, n_rows, str(self.labels))
             target_values(y[:0], str(self.labels))
-        return Scan(n_rows=len(X), n_columns=X.shape[1], dtype=str(X.dtype), row_bytes=X.shape[1] * X.dtype.itemsize,
+        return Scan(n_rows=n_rows, n_columns=n_columns, dtype=str(X.dtype), row_bytes=n_columns * X.dtype.itemsize,
                     target=self.labels.name if self.labels else None)
 
     def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:

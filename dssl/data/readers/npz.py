@@ -26,7 +26,7 @@ from .base import (
     target_values,
     write_stream,
 )
-from .npy import as_table, map_npy, require_length
+from .npy import map_npy, require_length, table_shape
 
 CSR = ("data", "indices", "indptr", "shape")
 
@@ -132,8 +132,9 @@ class NpzReader(Reader):
         return tuple(str(name) for name in names) if fits else None
 
     def _check_dense(self) -> tuple[int, int, str, int]:
-        X = as_table(self._open("X"), self._label("X"))
-        return len(X), X.shape[1], str(X.dtype), X.shape[1] * X.dtype.itemsize
+        X = self._open("X")
+        n_rows, n_columns = table_shape(X, self._label("X"))
+        return n_rows, n_columns, str(X.dtype), n_columns * X.dtype.itemsize
 
     def _check_csr(self) -> tuple[int, int, str, int]:
         """Check what the whole matrix must satisfy; the row blocks check their own pointers and column numbers."""

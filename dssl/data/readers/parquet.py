@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from ...errors import DataError, explain, require
-from .base import Block, Reader, Scan, dense, no_rows
+from .base import Block, Reader, Scan, dense, no_rows, text_of
 from .column_choice import find_column, find_target
 
 BATCH_BYTES = 8 << 20  # decoded at once
@@ -38,14 +39,15 @@ class ParquetReader(Reader):
     target : name or number of the target column (from 0; negative from the end), or "none". Unset: a column
         named y, label, target or class, else the last one. It may be text, also as a dictionary (category).
     drop : columns to leave out, names or numbers.
+    when_text : "error" refuses features that are text; otherwise `columns` gives them.
     """
 
     format: ClassVar[str] = "parquet"
-    options: ClassVar[tuple[str, ...]] = ("target", "drop")
+    options: ClassVar[tuple[str, ...]] = ("target", "drop", "when_text")
 
     def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None,
-                 drop: tuple[str | int, ...] = ()):
-        self.path, self.name, self.target = path, name, target
+                 drop: tuple[str | int, ...] = (), when_text: str = "error"):
+        self.path, self.name, self.target, self.when_text = path, name, target, when_text
         self.drop = (drop,) if isinstance(drop, (str, int)) else tuple(drop)
         self._scan: Scan | None = None
         self._features: list[str] = []
@@ -97,17 +99,17 @@ class ParquetReader(Reader):
 
     def _require_number(self, name: str, type_: Any, index: list[str]) -> None:
         """Raise DataError, with the way out for its type, unless a column can be a feature."""
-        types = _pyarrow().types
+        types, value = _pyarrow().types, _value_type(type_)
         leave = f"to leave it out, `drop: [{name}]`"
         require(name not in index, f"{self.name}: column {name!r} is the index of a pandas table", error=DataError,
                 why="an index most often numbers or names the rows, and would be learned from as a feature",
                 fix=f"{leave}; to learn from it, write the table again after reset_index()")
-        value = type_.value_type if types.is_dictionary(type_) else type_
-        if _is_number(value):
+        if _is_number(value) or (_is_text(value) and self.when_text != "error"):
             return
         if _is_text(value):
             why = "features are numbers; text has no distance"
-            fix = f"if it is the target, set `target: {name}`; {leave}; else code it as numbers, one column a category"
+            fix = f"if it is the target, set `target: {name}`; {leave}; " \
+                  "if it is a category, `when_text: one_hot` makes one column of 0 and 1 a category"
         elif types.is_null(value):
             why, fix = "no row has a value in it", leave
         elif types.is_decimal(value):
@@ -121,7 +123,7 @@ class ParquetReader(Reader):
         raise DataError(explain(f"{self.name}: column {name!r} is of type {type_}", why=why, fix=fix))
 
     def _require_label(self, name: str, type_: Any) -> None:
-        value = type_.value_type if _pyarrow().types.is_dictionary(type_) else type_
+        value = _value_type(type_)
         require(_is_number(value) or _is_text(value), f"{self.name}: the target {name!r} is of type {type_}",
                 why="labels are integers, floats or text", error=DataError,
                 fix="name another column with `target:`, or write this one as text or numbers")
@@ -155,18 +157,30 @@ class ParquetReader(Reader):
 
     def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
         scan, table = self.scan(), self.table(start, stop)
-        X = np.empty((stop - start, scan.n_columns), dtype)
         with self._explained():
-            for j, name in enumerate(self._features):
-                X[:, j] = dense(_numbers(table.column(name)), dtype)
+            features = [_numbers(table.column(name)) for name in self._features]
+            X = np.empty((stop - start, scan.n_columns), dtype or np.result_type(*features))
+            for j, values in enumerate(features):
+                X[:, j] = dense(values, X.dtype)
             return Block(X, None if scan.target is None else self._labels(table.column(scan.target)))
+
+    def columns(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *,
+                text_target: bool = False) -> Block:
+        scan, table = self.scan(), self.table(start, stop)
+        with self._explained():
+            features = {}
+            for j, name in enumerate(self._features):
+                column = table.column(name)
+                values = _texts(column) if _is_text(_value_type(column.type)) else _numbers(column)
+                values = text_of(values) if j in as_text else values
+                features[j] = pd.Series(values, dtype=values.dtype)
+            y = None if scan.target is None else self._labels(table.column(scan.target))
+            return Block(pd.DataFrame(features), y)
 
     def _labels(self, column: Any) -> np.ndarray:
         """Return a target as int64, float64 (NaN where it is null), or objects: text, None where it is null."""
-        pyarrow = _pyarrow()
-        value = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
-        if _is_text(value):
-            return np.array(column.cast(pyarrow.string()).to_pylist(), object)
+        if _is_text(_value_type(column.type)):
+            return _texts(column)
         y = _numbers(column)
         require(y.dtype != np.uint64 or int(y.max()) < 1 << 63, f"{self.name} has labels of 2^63 and more",
                 why="labels are stored as signed 64-bit integers", fix="number the classes from 0", error=DataError)
@@ -203,6 +217,11 @@ def _index_columns(schema: Any) -> list[str]:
     return [column for column in columns if isinstance(column, str) and column in schema.names]
 
 
+def _value_type(type_: Any) -> Any:
+    """Return the type of the values: of a dictionary, that of its entries."""
+    return type_.value_type if _pyarrow().types.is_dictionary(type_) else type_
+
+
 def _is_number(type_: Any) -> bool:
     types = _pyarrow().types
     return types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_)
@@ -214,14 +233,13 @@ def _is_text(type_: Any) -> bool:
 
 
 def _numpy_type(type_: Any) -> np.dtype:
-    value = type_.value_type if _pyarrow().types.is_dictionary(type_) else type_
-    return np.dtype(value.to_pandas_dtype())
+    value = _value_type(type_)
+    return np.dtype(value.to_pandas_dtype() if _is_number(value) else np.float64)
 
 
 def _width(type_: Any) -> int:
     """Return the bytes of one decoded value."""
-    types = _pyarrow().types
-    value = type_.value_type if types.is_dictionary(type_) else type_
+    value = _value_type(type_)
     return max(1, value.bit_width // 8) if _is_number(value) else TEXT_BYTES
 
 
@@ -235,8 +253,12 @@ def _stored_bytes(group: Any, used: set[str]) -> int:
 def _numbers(column: Any) -> np.ndarray:
     """Return a column of numbers or booleans as it is, as floats with NaN where it has nulls."""
     pyarrow = _pyarrow()
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = column.cast(_value_type(column.type))
     if pyarrow.types.is_boolean(column.type):
         column = column.cast(pyarrow.uint8())
     return column.to_numpy()
+
+
+def _texts(column: Any) -> np.ndarray:
+    """Return a column of text as objects, None where it is null."""
+    return np.array(column.cast(_pyarrow().string()).to_pylist(), object)
