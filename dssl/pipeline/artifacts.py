@@ -6,28 +6,19 @@ The address is the SHA-256 of stage, code version, parameters and the addresses 
 its manifest does; without one, its finished parts are what the next run keeps.
 """
 
-import fcntl
 import hashlib
 import json
-import os
 import shutil
-import socket
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import psutil
-
+from ..data.lock import Lock
 from ..data.store import StoredParts, local_path, read_json, verify_parts, write_json
-from ..errors import IntegrityError, LockedError, explain
+from ..errors import IntegrityError, explain
 from ..params import digest, plain
 
-LEASE_SECONDS = 60.0  # a lock whose holder has not renewed it for so long is free
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pynndescent", "pyamg")
 
 
@@ -162,78 +153,3 @@ class Workspace:
 
     def lock(self) -> "Lock":
         return Lock(self.root / "lock.json")
-
-
-class Lock:
-    """One run at a time in a workspace: a file with its holder, renewed while the run lives.
-
-    A lock is taken over when its process is gone (on this host) or was not renewed for `LEASE_SECONDS` (on another), so
-    nobody has to remove one by hand.
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": os.urandom(8).hex(),
-                      "started": psutil.Process().create_time()}
-        self._released = threading.Event()
-
-    def __enter__(self) -> Self:
-        with self._guard():
-            holder = _holder(self.path)
-            if holder and not self._stale(holder):
-                raise LockedError(explain(
-                    f"process {holder['pid']} on {holder['host']} is running in {self.path.parent}",
-                    why="two runs would write the same parts", fix="wait for it, or choose another --workspace"))
-            self.path.unlink(missing_ok=True)
-            if not write_json(self.path, {**self._mine, "renewed": time.time()}, exclusive=True):
-                raise LockedError(explain(f"{self.path} was taken by another run", why="several runs began at once",
-                                          fix="try again"))
-        self._renewer = threading.Thread(target=self._renew, daemon=True)
-        self._renewer.start()
-        return self
-
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        """Let one process at a time look at the lock and change it, or two would take over the same stale one."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path.with_name(".lock"), "w", encoding="utf-8") as file:
-            with suppress(OSError):  # a file system without such locks: the exclusive link decides nearly every race
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-    @staticmethod
-    def _stale(holder: dict[str, Any]) -> bool:
-        if holder["host"] == socket.gethostname():
-            try:  # a process with the same number and another start is another process
-                return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder.get("started", 0))) > 1
-            except psutil.NoSuchProcess:
-                return True
-        return time.time() - float(holder["renewed"]) > LEASE_SECONDS
-
-    @property
-    def _held(self) -> bool:
-        return (_holder(self.path) or {}).get("token") == self._mine["token"]
-
-    def _renew(self) -> None:
-        while not self._released.wait(LEASE_SECONDS / 6):
-            with suppress(OSError), self._guard():  # on a full disk, for example, there is time for another attempt
-                if self._held:
-                    write_json(self.path, {**self._mine, "renewed": time.time()})
-
-    def __exit__(self, *exc: object) -> None:
-        self._released.set()
-        self._renewer.join()
-        with self._guard():
-            if self._held:  # a run that was thought dead may have lost it
-                self.path.unlink(missing_ok=True)
-
-
-def _holder(path: Path) -> dict[str, Any] | None:
-    """Return who holds a lock: None where there is none, {} if it cannot be read and so belongs to nobody."""
-    try:
-        holder = read_json(path)
-    except FileNotFoundError:
-        return None
-    except IntegrityError:
-        return {}
-    return holder if isinstance(holder, dict) and {"host", "pid", "renewed"} <= set(holder) else {}

@@ -1,0 +1,94 @@
+"""One writer at a time in a folder, on any number of machines that share it."""
+
+import fcntl
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from ..errors import IntegrityError, LockedError, explain
+from .store import read_json, write_json
+
+LEASE_SECONDS = 60.0  # a lock whose holder has not renewed it for so long is free
+
+
+class Lock:
+    """One writer at a time in a folder: a file with its holder, renewed while it lives.
+
+    A lock is taken over when its process is gone (on this host) or was not renewed for `LEASE_SECONDS` (on another), so
+    nobody has to remove one by hand.
+    """
+
+    def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
+                 fix: str = "wait for it, or choose another --workspace"):
+        self.path, self.why, self.fix = path, why, fix
+        self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": os.urandom(8).hex(),
+                      "started": psutil.Process().create_time()}
+        self._released = threading.Event()
+
+    def __enter__(self) -> Self:
+        with self._guard():
+            holder = _holder(self.path)
+            if holder and not self._stale(holder):
+                raise LockedError(explain(
+                    f"process {holder['pid']} on {holder['host']} is running in {self.path.parent}",
+                    why=self.why, fix=self.fix))
+            self.path.unlink(missing_ok=True)
+            if not write_json(self.path, {**self._mine, "renewed": time.time()}, exclusive=True):
+                raise LockedError(explain(f"{self.path} was taken by another process", why="several began at once",
+                                          fix="try again"))
+        self._renewer = threading.Thread(target=self._renew, daemon=True)
+        self._renewer.start()
+        return self
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Let one process at a time look at the lock and change it, or two would take over the same stale one."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path.with_name(".lock"), "w", encoding="utf-8") as file:
+            with suppress(OSError):  # a file system without such locks: the exclusive link decides nearly every race
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    @staticmethod
+    def _stale(holder: dict[str, Any]) -> bool:
+        if holder["host"] == socket.gethostname():
+            try:  # a process with the same number and another start is another process
+                return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder.get("started", 0))) > 1
+            except psutil.NoSuchProcess:
+                return True
+        return time.time() - float(holder["renewed"]) > LEASE_SECONDS
+
+    @property
+    def _held(self) -> bool:
+        return (_holder(self.path) or {}).get("token") == self._mine["token"]
+
+    def _renew(self) -> None:
+        while not self._released.wait(LEASE_SECONDS / 6):
+            with suppress(OSError), self._guard():  # on a full disk, for example, there is time for another attempt
+                if self._held:
+                    write_json(self.path, {**self._mine, "renewed": time.time()})
+
+    def __exit__(self, *exc: object) -> None:
+        self._released.set()
+        self._renewer.join()
+        with self._guard():
+            if self._held:  # a run that was thought dead may have lost it
+                self.path.unlink(missing_ok=True)
+
+
+def _holder(path: Path) -> dict[str, Any] | None:
+    """Return who holds a lock: None where there is none, {} if it cannot be read and so belongs to nobody."""
+    try:
+        holder = read_json(path)
+    except FileNotFoundError:
+        return None
+    except IntegrityError:
+        return {}
+    return holder if isinstance(holder, dict) and {"host", "pid", "renewed"} <= set(holder) else {}
