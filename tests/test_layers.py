@@ -32,7 +32,7 @@ BELOW = {
 ALSO = {("runtime", "pipeline.spec")}  # a cluster description is YAML as a spec is
 
 DOORS = {
-    "zarr": {"data.store"},
+    "zarr": {"data.store", "data.foreign_zarr"},
     "pyarrow": {"data.readers.parquet"},
     "pynndescent": {"graph.descent"},
     "pyamg": {"solvers.amg"},
@@ -152,4 +152,4 @@ def test_the_rule_finds_an_arrow_that_points_back(tmp_path):
         messages = wrong_arrows("graph.neighbors", file)
         assert (len(messages) == 1 and found in messages[0]) if found else not messages, (text, messages)
     file.write_text("import numpy\nfrom zarr.codecs import ZstdCodec\n")
-    assert "zarr, whose door is dssl.data.store" in wrong_doors("graph.neighbors", file)[0]
+    assert "zarr, whose door is dssl.data.foreign_zarr and dssl.data.store" in wrong_doors("graph.neighbors", file)[0]

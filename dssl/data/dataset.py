@@ -1,6 +1,6 @@
 """A data set: X by rows, a target, an official split, and what is known about them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,13 @@ from scipy import sparse
 
 from ..blocks import ArrayRows, Rows, row_ranges
 from ..errors import DataError, IntegrityError, explain, require
+from .joined_rows import JoinedRows
 from .labels import encode_labels
 from .store import StoredParts, StoredRows, read_json, write_json
 
 MANIFEST = "dataset.json"
 VERSION = 1
+SEGMENTED = 2  # with rows that were appended, see `append`
 CHUNK_BYTES = 32 << 20  # of X: large enough to read fast, small enough that several fit a task
 
 
@@ -107,7 +109,7 @@ class Dataset:
         folder = Path(path)
         mine = isinstance(self.X, StoredRows) and self.X.path.resolve() == (folder / "shared" / "X").resolve()
         require(mine or not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
-                why="a data set is written once and never changed", fix="name another folder, or delete this one")
+                why="a data set is written once; rows can be appended", fix="name another folder, or delete this one")
         parts, height = StoredParts(folder), chunk_rows(len(self), self.X.shape[1] * self.X.dtype.itemsize)
         there = {"X": self.X, "y": self.y, "split": self.split}
         for name, rows in there.items():
@@ -115,10 +117,14 @@ class Dataset:
                 parts.allocate(name, rows.shape, rows.dtype, height)
                 for start, stop in row_ranges(len(rows), height):
                     parts.write_rows(start, {name: rows.read(start, stop)})
-        arrays = {name: {"shape": list(rows.shape), "dtype": rows.dtype.str}
-                  for name, rows in there.items() if rows is not None}
+        arrays = {name: describe(rows) for name, rows in there.items() if rows is not None}
         write_json(folder / MANIFEST, {"dssl_dataset": VERSION, "arrays": arrays, "attributes": self.attributes})
         return open_stored(folder)
+
+
+def describe(rows: Rows) -> dict[str, Any]:
+    """Return what `dataset.json` says of an array."""
+    return {"shape": list(rows.shape), "dtype": rows.dtype.str}
 
 
 def _table(X: Any) -> np.ndarray:
@@ -189,34 +195,48 @@ def open_stored(folder: str | Path) -> Dataset:
             why="it holds no data set, or its ingest did not finish",
             fix="run the ingest again, or name the file to be read")
     manifest = read_json(folder / MANIFEST)
-    require(isinstance(manifest, dict) and manifest.get("dssl_dataset") == VERSION, error=IntegrityError,
+    require(isinstance(manifest, dict) and manifest.get("dssl_dataset") in (VERSION, SEGMENTED), error=IntegrityError,
             what=f"{folder / MANIFEST} is not of version {VERSION}", why="its layout is not known to this dssl",
             fix="ingest the source again with this version")
-    rows = {name: StoredParts(folder).rows(name) for name in manifest["arrays"]}
-    for name, stored in rows.items():
-        found = {"shape": list(stored.shape), "dtype": stored.dtype.str}
-        require(found == manifest["arrays"][name], f"{stored.path} is {found}, expected {manifest['arrays'][name]}",
-                why="the array was replaced after the data set was written", fix="ingest the source again",
-                error=IntegrityError)
+    rows: dict[str, Rows] = {}
+    for name, described in manifest["arrays"].items():
+        pieces: list[Rows] = []
+        for piece in described.get("pieces", [{**described, "path": f"shared/{name}"}]):
+            stored = StoredRows(folder / piece["path"])
+            found, expected = describe(stored), {"shape": piece["shape"], "dtype": piece["dtype"]}
+            require(found == expected, f"{stored.path} is {found}, expected {expected}",
+                    why="the array was replaced after the data set was written", fix="ingest the source again",
+                    error=IntegrityError)
+            pieces.append(stored)
+        rows[name] = pieces[0] if len(pieces) == 1 else JoinedRows(pieces)
     return Dataset(rows["X"], rows.get("y"), rows.get("split"), manifest["attributes"])
 
 
-def open_dataset(source: str | Path, **options: Any) -> Dataset:
+def segments_of(folder: Path) -> list[str]:
+    """Return the names of the segments that rows were appended in, as `dataset.json` lists them."""
+    manifest = read_json(folder / MANIFEST)
+    return list(manifest.get("segments", [])) if isinstance(manifest, dict) else []
+
+
+def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
     """Return a data set: a folder that dssl wrote as it is stored, anything else read into memory.
 
     Parameters
     ----------
-    source : a folder, a file, a URL, or a name; see `find_source`. options : see `IngestParams`.
+    source : a folder, a file, a pattern of files, a URL, or a name, or a list of them; see `find_source`.
+    options : see `IngestParams`.
 
     Raises
     ------
     DataError : the source is nowhere, or cannot be read.
     """
-    folder = Path(source)
-    if (folder / MANIFEST).is_file() or (folder.is_dir() and len(folder.parts) > 1):
-        return open_stored(folder)
     from ..blocks import MemoryParts
     from ..execution import InProcess
+    from .foreign_zarr import is_zarr
     from .ingest import ingest  # ingest makes Datasets, so it cannot be imported before this module
 
-    return ingest(str(source), MemoryParts(), InProcess(), **options)
+    folder = Path(source) if isinstance(source, (str, Path)) else None
+    if folder is not None and ((folder / MANIFEST).is_file() or (folder.is_dir() and len(folder.parts) > 1
+                                                                  and not is_zarr(folder))):
+        return open_stored(folder)
+    return ingest(source, MemoryParts(), InProcess(), **options)

@@ -6,7 +6,7 @@ target, and the names of its classes over all blocks. Finish step: write the tar
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from ..params import digest, plain
 from .dataset import MANIFEST, Dataset, chunk_rows, not_finite, refuse_not_finite
 from .readers import Reader, Scan, format_of, open_reader
 from .readers.base import text_of
+from .readers.joined import JoinedReader
 from .sources import Source, find_source, fingerprint
 from .store import StoredParts
 
@@ -33,8 +34,8 @@ READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding
 class IngestParams:
     """How a file is read. An option left at None takes the format's default; one it does not have is refused.
 
-    format : npz, npy, svmlight, csv, parquet or idx; unset: told by the ending.
-    target : column (csv, parquet: name or number) or member (npz) of the labels; "none" for no target.
+    format : npz, npy, svmlight, csv, parquet, idx, zarr or dssl; unset: told by the ending.
+    target : column (csv, parquet: name or number) or member (npz, zarr) of the labels; "none" for no target.
     dtype : of X. block_rows : rows of one block; unset: about 32 MB of X, less if the memory budget asks for it.
     labels : second file with the labels (npy, idx). split : member (npz) that is 0 for training and 1 for test.
     header, delimiter, decimal, encoding, missing : of delimited text, see `CsvReader`. drop : of it and of parquet.
@@ -102,15 +103,18 @@ def code_text(y: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
     return codes, names.tolist()
 
 
-def ingest(source: str | Path | Source, parts: Parts, execution: Execution, params: IngestParams | None = None, *,
-           scratch: str | Path | None = None, progress: Progress | None = None, **options: Any) -> Dataset:
-    """Read a file, URL or named data set into `parts`, and return it as a Dataset.
+def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, execution: Execution,
+           params: IngestParams | None = None, *, scratch: str | Path | None = None, progress: Progress | None = None,
+           like: Dataset | None = None, **options: Any) -> Dataset:
+    """Read a file, URL or named data set, or several files of one format, into `parts`; return it as a Dataset.
 
     Parameters
     ----------
     params : how to read; or give its fields as `options`.
     scratch : folder for what compressed files hold, seen by every worker; unset: in the folder of the parts, or
         where temporary files go if the parts are in memory. It is emptied again.
+    like : a data set that the rows will be added to: columns are taken in its order, labels as text if its are, and
+        a target and a split must be in both or in neither.
 
     A task needs `task_bytes` a row. The counting pass over text runs once, here.
 
@@ -125,8 +129,10 @@ def ingest(source: str | Path | Source, parts: Parts, execution: Execution, para
     key = digest({"params": params, "bytes": (bytes_digest := fingerprint(source))})
     given = {name: value for name in READER_OPTIONS if (value := getattr(params, name)) is not None}
     with _scratch(scratch, parts) as folder:
-        reader = open_reader(source.path, params.format, scratch=folder, labels=source.labels, **given)
+        reader = open_source(source, params.format, scratch=folder, like=like, **given)
         scan = reader.scan()
+        if like is not None:
+            _require_alike(like, scan, source.name)
         height = block_height(scan, params, execution.memory_budget)
         _clear_other_parts(parts, key)
         parts.allocate("X", (scan.n_rows, scan.n_columns), params.dtype, height)
@@ -138,7 +144,8 @@ def ingest(source: str | Path | Source, parts: Parts, execution: Execution, para
         _refuse_bad_values(source.name, receipts, scan)
         names = None
         if scan.target is not None:
-            names = write_target(parts, reader, ranges, receipts, scan, height)
+            names = write_target(parts, reader, ranges, receipts, scan, height,
+                                 as_text=like is not None and like.attributes.get("label_names") is not None)
     attributes = {
         "source": source.name, "fingerprint": bytes_digest, "format": format_of(source.path, params.format),
         "params": plain(params), "target": scan.target, "label_names": names,
@@ -146,6 +153,39 @@ def ingest(source: str | Path | Source, parts: Parts, execution: Execution, para
     }
     return Dataset(parts.rows("X"), parts.rows("y") if scan.target is not None else None,
                    parts.rows("split") if scan.has_split else None, attributes)
+
+
+def open_source(source: Source, format: str | None = None, *, scratch: Path, like: Dataset | None = None,
+                **options: Any) -> Reader:
+    """Return the reader of a source: of one file, or of several as one; see `open_reader`.
+
+    Raises
+    ------
+    DataError : as `open_reader`; or two of the files have different formats.
+    """
+    formats = [format_of(file.path, format) for file in source.files]
+    for file, found in zip(source.files, formats, strict=True):
+        require(found == formats[0], f"{file.name} is {found}, {source.files[0].path} is {formats[0]}",
+                why="several files are read as one where they have one format", error=DataError,
+                fix="name files of one format; add the others with `dssl ingest --append`")
+    readers = [open_reader(file.path, format, scratch=scratch, labels=file.labels, **options) for file in source.files]
+    if like is not None:
+        return JoinedReader(readers, like.feature_names, str(like.attributes.get("source") or "the data set"))
+    return readers[0] if len(readers) == 1 else JoinedReader(readers)
+
+
+def _require_alike(like: Dataset, scan: Scan, name: str) -> None:
+    """Raise DataError unless the source of more rows has labels, a split and as many columns as the data set."""
+    for what, there, here, fix in (
+            ("target", like.y is not None, scan.target is not None, "name it, or none, with `target:`"),
+            ("split", like.split is not None, scan.has_split, "give both a split, or neither")):
+        require(there == here, f"{name} has {'a' if here else 'no'} {what}, {like.attributes['source']} has "
+                f"{'one' if there else 'none'}", why="rows of one data set have the same arrays", fix=fix,
+                error=DataError)
+    width = like.X.shape[1]
+    require(scan.n_columns == width, f"{name} has {scan.n_columns} features, {like.attributes['source']} has {width}",
+            why="rows of one data set have the same columns", fix="write the file with the same columns",
+            error=DataError)
 
 
 def task_bytes(scan: Scan, itemsize: int) -> int:
@@ -178,12 +218,13 @@ def block_height(scan: Scan, params: IngestParams, memory_budget: int) -> int:
 
 
 def write_target(parts: Parts, reader: Reader, ranges: list[tuple[int, int]], receipts: list[Receipt], scan: Scan,
-                 height: int) -> list[str] | None:
+                 height: int, *, as_text: bool = False) -> list[str] | None:
     """Write y in the one type that fits all blocks; return the names of its codes, or None if they are numbers.
 
-    Text in one block makes it text in all: a block that could be read as numbers is read again as text.
+    Text in one block makes it text in all, as `as_text` does: a block that could be read as numbers is read again as
+    text. Integers that have names already stay as they are.
     """
-    kinds = {receipt["target"] for receipt in receipts}
+    kinds = {receipt["target"] for receipt in receipts} | ({"text"} if as_text and not scan.label_names else set())
     dtype: np.dtype = np.dtype(np.float64 if "float64" in kinds and "text" not in kinds else np.int64)
     names: list[str] | None = None
     coded = [receipt["names"] for receipt in receipts]

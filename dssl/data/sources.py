@@ -5,14 +5,16 @@ that scikit-learn bundles, then on OpenML. Whatever it is, it ends as a local fi
 """
 
 import difflib
+import glob
 import hashlib
 import os
+import re
 import shutil
 import socket
 import urllib.request
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.error import URLError
@@ -24,7 +26,7 @@ import pandas as pd
 from sklearn import datasets
 
 from ..errors import DataError, explain, require
-from .readers import ENDINGS, IDX_NAME, OPENERS, format_of
+from .readers import ENDINGS, IDX_NAME, OPENERS, files_of, folder_format, format_of
 from .readers.idx import IdxReader, labels_beside, labels_name
 
 BUNDLED: dict[str, Callable[..., Any]] = {
@@ -40,19 +42,27 @@ TIMEOUT = 30  # seconds without a byte from a server
 
 @dataclass(frozen=True)
 class Source:
-    """A local file to read, and what it was asked for as."""
+    """A local file to read, or several, and what they were asked for as."""
 
     name: str  # as given: the path, the URL, or the name
-    path: Path
+    path: Path  # of a format that is a folder, the folder
     labels: Path | None = None  # a second file, for formats that keep the labels apart
+    more: tuple["Source", ...] = ()  # the files whose rows follow
+
+    @property
+    def files(self) -> tuple["Source", ...]:
+        """All files in the order of their rows, each as a source of its own."""
+        return (replace(self, more=()), *self.more)
 
 
-def find_source(name: str | Path, *, labels: str | Path | None = None, format: str | None = None,
+def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path | None = None, format: str | None = None,
                 download: bool = True) -> Source:
-    """Return the file that a path, URL or name stands for; downloads go to the cache, once.
+    """Return the file or files that a path, URL or name stands for; downloads go to the cache, once.
 
     Parameters
     ----------
+    name : or several of them; a path with `*`, `?` or `[` stands for the files that match it, in natural order
+        (part-2 before part-10), `**` for folders at any depth.
     labels : path or URL of the labels; unset, those of an IDX file are looked for beside it under their
         conventional name. format : of the file, where its ending does not tell. download : whether to use the network.
 
@@ -60,7 +70,61 @@ def find_source(name: str | Path, *, labels: str | Path | None = None, format: s
     ------
     DataError : nothing is found; the message says where it was looked for, and which names are near.
     """
-    text = str(name)
+    names = [str(name)] if isinstance(name, (str, Path)) else [str(one) for one in name]
+    require(len(names) > 0, "the source is an empty list", why="there are no rows to read", error=DataError,
+            fix="name a file, a URL or a data set")
+    expanded = [found for one in names for found in expand(one)]
+    if len(expanded) == 1:
+        return _find_one(expanded[0], labels, format, download)
+    label_files = [None] * len(expanded) if labels is None else expand(str(labels))
+    require(len(label_files) == len(expanded), f"{len(expanded)} files and {len(label_files)} files of labels",
+            why="each file has its own labels, in the same order", error=DataError,
+            fix="give `labels` as a pattern that matches one file for each")
+    found = [_find_one(one, beside, format, download) for one, beside in zip(expanded, label_files, strict=True)]
+    places: dict[Path, str] = {}
+    for source in found:
+        place = source.path.resolve()
+        require(place not in places, f"{source.name} and {places.get(place)} are one file", error=DataError,
+                why="its rows would be there twice", fix="name each file once")
+        places[place] = source.name
+    shown = ", ".join(names)
+    return replace(found[0], name=shown if len(shown) <= 200 else f"{names[0]} and {len(names) - 1} more",
+                   more=tuple(found[1:]))
+
+
+def expand(text: str) -> list[str]:
+    """Return the paths that a pattern matches, in natural order; anything else, and a path that is there, as it is.
+
+    Raises
+    ------
+    DataError : the pattern matches nothing, or is a URL.
+    """
+    path = Path(text).expanduser()
+    if not any(mark in text for mark in "*?[") or (not is_url(text) and path.exists()):
+        return [text]
+    if is_url(text):
+        require("*" not in text, f"{text} is a pattern", why="what a server or an object store holds is not listed",
+                fix="list the URLs, or copy the files to a folder", error=DataError)
+        return [text]  # a ? begins the query of a URL
+    found = sorted(glob.glob(str(path), recursive=True), key=natural_order)
+    if not found:
+        folder = next(parent for parent in path.parents if not any(mark in str(parent) for mark in "*?["))
+        beside = sorted((file.name for file in folder.iterdir()), key=natural_order)[:8] if folder.is_dir() else []
+        raise DataError(explain(
+            f"no file matches {text}", why=f"{folder.absolute()} " + (f"holds {', '.join(beside)}" if beside else
+                                                                    "is empty" if folder.is_dir() else "is no folder"),
+            fix="check the pattern; on a command line, put it in quotes",
+        ))
+    return found
+
+
+def natural_order(text: str) -> tuple[list[str | int], str]:
+    """Return the key that sorts numbers in names by their values: part-2 before part-10."""
+    pieces = re.split(r"([0-9]+)", text)
+    return [int(piece) if i % 2 else piece for i, piece in enumerate(pieces)], text
+
+
+def _find_one(text: str, labels: str | Path | None, format: str | None, download: bool) -> Source:
     path = _download(text, download) if is_url(text) else _local(text, download)
     if labels is not None:
         beside = _download(str(labels), download) if is_url(str(labels)) else Path(labels).expanduser()
@@ -77,16 +141,27 @@ def find_source(name: str | Path, *, labels: str | Path | None = None, format: s
 
 
 def fingerprint(source: Source | str | Path) -> str:
-    """Return the hex SHA-256 of a source's bytes; of two files, the one of their two digests in a row."""
+    """Return the hex SHA-256 of a source's bytes; of two files, the one of their two digests in a row.
+
+    Of several sources it is that of their fingerprints, of a folder that of the paths and bytes of its files.
+    """
+    if isinstance(source, Source) and source.more:
+        joined = "".join(fingerprint(file) for file in source.files)
+        return hashlib.sha256(f"{len(source.files)} sources {joined}".encode()).hexdigest()
     files = [source.path, source.labels] if isinstance(source, Source) else [Path(source)]
-    digests = []
-    for path in files:
-        if path is not None:
-            with open(path, "rb") as file:
-                digests.append(hashlib.file_digest(file, "sha256"))
-    if len(digests) == 1:
-        return digests[0].hexdigest()
-    return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
+    digests = [_digest_of(path) for path in files if path is not None]
+    return digests[0].hex() if len(digests) == 1 else hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+def _digest_of(path: Path) -> bytes:
+    """Return the SHA-256 of a file, or of the relative path and the digest of every file of a data set's folder."""
+    if not path.is_dir():
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    whole = hashlib.sha256()
+    for name in files_of(path):
+        whole.update(hashlib.sha256(name.encode()).digest() + _digest_of(path / name))
+    return whole.digest()
 
 
 def cache_folder() -> Path:
@@ -111,11 +186,12 @@ def _may_be_idx(path: Path) -> bool:
 
 def _local(text: str, download: bool) -> Path:
     path = Path(text).expanduser()
-    if path.is_file():
+    if path.is_file() or folder_format(path):
         return path
     looks_like_path = len(path.parts) > 1 or path.suffix in ENDINGS or path.suffix in OPENERS
-    require(not looks_like_path or not path.is_dir(), f"{text} is a folder", why="rows are read from one file",
-            fix="name a file in it; a data set that dssl wrote is opened with open_dataset", error=DataError)
+    require(not looks_like_path or not path.is_dir(), f"{text} is a folder", error=DataError,
+            why="it is neither a data set that dssl wrote nor a Zarr array or group",
+            fix=f"name a file in it, or several with a pattern such as {text}/*.csv")
     folders = [cache_folder()]
     if os.environ.get("DSSL_DATA"):
         folders.insert(0, Path(os.environ["DSSL_DATA"]).expanduser())

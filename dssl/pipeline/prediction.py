@@ -1,16 +1,17 @@
 """Open the model of a run, to predict new points."""
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..blocks import ArrayRows, MemoryParts, Rows, as_rows
-from ..data.ingest import IngestParams, ingest
-from ..data.readers import format_of, open_reader
-from ..data.readers.csv import CsvReader
+from ..blocks import MemoryParts, Rows, as_rows
+from ..data.ingest import READER_OPTIONS, IngestParams, ingest
+from ..data.readers import FORMATS, format_of, open_reader
+from ..data.readers.stored import StoredReader
 from ..data.scaling import ScaledRows, Scaling
 from ..data.sources import Source, find_source
 from ..data.store import StoredParts, read_json
@@ -38,11 +39,11 @@ class FittedPipeline:
         """Return the predicted labels of raw points X (n, d), shape (n,)."""
         return self.model.predict(ScaledRows(as_rows(X), self.scaling), execution)
 
-    def points_of(self, source: str, execution: Execution, **options: Any) -> Rows:
-        """Return the points of a file, read as the training points were, with `options` of the reader on top.
+    def points_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Rows:
+        """Return the points of a source, read as the training points were, with `options` of the reader on top.
 
-        Columns with the same names are matched by name, in any order, and a CSV file may hold the target or not. Files
-        of another format, whose names are others or none, are taken column by column.
+        Columns with the same names are matched by name, in any order, and a table may hold the target or not. Files
+        of another format, whose names are others or none, are taken column by column. A stored data set is not copied.
 
         Raises
         ------
@@ -55,13 +56,19 @@ class FittedPipeline:
         if kind != self.dataset["format"]:
             params = IngestParams(target="none", dtype=self.read.dtype)
         params = replace(params, **options)
-        if expected and kind == self.dataset["format"] == "csv":
-            params = replace(params, drop=self._columns_to_drop(found, params, expected))
-        dataset = ingest(found, MemoryParts(), execution, params)
+        if expected:
+            dropped = self._columns_to_drop(found, params, expected, strict=kind == self.dataset["format"])
+            params = replace(params, drop=dropped) if "drop" in FORMATS[kind].options else params
+        if kind == StoredReader.format and not found.more:
+            reader = open_reader(found.path, scratch=Path(), **_given(params))
+            assert isinstance(reader, StoredReader)
+            dataset = reader.dataset
+        else:
+            dataset = ingest(found, MemoryParts(), execution, params)
         X, names = dataset.X, dataset.feature_names
         if expected and names and set(names) == set(expected) and len(names) == len(expected):
             order = [names.index(name) for name in expected]
-            return X if order == sorted(order) else ArrayRows(X.read_all()[:, order])
+            return X if order == sorted(order) else ChosenColumns(X, order)
         width = len(self.dataset["feature_names"] or ()) or self.model.points.shape[1]
         require(X.shape[1] == width, error=DataError,
                 what=f"{source} has {X.shape[1]} features, the model was fitted on {width}",
@@ -69,13 +76,18 @@ class FittedPipeline:
                 fix="pass the columns of the training data; name the labels' column with --read target=NAME")
         return X
 
-    def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str]) -> tuple[str | int, ...]:
-        """Return the columns of a CSV file that are no features: the target of the training file, and given ones."""
+    def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str], *,
+                         strict: bool) -> tuple[str | int, ...]:
+        """Return the columns of a table that are no features: the target of the training file, and given ones.
+
+        Unless it is `strict`, a table that has none of the names of the features is one of other names.
+        """
         with tempfile.TemporaryDirectory() as folder:
-            options = {name: value for name in ("header", "delimiter", "decimal", "encoding", "missing")
-                       if (value := getattr(params, name)) is not None}
-            reader = open_reader(found.path, params.format, scratch=Path(folder), target="none", **options)
-            names = reader.column_names() if isinstance(reader, CsvReader) else []
+            reader = open_reader(found.path, params.format, scratch=Path(folder), labels=found.labels,
+                                 **{**_given(params), "drop": None})
+            names = reader.column_names()
+        if not strict and not set(names) & set(expected):
+            names = []
         dropped = tuple(column for column in params.drop or () if not names or column in names)
         missing = [name for name in expected if name not in names]
         require(not names or not missing, f"{found.name} has no column {', '.join(missing[:8])}", error=DataError,
@@ -84,8 +96,29 @@ class FittedPipeline:
         unknown = [name for name in names if name not in expected and name not in dropped and name not in targets]
         require(not unknown, f"{found.name} has columns that the model does not know: {', '.join(unknown[:8])}",
                 error=DataError, why="it was not fitted on them",
-                fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'")
+                fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if "drop" in reader.options else
+                "leave them out where the data set is made")
         return (*dropped, *(name for name in names if name in targets - {params.target} and name not in dropped))
+
+
+def _given(params: IngestParams) -> dict[str, Any]:
+    """Return the options of the reader that are set."""
+    return {name: value for name in READER_OPTIONS if (value := getattr(params, name)) is not None}
+
+
+class ChosenColumns(Rows):
+    """Some columns of rows, in an order of their own."""
+
+    def __init__(self, rows: Rows, columns: list[int]):
+        self.rows, self.columns = rows, np.asarray(columns)
+        self.shape, self.dtype = (len(rows), len(columns)), rows.dtype
+        self.is_sparse = rows.is_sparse  # type: ignore[misc]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.rows.read(start, stop)[:, self.columns]
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return self.rows.take(ids)[:, self.columns]
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:

@@ -60,7 +60,8 @@ class TestSplit(Section):
 class DataSpec(Section):
     """Where the points come from and which of them are used."""
 
-    source: str = Field(description="a name (see dssl ingest --help), a path or a URL")
+    source: str | list[str] = Field(description="a name (see dssl ingest --help), a path, a pattern such as "
+                                    "part-*.csv, or a URL; or a list of them")
     read: dict[str, Any] = Field(default_factory=dict, description="options of the reader; see IngestParams")
     keep: list[str | int | float] | None = Field(None, description="classes to keep, such as [4, 9]")
     classes: dict[str | int, list[str | int | float]] | None = Field(None, description="joined classes by name")

@@ -5,18 +5,22 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, ParameterError, explain, require
+from ..foreign_zarr import is_zarr
 from .base import OPENERS, Block, Reader, Scan, unpack
 from .csv import CsvReader
 from .idx import IdxReader
 from .npy import NpyReader
 from .npz import NpzReader
 from .parquet import ParquetReader
+from .stored import StoredReader, all_files, stored_files
 from .svmlight import SvmlightReader
+from .zarr_store import ZarrReader
 
-__all__ = ["FORMATS", "Block", "Reader", "Scan", "format_of", "open_reader"]
+__all__ = ["FORMATS", "Block", "Reader", "Scan", "files_of", "folder_format", "format_of", "open_reader"]
 
 FORMATS: dict[str, type[Any]] = {
-    reader.format: reader for reader in (NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader)
+    reader.format: reader for reader in (NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader,
+                                         ZarrReader, StoredReader)
 }
 ENDINGS = {
     ".npz": "npz", ".npy": "npy", ".csv": "csv", ".tsv": "csv", ".data": "csv",
@@ -31,6 +35,18 @@ def plain_name(path: Path) -> str:
     return path.name.removesuffix(path.suffix) if path.suffix.lower() in OPENERS else path.name
 
 
+def folder_format(path: Path) -> str | None:
+    """Return the format of a data set that is a folder: dssl, zarr, or None if it is none."""
+    if (path / StoredReader.manifest).is_file():
+        return StoredReader.format
+    return ZarrReader.format if is_zarr(path) else None
+
+
+def files_of(folder: Path) -> list[str]:
+    """Return the relative paths of the files that are the data set in a folder, in sorted order."""
+    return stored_files(folder) if folder_format(folder) == StoredReader.format else all_files(folder)
+
+
 def format_of(path: Path, format: str | None = None) -> str:
     """Return the format of a file: the one named, or the one its ending stands for.
 
@@ -42,6 +58,9 @@ def format_of(path: Path, format: str | None = None) -> str:
         require(format in FORMATS, f"format={format!r}", why="dssl has no reader for it",
                 fix=f"use one of {', '.join(sorted(FORMATS))}, or convert the file to npz")
         return format
+    in_folder = folder_format(path)
+    if in_folder:
+        return in_folder
     name = plain_name(path).lower()
     if IDX_NAME.search(name):
         return IdxReader.format
@@ -72,11 +91,14 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
     """
     path, scratch = Path(path), Path(scratch)
     for file in (path, *([Path(labels)] if labels else [])):
-        require(file.is_file(), f"{file} is not a file", why="there are no rows to read", error=DataError,
-                fix="check the path; a data set that dssl wrote is opened with open_dataset")
-        require(file.stat().st_size > 0, f"{file} is empty: 0 bytes", why="there are no rows to read", error=DataError,
-                fix="copy or download the file again")
+        require(file.is_file() or bool(folder_format(file)), f"{file} is not a file", error=DataError,
+                why="there are no rows to read", fix="check the path")
+        require(file.is_dir() or file.stat().st_size > 0, f"{file} is empty: 0 bytes", error=DataError,
+                why="there are no rows to read", fix="copy or download the file again")
     reader = FORMATS[format_of(path, format)]
+    require(path.is_dir() == reader.is_folder, f"{path} is {'a folder' if path.is_dir() else 'a file'}",
+            error=DataError, why=f"the {reader.format} format is {'a folder' if reader.is_folder else 'a file'}",
+            fix="leave `format:` unset, or name another path")
     given = {name: value for name, value in {**options, "labels": labels}.items() if value is not None}
     unknown = sorted(set(given) - set(reader.options))
     if unknown:
@@ -91,4 +113,4 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
 
 
 def _plain(path: Path, scratch: Path) -> Path:
-    return unpack(path, scratch) if path.suffix.lower() in OPENERS else path
+    return unpack(path, scratch) if not path.is_dir() and path.suffix.lower() in OPENERS else path

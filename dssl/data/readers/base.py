@@ -11,7 +11,7 @@ import shutil
 import uuid
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -59,6 +59,7 @@ class Reader(ABC):
 
     format: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
+    is_folder: ClassVar[bool] = False  # whether the format is a folder of files
     path: Path  # the file that is read
     name: str  # the file that messages name: the compressed one, where `path` is unpacked from it
 
@@ -95,6 +96,10 @@ class Reader(ABC):
     def column_names(self) -> list[str]:
         """Return the names of all columns, features and target alike, or [] where they have none; reads no rows."""
         return []
+
+    def settle(self, readers: Sequence["Reader"]) -> "Reader":
+        """Return this reader with what only all files of a data set show; `readers` are scanned, this one is one."""
+        return self
 
     def narrow(self, start: int, stop: int) -> "Reader":
         """Return a reader that is as small as rows [start, stop) need, to travel with a task."""

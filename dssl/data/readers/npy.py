@@ -51,7 +51,7 @@ def table_shape(array: Any, name: str) -> tuple[int, int]:
     return array.shape[0], math.prod(array.shape[1:])
 
 
-def require_length(values: np.ndarray, n_rows: int, name: str) -> None:
+def require_length(values: Any, n_rows: int, name: str) -> None:
     """Raise DataError unless there is one value a row."""
     require(values.shape == (n_rows,), f"{name} has shape {values.shape}, expected ({n_rows},)", error=DataError,
             why="every row has one value of it", fix="save as many values as X has rows, in one dimension")

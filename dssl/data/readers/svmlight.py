@@ -1,6 +1,9 @@
 """svmlight / LIBSVM text: `label column:value column:value ...`, one row a line."""
 
 import io
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -66,6 +69,16 @@ class SvmlightReader(Reader):
                     why="its values would be lost", fix=f"set n_columns to {found} or more", error=DataError)
         return Scan(n_rows=n_rows, n_columns=self.n_columns or found, dtype="float64", target="the first field",
                     row_bytes=int(self._index.offsets[-1]) // n_rows + 1, nnz=int(state[ENTRIES]))
+
+    def settle(self, readers: Sequence[Reader]) -> "SvmlightReader":
+        """Return a reader that counts columns from 0 if any of the files does, and has as many as the widest."""
+        peers = [reader for reader in readers if isinstance(reader, SvmlightReader)]
+        zero_based = any(peer.zero_based for peer in peers)
+        # A file counted from 1 has one column more when it is counted from 0.
+        widest = max(peer.scan().n_columns + (zero_based and not peer.zero_based) for peer in peers)
+        settled = copy(self)
+        settled._scan, settled.zero_based = replace(self.scan(), n_columns=self.n_columns or widest), zero_based
+        return settled
 
     def narrow(self, start: int, stop: int) -> "SvmlightReader":
         scan = self.scan()

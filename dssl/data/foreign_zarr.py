@@ -1,0 +1,103 @@
+"""The door to Zarr that others wrote: arrays of version 2 or 3 on a local disk, read as Zarr reads them.
+
+They need not carry checksums, and a chunk that is missing stands for its fill value; what dssl writes itself is read by
+`store`, which knows better.
+"""
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.errors import BaseZarrError
+
+from ..errors import DataError, explain, require
+
+MARKS = ("zarr.json", ".zarray", ".zgroup")
+
+
+def is_zarr(folder: Path) -> bool:
+    """Return whether a folder is a Zarr array or group."""
+    return any((folder / mark).is_file() for mark in MARKS)
+
+
+@dataclass(frozen=True)
+class ForeignArray:
+    """What is known of an array before its values are read."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    unit_bytes: int  # of the chunks that are decoded whole to read one row
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+def list_arrays(folder: Path, name: str) -> dict[str, ForeignArray]:
+    """Return the arrays of a group by their names, or a lone array as X.
+
+    Raises
+    ------
+    DataError : the folder is not Zarr of version 2 or 3, or is damaged.
+    """
+    with _explained(folder, name):
+        node = zarr.open(str(folder), mode="r")
+        arrays = {"X": node} if isinstance(node, zarr.Array) else dict(node.arrays())
+        return {member: _describe(array, f"{name}[{member!r}]") for member, array in arrays.items()}
+
+
+def read_foreign(folder: Path, name: str, member: str, start: int, stop: int) -> np.ndarray:
+    """Return rows [start, stop) of an array; one whose chunks are missing holds its fill value there.
+
+    Raises
+    ------
+    DataError : a chunk cannot be decoded.
+    """
+    with _explained(folder, name):
+        node = zarr.open(str(folder), mode="r")
+        array: Any = node if isinstance(node, zarr.Array) else node[member]
+        _require_harmless(array, name)
+        return np.asarray(array[start:stop])
+
+
+def _describe(array: zarr.Array, name: str) -> ForeignArray:
+    _require_harmless(array, name)
+    dtype = np.dtype(array.dtype)
+    # Of the chunks that a row lies in, Zarr decodes a few at a time.
+    beside = int(np.prod([-(-size // chunk) for size, chunk in zip(array.shape[1:], array.chunks[1:], strict=True)]))
+    at_once = min(beside, int(zarr.config.get("async.concurrency")))
+    return ForeignArray(name, array.shape, dtype, at_once * int(np.prod(array.chunks)) * dtype.itemsize)
+
+
+def _require_harmless(array: zarr.Array, name: str) -> None:
+    """Raise DataError if reading an array would unpickle: its codecs name pickle."""
+    described = json.dumps(array.metadata.to_dict(), default=str)
+    require("pickle" not in described, f"{name} holds Python objects, stored with pickle", error=DataError,
+            why="unpickling a file runs whatever code it holds", fix="save it again with a numeric or text dtype")
+
+
+@contextmanager
+def _explained(folder: Path, name: str) -> Iterator[None]:
+    """Turn the errors of Zarr and its codecs into one that names the folder."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of dtypes that Zarr may change: they are read, not written
+            yield
+    except DataError:
+        raise
+    except (BaseZarrError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, NotImplementedError, EOFError,
+            OSError) as error:
+        if isinstance(error, OSError) and error.errno and not isinstance(error, FileNotFoundError):
+            raise
+        raise DataError(explain(
+            f"{name} cannot be read as Zarr: {type(error).__name__}: {error}",
+            why="its metadata or a chunk is damaged, or needs a codec that is not installed",
+            fix="copy the folder again, or write it again with Zarr 2 or 3",
+        )) from error

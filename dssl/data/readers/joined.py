@@ -1,0 +1,192 @@
+"""Several files of one format as one: their rows one after the other, their columns matched by name."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from ...errors import DataError, explain, require
+from .base import Block, Reader, Scan, text_of
+
+
+class JoinedReader(Reader):
+    """The rows of several readers, in their order.
+
+    Columns are matched by name where files have names, in the order of the first, else by number. A target that is
+    text in one file is text in all.
+
+    Parameters
+    ----------
+    readers : of one format, at least one.
+    feature_names : in this order, instead of the first file's; `origin` names what they come from.
+    """
+
+    format: ClassVar[str] = "joined"
+
+    def __init__(self, readers: Sequence[Reader], feature_names: Sequence[str] | None = None, origin: str = ""):
+        self.readers, self.expected, self.origin = list(readers), feature_names, origin
+        first = self.readers[0]
+        self.path, self.name = first.path, first.name
+        self.format, self.options = first.format, first.options  # type: ignore[misc]
+        self._scan: Scan | None = None
+        self._starts = np.zeros(1, np.int64)  # first row of each file, and the number of rows
+        self._orders: list[list[int] | None] = []  # of each file, its numbers of the columns; None: as they are
+        self._names: list[tuple[str, ...] | None] = []  # of each file, the texts that its integer labels stand for
+
+    def column_names(self) -> list[str]:
+        """Return the names of the first file's columns."""
+        return self.readers[0].column_names()
+
+    def scan(self) -> Scan:
+        if self._scan is None:
+            for reader in self.readers:
+                reader.scan()
+            self.readers = [reader.settle(self.readers) for reader in self.readers]
+            scans = [reader.scan() for reader in self.readers]
+            self._orders = [self._order(reader.name, scan, scans[0]) for reader, scan in
+                            zip(self.readers, scans, strict=True)]
+            self._require_alike(scans)
+            self._starts = np.cumsum([0, *(scan.n_rows for scan in scans)])
+            named = {scan.label_names for scan in scans}
+            self._names = [None if len(named) == 1 else scan.label_names for scan in scans]
+            entries = [scan.nnz for scan in scans if scan.nnz is not None]
+            self._scan = replace(
+                scans[0], n_rows=int(self._starts[-1]), dtype=str(np.result_type(*(scan.dtype for scan in scans))),
+                row_bytes=max(scan.row_bytes for scan in scans), unit_bytes=max(scan.unit_bytes for scan in scans),
+                feature_names=tuple(self.expected) if self.expected and scans[0].feature_names else
+                scans[0].feature_names,
+                label_names=scans[0].label_names if len(named) == 1 else None,
+                nnz=sum(entries) if len(entries) == len(scans) else None,
+            )
+        return self._scan
+
+    def _order(self, name: str, scan: Scan, first: Scan) -> list[int] | None:
+        """Return the numbers of a file's columns in the order they are given out in, None if that is their own."""
+        wanted, other = (self.expected, self.origin) if self.expected else (first.feature_names, self.readers[0].name)
+        if wanted is None or scan.feature_names is None:
+            n_columns = len(wanted) if wanted is not None and self.expected else first.n_columns
+            require(scan.n_columns == n_columns, f"{name} has {scan.n_columns} features, {other} has {n_columns}",
+                    why="rows of one data set have the same columns", error=DataError,
+                    fix="leave the file out, or write it with the columns of the other")
+            return None
+        lacking = [column for column in wanted if column not in scan.feature_names]
+        more = [column for column in scan.feature_names if column not in wanted]
+        if lacking or more or len(wanted) != len(scan.feature_names):
+            raise DataError(explain(
+                f"{name} and {other} have different columns: " + "; ".join(
+                    f"only {file} has {', '.join(map(repr, columns[:8]))}"
+                    for file, columns in ((other, lacking), (name, more)) if columns),
+                why="rows of one data set have the same columns, in any order",
+                fix="leave the file out, or name columns to leave out with `drop:`",
+            ))
+        order = [scan.feature_names.index(column) for column in wanted]
+        return None if order == sorted(order) else order
+
+    def _require_alike(self, scans: list[Scan]) -> None:
+        first, other = scans[0], self.readers[0].name
+        for reader, scan in zip(self.readers, scans, strict=True):
+            require((scan.target is None) == (first.target is None), error=DataError,
+                    what=f"{reader.name if scan.target else other} has a target, "
+                         f"{other if scan.target else reader.name} has none",
+                    why="rows of one data set have labels or do not", fix="name it with `target:`, or `target: none`")
+            named = scan.feature_names is not None and first.feature_names is not None
+            require(not named or scan.target == first.target, error=DataError,
+                    what=f"the target of {reader.name} is {scan.target!r}, that of {other} {first.target!r}",
+                    why="they may be different things", fix="name it with `target:`")
+            require(scan.has_split == first.has_split, error=DataError,
+                    what=f"{reader.name if scan.has_split else other} has an official split, "
+                         f"{other if scan.has_split else reader.name} has none",
+                    why="each row is for training, or for testing", fix="give both a split, or neither")
+
+    # ---- rows
+
+    def _places(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (number of a file, from row, to row of it) for the files that rows [start, stop) lie in."""
+        first = int(np.searchsorted(self._starts, start, side="right")) - 1
+        last = int(np.searchsorted(self._starts, stop, side="left"))
+        for i in range(first, last):
+            yield i, max(start - int(self._starts[i]), 0), min(stop, int(self._starts[i + 1])) - int(self._starts[i])
+
+    def _read(self, start: int, stop: int, text_target: bool,
+              read: Callable[[int, int, int, bool], Block]) -> list[Block]:
+        """Return the block of each file, with y of one type."""
+        self.scan()
+        places = list(self._places(start, stop))
+        blocks = [read(*place, text_target) for place in places]
+        for k, (i, _, _) in enumerate(places):
+            names, y = self._names[i], blocks[k].y
+            if names is not None and y is not None and y.dtype == np.int64:
+                blocks[k] = replace(blocks[k], y=_texts_of_codes(y, names))
+        kinds = {block.y.dtype == object for block in blocks if block.y is not None}
+        if True in kinds and (False in kinds or text_target):
+            for k, place in enumerate(places):
+                y = blocks[k].y
+                if y is not None and y.dtype != object:
+                    again = y if text_target else read(*place, True).y
+                    assert again is not None
+                    blocks[k] = replace(blocks[k], y=text_of(again))
+        return blocks
+
+    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
+        def read(i: int, begin: int, end: int, text: bool) -> Block:
+            block = self.readers[i].read(begin, end, dtype, text_target=text)
+            order = self._orders[i]
+            return block if order is None else replace(block, X=np.ascontiguousarray(block.X[:, order]))
+
+        blocks = self._read(start, stop, text_target, read)
+        return blocks[0] if len(blocks) == 1 else _stack(np.concatenate([block.X for block in blocks]), blocks)
+
+    def read_sparse(self, start: int, stop: int) -> Block:
+        def read(i: int, begin: int, end: int, text: bool) -> Block:
+            block, order = self.readers[i].read_sparse(begin, end), self._orders[i]
+            return block if order is None else replace(block, X=block.X[:, order])
+
+        blocks = self._read(start, stop, False, read)
+        return _stack(sparse.csr_array(sparse.vstack([block.X for block in blocks], format="csr")), blocks)
+
+    def columns(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *,
+                text_target: bool = False) -> Block:
+        wanted = set(as_text)
+
+        def read(i: int, begin: int, end: int, text: bool) -> Block:
+            order = self._orders[i] or list(range(self.scan().n_columns))
+            block = self.readers[i].columns(begin, end, frozenset(order[j] for j in wanted), text_target=text)
+            X = block.X[order]
+            X.columns = range(len(order))
+            return replace(block, X=X)
+
+        while True:
+            blocks = self._read(start, stop, text_target, read)
+            mixed = {j for j in blocks[0].X.columns if len({block.X[j].dtype == object for block in blocks}) == 2}
+            if mixed <= wanted:  # a column that is text in one of the files is read as text from all
+                return _stack(pd.concat([block.X for block in blocks], ignore_index=True), blocks)
+            wanted |= mixed
+
+    def narrow(self, start: int, stop: int) -> "JoinedReader":
+        self.scan()
+        places = list(self._places(start, stop))
+        small = object.__new__(JoinedReader)
+        small.__dict__.update(self.__dict__)
+        small.readers = [self.readers[i].narrow(begin, end) for i, begin, end in places]
+        first = places[0][0]
+        kept = slice(first, first + len(places))
+        small._starts = self._starts[first:first + len(places) + 1]
+        small._orders, small._names = self._orders[kept], self._names[kept]
+        return small
+
+
+def _stack(X: Any, blocks: list[Block]) -> Block:
+    """Return one block of X and the targets and splits of several."""
+    y = [block.y for block in blocks if block.y is not None]
+    split = [block.split for block in blocks if block.split is not None]
+    return Block(X, np.concatenate(y) if y else None, np.concatenate(split) if split else None)
+
+
+def _texts_of_codes(y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Return codes as the texts they stand for, None for -1; as numbers in text if one of them stands for none."""
+    if len(y) and (y.min() < -1 or y.max() >= len(names)):
+        return text_of(y)
+    return np.array([*names, None], object)[y]

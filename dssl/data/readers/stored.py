@@ -1,0 +1,89 @@
+"""A data set that dssl wrote: its rows, labels, split and names as they are stored."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...blocks import Rows
+from ...errors import DataError, require
+from ..dataset import MANIFEST, Dataset, open_stored, segments_of
+from .base import NO_TARGET, Block, Reader, Scan, dense
+
+LEFT_OUT = {"receipts", "unpacked", "lock.json", ".lock"}  # how it was written, not what
+
+
+def all_files(folder: Path) -> list[str]:
+    """Return the relative paths of all files below a folder, in sorted order."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def stored_files(folder: Path) -> list[str]:
+    """Return the relative paths of the files that are a stored data set; what a killed append left is none of them."""
+    kept = {"segments": set(segments_of(folder))}
+    names = [Path(name).parts for name in all_files(folder)]
+    return ["/".join(parts) for parts in names
+            if not LEFT_OUT & set(parts) and (parts[0] not in kept or parts[1] in kept[parts[0]])]
+
+
+class StoredReader(Reader):
+    """Rows of a folder with a `dataset.json`. It is opened once: rows that are appended later are not seen.
+
+    `target` may be "none", to leave the labels out.
+    """
+
+    format: ClassVar[str] = "dssl"
+    options: ClassVar[tuple[str, ...]] = ("target",)
+    is_folder: ClassVar[bool] = True
+    manifest: ClassVar[str] = MANIFEST
+
+    def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None):
+        self.path, self.name, self.target = path, name, target
+        self._dataset: Dataset | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data set; without y if `target` is "none"."""
+        if self._dataset is None:
+            stored = open_stored(self.path)
+            named = stored.attributes.get("target")
+            kept = named or (NO_TARGET if stored.y is None else "y")
+            require(self.target in (None, NO_TARGET, named), error=DataError,
+                    what=f"target={self.target!r}: the target of {self.name} is {kept!r}",
+                    why="it was chosen when the data set was made", fix="leave it unset, or none")
+            self._dataset = stored if self.target != NO_TARGET else replace(stored, y=None)
+        return self._dataset
+
+    def column_names(self) -> list[str]:
+        """Return the names of the features."""
+        return list(self.dataset.feature_names or ())
+
+    def scan(self) -> Scan:
+        data = self.dataset
+        names, labels = data.feature_names, data.attributes.get("label_names")
+        return Scan(
+            n_rows=len(data), n_columns=data.X.shape[1], dtype=str(data.X.dtype), row_bytes=data.X.row_bytes,
+            unit_bytes=_unit_rows(data.X) * data.X.row_bytes, has_split=data.split is not None,
+            target=None if data.y is None else str(data.attributes.get("target") or "y"),
+            feature_names=tuple(names) if names else None,
+            label_names=tuple(labels) if labels and data.y is not None else None,
+            nnz=getattr(data.X, "nnz", None) if data.X.is_sparse else None,
+        )
+
+    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
+        X: Any = self.dataset.X.read(start, stop)
+        return self._block(dense(X.toarray() if self.dataset.X.is_sparse else X, dtype), start, stop)
+
+    def read_sparse(self, start: int, stop: int) -> Block:
+        X: Any = self.dataset.X.read(start, stop)
+        return self._block(X.astype(np.float64), start, stop)
+
+    def _block(self, X: Any, start: int, stop: int) -> Block:
+        y, split = self.dataset.y, self.dataset.split
+        return Block(X, None if y is None else y.read(start, stop), None if split is None else split.read(start, stop))
+
+
+def _unit_rows(rows: Rows) -> int:
+    """Return the rows that are read whole for one of them."""
+    return int(getattr(rows, "chunk_rows", 0) or getattr(rows, "block_rows", 1))
