@@ -18,7 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from . import __version__
-from .data.dataset import open_dataset
+from .data.append import append
+from .data.dataset import Dataset
 from .data.ingest import ingest
 from .data.store import StoredParts
 from .errors import DataError, DsslError, SpecError, explain, require
@@ -116,16 +117,30 @@ def plan_command(spec: Path, overrides: tuple[str, ...], workspace: str, as_json
 
 
 @main.command("ingest")
-@click.argument("source")
+@click.argument("source", nargs=-1, required=True)
 @click.argument("folder", type=click.Path(path_type=Path))
 @read_option
+@click.option("--append", "adds", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. The same "
+                                                     "source may be added again; its rows are then there twice.")
 @json_option
-def ingest_command(source: str, folder: Path, options: tuple[str, ...], as_json: bool) -> None:
-    """Read SOURCE (a name, path or URL) into FOLDER as checksummed Zarr."""
+def ingest_command(source: tuple[str, ...], folder: Path, options: tuple[str, ...], adds: bool, as_json: bool) -> None:
+    """Read SOURCE (names, paths, URLs, or patterns such as 'part-*.csv') into FOLDER as checksummed Zarr.
+
+    Several files are read as one, in the order given; those that match a pattern in natural order: part-2 before
+    part-10.
+    """
+    chosen = _read_options(options)
+    if adds:
+        ingest_params(chosen, "--read")
+        _print_dataset(append(source, folder, **chosen), folder, as_json)
+        return
     require(not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
-            why="a data set is written once and never changed", fix="name another folder")
-    params = ingest_params(_read_options(options), "--read")
-    dataset = ingest(source, StoredParts(folder), InProcess(), params).save(folder)
+            why="a data set is written once", fix="name another folder, or add the rows to it with --append")
+    params = ingest_params(chosen, "--read")
+    _print_dataset(ingest(source, StoredParts(folder), InProcess(), params).save(folder), folder, as_json)
+
+
+def _print_dataset(dataset: Dataset, folder: Path, as_json: bool) -> None:
     facts = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
              "attributes": dataset.attributes}
     click.echo(json.dumps(facts, indent=1) if as_json else f"{facts['n']} points x {facts['d']} features in {folder}")
@@ -139,13 +154,16 @@ def ingest_command(source: str, folder: Path, options: tuple[str, ...], as_json:
 @click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
 @json_option
 def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...], name: str, as_json: bool) -> None:
-    """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv or npy)."""
+    """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv or npy).
+
+    SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'.
+    """
     require(out.suffix in (".csv", ".npy"), f"{out} ends in {out.suffix or 'nothing'}",
             why="predictions are written as text or as an array", fix="name a .csv or .npy file")
     fitted = open_model(model, name)
     chosen = _read_options(options)
     ingest_params(chosen, "--read")
-    X = open_dataset(source).X if Path(source).is_dir() else fitted.points_of(source, InProcess(), **chosen)
+    X = fitted.points_of(source, InProcess(), **chosen)
     labels = fitted.predict(X)
     if out.suffix == ".npy":
         np.save(out, labels)

@@ -1,0 +1,174 @@
+"""Add rows to a stored data set; what was there stays as it is until all of them are.
+
+    FOLDER/shared/                    X, y, split, as the first ingest wrote them
+    FOLDER/segments/0001/shared/      the rows of the first append, and so on
+    FOLDER/dataset.json               which pieces X, y and split are joined of; replaced last, at once
+
+An append writes a segment and then `dataset.json`; one that is killed leaves a segment that no `dataset.json` lists,
+which the next one removes. y goes into its segment too; if its type or the names of its codes change with the new
+rows, it is written whole, all rows of it, into the new segment.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..blocks import ArrayRows, Rows
+from ..errors import DataError, explain, require
+from ..execution import Execution, InProcess, Progress
+from .dataset import MANIFEST, SEGMENTED, Dataset, chunk_rows, describe, open_stored, segments_of
+from .ingest import IngestParams, ingest
+from .lock import Lock
+from .readers import format_of
+from .sources import Source, find_source
+from .store import StoredParts, StoredRows, read_json, write_json
+
+
+def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Path,
+           execution: Execution | None = None, *, progress: Progress | None = None, **options: Any) -> Dataset:
+    """Add the rows of a source to the data set in a folder, and return it with them.
+
+    Columns are matched by name where both have names, else by number. A source of the same format is read with the
+    options of the first one; `options` change them. The same source may be added again: its rows are then there twice.
+
+    Raises
+    ------
+    DataError : the folder holds no data set; or the source has other columns, labels or a split where the folder has
+        none, or the other way round; or its labels are text where those of the folder are numbers.
+    LockedError : another process adds rows to the folder.
+    """
+    folder = Path(folder)
+    require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,
+            why="rows are added to a data set that is there",
+            fix="ingest the first source without --append, or check the folder")
+    if not isinstance(source, Source):
+        source = find_source(source, labels=options.get("labels"), format=options.get("format"))
+    with Lock(folder / "lock.json", why="two appends would write the same segment", fix="wait for it, then try again"):
+        current, manifest = open_stored(folder), read_json(folder / MANIFEST)
+        require(not current.X.is_sparse, f"{folder} is sparse", why="rows are appended to dense data sets only",
+                fix="ingest all files at once: name them as a list or a pattern", error=DataError)
+        done = segments_of(folder)
+        for left in (folder / "segments").glob("*"):
+            if left.name not in done:  # by an append that was killed
+                shutil.rmtree(left)
+        name = f"{len(done) + 1:04d}"
+        segment = StoredParts(folder / "segments" / name)
+        try:
+            added = ingest(source, segment, execution or InProcess(), _params(current, source, options),
+                           progress=progress, like=replace(current, attributes={**current.attributes,
+                                                                                "source": str(folder)}))
+            arrays, label_names = _joined(folder, manifest, current, added, segment)
+        except BaseException:
+            shutil.rmtree(segment.folder, ignore_errors=True)
+            raise
+        write_json(folder / MANIFEST, {"dssl_dataset": SEGMENTED, "arrays": arrays, "segments": [*done, name],
+                                       "attributes": _attributes(current, added, label_names)})
+        return open_stored(folder)
+
+
+def _params(current: Dataset, source: Source, options: dict[str, Any]) -> IngestParams:
+    """Return how the source is read: as the first one was, if it has the same format, with `options` on top."""
+    dtype = str(current.X.dtype)
+    asked = options.get("dtype")
+    require(asked in (None, dtype), f"dtype={asked} and the data set is {dtype}", error=DataError,
+            why="all rows of X have one type", fix=f"leave dtype unset, or ingest all rows again as {asked}")
+    before = {name: tuple(value) if isinstance(value, list) else value
+              for name, value in (current.attributes.get("params") or {}).items()
+              if name in IngestParams.__dataclass_fields__ and name not in ("dtype", "block_rows", "labels")}
+    try:
+        same = format_of(source.path, options.get("format")) == current.attributes.get("format")
+    except DataError:  # an ending that stands for no format: the first source may have had it too
+        same = before.get("format") is not None
+    return IngestParams(**{**(before if same else {}), **options, "dtype": dtype})
+
+
+def _joined(folder: Path, manifest: dict[str, Any], current: Dataset, added: Dataset,
+            segment: StoredParts) -> tuple[dict[str, Any], list[str] | None]:
+    """Return what `dataset.json` says of all arrays with the new rows, and the names of the codes of y."""
+    arrays = {}
+    for name, new in (("X", added.X), ("split", added.split)):
+        if new is not None:
+            arrays[name] = _with_piece(folder, name, manifest["arrays"][name], new)
+    label_names = current.attributes.get("label_names")
+    if current.y is not None and added.y is not None:
+        before, after, label_names = one_type(current, added)
+        if before is not None or not isinstance(after, StoredRows):
+            y = after.read_all() if before is None else np.concatenate([before.read_all(), after.read_all()])
+            height = chunk_rows(len(y), y.itemsize)
+            shutil.rmtree(segment.folder / "shared" / "y")
+            segment.allocate("y", y.shape, y.dtype, height)
+            segment.write_rows(0, {"y": y})
+        written = segment.rows("y")
+        nothing = {"pieces": [], "shape": [0]}
+        arrays["y"] = _with_piece(folder, "y", nothing if before is not None else manifest["arrays"]["y"], written)
+    return arrays, label_names
+
+
+def _with_piece(folder: Path, name: str, described: dict[str, Any], new: Rows) -> dict[str, Any]:
+    """Return the description of an array with one piece more."""
+    assert isinstance(new, StoredRows)
+    pieces = described.get("pieces", [{**described, "path": f"shared/{name}"}])
+    path = new.path.relative_to(folder).as_posix()
+    whole = {"shape": [described["shape"][0] + len(new), *new.shape[1:]], "dtype": new.dtype.str}
+    return {**whole, "pieces": [*pieces, {**describe(new), "path": path}]}
+
+
+def one_type(current: Dataset, added: Dataset) -> tuple[Rows | None, Rows, list[str] | None]:
+    """Return (y of the rows that were there, or None if it stays as it is; y of the new rows; names of the codes).
+
+    Raises
+    ------
+    DataError : one is text and the other numbers.
+    """
+    assert current.y is not None
+    assert added.y is not None
+    old, new = current.attributes.get("label_names"), added.attributes.get("label_names")
+    if old is None and new is not None:
+        known = current.y.read_all()
+        if known.dtype.kind != "f" or not np.isnan(known).all():
+            raise _mixed("text", "numbers", added)
+        return ArrayRows(np.full(len(known), -1, np.int64)), added.y, list(new)
+    if old is not None:
+        codes = added.y.read_all()
+        if new is None and (codes != -1).any():
+            raise _mixed("numbers", "text", added)
+        names = list(old) if set(new or ()) <= set(old) else sorted({*old, *(new or ())})
+        kept = None if names == list(old) else ArrayRows(_recoded(current.y.read_all(), old, names))
+        return kept, added.y if names == new else ArrayRows(_recoded(codes.astype(np.int64), new or [], names)), names
+    if current.y.dtype == added.y.dtype:
+        return None, added.y, None
+    before, after = (rows if rows.dtype == np.float64 else ArrayRows(rows.read_all().astype(np.float64))
+                     for rows in (current.y, added.y))
+    return None if before is current.y else before, after, None
+
+
+def _mixed(new: str, old: str, added: Dataset) -> DataError:
+    return DataError(explain(
+        f"the labels of {added.attributes['source']} are {new}, those of the data set {old}",
+        why="how the numbers were written is not known any more",
+        fix="ingest all files at once, as a list or a pattern; or name another column with `target:`"))
+
+
+def _recoded(codes: np.ndarray, names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:
+    """Return codes of `names` as codes of `wanted`, -1 as it is."""
+    place = {name: code for code, name in enumerate(wanted)}
+    return np.array([*(place[name] for name in names), -1], np.int64)[codes]
+
+
+def _attributes(current: Dataset, added: Dataset, label_names: list[str] | None) -> dict[str, Any]:
+    """Return the attributes of the whole: `sources` lists every source with its fingerprint and rows."""
+    before = current.attributes
+    sources = [*before.get("sources", [_source(current)]), _source(added)]
+    joined = " ".join(str(source["fingerprint"]) for source in sources)
+    return {**before, "label_names": label_names, "sources": sources,
+            "fingerprint": hashlib.sha256(joined.encode()).hexdigest()}
+
+
+def _source(dataset: Dataset) -> dict[str, Any]:
+    return {"source": dataset.attributes.get("source"), "fingerprint": dataset.attributes.get("fingerprint"),
+            "rows": len(dataset)}

@@ -1,0 +1,243 @@
+"""Rows added to a stored data set: what an ingest of all gives, and nothing lost when an append is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from dssl.blocks import MemoryParts
+from dssl.data.append import append
+from dssl.data.dataset import MANIFEST, Dataset, open_dataset
+from dssl.data.ingest import ingest
+from dssl.data.sources import fingerprint
+from dssl.data.store import StoredParts
+from dssl.errors import DataError, IntegrityError, LockedError
+from dssl.execution import InProcess
+
+
+def arrays_of(data):
+    arrays, _ = data.to_arrays()
+    return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()}
+
+
+def store(source, folder, **options):
+    return ingest(source, StoredParts(folder), InProcess(1), **options).save(folder)
+
+
+def tree(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+NUMBERS = st.lists(st.sampled_from(["1", "2", "07", "0.5", ""]), min_size=1, max_size=5)
+TEXTS = st.lists(st.sampled_from(["oak", "ash", "elm", "7", ""]), min_size=1, max_size=5).map(lambda y: [*y, "oak"])
+
+
+@settings(max_examples=6, deadline=None)
+@given(files=st.one_of(st.lists(NUMBERS, min_size=2, max_size=3), st.lists(TEXTS, min_size=2, max_size=3)),
+       height=st.integers(1, 4))
+def test_appended_files_equal_files_read_at_once(tmp_path_factory, files, height):
+    """X, the type of y, its codes and their names, whatever comes in which file."""
+    folder = tmp_path_factory.mktemp("append")
+    rows = iter(range(100))
+    for i, labels in enumerate(files):
+        (folder / f"{i}.csv").write_text("a,b,y\n" + "".join(f"{next(rows)},1,{label}\n" for label in labels))
+    whole = ingest(folder / "*.csv", MemoryParts(), InProcess(1), header=True)
+    store(folder / "0.csv", folder / "d", header=True)
+    for i in range(1, len(files)):
+        append(folder / f"{i}.csv", folder / "d", InProcess(1), block_rows=height)
+    data = open_dataset(folder / "d")
+    assert arrays_of(data) == arrays_of(whole)
+    for name in ("label_names", "feature_names", "target", "format"):
+        assert data.attributes[name] == whole.attributes[name]
+
+
+def test_every_source_is_recorded(tmp_path):
+    for i, rows in enumerate(("1,0\n", "2,1\n3,0\n")):
+        (tmp_path / f"{i}.csv").write_text("a,y\n" + rows)
+    first = store(tmp_path / "0.csv", tmp_path / "d")
+    for _ in range(2):  # the same source twice: its rows are there twice
+        append(tmp_path / "1.csv", tmp_path / "d")
+    data = open_dataset(tmp_path / "d")
+    assert_array_equal(data.X.read_all()[:, 0], [1, 2, 3, 2, 3])
+    assert data.attributes["sources"] == [
+        {"source": str(tmp_path / f"{i}.csv"), "fingerprint": fingerprint(tmp_path / f"{i}.csv"), "rows": rows}
+        for i, rows in ((0, 1), (1, 2), (1, 2))]
+    assert data.attributes["fingerprint"] != first.attributes["fingerprint"]
+    assert_array_equal(first.X.read_all()[:, 0], [1])  # as it was opened
+
+
+def test_columns_are_matched_by_name_and_options_are_kept(tmp_path):
+    (tmp_path / "0.csv").write_text("id,a,b,kind\nx,1,2,oak\n")
+    (tmp_path / "1.csv").write_text("kind,b,id,a\nash,4,y,3\n")
+    (tmp_path / "2.csv").write_text("b,a,label\n6,5,oak\n")
+    store(tmp_path / "0.csv", tmp_path / "d", drop=("id",), target="kind")
+    append(tmp_path / "1.csv", tmp_path / "d")
+    data = append(tmp_path / "2.csv", tmp_path / "d", target="label", drop=())
+    assert_array_equal(data.X.read_all(), [[1, 2], [3, 4], [5, 6]])
+    assert_array_equal(data.targets(), [1, 0, 1])
+    assert (data.attributes["label_names"], data.feature_names) == (["ash", "oak"], ["a", "b"])
+
+
+def test_other_formats_and_several_files(tmp_path):
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": [3.0, 4.0], "y": [0, 1]})
+    store_from = Dataset.from_arrays(frame[["a", "b"]].to_numpy(), frame["y"], split=None)
+    store_from.save(tmp_path / "d")  # float64, without names
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_csv(tmp_path / "u.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    np.savez(tmp_path / "t.npz", X=frame[["a", "b"]], y=frame["y"])
+    for source in ("t.csv", "t.parquet", "t.npz", "d"):
+        append(tmp_path / source, tmp_path / "d")
+    data = append([tmp_path / "t.csv", tmp_path / "u.csv"], tmp_path / "d")
+    assert data.X.dtype == np.float64
+    assert len(data) == 2 * (2 * (1 + 3) + 2)  # the folder added to itself is twice what it was
+    assert_array_equal(data.X.read_all(), np.tile(frame[["a", "b"]].to_numpy(), (10, 1)))
+    assert_array_equal(data.targets(), np.tile([0, 1], 10))
+
+
+def test_splits_go_on_too(tmp_path):
+    for i, split in enumerate(([0, 1], [1, 1, 0])):
+        np.savez(tmp_path / f"{i}.npz", X=np.full((len(split), 2), i), split=split)
+    store(tmp_path / "0.npz", tmp_path / "d")
+    assert_array_equal(append(tmp_path / "1.npz", tmp_path / "d").split.read_all(), [0, 1, 1, 1, 0])
+
+
+def test_labels_after_none_at_all(tmp_path):
+    (tmp_path / "0.csv").write_text("a,y\n1,\n2,\n")
+    (tmp_path / "1.csv").write_text("a,y\n3,oak\n4,\n")
+    store(tmp_path / "0.csv", tmp_path / "d", header=True)
+    data = append(tmp_path / "1.csv", tmp_path / "d")
+    assert (data.targets().tolist(), data.attributes["label_names"]) == ([-1, -1, 0, -1], ["oak"])
+    data = append(tmp_path / "0.csv", tmp_path / "d")
+    assert data.targets().tolist() == [-1, -1, 0, -1, -1, -1]
+
+
+BAD = {
+    "names.csv": ("a,c,y\n1,2,0\n", r"names\.csv and .*d have different columns: only .*d has 'b'; only .*csv has 'c'"),
+    "number.csv": ("1,2,3,0\n", r"number\.csv has 3 features, .*d has 2"),
+    "text.csv": ("a,b,y\n1,2,oak\n", r"the labels of .*text\.csv are text, those of the data set numbers"),
+    "missing.csv": ("a,b,y\n1,2,0\n1,,0\n", "1 values that are not finite"),
+    "rows.csv": ("a,b,y\n", "has no rows"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_sources_that_do_not_fit_leave_the_data_set_as_it_is(tmp_path, name):
+    (tmp_path / "0.csv").write_text("a,b,y\n1,2,0\n")
+    store(tmp_path / "0.csv", tmp_path / "d")
+    before = tree(tmp_path / "d")
+    text, message = BAD[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        append(tmp_path / name, tmp_path / "d")
+    after = tree(tmp_path / "d")
+    after.pop(".lock")
+    assert after == before
+
+
+def test_targets_splits_types_and_folders_that_do_not_fit(tmp_path):
+    np.savez(tmp_path / "0.npz", X=np.ones((3, 2)), y=[0, 1, 2])
+    store(tmp_path / "0.npz", tmp_path / "d")
+    np.savez(tmp_path / "1.npz", X=np.ones((3, 2)))
+    with pytest.raises(DataError, match=r"1\.npz has no target, .*d has one"):
+        append(tmp_path / "1.npz", tmp_path / "d")
+    np.savez(tmp_path / "1.npz", X=np.ones((3, 2)), y=[0, 1, 2], split=[0, 0, 1])
+    with pytest.raises(DataError, match=r"1\.npz has a split, .*d has none"):
+        append(tmp_path / "1.npz", tmp_path / "d")
+    with pytest.raises(DataError, match="dtype=float64 and the data set is float32"):
+        append(tmp_path / "0.npz", tmp_path / "d", dtype="float64")
+    np.savez(tmp_path / "3.npz", X=np.ones((3, 3)), y=[0, 1, 2])
+    with pytest.raises(DataError, match=r"has 3 features, .* has 2"):
+        append(tmp_path / "3.npz", tmp_path / "d")
+    for folder in ("absent", ""):
+        with pytest.raises(DataError, match=r"has no dataset\.json[\s\S]*without --append"):
+            append(tmp_path / "0.npz", tmp_path / folder)
+    assert not (tmp_path / "absent").exists()
+
+
+def test_numbers_after_names_are_refused(tmp_path):
+    np.savez(tmp_path / "0.npz", X=np.ones((2, 2)), y=np.array(["oak", "ash"]))
+    np.savez(tmp_path / "1.npz", X=np.ones((2, 2)), y=[0, 7], y_names=["oak", "ash"])
+    store(tmp_path / "0.npz", tmp_path / "d")
+    with pytest.raises(DataError, match=r"are numbers, those of the data set text"):
+        append(tmp_path / "1.npz", tmp_path / "d")
+
+
+def test_an_array_that_was_replaced_is_noticed(tmp_path):
+    np.savez(tmp_path / "0.npz", X=np.ones((2, 2)))
+    store(tmp_path / "0.npz", tmp_path / "d")
+    append(tmp_path / "0.npz", tmp_path / "d")
+    manifest = json.loads((tmp_path / "d" / MANIFEST).read_text())
+    assert manifest["dssl_dataset"] == 2
+    manifest["arrays"]["X"]["pieces"][1]["shape"] = [3, 2]
+    (tmp_path / "d" / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(IntegrityError, match=r"segments/0001/shared/X is .*expected .*\[3, 2\]"):
+        open_dataset(tmp_path / "d")
+
+
+SLOW = """
+import sys
+from dssl.data.append import append
+from dssl.execution import InProcess
+append(sys.argv[1], sys.argv[2], InProcess(1), block_rows=500)
+"""
+
+
+def start_append(source, folder):
+    process = subprocess.Popen([sys.executable, "-c", SLOW, str(source), str(folder)], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("segments/0001/receipts/*.json")):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return process
+
+
+def test_a_killed_append_changes_nothing_and_the_next_one_clears_it_up(tmp_path):
+    X = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
+    np.savez(tmp_path / "big.npz", X=X, y=np.arange(100_000) % 3)
+    np.savez(tmp_path / "small.npz", X=X[:10], y=np.arange(10) % 3)
+    folder = tmp_path / "d"
+    before = arrays_of(store(tmp_path / "small.npz", folder))
+    names, digest = (folder / MANIFEST).read_bytes(), fingerprint(folder)
+    process = start_append(tmp_path / "big.npz", folder)
+    try:
+        with pytest.raises(LockedError, match=rf"process {process.pid} on [\s\S]*two appends"):
+            append(tmp_path / "small.npz", folder)
+        assert arrays_of(open_dataset(folder)) == before  # readable while rows are added
+        process.send_signal(signal.SIGSTOP)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert (folder / "segments" / "0001").is_dir()
+    assert (folder / MANIFEST).read_bytes() == names
+    assert arrays_of(open_dataset(folder)) == before
+    assert fingerprint(folder) == digest
+    (folder / "segments" / "0007").mkdir()
+    data = append(tmp_path / "big.npz", folder, InProcess(2))
+    assert_array_equal(data.X.read_all(), np.vstack([X[:10], X]))
+    assert [path.name for path in (folder / "segments").iterdir()] == ["0001"]
+    assert not (folder / "lock.json").exists()
+    ids = np.array([100_009, 3, 10, 9, 50_000, 3])
+    assert_array_equal(data.X.take(ids), np.vstack([X[:10], X])[ids])
+
+
+def test_an_appended_data_set_is_a_source_and_can_be_saved_elsewhere(tmp_path):
+    np.savez(tmp_path / "0.npz", X=np.arange(20).reshape(10, 2), y=np.arange(10))
+    store(tmp_path / "0.npz", tmp_path / "d", block_rows=4)
+    data = append(tmp_path / "0.npz", tmp_path / "d", block_rows=3)
+    for height in (1, 7, None):
+        again = ingest(tmp_path / "d", MemoryParts(), InProcess(2), block_rows=height)
+        assert arrays_of(again) == arrays_of(data)
+    assert arrays_of(data.save(tmp_path / "copy")) == arrays_of(data)
+    with pytest.raises(DataError, match="is not empty"):
+        data.save(tmp_path / "d")
