@@ -3,9 +3,12 @@
 import csv
 import json
 import shutil
+import socket
+import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -13,6 +16,7 @@ from sklearn.datasets import make_blobs
 
 from dssl import __version__
 from dssl.cli import main
+from dssl.data.dataset import open_dataset
 
 NAMES = np.array(["oak, old", "birch", 'the "elm"'])
 
@@ -174,6 +178,41 @@ def test_ingest(made, tmp_path):
     assert wrong.exit_code == 1
     assert "kin" in wrong.stderr
     assert invoke("ingest", made / "points.csv", tmp_path / "other", "--read", "dtype=float16").exit_code == 2
+
+
+def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = (made / "points.csv").read_text().splitlines(keepends=True)
+    for name, lines in (("part-2.csv", rows[1:50]), ("part-10.csv", rows[50:120]), ("later.csv", rows[120:])):
+        Path(name).write_text(rows[0] + "".join(lines))
+    for sources, folder in ((["part-*.csv"], "one"), (["part-2.csv", "part-10.csv"], "two")):
+        done = invoke("ingest", *sources, folder, "--read", "target=kind", "--json")
+        assert done.exit_code == 0, done.stderr
+        assert json.loads(done.stdout)["n"] == 119
+    added = invoke("ingest", "later.csv", "one", "--append", "--json")
+    assert added.exit_code == 0, added.stderr
+    facts = json.loads(added.stdout)
+    assert (facts["n"], [source["rows"] for source in facts["attributes"]["sources"]]) == (200, [119, 81])
+    whole = open_dataset(made / "points.csv", target="kind")
+    assert np.array_equal(open_dataset("one").X.read_all(), whole.X.read_all())
+    assert np.array_equal(open_dataset("one").targets(), whole.targets())
+    model = json.loads((made / "result.json").read_text())["model"]
+    for source, out in (("one", "one.npy"), (made / "points.csv", "points.npy")):
+        assert invoke("predict", model, source, out).exit_code == 0
+    assert np.load("one.npy").tolist() == np.load("points.npy").tolist()
+    for arguments, code, told in ((["later.csv", "none", "--append"], 1, "has no dataset.json"),
+                                  (["none-*.csv", "three"], 1, "no file matches none-*.csv"),
+                                  (["later.csv", "one", "--append", "--read", "targt=y"], 2, "targt"),
+                                  (["later.csv", "one"], 1, "--append"), (["later.csv"], 2, "Missing argument")):
+        found = invoke("ingest", *arguments)
+        assert (found.exit_code, told in found.stderr) == (code, True), found.stderr
+    process = psutil.Process()
+    Path("one/lock.json").write_text(json.dumps({"host": socket.gethostname(), "pid": process.pid, "token": "another",
+                                                 "started": process.create_time(), "renewed": time.time()}))
+    held = invoke("ingest", "later.csv", "one", "--append")
+    assert held.exit_code == 5
+    assert "two appends" in held.stderr
+    assert len(open_dataset("one")) == 200
 
 
 def test_schema_help_and_version():

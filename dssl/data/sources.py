@@ -5,10 +5,8 @@ that scikit-learn bundles, then on OpenML. Whatever it is, it ends as a local fi
 """
 
 import difflib
-import glob
 import hashlib
 import os
-import re
 import shutil
 import socket
 import urllib.request
@@ -26,6 +24,7 @@ import pandas as pd
 from sklearn import datasets
 
 from ..errors import DataError, explain, require
+from .patterns import expand, is_url
 from .readers import ENDINGS, IDX_NAME, OPENERS, files_of, folder_format, format_of
 from .readers.idx import IdxReader, labels_beside, labels_name
 
@@ -92,38 +91,6 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
                    more=tuple(found[1:]))
 
 
-def expand(text: str) -> list[str]:
-    """Return the paths that a pattern matches, in natural order; anything else, and a path that is there, as it is.
-
-    Raises
-    ------
-    DataError : the pattern matches nothing, or is a URL.
-    """
-    path = Path(text).expanduser()
-    if not any(mark in text for mark in "*?[") or (not is_url(text) and path.exists()):
-        return [text]
-    if is_url(text):
-        require("*" not in text, f"{text} is a pattern", why="what a server or an object store holds is not listed",
-                fix="list the URLs, or copy the files to a folder", error=DataError)
-        return [text]  # a ? begins the query of a URL
-    found = sorted(glob.glob(str(path), recursive=True), key=natural_order)
-    if not found:
-        folder = next(parent for parent in path.parents if not any(mark in str(parent) for mark in "*?["))
-        beside = sorted((file.name for file in folder.iterdir()), key=natural_order)[:8] if folder.is_dir() else []
-        raise DataError(explain(
-            f"no file matches {text}", why=f"{folder.absolute()} " + (f"holds {', '.join(beside)}" if beside else
-                                                                    "is empty" if folder.is_dir() else "is no folder"),
-            fix="check the pattern; on a command line, put it in quotes",
-        ))
-    return found
-
-
-def natural_order(text: str) -> tuple[list[str | int], str]:
-    """Return the key that sorts numbers in names by their values: part-2 before part-10."""
-    pieces = re.split(r"([0-9]+)", text)
-    return [int(piece) if i % 2 else piece for i, piece in enumerate(pieces)], text
-
-
 def _find_one(text: str, labels: str | Path | None, format: str | None, download: bool) -> Source:
     path = _download(text, download) if is_url(text) else _local(text, download)
     if labels is not None:
@@ -167,11 +134,6 @@ def _digest_of(path: Path) -> bytes:
 def cache_folder() -> Path:
     """Return the folder of downloads."""
     return Path(os.environ.get("DSSL_CACHE") or Path.home() / ".cache" / "dssl").expanduser()
-
-
-def is_url(text: str) -> bool:
-    """Return whether a text is a URL and not a path."""
-    return "://" in text
 
 
 def _may_be_idx(path: Path) -> bool:

@@ -178,9 +178,9 @@ def _data(facts: dict[str, Any]) -> Html:
     n_labeled, n_train = at(facts, "labels", "n_labeled"), split.get("n_train")
     share = f" ({percent(n_labeled / n_train, 2)} of the training points)" if n_labeled is not None and n_train else ""
     kind, constant = scaling.get("kind"), scaling.get("constant_columns")
-    names = scaling.get("constant_column_names") or []
+    names, source = scaling.get("constant_column_names") or [], at(facts, "spec", "data", "source")
     rows: list[tuple[Any, Any]] = [
-        ("source", at(facts, "spec", "data", "source")),
+        ("source", ", ".join(source) if isinstance(source, list) else source),
         ("SHA-256", tag("code", at(facts, "dataset", "dataset", "fingerprint"))),
         ("points in the data set", number(at(facts, "dataset", "n"))),
         ("features d", number(at(facts, "dataset", "d"))),

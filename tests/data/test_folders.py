@@ -18,8 +18,7 @@ from dssl.data.store import StoredParts
 from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.execution import InProcess
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::zarr.errors.ZarrUserWarning",
-                                        "ignore::zarr.errors.UnstableSpecificationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of Zarr, about text
 X = np.random.default_rng(0).normal(size=(53, 6))
 Y = np.arange(53) % 3
 

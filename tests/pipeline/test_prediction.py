@@ -3,11 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from sklearn.datasets import make_blobs
 
+from dssl.blocks import as_rows
+from dssl.data.append import append
+from dssl.data.ingest import ingest
+from dssl.data.store import StoredParts, StoredRows
 from dssl.errors import DataError
 from dssl.execution import InProcess
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.prediction import ChosenColumns, open_model
 from dssl.pipeline.run import run
 
 NAMES = list("abcde")
@@ -63,3 +68,74 @@ def test_points_without_names_are_counted(trained, tmp_path):
     np.testing.assert_array_equal(good, predict(trained, table, "same.csv"))
     with pytest.raises(DataError, match="4 features, the model was fitted on 5"):
         model.points_of(str(tmp_path / "bad.npz"), InProcess(2))
+
+
+def test_tables_of_another_format_are_matched_by_name(trained, tmp_path):
+    _, model, table = trained
+    expected = predict(trained, table, "same.csv")
+    for name, columns in (("all", [*NAMES, "kind"]), ("turned", ["kind", *NAMES[::-1]]), ("points", NAMES[::-1])):
+        table[columns].to_parquet(tmp_path / f"{name}.parquet")
+        found = model.predict(model.points_of(tmp_path / f"{name}.parquet", InProcess(2)))
+        np.testing.assert_array_equal(found, expected)
+    table[["a", "b", "d"]].to_parquet(tmp_path / "narrow.parquet")
+    with pytest.raises(DataError, match="no column c, e"):
+        model.points_of(tmp_path / "narrow.parquet", InProcess(2))
+    table[NAMES].set_axis(list("pqrst"), axis=1).to_parquet(tmp_path / "renamed.parquet")
+    found = model.predict(model.points_of(tmp_path / "renamed.parquet", InProcess(2), target="none"))
+    np.testing.assert_array_equal(found, expected)  # none of the names is known: column by column
+
+
+def test_patterns_and_lists_are_read_as_one_file(trained, tmp_path):
+    _, model, table = trained
+    expected = predict(trained, table, "same.csv")
+    table[:100].to_csv(tmp_path / "part-2.csv", index=False)
+    table[100:][["kind", *NAMES[::-1]]].to_csv(tmp_path / "part-10.csv", index=False)
+    for source in (str(tmp_path / "part-*.csv"), [tmp_path / "part-2.csv", tmp_path / "part-10.csv"]):
+        np.testing.assert_array_equal(model.predict(model.points_of(source, InProcess(2))), expected)
+
+
+def test_stored_data_sets_are_not_copied(trained, tmp_path):
+    _, model, table = trained
+    expected = predict(trained, table, "same.csv")
+    table[["kind", *NAMES[::-1]]].to_csv(tmp_path / "turned.csv", index=False)
+    for name in ("same", "turned"):
+        source = trained[0] / "same.csv" if name == "same" else tmp_path / "turned.csv"
+        ingest(source, StoredParts(tmp_path / name), InProcess(2), target="kind").save(tmp_path / name)
+        X = model.points_of(tmp_path / name, InProcess(2))
+        assert isinstance(X, StoredRows if name == "same" else ChosenColumns)
+        np.testing.assert_array_equal(model.predict(X), expected)
+        np.testing.assert_array_equal(X.take(np.array([250, 3])), X.read_all()[[250, 3]])
+    append(tmp_path / "turned.csv", tmp_path / "same")
+    found = model.predict(model.points_of(tmp_path / "same", InProcess(2)))
+    np.testing.assert_array_equal(found, np.tile(expected, 2))
+    table[NAMES[:4]].to_csv(tmp_path / "narrow.csv", index=False)
+    ingest(tmp_path / "narrow.csv", StoredParts(tmp_path / "n"), InProcess(2), target="none").save(tmp_path / "n")
+    with pytest.raises(DataError, match="no column e"):
+        model.points_of(tmp_path / "n", InProcess(2))
+
+
+def test_zarr_is_taken_column_by_column(trained, tmp_path):
+    _, model, table = trained
+    zarr.create_array(str(tmp_path / "p.zarr"), data=table[NAMES].to_numpy(), chunks=(70, 5))
+    np.testing.assert_array_equal(model.predict(model.points_of(tmp_path / "p.zarr", InProcess(2))),
+                                  predict(trained, table, "same.csv"))
+
+
+@pytest.mark.parametrize("kind", ["parts", "stored"])
+def test_a_pipeline_of_several_files_or_of_a_folder_is_that_of_the_whole(trained, tmp_path, kind):
+    folder, model, table = trained
+    table[:130].to_csv(tmp_path / "part-9.csv", index=False)
+    table[130:].to_csv(tmp_path / "part-10.csv", index=False)
+    source = [str(tmp_path / "part-*.csv")]
+    read = {"target": "kind"}
+    if kind == "stored":
+        ingest(tmp_path / "part-9.csv", StoredParts(tmp_path / "d"), InProcess(2), target="kind").save(tmp_path / "d")
+        append(tmp_path / "part-10.csv", tmp_path / "d")
+        source, read = str(tmp_path / "d"), {}
+    spec = {"name": "t", "data": {"source": source, "read": read, "test": {"count": 60}}, "labels": {"per_class": 4}}
+    made = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    again = open_model(made["model"])
+    X = as_rows(table[NAMES].to_numpy(np.float32))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    found = again.predict(again.points_of(folder / "train.csv", InProcess(2)))
+    np.testing.assert_array_equal(found, predict(trained, table, "same.csv"))

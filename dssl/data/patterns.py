@@ -1,0 +1,46 @@
+"""Patterns of file names: the files that match, with the numbers in their names in order."""
+
+import glob
+import re
+from pathlib import Path
+
+from ..errors import DataError, explain, require
+
+MARKS = "*?["
+
+
+def expand(text: str) -> list[str]:
+    """Return the paths that a pattern matches, in natural order; anything else, and a path that is there, as it is.
+
+    Raises
+    ------
+    DataError : the pattern matches nothing, or is a URL.
+    """
+    path = Path(text).expanduser()
+    if not any(mark in text for mark in MARKS) or (not is_url(text) and path.exists()):
+        return [text]
+    if is_url(text):
+        require("*" not in text, f"{text} is a pattern", why="what a server or an object store holds is not listed",
+                fix="list the URLs, or copy the files to a folder", error=DataError)
+        return [text]  # a ? begins the query of a URL
+    found = sorted(glob.glob(str(path), recursive=True), key=natural_order)
+    if not found:
+        folder = next(parent for parent in path.parents if not any(mark in str(parent) for mark in MARKS))
+        beside = sorted((file.name for file in folder.iterdir()), key=natural_order)[:8] if folder.is_dir() else []
+        raise DataError(explain(
+            f"no file matches {text}", why=f"{folder.absolute()} " + (f"holds {', '.join(beside)}" if beside else
+                                                                    "is empty" if folder.is_dir() else "is no folder"),
+            fix="check the pattern; on a command line, put it in quotes",
+        ))
+    return found
+
+
+def natural_order(text: str) -> tuple[list[str | int], str]:
+    """Return the key that sorts numbers in names by their values: part-2 before part-10."""
+    pieces = re.split(r"([0-9]+)", text)
+    return [int(piece) if i % 2 else piece for i, piece in enumerate(pieces)], text
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL and not a path."""
+    return "://" in text
