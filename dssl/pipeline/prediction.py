@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import ArrayRows, MemoryParts, Rows, as_rows
+from ..blocks import MemoryParts, Rows, as_rows
 from ..data.ingest import IngestParams, ingest
 from ..data.readers import format_of, open_reader
 from ..data.readers.csv import CsvReader
@@ -35,8 +35,9 @@ class FittedPipeline:
     read: IngestParams
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
-        """Return the predicted labels of raw points X (n, d), shape (n,)."""
-        return self.model.predict(ScaledRows(as_rows(X), self.scaling), execution)
+        """Return the predicted labels of raw points X (n, d), dense or sparse, shape (n,)."""
+        rows = as_rows(X)
+        return self.model.predict(ScaledRows(execution.share_rows(rows) if execution else rows, self.scaling), execution)
 
     def points_of(self, source: str, execution: Execution, **options: Any) -> Rows:
         """Return the points of a file, read as the training points were, with `options` of the reader on top.
@@ -61,7 +62,7 @@ class FittedPipeline:
         X, names = dataset.X, dataset.feature_names
         if expected and names and set(names) == set(expected) and len(names) == len(expected):
             order = [names.index(name) for name in expected]
-            return X if order == sorted(order) else ArrayRows(X.read_all()[:, order])
+            return X if order == sorted(order) else as_rows(X.read_all()[:, order])
         width = len(self.dataset["feature_names"] or ()) or self.model.points.shape[1]
         require(X.shape[1] == width, error=DataError,
                 what=f"{source} has {X.shape[1]} features, the model was fitted on {width}",
