@@ -36,8 +36,8 @@ class FittedPipeline:
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted labels of raw points X (n, d), dense or sparse, shape (n,)."""
-        rows = as_rows(X)
-        return self.model.predict(ScaledRows(execution.share_rows(rows) if execution else rows, self.scaling), execution)
+        rows = execution.share_rows(as_rows(X)) if execution else as_rows(X)
+        return self.model.predict(ScaledRows(rows, self.scaling), execution)
 
     def points_of(self, source: str, execution: Execution, **options: Any) -> Rows:
         """Return the points of a file, read as the training points were, with `options` of the reader on top.

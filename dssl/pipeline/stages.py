@@ -136,7 +136,7 @@ def make_split(context: Context) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ScaleTask:
-    """Write the scaled rows of one range of chosen points, to a shared array or, sparse ones, to a part of their own."""
+    """Write the scaled rows of one range of chosen points, to a shared array, or sparse ones to the task's part."""
 
     rows: Rows
     ids: np.ndarray
