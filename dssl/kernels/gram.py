@@ -68,9 +68,11 @@ def kernel_block(kernel: Kernel, X: Any, Z: Any, features: np.ndarray | None = N
     """
     block = kernel(X, Z) if features is None else kernel(X, Z, features=features)  # type: ignore[call-arg]
     pairs = (X.shape[0], Z.shape[0])
-    require(np.shape(block) == pairs and not sparse.issparse(block),
-            f"kernel {kernel!r} returned {type(block).__name__} of shape {np.shape(block)} for {pairs[0]} x {pairs[1]} "
-            "points", error=DataError, why="a kernel returns one value per pair of points",
+    require(not sparse.issparse(block), f"kernel {kernel!r} returned a {type(block).__name__}", error=DataError,
+            why="a block of a kernel is an array; points may be sparse", fix="return block.toarray() from the function")
+    require(np.shape(block) == pairs,
+            f"kernel {kernel!r} returned shape {np.shape(block)} for {pairs[0]} x {pairs[1]} points", error=DataError,
+            why="a kernel returns one value per pair of points",
             fix="return an array of shape (X.shape[0], Z.shape[0]) from the function")
     return np.asarray(block)
 
