@@ -126,7 +126,7 @@ def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> ExactPlan:
     """
     if X.is_sparse:
         blocks = InvertedPoints(point_rows(X, metric, execution.memory_budget))
-        return ExactPlan(blocks, "inverted index", inverted_seconds(X))
+        return ExactPlan(blocks, "inverted index", inverted_seconds(X, k))
     n, d = X.shape
     frame = principal_frame(measurable(X.take(sample_ids(n, SAMPLE_ROWS)), metric))
     itemsize = measured_itemsize(X.dtype, metric)

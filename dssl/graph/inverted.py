@@ -29,8 +29,9 @@ QUERY_TILE, POINT_TILE = 64, 2048
 HEAD_SHARE, MOST_HEADS = 0.2, 256  # of a tile's rows that hold a column which is multiplied densely
 SAMPLE_ROWS = 8192
 MOST_BLOCK_BYTES = 64 << 20
-# Measured on one core, nanoseconds: a pair of rows, a product of entries, and a dense product of one column.
-PAIR_NS, ENTRY_NS, HEAD_NS = 0.8, 0.9, 0.08
+# Measured on one core, nanoseconds: a pair of rows, a product of entries, a dense product of one column, and an entry
+# of two rows that are measured, of which there are about 3 k a query.
+PAIR_NS, ENTRY_NS, HEAD_NS, MEASURED_NS = 1.2, 1.2, 0.06, 20.0
 
 
 @njit(nogil=True, cache=True)
@@ -229,10 +230,11 @@ def _tile_bytes(X: Rows) -> int:
     return 8 * QUERY_TILE * POINT_TILE + 3 * POINT_TILE * (X.row_bytes + 8 * 32) + 16 * X.shape[1]
 
 
-def inverted_seconds(X: Rows) -> float:
+def inverted_seconds(X: Rows, k: int) -> float:
     """Return the predicted seconds of the search on one core, from how many of `SAMPLE_ROWS` rows hold each column."""
     n = len(X)
     sample: Any = X.take(np.unique(np.linspace(0, n - 1, min(n, SAMPLE_ROWS)).astype(np.int64)))
     share = np.bincount(sample.indices, minlength=X.shape[1]) / sample.shape[0]
     entry = np.where(share > HEAD_SHARE, np.minimum(HEAD_NS, ENTRY_NS * share**2), ENTRY_NS * share**2)
-    return float(n) * n * (PAIR_NS + float(entry.sum())) * 1e-9
+    entries = sample.nnz / sample.shape[0]
+    return (float(n) * n * (PAIR_NS + float(entry.sum())) + 3.0 * n * k * 2 * entries * MEASURED_NS) * 1e-9
