@@ -194,8 +194,8 @@ class ScaledRows(Rows):
     def row_bytes(self) -> int:
         if not self.is_sparse:
             return super().row_bytes
-        entries = -(-self.rows.row_bytes // (self.rows.dtype.itemsize + 4))
-        return entries * (self.dtype.itemsize + 4) + 8
+        entry, scaled_entry = self.rows.dtype.itemsize + 4, self.dtype.itemsize + 4
+        return -(-(self.rows.row_bytes - 8) * scaled_entry // entry) + 8
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return self.scaling.transform(self.rows.read(start, stop))

@@ -227,7 +227,8 @@ def point_rows(X: Rows, metric: str, budget: int) -> int:
 
 def _tile_bytes(X: Rows) -> int:
     """Return the bytes of a tile: the products, its rows by row and by column, its heads, and those of the queries."""
-    return 8 * QUERY_TILE * POINT_TILE + 3 * POINT_TILE * (X.row_bytes + 8 * 32) + 16 * X.shape[1]
+    points = min(POINT_TILE, len(X))
+    return 8 * QUERY_TILE * points + 3 * points * (X.row_bytes + 8 * 32) + 16 * X.shape[1]
 
 
 def inverted_seconds(X: Rows, k: int) -> float:
