@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -56,7 +56,7 @@ class Rows(ABC):
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    is_sparse: ClassVar[bool] = False
+    is_sparse: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -132,7 +132,8 @@ def _narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape
     """Return a canonical CSR matrix with int32 columns; SciPy widens them unless the pointers are int32 too."""
     require(int(indptr[-1]) < 2**31, f"a block of {shape[0]:,} rows has {int(indptr[-1]):,} entries, at most 2^31 - 1",
             why="entries are counted in 32 bits within a block", fix="use smaller blocks of rows")
-    csr = sparse.csr_array((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
+    narrow = (data, indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False))
+    csr = sparse.csr_array(narrow, shape=shape)
     csr.has_canonical_format = True
     return csr
 
@@ -295,7 +296,7 @@ class BlockedCsrRows(Rows):
     block_rows: int
     nnz: int
     first: int = 0
-    is_sparse: ClassVar[bool] = True
+    is_sparse = True
 
     @classmethod
     def of(cls, parts: Parts, described: Mapping[str, Any]) -> "BlockedCsrRows":

@@ -23,7 +23,19 @@ from distributed import Client, KilledWorker, as_completed, get_client, get_work
 from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
-from .blocks import ArrayRows, Arrays, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
+from .blocks import (
+    ArrayRows,
+    Arrays,
+    BlockedCsrRows,
+    CsrRows,
+    MemoryParts,
+    Parts,
+    PartWriter,
+    Receipt,
+    Rows,
+    csr_arrays,
+    row_ranges,
+)
 from .data.store import StoredParts
 from .errors import ClusterError, TaskFailed, explain
 from .params import digest
@@ -79,6 +91,16 @@ class Execution(ABC):
 
         self._run(pending, parts, done)
         return [receipts[index] for index in range(len(tasks))]
+
+
+def share_sparse(rows: Rows, parts: Parts, block_rows: int) -> BlockedCsrRows:
+    """Write sparse rows to `parts`, a part for every `block_rows` of them, and return them as they lie there."""
+    entries = 0
+    for number, (start, stop) in enumerate(row_ranges(len(rows), block_rows)):
+        arrays = csr_arrays(rows.read(start, stop))
+        parts.write(number, arrays)
+        entries += len(arrays["data"])
+    return BlockedCsrRows(parts, (rows.shape[0], rows.shape[1]), rows.dtype, block_rows, entries)
 
 
 def run_part(task: Task, parts: Parts, index: int) -> Receipt:
@@ -174,10 +196,13 @@ class OnDask(Execution):
         return StoredParts(f"{self._folder}/{self._scratches}")
 
     def share_rows(self, rows: Rows) -> Rows:
-        if not isinstance(rows, ArrayRows):
+        held = isinstance(rows, BlockedCsrRows) and isinstance(rows.parts, MemoryParts)
+        if not isinstance(rows, (ArrayRows, CsrRows)) and not held:
             return rows
-        height = max(1, SHARED_CHUNK // max(1, rows.dtype.itemsize * int(np.prod(rows.shape[1:]))))
+        height = max(1, SHARED_CHUNK // rows.row_bytes)
         parts = self.scratch()
+        if rows.is_sparse:
+            return share_sparse(rows, parts, height)
         parts.allocate("rows", rows.shape, rows.dtype, height)
         for start, stop in row_ranges(len(rows), height):
             parts.write_rows(start, {"rows": rows.read(start, stop)})

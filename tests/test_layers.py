@@ -16,7 +16,7 @@ PACKAGE = Path(dssl.__file__).parent
 LONGEST_FILE = 400  # lines
 
 # Base, in its own order: each imports only from those before it.
-BASE = ("errors", "params", "blocks", "data.store", "data.labels", "execution")
+BASE = ("errors", "params", "blocks", "csr", "data.store", "data.labels", "execution")
 BELOW = {
     "solvers": {"base"},
     "graph": {"base", "solvers"},

@@ -2,20 +2,25 @@
 
 Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
 Combine step: pairwise, by the formulas of Chan, Golub and LeVeque. Finish step: one shift and one factor a column.
+Sparse rows take the kinds that leave zeros zero; they stay sparse throughout.
 """
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy import sparse
 
-from ..blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from .. import csr
+from ..blocks import PartWriter, Receipt, Rows, as_csr, row_ranges, rows_that_fit
 from ..errors import DataError, explain, require
 from ..execution import Execution
 from .store import StoredParts
 
-ScalingKind = Literal["standardize", "unit_range", "unit_norm", "global_range", "none"]
-KINDS = ("standardize", "unit_range", "unit_norm", "global_range", "none")
+ScalingKind = Literal["standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
+KINDS = ("standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none")
+KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
+MOST_LISTED = 100  # constant columns of sparse rows that are named
 LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks share the work
 
 
@@ -23,8 +28,9 @@ LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks 
 class ScalingParams:
     """How features are scaled.
 
-    kind : "standardize", mean 0 and standard deviation 1 a column; "unit_range", [0, 1] a column; "unit_norm",
-        length 1 a row; "global_range", one factor for all columns, as in pixels / 255; "none".
+    kind : "standardize", mean 0 and standard deviation 1 a column; "unit_range", [0, 1] a column; "max_abs",
+        largest absolute value 1 a column; "unit_norm", length 1 a row; "global_range", one factor for all columns, as
+        in pixels / 255; "none". The first two move zeros, so they are not for sparse rows.
     """
 
     kind: ScalingKind = "standardize"
@@ -46,8 +52,10 @@ class Moments:
     zero_rows: int
 
     @classmethod
-    def of(cls, X: np.ndarray) -> "Moments":
-        """Return the moments of a block, shape (rows, d), at least one row."""
+    def of(cls, X: Any) -> "Moments":
+        """Return the moments of a block, shape (rows, d), dense or sparse, at least one row."""
+        if sparse.issparse(X):
+            return cls._of_sparse(X)
         X = np.asarray(X, np.float64)
         with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e154 a square is infinite; fit_scaling refuses it
             mean = X.mean(axis=0)
@@ -55,6 +63,19 @@ class Moments:
             # The second term is zero but for the rounding of the mean.
             squares = (deviation**2).sum(axis=0) - deviation.sum(axis=0) ** 2 / len(X)
         return cls(len(X), mean, np.maximum(squares, 0), X.min(axis=0), X.max(axis=0), int((~X.any(axis=1)).sum()))
+
+    @classmethod
+    def _of_sparse(cls, X: Any) -> "Moments":
+        """Return the moments of sparse rows; what is not stored counts as zero."""
+        (n, d), columns, values = X.shape, X.indices, np.asarray(X.data, np.float64)
+        stored = np.bincount(columns, minlength=d)
+        smallest, largest = np.where(stored < n, 0.0, np.inf), np.where(stored < n, 0.0, -np.inf)
+        np.minimum.at(smallest, columns, values)
+        np.maximum.at(largest, columns, values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.bincount(columns, values, d) / n
+            squares = np.bincount(columns, (values - mean[columns]) ** 2, d) + (n - stored) * mean**2
+        return cls(n, mean, squares, smallest, largest, int((csr.largest_of_rows(X) == 0).sum()))
 
     def merge(self, other: "Moments") -> "Moments":
         """Return the moments of both sets of rows.
@@ -111,18 +132,35 @@ class Scaling:
     factor: np.ndarray
     attributes: dict[str, Any]
 
-    def transform(self, block: np.ndarray) -> np.ndarray:
-        """Return a block of rows, scaled; computed in float64, float32 where the block is no wider than that."""
-        X = np.asarray(block)
+    @property
+    def keeps_zeros(self) -> bool:
+        """Return whether sparse rows stay sparse."""
+        return self.kind in KEEPS_ZEROS
+
+    def transform(self, block: Any) -> Any:
+        """Return a block of rows, scaled; computed in float64, float32 where the block is no wider than that.
+
+        A sparse block stays sparse where the kind keeps zeros, and becomes an array where it does not.
+        """
+        X: Any = block if sparse.issparse(block) else np.asarray(block)
         width = self.attributes["n_columns"]
         require(X.ndim == 2 and X.shape[1] == width, f"the block has shape {X.shape}, expected (rows, {width})",
                 why="the scaling was fitted on that many columns", fix="pass the same features", error=DataError)
         dtype = np.result_type(X.dtype, np.float32)
+        if sparse.issparse(X):
+            return self._transform_sparse(as_csr(X), dtype) if self.keeps_zeros else self.transform(X.toarray())
         if self.kind == "none":
             return X.astype(dtype, copy=False)
         if self.kind == "unit_norm":
             return unit_rows(X).astype(dtype)
         return ((X - self.shift) * self.factor).astype(dtype)
+
+    def _transform_sparse(self, X: Any, dtype: np.dtype) -> Any:
+        if self.kind == "unit_norm":
+            X = csr.unit_rows(X)
+        elif self.kind != "none":
+            X = csr.with_values(X, X.data * self.factor[X.indices])
+        return csr.with_values(X, X.data.astype(dtype, copy=False))
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return named arrays and JSON attributes, read by `from_arrays`."""
@@ -150,6 +188,14 @@ class ScaledRows(Rows):
     def __init__(self, rows: Rows, scaling: Scaling):
         self.rows, self.scaling, self.shape = rows, scaling, rows.shape
         self.dtype = np.result_type(rows.dtype, np.float32)
+        self.is_sparse = rows.is_sparse and scaling.keeps_zeros
+
+    @property
+    def row_bytes(self) -> int:
+        if not self.is_sparse:
+            return super().row_bytes
+        entry, scaled_entry = self.rows.dtype.itemsize + 4, self.dtype.itemsize + 4
+        return -(-(self.rows.row_bytes - 8) * scaled_entry // entry) + 8
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return self.scaling.transform(self.rows.read(start, stop))
@@ -167,11 +213,13 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
     rows : shape (n, d). ids : numbers of the training rows; None for all.
     feature_names : names of the columns, for the attributes.
 
-    A task needs 24 d bytes a row: the block in float64, its deviations and their squares.
+    A task needs 24 d bytes a row: the block in float64, its deviations and their squares; of sparse rows 5 times the
+    row, and 80 d.
 
     Raises
     ------
-    DataError : there are no training rows, or a column is too large for its variance to be a float64.
+    DataError : there are no training rows, the rows are sparse and the kind moves zeros, or a column is too large for
+        its variance to be a float64.
     """
     n, d = rows.shape
     numbers = np.arange(0) if ids is None else np.unique(np.asarray(ids, np.int64))
@@ -179,6 +227,10 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
             why="it is made of their means and ranges", fix="check the split into training and test points")
     require(not len(numbers) or (numbers[0] >= 0 and numbers[-1] < n), f"training rows up to {numbers.max(initial=0)}",
             why=f"there are {n} rows", fix="choose the rows from this data set", error=DataError)
+    require(not rows.is_sparse or params.kind in KEEPS_ZEROS, f"scaling {params.kind!r} of sparse rows ({n} x {d})",
+            why=f"it moves zeros, so every row would hold all {d} columns", error=DataError,
+            fix="set `data.scale: unit_norm`, max_abs, global_range or none; or, where all columns fit, read the file "
+                "as dense rows: `read: {sparse: false}`")
     empty = np.empty(0)
     if params.kind == "none":
         return Scaling(params.kind, empty, empty, {"n_columns": d})
@@ -187,10 +239,13 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
     with np.errstate(over="ignore"):
         spread = found.largest - found.smallest
     constant = np.flatnonzero(spread == 0)
+    named = constant[:MOST_LISTED] if rows.is_sparse else constant
     if params.kind == "standardize":
         shift, spread = found.mean, np.where(spread > 0, np.sqrt(found.squares / found.count), 0)
     elif params.kind == "unit_range":
         shift = found.smallest
+    elif params.kind == "max_abs":
+        spread = np.maximum(np.abs(found.smallest), np.abs(found.largest))
     elif params.kind == "global_range":
         spread = np.full(d, max(abs(float(found.smallest.min())), abs(float(found.largest.max()))))
     wild = np.flatnonzero(~np.isfinite(spread))
@@ -204,7 +259,7 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
     factor[~np.isfinite(factor)] = 0  # a spread below 1e-308 is no spread
     attributes = {
         "n_columns": d, "n_training_rows": found.count, "zero_rows": found.zero_rows,
-        "constant_columns": len(constant), "constant_column_names": [_name(feature_names, int(j)) for j in constant],
+        "constant_columns": len(constant), "constant_column_names": [_name(feature_names, int(j)) for j in named],
     }
     if params.kind == "unit_norm":
         return Scaling(params.kind, empty, empty, attributes)
@@ -213,8 +268,12 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
 
 def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Moments:
     n, d = rows.shape
-    height = min(rows_that_fit(execution.memory_budget, 24 * d, n), max(1, LARGEST_BLOCK // (8 * max(d, 1))))
-    chunk = getattr(rows, "chunk_rows", 1)
+    if rows.is_sparse:
+        height = min(rows_that_fit(execution.memory_budget, 5 * rows.row_bytes, n, fixed_bytes=80 * d),
+                     max(1, LARGEST_BLOCK // rows.row_bytes))
+    else:
+        height = min(rows_that_fit(execution.memory_budget, 24 * d, n), max(1, LARGEST_BLOCK // (8 * max(d, 1))))
+    chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = max(1, height // chunk) * chunk if chunk <= height else height
     tasks = []
     for start, stop in row_ranges(n, height):

@@ -7,15 +7,19 @@ are cleaned, measured again in float64, and completed here.
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import numpy as np
 from numba import njit
+from scipy import sparse
 
 from ..blocks import PartWriter, Receipt, Rows, row_ranges
 from ..errors import require
 from .heap import NONE, empty_heaps, offer, offer_all, sort_heaps
+from .inverted import Queries
 from .metric import measurable
+from .sparse_distance import in_tree_order, measure_candidates
 
 EXTRA = 5  # candidates beyond k + 1 a row: they raise the recall, and survive the second measurement
 
@@ -33,19 +37,23 @@ def _measure_again(rows, candidates, distances, ids):
             before = max(before, candidate)
 
 
-def descend(rows: np.ndarray, k: int, *, seed: int, threads: int) -> tuple[np.ndarray, np.ndarray, int]:
+def descend(rows: Any, k: int, *, seed: int, threads: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), and the rows filled exactly.
 
     Parameters
     ----------
-    rows : ndarray (n, d); n (4 d + 40 (k + 6)) bytes beside it.
+    rows : ndarray (n, d); n (4 d + 40 (k + 6)) bytes beside it. Or sparse; it is then searched without centering, and
+        takes its own size three times and 40 (k + 6) bytes a row beside it.
     k : neighbors a row, itself not among them.
     threads : of Numba, while the search runs.
     """
     from pynndescent import NNDescent  # imports and compiles for seconds; only this method needs it
 
-    n = len(rows)
-    centered = (rows - rows.mean(axis=0, dtype=np.float64)).astype(np.float32)
+    n = rows.shape[0]
+    if sparse.issparse(rows):
+        centered = sparse.csr_matrix(rows.astype(np.float32))  # a center would fill every column
+    else:
+        centered = (rows - rows.mean(axis=0, dtype=np.float64)).astype(np.float32)
     before = numba.get_num_threads()
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     require(threads <= most, f"descent_threads={threads} in a process that has {most}",
@@ -60,9 +68,16 @@ def descend(rows: np.ndarray, k: int, *, seed: int, threads: int) -> tuple[np.nd
     finally:
         numba.set_num_threads(before)
     distances, ids = empty_heaps(n, k)
-    _measure_again(rows, candidates, distances, ids)
+    if sparse.issparse(rows):
+        measure_candidates(in_tree_order(rows), candidates, distances, ids)
+    else:
+        _measure_again(rows, candidates, distances, ids)
     short = np.flatnonzero((ids == NONE).any(axis=1))
-    if len(short):
+    if len(short) and sparse.issparse(rows):
+        queries = Queries(rows[short], short, k)
+        queries.offer(0, rows)
+        distances[short], ids[short] = queries.nearest()
+    elif len(short):
         heap, heap_id = empty_heaps(len(short), k)
         offer_all(rows[short], short, rows, np.arange(n), heap, heap_id)
         distances[short], ids[short] = heap, heap_id
@@ -84,6 +99,6 @@ class DescentTask:
     def __call__(self, out: PartWriter) -> Receipt:
         rows = measurable(self.rows.read_all(), self.metric)
         distances, ids, filled = descend(rows, self.k, seed=self.seed, threads=self.threads)
-        for start, stop in row_ranges(len(rows), self.block_rows):
+        for start, stop in row_ranges(len(distances), self.block_rows):
             out.write_rows(start, ids=ids[start:stop], distances=np.sqrt(distances[start:stop]).astype(np.float32))
         return {"filled_exactly": filled}

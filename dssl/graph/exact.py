@@ -15,6 +15,7 @@ import numpy as np
 from ..blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
 from ..execution import Execution
 from .heap import empty_heaps, sort_heaps
+from .inverted import InvertedPoints, InvertedTask, inverted_seconds, point_rows, sparse_query_rows
 from .layout import SAMPLE_ROWS, Frame, Layout, bisect, lay_out, layout_bytes, principal_frame, project, tree_depth
 from .metric import measurable, measured_itemsize
 from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles
@@ -88,7 +89,7 @@ class NearestTask:
 class ExactPlan:
     """What the tasks of an exact search share."""
 
-    points: HeldPoints | StreamedPoints
+    points: HeldPoints | StreamedPoints | InvertedPoints
     search: str
     seconds: float  # predicted, of one core
 
@@ -96,6 +97,14 @@ class ExactPlan:
 def sample_ids(n_rows: int, most: int) -> np.ndarray:
     """Return up to `most` row numbers, evenly spread."""
     return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(np.int64))
+
+
+def exact_block_rows(X: Rows, k: int, metric: str, budget: int) -> int:
+    """Return the rows of one task's block: `query_rows`, or for sparse rows what `sparse_query_rows` allows of it."""
+    if not X.is_sparse:
+        return query_rows(X.shape[0], X.shape[1], k, budget)
+    n = len(X)
+    return min(sparse_query_rows(X, k, metric, budget), max(LEAST_BLOCK, min(MOST_BLOCK, -(-n // MOST_TASKS))), n)
 
 
 def query_rows(n_rows: int, n_columns: int, k: int, budget: int) -> int:
@@ -112,8 +121,12 @@ def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> ExactPlan:
     """Lay the points out, if they fit, and choose the search that costs less.
 
     Peak memory: the layout, at most n (d itemsize + 4 (m + e + 3) + 24) bytes with m + e <= min(d, 192) axes, and
-    once more while it is made; beyond half of the budget, blocks of points that fill a quarter of it.
+    once more while it is made; beyond half of the budget, blocks of points that fill a quarter of it. Sparse rows are
+    not laid out: their tasks read blocks of them and search an inverted index (`inverted.py`).
     """
+    if X.is_sparse:
+        blocks = InvertedPoints(point_rows(X, metric, execution.memory_budget))
+        return ExactPlan(blocks, "inverted index", inverted_seconds(X, k))
     n, d = X.shape
     frame = principal_frame(measurable(X.take(sample_ids(n, SAMPLE_ROWS)), metric))
     itemsize = measured_itemsize(X.dtype, metric)
@@ -139,8 +152,11 @@ def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> ExactPlan:
     return ExactPlan(points, "tree" if tree <= tiles else "tiles", min(tree, tiles))
 
 
-def exact_tasks(X: Rows, plan: ExactPlan, k: int, metric: str, block_rows: int) -> list[NearestTask]:
+def exact_tasks(X: Rows, plan: ExactPlan, k: int, metric: str, block_rows: int) -> list[NearestTask | InvertedTask]:
     """Return the tasks, one a block of rows."""
     n = len(X)
+    if isinstance(plan.points, InvertedPoints):
+        return [InvertedTask(X, start, min(start + block_rows, n), k, metric, plan.points.block_rows)
+                for start in range(0, n, block_rows)]
     return [NearestTask(X, plan.points, start, min(start + block_rows, n), k, metric, plan.search)
             for start in range(0, n, block_rows)]

@@ -1,9 +1,13 @@
 """Rows as the search sees them: checked, in a dtype it can read, and of unit length under the cosine metric."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from scipy import sparse
 
 from ..blocks import Rows
+from ..csr import largest_of_rows, unit_rows, with_values
 from ..errors import DataError, ParameterError, require
 
 METRICS = ("euclidean", "cosine")
@@ -24,11 +28,14 @@ def _scale_to_unit(rows):
             rows[row, column] = rows[row, column] / largest / length
 
 
-def measurable(rows: np.ndarray, metric: str) -> np.ndarray:
+def measurable(rows: Any, metric: str) -> Any:
     """Return rows (n, d) whose Euclidean distances are the metric's; a row depends on nothing but itself.
 
-    Under "cosine" the rows get unit length, so that |x - z|^2 = 2 (1 - cos(x, z)).
+    Under "cosine" the rows get unit length, so that |x - z|^2 = 2 (1 - cos(x, z)). Sparse rows stay sparse, and get
+    the values that the dense rows get.
     """
+    if sparse.issparse(rows):
+        return unit_rows(rows) if metric == "cosine" else with_values(rows, measurable(rows.data, metric))
     if metric == "cosine":
         unit = np.array(rows, np.float64, order="C")
         _scale_to_unit(unit)
@@ -68,10 +75,10 @@ def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
             fix=f"choose n_neighbors <= {n - 1}", error=ParameterError)
     if X.dtype.kind != "f" and metric != "cosine":
         return
-    for first, block in X.blocks(max(1, CHECK_BYTES // (d * 8))):
+    for first, block in X.blocks(max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else d * 8))):
         if block.dtype.kind == "f":
             # A maximum is NaN or infinite if any value is, and takes no copy of the block.
-            largest = np.maximum(block.max(axis=1), -block.min(axis=1))
+            largest = largest_of_rows(block) if X.is_sparse else np.maximum(block.max(axis=1), -block.min(axis=1))
             bad = first + np.flatnonzero(~np.isfinite(largest))
             require(len(bad) == 0, f"{len(bad)} rows from row {first} on hold NaN or infinite values, first {bad[:5]}",
                     why="their distances do not exist, and one such row would spoil all lists", error=DataError,
@@ -79,7 +86,7 @@ def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
             require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
                     why="their squares are beyond float64", fix="scale the features", error=DataError)
         if metric == "cosine":
-            zero = first + np.flatnonzero(~block.any(axis=1))
+            zero = first + np.flatnonzero(largest_of_rows(block) == 0 if X.is_sparse else ~block.any(axis=1))
             require(len(zero) == 0, f"{len(zero)} rows from row {first} on are zero, first {zero[:5]}",
                     why="a zero row has no direction, so no cosine", error=DataError,
                     fix='drop these rows, or use metric="euclidean"')

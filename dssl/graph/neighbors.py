@@ -10,7 +10,7 @@ from ..blocks import ArrayRows, Parts, Rows, as_rows
 from ..errors import require
 from ..execution import Execution, InProcess
 from .descent import DescentTask
-from .exact import exact_tasks, plan_exact, query_rows
+from .exact import exact_block_rows, exact_tasks, plan_exact
 from .health import certify_recall
 from .metric import METRICS, check_rows
 
@@ -123,7 +123,7 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     check_rows(X, k, metric)
     n, d = X.shape
     parts = parts or execution.scratch()
-    block_rows = query_rows(n, d, k, execution.memory_budget)
+    block_rows = exact_block_rows(X, k, metric, execution.memory_budget)
     parts.allocate("ids", (n, k), np.int64, block_rows)
     parts.allocate("distances", (n, k), np.float32, block_rows)
     attributes = {**asdict(params), "n": n, "block_rows": block_rows}

@@ -2,6 +2,8 @@
 
 A kernel is a frozen dataclass: its parameters are its identity, and its JSON form is all there is to store.
 Any function of two arrays of points that returns their block serves as a kernel too, except that it cannot be stored.
+Points are arrays, or sparse rows (`scipy.sparse.csr_array`); the block is an array either way. A function is handed the
+points as they are: sparse rows where the data are sparse.
 """
 
 import dataclasses
@@ -12,9 +14,11 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numba
 import numpy as np
+from scipy import sparse
 from scipy.spatial.distance import cdist, pdist
 
-from ..blocks import Rows, as_rows
+from ..blocks import Rows, as_csr, as_rows
+from ..csr import absolute_sums, largest_of_rows, overlaps, products, squared_lengths, unit_rows, with_values
 from ..errors import DataError, ParameterError, explain, require
 from ..params import plain
 
@@ -24,30 +28,51 @@ Metric = Literal["euclidean", "cityblock"]
 class Kernel(Protocol):
     """A function of points X (b, d) and Z (m, d) that returns the block K(x_i, z_j), shape (b, m), float64."""
 
-    def __call__(self, X: np.ndarray, Z: np.ndarray, /) -> np.ndarray: ...
+    def __call__(self, X: Any, Z: Any, /) -> np.ndarray: ...
 
 
-def as_points(X: Any) -> np.ndarray:
-    """Return `X` as float64 points, shape (n, d); float64 input is not copied.
+def as_points(X: Any) -> Any:
+    """Return `X` as float64 points, shape (n, d), sparse if `X` is; float64 input is not copied.
 
     Raises
     ------
     DataError : `X` does not have two dimensions, or is not numeric.
     """
-    points = np.asarray(X)
+    points: Any = as_csr(X) if sparse.issparse(X) else np.asarray(X)
     require(points.ndim == 2 and points.dtype.kind in "biuf",
             f"points have shape {points.shape} and dtype {points.dtype}, expected two dimensions of numbers",
             error=DataError, why="a kernel compares points, and a point is one row of numbers",
             fix="pass an array of shape (n_points, n_features); X[None, :] makes one point of a vector")
+    if sparse.issparse(points):
+        return with_values(points, points.data.astype(np.float64, copy=False))
     return np.ascontiguousarray(points, np.float64)
 
 
-def squared_distances(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Return |x_i - z_j|^2, shape (len(X), len(Z)), by one matrix product; symmetric with zero diagonal if X is Z.
+def matching_points(X: Any, Z: Any) -> tuple[Any, Any]:
+    """Return both sets as float64 points, both sparse if one of them is; the same object twice if X is Z."""
+    points = as_points(X)
+    others = points if X is Z else as_points(Z)
+    if sparse.issparse(points) != sparse.issparse(others):
+        return as_csr(points), as_csr(others)
+    return points, others
+
+
+def squared_distances(X: Any, Z: Any) -> np.ndarray:
+    """Return |x_i - z_j|^2, shape (n, m), by one matrix product; symmetric with zero diagonal if X is Z.
 
     Both sets are centered at the mean of Z first, so a common offset costs no digits: the absolute error is about
     1e-16 times the squared distance of the points from that mean.
+
+    Sparse rows are not centered, as that would fill every column. With e entries in the longest row, each of
+    |x|^2, |z|^2 and 2 x.z is a sum of at most e products, so the absolute error is below (e + 3) 2^-52
+    (|x|^2 + |z|^2): e times 1e-16 of the squared lengths at worst, about 1e-16 of them where roundings have no
+    common sign. All three add in the order of the columns, so the distance of equal rows is exactly 0.
     """
+    if sparse.issparse(X):
+        block = products(X, Z)
+        lengths = squared_lengths(X)
+        _squared_from_products(block, lengths, lengths if X is Z else squared_lengths(Z))
+        return block
     center = Z.mean(0) if len(Z) else 0.0
     Zc = Z - center
     Xc = Zc if X is Z else X - center
@@ -67,18 +92,41 @@ def _squared_from_products(block, xx, zz):
             block[i, j] = 0.0 if value < 0.0 else value
 
 
+def city_block_distances(X: Any, Z: Any) -> np.ndarray:
+    """Return the sum over columns of |x_ic - z_jc|, shape (n, m).
+
+    For sparse rows it is |x|_1 + |z|_1 less twice the smaller entry where signs agree: the absolute error is below
+    (e + 3) 2^-52 (|x|_1 + |z|_1) with e entries in the longest row, and the distance of equal rows exactly 0.
+    """
+    if not sparse.issparse(X):
+        return cdist(X, Z, "cityblock")
+    block = overlaps(X, Z)
+    np.subtract(absolute_sums(X)[:, None] + absolute_sums(Z), block, out=block)
+    return np.maximum(block, 0, out=block)
+
+
+def dot_products(X: Any, Z: Any) -> np.ndarray:
+    """Return x_i . z_j, shape (n, m)."""
+    return products(X, Z) if sparse.issparse(X) else X @ Z.T
+
+
+def _squared_norms(X: Any) -> np.ndarray:
+    points = as_points(X)
+    return squared_lengths(points) if sparse.issparse(points) else np.einsum("ij,ij->i", points, points)
+
+
 class MercerKernel(ABC):
     """A kernel with parameters: checks the shapes, converts to float64, keeps the diagonal exact."""
 
     name: ClassVar[str]
 
-    def __call__(self, X: np.ndarray, Z: np.ndarray, /) -> np.ndarray:
-        """Return K(X, Z), shape (len(X), len(Z)), float64; if X is Z it is symmetric and its diagonal exact.
+    def __call__(self, X: Any, Z: Any, /) -> np.ndarray:
+        """Return K(X, Z), shape (n, m), float64; if X is Z it is symmetric and its diagonal exact.
 
-        Peak memory in bytes: `row_bytes(d, len(Z))` per row of X, and 16 d per row of Z.
+        Where one of the two is sparse the other is made so, block by block, and no column is filled. Peak memory in
+        bytes: `row_bytes(d, m)` per row of X, and 16 d per row of Z; for sparse rows d is 1.5 times their entries.
         """
-        points = as_points(X)
-        others = points if X is Z else as_points(Z)
+        points, others = matching_points(X, Z)
         require(points.shape[1] == others.shape[1],
                 f"X has {points.shape[1]} features and Z has {others.shape[1]}", error=DataError,
                 why="a kernel compares points of one space", fix="pass points with the features used in training")
@@ -88,12 +136,12 @@ class MercerKernel(ABC):
         return block
 
     @abstractmethod
-    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        """Return the block of two float64 arrays."""
+    def _block(self, X: Any, Z: Any) -> np.ndarray:
+        """Return the block of two sets of float64 points, both arrays or both sparse."""
 
     @abstractmethod
-    def diagonal(self, X: np.ndarray) -> np.ndarray:
-        """Return K(x_i, x_i), shape (len(X),)."""
+    def diagonal(self, X: Any) -> np.ndarray:
+        """Return K(x_i, x_i), shape (n,)."""
 
     def row_bytes(self, n_features: int, n_points: int) -> int:
         """Return the bytes that one row of X takes in a call: its block, a float64 copy and a centered one."""
@@ -122,13 +170,13 @@ class RBF(MercerKernel):
     def __post_init__(self) -> None:
         _require_bandwidth(self.bandwidth)
 
-    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    def _block(self, X: Any, Z: Any) -> np.ndarray:
         block = squared_distances(X, Z)
         block *= -0.5 / self.bandwidth**2
         return np.exp(block, out=block)
 
-    def diagonal(self, X: np.ndarray) -> np.ndarray:
-        return np.ones(len(X))
+    def diagonal(self, X: Any) -> np.ndarray:
+        return np.ones(X.shape[0])
 
 
 @dataclass(frozen=True)
@@ -141,13 +189,13 @@ class LaplacianKernel(MercerKernel):
     def __post_init__(self) -> None:
         _require_bandwidth(self.bandwidth)
 
-    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        block = cdist(X, Z, "cityblock")
+    def _block(self, X: Any, Z: Any) -> np.ndarray:
+        block = city_block_distances(X, Z)
         block *= -1.0 / self.bandwidth
         return np.exp(block, out=block)
 
-    def diagonal(self, X: np.ndarray) -> np.ndarray:
-        return np.ones(len(X))
+    def diagonal(self, X: Any) -> np.ndarray:
+        return np.ones(X.shape[0])
 
 
 @dataclass(frozen=True)
@@ -156,12 +204,11 @@ class Linear(MercerKernel):
 
     name: ClassVar[str] = "linear"
 
-    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        return X @ Z.T
+    def _block(self, X: Any, Z: Any) -> np.ndarray:
+        return dot_products(X, Z)
 
-    def diagonal(self, X: np.ndarray) -> np.ndarray:
-        points = as_points(X)
-        return np.einsum("ij,ij->i", points, points)
+    def diagonal(self, X: Any) -> np.ndarray:
+        return _squared_norms(X)
 
 
 @dataclass(frozen=True)
@@ -180,12 +227,11 @@ class Polynomial(MercerKernel):
                 why="with other values the Gram matrix can have negative eigenvalues",
                 fix="use a whole degree >= 1, scale > 0 and offset >= 0; scale = 1 / n_features is a common start")
 
-    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        return self._of_products(X @ Z.T)
+    def _block(self, X: Any, Z: Any) -> np.ndarray:
+        return self._of_products(dot_products(X, Z))
 
-    def diagonal(self, X: np.ndarray) -> np.ndarray:
-        points = as_points(X)
-        return self._of_products(np.einsum("ij,ij->i", points, points))
+    def diagonal(self, X: Any) -> np.ndarray:
+        return self._of_products(_squared_norms(X))
 
     def _of_products(self, products: np.ndarray) -> np.ndarray:
         products *= self.scale
@@ -200,16 +246,19 @@ class Cosine(MercerKernel):
 
     name: ClassVar[str] = "cosine"
 
-    def _block(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    def _block(self, X: Any, Z: Any) -> np.ndarray:
         directions = _directions(Z)
-        return (directions if X is Z else _directions(X)) @ directions.T
+        return dot_products(directions if X is Z else _directions(X), directions)
 
-    def diagonal(self, X: np.ndarray) -> np.ndarray:
-        return np.where(as_points(X).any(axis=1), 1.0, 0.0)
+    def diagonal(self, X: Any) -> np.ndarray:
+        points = as_points(X)
+        return np.where(largest_of_rows(points) > 0 if sparse.issparse(points) else points.any(axis=1), 1.0, 0.0)
 
 
-def _directions(X: np.ndarray) -> np.ndarray:
+def _directions(X: Any) -> Any:
     """Return the rows scaled to length one; zero rows stay zero."""
+    if sparse.issparse(X):
+        return unit_rows(X)
     largest = np.abs(X).max(1, initial=0.0, keepdims=True)
     scaled = X / np.where(largest > 0, largest, 1.0)  # first by the largest entry: squares cannot underflow
     scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
@@ -293,7 +342,7 @@ def median_bandwidth(rows: Rows | np.ndarray | None, seed: int, sample: int = 10
     """Return the median distance of two different points, over a random sample of rows.
 
     Distances of zero are left out, since duplicates say nothing about the scale. O(sample^2 d) time,
-    8 sample^2 / 2 bytes.
+    8 sample^2 / 2 bytes, or 40 sample^2 / 2 for sparse points, whose distances are those of the kernels.
 
     Raises
     ------
@@ -302,20 +351,26 @@ def median_bandwidth(rows: Rows | np.ndarray | None, seed: int, sample: int = 10
     points = as_rows(rows)
     ids = np.sort(np.random.default_rng(seed).permutation(len(points))[:sample])
     chosen = as_points(points.take(ids))
-    require(bool(np.isfinite(chosen).all()), "the points hold NaN or infinite values", error=DataError,
+    values = chosen.data if sparse.issparse(chosen) else chosen
+    require(bool(np.isfinite(values).all()), "the points hold NaN or infinite values", error=DataError,
             why="a distance to such a point is not a number", fix="drop or impute these rows first")
-    distances = pdist(chosen, metric)
+    if sparse.issparse(chosen):
+        between = squared_distances if metric == "euclidean" else city_block_distances
+        distances = between(chosen, chosen)[np.triu_indices(len(ids), 1)]
+        distances = np.sqrt(distances) if metric == "euclidean" else distances
+    else:
+        distances = pdist(chosen, metric)
     positive = distances[distances > 0]
-    require(positive.size > 0, f"all {len(chosen)} sampled points are equal, or there is only one", error=DataError,
+    require(positive.size > 0, f"all {len(ids)} sampled points are equal, or there is only one", error=DataError,
             why="the median distance is then zero, and no bandwidth follows from it",
             fix="give the bandwidth as a number, or check that the features were read correctly")
     return float(np.median(positive))
 
 
-def diagonal_of(kernel: Kernel, X: np.ndarray) -> np.ndarray:
-    """Return K(x_i, x_i), shape (len(X),); a function without `diagonal` is called on small square blocks."""
+def diagonal_of(kernel: Kernel, X: Any) -> np.ndarray:
+    """Return K(x_i, x_i), shape (n,); a function without `diagonal` is called on small square blocks."""
     if hasattr(kernel, "diagonal"):
         return kernel.diagonal(X)
     side = 64
     return np.concatenate([np.zeros(0)] + [
-        np.diagonal(kernel(X[start:start + side], X[start:start + side])) for start in range(0, len(X), side)])
+        np.diagonal(kernel(X[start:start + side], X[start:start + side])) for start in range(0, X.shape[0], side)])

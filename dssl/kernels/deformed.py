@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon, dpotrf, dpstrf
 
-from ..blocks import Arrays, Rows, as_rows
+from ..blocks import Arrays, as_rows
+from ..csr import point_arrays, points_nbytes, points_of, stack_points
 from ..errors import DataError, IntegrityError, ParameterError, explain, require
 from .base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
 
@@ -32,16 +34,16 @@ class DeformedKernel:
     """
 
     kernel: Kernel
-    anchors: np.ndarray  # (m, d)
+    anchors: Any  # (m, d), an array or sparse rows
     eta: float
     factor: np.ndarray | None  # (r, r), lower; None when eta or Q is 0: the kernel is then the base kernel
     root: np.ndarray | None = None  # (m, r); None stands for the identity, r = m
     jitter: float = 0.0  # what was added to the factored matrix, relative to its diagonal
 
-    def __call__(self, X: np.ndarray, Z: np.ndarray, /, features: np.ndarray | None = None) -> np.ndarray:
-        """Return K~(X, Z), shape (len(X), len(Z)).
+    def __call__(self, X: Any, Z: Any, /, features: np.ndarray | None = None) -> np.ndarray:
+        """Return K~(X, Z), shape (n, m), of arrays or sparse rows.
 
-        With `features` of Z from `features(Z)` it costs two kernel blocks, one triangular solve with len(X) columns
+        With `features` of Z from `features(Z)` it costs two kernel blocks, one triangular solve with n columns
         and one matrix product; without, the block k(Z) and its solve on top. If X is Z the block is symmetric.
         """
         block = self.kernel(X, Z)
@@ -49,8 +51,8 @@ class DeformedKernel:
             return block
         V_Z = self.features(Z) if features is None else features
         V_X = V_Z if X is Z else self.features(X)
-        require(V_Z.shape == (len(self.factor), len(Z)),
-                f"features have shape {V_Z.shape} for {len(Z)} points and rank {len(self.factor)}", error=DataError,
+        require(V_Z.shape == (len(self.factor), Z.shape[0]),
+                f"features have shape {V_Z.shape} for {Z.shape[0]} points and rank {len(self.factor)}", error=DataError,
                 why="they belong to other points or another kernel", fix="pass features(Z) of this kernel and this Z")
         deformed = V_X.T @ V_Z
         np.subtract(block, deformed, out=deformed)
@@ -58,20 +60,20 @@ class DeformedKernel:
             np.fill_diagonal(deformed, np.maximum(np.diagonal(deformed), 0.0))
         return deformed
 
-    def features(self, Z: np.ndarray) -> np.ndarray:
-        """Return V(Z) = sqrt(eta) C^-1 F' K(anchors, Z), shape (r, len(Z)), for `features=` of repeated calls."""
+    def features(self, Z: Any) -> np.ndarray:
+        """Return V(Z) = sqrt(eta) C^-1 F' K(anchors, Z), shape (r, m), for `features=` of repeated calls."""
         if self.factor is None:
-            return np.zeros((0, len(Z)))
+            return np.zeros((0, Z.shape[0]))
         k = np.asarray(self.kernel(Z, self.anchors), np.float64).T
         rhs = k if self.root is None else self.root.T @ k
         return np.sqrt(self.eta) * solve_triangular(self.factor, rhs, lower=True, check_finite=False)
 
-    def diagonal(self, X: np.ndarray) -> np.ndarray:
-        """Return K~(x_i, x_i), shape (len(X),), clipped at 0."""
+    def diagonal(self, X: Any) -> np.ndarray:
+        """Return K~(x_i, x_i), shape (n,), clipped at 0."""
         V = self.features(X)
         return np.maximum(diagonal_of(self.kernel, X) - np.einsum("ij,ij->j", V, V), 0.0)
 
-    def expansion(self, Z: np.ndarray, coef: np.ndarray) -> tuple[Kernel, np.ndarray, np.ndarray]:
+    def expansion(self, Z: Any, coef: np.ndarray) -> tuple[Kernel, Any, np.ndarray]:
         """Return the base kernel, points and coefficients of the function sum_i coef_i K~(z_i, .).
 
         It equals sum_i coef_i K(z_i, .) - sum_j b_j K(s_j, .) with b = sqrt(eta) F C^-T V(Z) coef, so evaluating it at
@@ -82,18 +84,19 @@ class DeformedKernel:
         b = np.sqrt(self.eta) * solve_triangular(self.factor, self.features(Z) @ coef, lower=True, trans="T",
                                                  check_finite=False)
         b = b if self.root is None else self.root @ b
-        return self.kernel, np.concatenate([Z, self.anchors]), np.concatenate([coef, -b])
+        return self.kernel, stack_points(Z, self.anchors), np.concatenate([coef, -b])
 
     def row_bytes(self, n_features: int, n_points: int) -> int:
         """Return the bytes one row of X takes in a call: two blocks, and k(x) as kernel, product and solution."""
-        m = len(self.anchors)
+        m = self.anchors.shape[0]
         base = getattr(self.kernel, "row_bytes", lambda d, n: 24 * n + 16 * d)
         return 16 * n_points + max(8 * n_points, 24 * m) + base(n_features, 0)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the anchors, the factor and the root."""
-        return sum(array.nbytes for array in (self.anchors, self.factor, self.root) if array is not None)
+        held = sum(array.nbytes for array in (self.factor, self.root) if array is not None)
+        return points_nbytes(self.anchors) + held
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return named arrays and JSON attributes, read by `from_arrays`.
@@ -108,7 +111,7 @@ class DeformedKernel:
                 why="a function is code, and models hold numbers only, so that opening one runs nothing",
                 fix="use a named kernel (see dssl.kernels.base.KERNELS) for a model that is to be stored",
             ))
-        held = {"anchors": self.anchors, "factor": self.factor, "root": self.root}
+        held = {**point_arrays("anchors", self.anchors), "factor": self.factor, "root": self.root}
         attributes = {"type": "DeformedKernel", "version": VERSION, "kernel": self.kernel.to_dict(),
                       "eta": self.eta, "jitter": self.jitter}
         return {name: array for name, array in held.items() if array is not None}, attributes
@@ -123,13 +126,14 @@ class DeformedKernel:
         """
         described = f"{attributes.get('type')} version {attributes.get('version')}"
         shapes = {name: array.shape for name, array in arrays.items()}
-        m, (r, columns) = shapes.get("anchors", (-1,))[0], shapes.get("factor", (0, 0))
+        anchors = points_of(arrays, "anchors") if {"anchors", "anchors.shape"} & set(arrays) else np.empty((0, 0))
+        m, (r, columns) = anchors.shape[0], shapes.get("factor", (0, 0))
         fits = m > 0 and r == columns and ("factor" not in shapes or shapes.get("root", (r, r)) == (m, r))
         require(described == f"DeformedKernel version {VERSION}" and fits,
                 f"{described} with arrays of shapes {shapes} is not a deformed kernel of version {VERSION}",
                 error=IntegrityError, why="the arrays must be the ones that to_arrays returned",
                 fix="store the model again with this version")
-        return cls(kernel_from_dict(attributes["kernel"]), arrays["anchors"], float(attributes["eta"]),
+        return cls(kernel_from_dict(attributes["kernel"]), anchors, float(attributes["eta"]),
                    arrays.get("factor"), arrays.get("root"), float(attributes["jitter"]))
 
 
@@ -144,18 +148,18 @@ class StoredDeformedKernel:
         """Return the kernel; `Arrays` keeps what it read, and nothing is factored."""
         return DeformedKernel.from_arrays(self.arrays.load(), self.attributes)
 
-    def __call__(self, X: np.ndarray, Z: np.ndarray, /, features: np.ndarray | None = None) -> np.ndarray:
+    def __call__(self, X: Any, Z: Any, /, features: np.ndarray | None = None) -> np.ndarray:
         return self.load()(X, Z, features=features)
 
-    def diagonal(self, X: np.ndarray) -> np.ndarray:
-        """Return K~(x_i, x_i), shape (len(X),)."""
+    def diagonal(self, X: Any) -> np.ndarray:
+        """Return K~(x_i, x_i), shape (n,)."""
         return self.load().diagonal(X)
 
-    def features(self, Z: np.ndarray) -> np.ndarray:
+    def features(self, Z: Any) -> np.ndarray:
         """Return V(Z), as `DeformedKernel.features`."""
         return self.load().features(Z)
 
-    def expansion(self, Z: np.ndarray, coef: np.ndarray) -> tuple[Kernel, np.ndarray, np.ndarray]:
+    def expansion(self, Z: Any, coef: np.ndarray) -> tuple[Kernel, Any, np.ndarray]:
         """Return the function in the base kernel, as `DeformedKernel.expansion`."""
         return self.load().expansion(Z, coef)
 
@@ -169,13 +173,13 @@ class StoredDeformedKernel:
         return self.load().nbytes
 
 
-def subsample_deformation(kernel: Kernel, X_S: Rows | np.ndarray, inverse_on_subsample: np.ndarray,
+def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.ndarray,
                           eta: float) -> DeformedKernel:
     """Return the kernel of eq. 6, K(x, z) - eta k_S(x)' (A + eta K_SS)^-1 k_S(z), with A = Q^+ on the subsample.
 
     Parameters
     ----------
-    X_S : points of the subsample, shape (s, d).
+    X_S : points of the subsample, shape (s, d): Rows, an array or a sparse matrix.
     inverse_on_subsample : A = Q^+_SS, shape (s, s), symmetric positive semi-definite; it depends on neither eta nor
         the kernel, so one A serves a whole grid.
     eta : weight of the regularizer; 0 returns K itself.
@@ -200,7 +204,7 @@ def subsample_deformation(kernel: Kernel, X_S: Rows | np.ndarray, inverse_on_sub
     Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, eqs. 6 and 7.
     """
     anchors = _anchors(X_S)
-    A = _symmetric("inverse_on_subsample", inverse_on_subsample, len(anchors))
+    A = _symmetric("inverse_on_subsample", inverse_on_subsample, anchors.shape[0])
     _require_eta(eta)
     if eta == 0:
         return DeformedKernel(kernel, anchors, 0.0, None)
@@ -208,14 +212,14 @@ def subsample_deformation(kernel: Kernel, X_S: Rows | np.ndarray, inverse_on_sub
     return DeformedKernel(kernel, anchors, float(eta), factor, jitter=jitter)
 
 
-def full_deformation(kernel: Kernel, X: Rows | np.ndarray, Q: Any, eta: float) -> DeformedKernel:
+def full_deformation(kernel: Kernel, X: Any, Q: Any, eta: float) -> DeformedKernel:
     """Return the kernel of eq. 4, K(x, z) - eta k_x' (I + eta Q K)^-1 Q k_z, measuring functions at every row of X.
 
     With a pivoted Cholesky root Q = F F' it is K(x, z) - eta k_x' F (I + eta F' K F)^-1 F' k_z, so Q may be singular.
 
     Parameters
     ----------
-    X : points, shape (n, d).
+    X : points, shape (n, d): Rows, an array or a sparse matrix.
     Q : regularizer, shape (n, n), symmetric positive semi-definite; an array, a sparse matrix or an operator.
     eta : weight of the regularizer; 0 returns K itself.
 
@@ -234,7 +238,7 @@ def full_deformation(kernel: Kernel, X: Rows | np.ndarray, Q: Any, eta: float) -
     """
     anchors = _anchors(X)
     dense = Q if isinstance(Q, np.ndarray) else Q @ np.eye(Q.shape[1])
-    Q = _symmetric("Q", dense, len(anchors))
+    Q = _symmetric("Q", dense, anchors.shape[0])
     _require_eta(eta)
     if eta == 0:
         return DeformedKernel(kernel, anchors, 0.0, None)
@@ -246,7 +250,7 @@ def full_deformation(kernel: Kernel, X: Rows | np.ndarray, Q: Any, eta: float) -
     return DeformedKernel(kernel, anchors, float(eta), factor, root=F, jitter=jitter)
 
 
-def budget_deformation(kernel: Kernel, X_S: Rows | np.ndarray, Q_S: Any, eta: float) -> DeformedKernel:
+def budget_deformation(kernel: Kernel, X_S: Any, Q_S: Any, eta: float) -> DeformedKernel:
     """Return the "budget" baseline of section 5.1: eq. 4 on the subsample alone.
 
     `Q_S`, shape (s, s), comes from a graph built on the subsample only, so every other unlabeled point is discarded.
@@ -304,20 +308,21 @@ def _cholesky(B: np.ndarray) -> tuple[np.ndarray, float]:
     ))
 
 
-def _anchors(X: Rows | np.ndarray) -> np.ndarray:
-    """Return the anchors as one array, shape (m, d), after checking that they are points."""
-    anchors = as_rows(X).read_all()
-    require(anchors.ndim == 2 and len(anchors) > 0, f"anchors have shape {anchors.shape}", error=DataError,
+def _anchors(X: Any) -> Any:
+    """Return the anchors as one array or as sparse rows, shape (m, d), after checking that they are points."""
+    anchors: Any = as_rows(X).read_all()
+    require(anchors.ndim == 2 and anchors.shape[0] > 0, f"anchors have shape {anchors.shape}", error=DataError,
             why="functions are measured at the anchors, one row each",
             fix="pass an array of shape (n_anchors, n_features)")
-    require(bool(np.isfinite(anchors).all()), "the anchors hold NaN or infinite values", error=DataError,
+    values = anchors.data if sparse.issparse(anchors) else anchors
+    require(bool(np.isfinite(values).all()), "the anchors hold NaN or infinite values", error=DataError,
             why="every value of the kernel would be NaN", fix="drop or impute these rows first")
     return anchors
 
 
-def _anchor_gram(kernel: Kernel, anchors: np.ndarray) -> np.ndarray:
+def _anchor_gram(kernel: Kernel, anchors: Any) -> np.ndarray:
     """Return K on the anchors, checked and made exactly symmetric."""
-    return _symmetric(f"the Gram matrix of {kernel!r}", kernel(anchors, anchors), len(anchors))
+    return _symmetric(f"the Gram matrix of {kernel!r}", kernel(anchors, anchors), anchors.shape[0])
 
 
 def _symmetric(what: str, M: Any, n: int) -> np.ndarray:

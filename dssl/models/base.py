@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from scipy import sparse
 
-from ..blocks import Rows, as_rows
+from ..blocks import as_rows
+from ..csr import point_arrays, points_of
 from ..errors import DataError, IntegrityError, require
 from ..execution import Execution, InProcess
 from ..kernels.base import Kernel, MercerKernel, kernel_from_dict
@@ -19,21 +21,25 @@ VERSION = 1
 class KernelModel:
     """`f(x) = K(x, points) coef + intercept`, in a base kernel, so that prediction needs neither graph nor solve.
 
-    points (m, d), coef (m, c), intercept (c,). coding says what the c columns are: "one_vs_one" one a pair of
-    classes (positive for the first), "one_vs_rest" one a class, "values" regression targets.
+    points (m, d), an array or sparse rows, coef (m, c), intercept (c,).
+    coding says what the c columns are: "one_vs_one" one a pair of classes (positive for the first), "one_vs_rest" one
+    a class, "values" regression targets.
     classes (n_classes,): the labels, or empty for "values".
     """
 
     kernel: Kernel
-    points: np.ndarray
+    points: Any
     coef: np.ndarray
     intercept: np.ndarray
     coding: Coding
     classes: np.ndarray
     attributes: dict[str, Any] = field(default_factory=dict)
 
-    def values(self, X: Rows | np.ndarray, execution: Execution | None = None) -> np.ndarray:
-        """Return f(X), shape (n, c), in blocks of rows; no more than a block of the kernel exists at a time."""
+    def values(self, X: Any, execution: Execution | None = None) -> np.ndarray:
+        """Return f(X), shape (n, c), in blocks of rows; no more than a block of the kernel exists at a time.
+
+        X is Rows, an array or a sparse matrix, whatever the model's points are.
+        """
         rows = as_rows(X)
         require(len(rows.shape) == 2 and rows.shape[1] == self.points.shape[1], error=DataError,
                 what=f"X has shape {rows.shape}, the model was fitted on {self.points.shape[1]} features",
@@ -51,7 +57,7 @@ class KernelModel:
         """Return the predicted class numbers (n,) from `values`."""
         return np.argmax(self.scores(values), axis=1)
 
-    def predict(self, X: Rows | np.ndarray, execution: Execution | None = None) -> np.ndarray:
+    def predict(self, X: Any, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted labels (n,), or the values of regression (n,) or (n, c)."""
         values = self.values(X, execution)
         if self.coding == "values":
@@ -63,7 +69,7 @@ class KernelModel:
         require(isinstance(self.kernel, MercerKernel), f"the kernel {self.kernel!r} cannot be stored",
                 why="a function is code, and models hold numbers only", fix="use a kernel that has a name")
         kernel: MercerKernel = self.kernel  # type: ignore[assignment]
-        return ({"points": self.points, "coef": self.coef, "intercept": self.intercept},
+        return ({**point_arrays("points", self.points), "coef": self.coef, "intercept": self.intercept},
                 {"type": "KernelModel", "version": VERSION, "kernel": kernel.to_dict(), "coding": self.coding,
                  "classes": self.classes.tolist(), **self.attributes})
 
@@ -79,8 +85,8 @@ class KernelModel:
                 what=f"{attributes.get('type')} version {attributes.get('version')} is not a KernelModel",
                 why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")
         own = ("type", "version", "kernel", "coding", "classes")
-        return cls(kernel_from_dict(attributes["kernel"]), arrays["points"], arrays["coef"], arrays["intercept"],
-                   attributes["coding"], np.array(attributes["classes"]),
+        return cls(kernel_from_dict(attributes["kernel"]), points_of(arrays, "points"), arrays["coef"],
+                   arrays["intercept"], attributes["coding"], np.array(attributes["classes"]),
                    {name: value for name, value in attributes.items() if name not in own})
 
 
@@ -108,9 +114,10 @@ def class_scores(values: np.ndarray, coding: Coding, n_classes: int) -> np.ndarr
     return votes + margins / (3 * (np.abs(margins) + 1))
 
 
-def expand(kernel: Any, points: np.ndarray, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
+def expand(kernel: Any, points: Any, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
            classes: np.ndarray, attributes: dict[str, Any]) -> KernelModel:
     """Return the model `kernel(x, points) coef + intercept`, a deformed kernel rewritten in its base kernel."""
     if hasattr(kernel, "expansion"):
         kernel, points, coef = kernel.expansion(points, coef)
-    return KernelModel(kernel, np.asarray(points), coef, intercept, coding, classes, attributes)
+    points = points if sparse.issparse(points) else np.asarray(points)
+    return KernelModel(kernel, points, coef, intercept, coding, classes, attributes)

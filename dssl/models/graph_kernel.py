@@ -74,8 +74,8 @@ def graph_covariance(rows: Rows, labeled: np.ndarray, params: GraphKernelParams,
         "solves": solve_evidence(receipts, evidence["solver"])})
 
 
-def deform(kernel: Kernel, X_S: np.ndarray, A: np.ndarray, eta: float) -> DeformedKernel:
-    """Return the kernel deformed by the graph's covariance A (s, s) on the points X_S (s, d).
+def deform(kernel: Kernel, X_S: Any, A: np.ndarray, eta: float) -> DeformedKernel:
+    """Return the kernel deformed by the graph's covariance A (s, s) on the points X_S (s, d), dense or sparse.
 
     eta is relative: A is first divided by its mean diagonal, so that eta = 1 weighs the graph's energy and the base
     kernel's norm alike whatever the ridge, the power and the size of the graph. The paper's eta is this one times

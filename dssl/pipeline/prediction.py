@@ -36,8 +36,9 @@ class FittedPipeline:
     read: IngestParams
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
-        """Return the predicted labels of raw points X (n, d), shape (n,)."""
-        return self.model.predict(ScaledRows(as_rows(X), self.scaling), execution)
+        """Return the predicted labels of raw points X (n, d), dense or sparse, shape (n,)."""
+        rows = execution.share_rows(as_rows(X)) if execution else as_rows(X)
+        return self.model.predict(ScaledRows(rows, self.scaling), execution)
 
     def points_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Rows:
         """Return the points of a source, read as the training points were, with `options` of the reader on top.

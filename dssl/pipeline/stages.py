@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..blocks import Arrays, BlockedCsrRows, Parts, PartWriter, Receipt, Rows, csr_arrays, row_ranges, rows_that_fit
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
 from ..data.labels import choose_labels, keep_classes, map_classes, sample_points, split_test
@@ -62,6 +62,11 @@ class Context:
     def rows(self, stage: str, name: str) -> StoredRows:
         return self.inputs[stage].parts.rows(name)
 
+    def points(self, name: str) -> Rows:
+        """Return the scaled rows of "train" or "test": a shared array, or sparse rows in parts."""
+        described = self.attributes("points").get(name)
+        return BlockedCsrRows.of(self.inputs["points"].parts, described) if described else self.rows("points", name)
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -79,12 +84,17 @@ def make_dataset(context: Context) -> dict[str, Any]:
                      progress=context.progress)
     names = [name for name in ("X", "y", "split") if getattr(dataset, name) is not None]
     attributes = {name: value for name, value in dataset.attributes.items() if name != "source"}
-    return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "dataset": attributes}
+    described = dataset.X.describe() if isinstance(dataset.X, BlockedCsrRows) else None
+    return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "X": described, "dataset": attributes}
 
 
 def _dataset(context: Context) -> Dataset:
     attributes = context.attributes("dataset")
-    arrays: dict[str, Rows] = {name: context.rows("dataset", name) for name in attributes["arrays"]}
+    described = attributes["X"]  # of sparse rows, which are no shared array
+    arrays: dict[str, Rows] = {name: context.rows("dataset", name) for name in attributes["arrays"]
+                               if name != "X" or described is None}
+    if described is not None:
+        arrays["X"] = BlockedCsrRows.of(context.inputs["dataset"].parts, described)
     return Dataset(arrays["X"], arrays.get("y"), arrays.get("split"), attributes["dataset"])
 
 
@@ -126,7 +136,7 @@ def make_split(context: Context) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ScaleTask:
-    """Write the scaled rows of one range of chosen points."""
+    """Write the scaled rows of one range of chosen points, to a shared array, or sparse ones to the task's part."""
 
     rows: Rows
     ids: np.ndarray
@@ -135,32 +145,45 @@ class ScaleTask:
     start: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        scaling = Scaling.from_arrays(*self.state)
-        return out.write_rows(self.start, **{self.name: scaling.transform(self.rows.take(self.ids))})
+        scaled = Scaling.from_arrays(*self.state).transform(self.rows.take(self.ids))
+        if not self.rows.is_sparse:
+            return out.write_rows(self.start, **{self.name: scaled})
+        return {**out.write(**csr_arrays(scaled)), "rows": [self.start, self.start + len(self.ids)],
+                "entries": int(scaled.nnz)}
 
 
 def make_points(context: Context) -> dict[str, Any]:
     """Scale the training and test points, fitted on the training points only, into `train` and `test`."""
-    chosen, rows = context.arrays("split"), context.rows("dataset", "X")
+    chosen, rows = context.arrays("split"), _dataset(context).X
     scaling = fit_scaling(rows, chosen["train"], ScalingParams(kind=context.spec.data.scale), context.execution,
                           feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
-    tasks = []
-    row_bytes = rows.shape[1] * rows.dtype.itemsize
+    row_bytes = rows.row_bytes if rows.is_sparse else rows.shape[1] * rows.dtype.itemsize
     # A task reads the chunks of X that its ids fall into one at a time, and writes one chunk.
+    chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     fit = rows_that_fit(context.execution.memory_budget, 4 * row_bytes, len(chosen["train"]),
-                        fixed_bytes=rows.chunk_rows * row_bytes)
+                        fixed_bytes=chunk * row_bytes)
     height = min(fit, max(1, (16 << 20) // row_bytes))
+    tasks = {}
     for name in ("train", "test"):
-        context.parts.allocate(name, (len(chosen[name]), rows.shape[1]), rows.dtype, height)
-        tasks += [ScaleTask(rows, chosen[name][start:stop], scaling.to_arrays(), name, start)
-                  for start, stop in row_ranges(len(chosen[name]), height)]
-    context.execution.map(tasks, context.parts, context.progress)
+        if not rows.is_sparse:
+            context.parts.allocate(name, (len(chosen[name]), rows.shape[1]), rows.dtype, height)
+        tasks[name] = [ScaleTask(rows, chosen[name][start:stop], scaling.to_arrays(), name, start)
+                       for start, stop in row_ranges(len(chosen[name]), height)]
+    receipts = context.execution.map([*tasks["train"], *tasks["test"]], context.parts, context.progress)
     PartWriter(context.parts.within("scaling"), 0).write(**scaling.to_arrays()[0])
-    return {"scaling": scaling.to_arrays()[1], "d": rows.shape[1]}
+    attributes = {"scaling": scaling.to_arrays()[1], "d": rows.shape[1]}
+    if not rows.is_sparse:
+        return attributes
+    first, dtype = {"train": 0, "test": len(tasks["train"])}, np.result_type(rows.dtype, np.float32)
+    for name, own in tasks.items():
+        entries = sum(receipt["entries"] for receipt in receipts[first[name]:first[name] + len(own)])
+        attributes[name] = BlockedCsrRows(context.parts, (len(chosen[name]), rows.shape[1]), dtype, height, entries,
+                                          first[name]).describe()
+    return attributes
 
 
 def make_neighbors(context: Context) -> dict[str, Any]:
-    found = find_neighbors(context.rows("points", "train"), context.spec.graph.neighbors(), context.execution,
+    found = find_neighbors(context.points("train"), context.spec.graph.neighbors(), context.execution,
                            context.parts)
     return found.attributes
 
@@ -254,7 +277,7 @@ def _training(context: Context) -> Training:
     n_subsample = context.attributes("subsample")["n_subsample"]
     small = replace(neighbors, n_neighbors=max(1, min(neighbors.n_neighbors, n_subsample - 1)))
     return Training(
-        points=context.rows("points", "train"), covariance=context.inputs["covariance"].parts.arrays(0),
+        points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
         chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
         kernel=spec.kernel.model_dump(include={"name", "parameters"}), kind=spec.model.kind, seed=spec.subsample.seed,
         budget=(small, spec.graph.weighting(), spec.graph.regularizer()))
@@ -289,7 +312,7 @@ def make_scores(context: Context) -> dict[str, Any]:
     """Predict the test points with every model, and compare."""
     models, classes = context.attributes("models")["models"], context.attributes("split")["classes"]
     true = context.arrays("split")["test_codes"]
-    predicted = predict_codes(context.rows("points", "test"), context.inputs["models"].parts.arrays(0), models,
+    predicted = predict_codes(context.points("test"), context.inputs["models"].parts.arrays(0), models,
                               context.execution, context.parts, context.progress)
     codes = {name: predicted[:, column] for column, name in enumerate(models)}
     scores = {name: classification_scores(found, true, classes) for name, found in codes.items()}
@@ -337,7 +360,7 @@ def _selection_params(spec: Spec) -> dict[str, Any]:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("dataset", 1, (), lambda spec: {"read": spec.data.read}, make_dataset),
+    Stage("dataset", 2, (), lambda spec: {"read": spec.data.read}, make_dataset),
     Stage("split", 1, ("dataset",), _split_params, make_split),
     Stage("labels", 1, ("split",), lambda spec: spec.labels.model_dump(), make_labels),
     Stage("subsample", 1, ("split", "labels"), lambda spec: spec.subsample.model_dump(), make_subsample),

@@ -20,7 +20,7 @@ from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams, weights
 from ..kernels.base import Kernel, kernel_from
-from ..kernels.gram import apply_kernel, block_rows
+from ..kernels.gram import apply_kernel, block_rows, entries_of
 from ..kernels.subsample import inverse_on_subsample
 from ..models.base import KernelModel, expand
 from ..models.graph_kernel import deform, shuffled
@@ -139,7 +139,7 @@ class FitTask:
         return receipt
 
 
-def subsample_graph_covariance(X_S: np.ndarray, neighbors: NeighborParams, weighting: WeightParams,
+def subsample_graph_covariance(X_S: Any, neighbors: NeighborParams, weighting: WeightParams,
                                regularizer: RegularizerParams, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
     """Return Q^-1 (s, s) by power of the graph of the subsample alone, the paper's "budget" baseline (section 5.1)."""
     lists = find_neighbors(as_rows(X_S), neighbors, InProcess(1))
@@ -181,9 +181,10 @@ def predict_codes(rows: Rows, fitted: Arrays, models: dict[str, Any], execution:
                   progress: Progress | None = None) -> np.ndarray:
     """Return the predicted codes (n, n_models) of every model for every row, in blocks."""
     arrays = fitted.load()
-    largest = max((load_model(arrays, models, name) for name in models), key=lambda model: len(model.points))
+    largest = max((load_model(arrays, models, name) for name in models), key=lambda model: model.points.shape[0])
     own = sum(array.nbytes for array in arrays.values())
-    height = block_rows(largest.kernel, rows, len(largest.points), execution.memory_budget, kernel_bytes=own)
+    height = block_rows(largest.kernel, rows, largest.points.shape[0], execution.memory_budget, kernel_bytes=own,
+                        sparse_entries=entries_of(largest.points))
     parts.allocate("codes", (len(rows), len(models)), np.int64, height)
     tasks = [PredictTask(rows, fitted, models, start, stop) for start, stop in row_ranges(len(rows), height)]
     execution.map(tasks, parts, progress)

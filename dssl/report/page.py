@@ -43,7 +43,8 @@ MOST_STAGES = 200  # rows of the table of stages
 WORDS: dict[Level, str] = {"good": "fine", "note": "note", "warning": "look here"}
 SCALINGS = {
     "standardize": "each column to mean 0 and standard deviation 1", "unit_range": "each column to [0, 1]",
-    "unit_norm": "each row to length 1", "global_range": "one factor for all columns", "none": "left as they are",
+    "max_abs": "each column by its largest absolute value", "unit_norm": "each row to length 1",
+    "global_range": "one factor for all columns", "none": "left as they are",
 }
 METHODS = {
     "direct": "a sparse factorization, made once", "jacobi": "conjugate gradients with Jacobi preconditioning",

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.preprocessing import MinMaxScaler, StandardScaler, normalize
+from scipy import sparse
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, normalize
 
-from dssl.blocks import ArrayRows
+from dssl.blocks import ArrayRows, CsrRows, as_csr
 from dssl.data import scaling
 from dssl.data.dataset import Dataset
 from dssl.data.scaling import Moments, ScaledRows, Scaling, ScalingParams, fit_scaling, merge_pairwise
@@ -145,3 +146,69 @@ def test_a_cluster_fits_the_same_scaling(tmp_path, cluster_client, monkeypatch):
     assert_array_equal(there.shift, here.shift)
     assert_array_equal(there.factor, here.factor)
     assert list(scratch.glob("*/*")) == []  # the parts of the fit are gone
+
+
+def sparse_points(n=80, d=9, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.3)).astype(dtype)
+    X[3], X[:, 4], X[:, 5] = 0, 0, np.abs(X[:, 5]) + 2  # an empty row, an empty column, one without zeros
+    rows = as_csr(X)
+    rows.data[0] = 0  # stored, and zero
+    return rows
+
+
+@pytest.mark.parametrize("kind", scaling.KEEPS_ZEROS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_rows_are_scaled_as_dense_ones(kind, dtype):
+    X, ids = sparse_points(dtype=dtype), np.arange(0, 80, 3)
+    on_sparse = fit_scaling(CsrRows(X), ids, ScalingParams(kind=kind), InProcess(2, memory_budget=20_000))
+    on_dense = fit(X.toarray(), kind, ids)
+    assert_array_equal(on_sparse.factor, on_dense.factor)
+    assert on_sparse.attributes == on_dense.attributes
+    scaled, wanted = on_sparse.transform(X), on_dense.transform(X.toarray())
+    assert isinstance(scaled, sparse.csr_array)
+    assert scaled.dtype == wanted.dtype
+    assert_allclose(scaled.toarray(), wanted, rtol=1e-15 if dtype == np.float64 else 1e-7)
+    rows = ScaledRows(CsrRows(X), on_sparse)
+    assert rows.is_sparse
+    assert rows.row_bytes == CsrRows(scaled).row_bytes
+    assert_array_equal(rows.take(np.array([5, 2])).toarray(), scaled[[5, 2]].toarray())
+    assert_array_equal(Scaling.from_arrays(*on_sparse.to_arrays()).transform(X).toarray(), scaled.toarray())
+
+
+def test_the_largest_absolute_value_of_a_column_becomes_one():
+    X = np.array([[1.0, -4, 0, 5], [2, 1, 0, 5]])
+    assert_allclose(fit(X, "max_abs").transform(X), [[0.5, -1, 0, 1], [1, 0.25, 0, 1]])
+    assert_allclose(fit(X, "max_abs").transform(X), MaxAbsScaler().fit_transform(X))
+
+
+@pytest.mark.parametrize("kind", ["standardize", "unit_range"])
+def test_kinds_that_move_zeros_are_refused_for_sparse_rows_and_densify_a_block_at_a_time(kind):
+    X = sparse_points()
+    with pytest.raises(DataError, match=rf"(?s)'{kind}' of sparse rows \(80 x 9\).*unit_norm.*sparse: false"):
+        fit_scaling(CsrRows(X), None, ScalingParams(kind=kind), InProcess(1))
+    rows = ScaledRows(CsrRows(X), fit(X.toarray(), kind))
+    assert not rows.is_sparse
+    assert rows.row_bytes == 8 * 9
+    assert_array_equal(rows.read(2, 7), fit(X.toarray(), kind).transform(X.toarray()[2:7]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(2, 30), seed=st.integers(0, 50), cut=st.integers(1, 29))
+def test_moments_of_sparse_rows_are_those_of_dense_ones(n, seed, cut):
+    X = sparse_points(max(n, 4), seed=seed)
+    cut = min(cut, X.shape[0] - 1)
+    found, wanted = Moments.of(X[:cut]).merge(Moments.of(X[cut:])), Moments.of(X.toarray())
+    assert (found.count, found.zero_rows) == (wanted.count, wanted.zero_rows)
+    assert_array_equal(found.smallest, wanted.smallest)
+    assert_array_equal(found.largest, wanted.largest)
+    assert_allclose(found.mean, wanted.mean, atol=1e-14)
+    assert_allclose(found.squares, wanted.squares, atol=1e-12)
+
+
+def test_constant_columns_of_sparse_rows_are_counted_and_some_are_named():
+    X = sparse.csr_array((np.ones(2), np.array([0, 7]), np.array([0, 1, 2])), shape=(2, 5000))
+    found = fit_scaling(CsrRows(X), None, ScalingParams(kind="max_abs"), InProcess(1)).attributes
+    assert found["constant_columns"] == 4998
+    assert found["constant_column_names"][:2] == ["column 1", "column 2"]
+    assert len(found["constant_column_names"]) == 100

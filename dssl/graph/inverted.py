@@ -1,0 +1,241 @@
+"""Exact neighbors of sparse rows, by an inverted index.
+
+Points are taken in tiles; of each tile the rows are listed by column. A query adds its products with the rows of its
+own columns into one line of float64, so only columns that both hold cost anything; columns that a quarter of the
+tile holds are multiplied as dense matrices instead. With e entries in the longest row, the squared distance that
+follows is off by less than
+
+    (e + 32) 2^-52 (|x|^2 + |z|^2),
+
+rounding of the measured distance included, so pairs that are farther than the k-th by more are ruled out. The others
+are measured as dense rows are, addition by addition (`sparse_distance.py`): the lists equal the dense search's to the
+bit, ties included. Where all values are whole numbers whose sums stay below 2^53 nothing is rounded, and the first
+distance is final.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from ..blocks import PartWriter, Receipt, Rows, rows_that_fit
+from ..csr import add_products, squared_lengths
+from .heap import empty_heaps, sift_down, sort_heaps
+from .metric import measurable
+from .sparse_distance import in_tree_order, offer_sparse, tree_paths
+
+QUERY_TILE, POINT_TILE = 64, 2048
+HEAD_SHARE, MOST_HEADS = 0.2, 256  # of a tile's rows that hold a column which is multiplied densely
+SAMPLE_ROWS = 8192
+MOST_BLOCK_BYTES = 64 << 20
+# Measured on one core, nanoseconds: a pair of rows, a product of entries, a dense product of one column, and an entry
+# of two rows that are measured, of which there are about 3 k a query.
+PAIR_NS, ENTRY_NS, HEAD_NS, MEASURED_NS = 1.2, 1.2, 0.06, 20.0
+
+
+@njit(nogil=True, cache=True)
+def scan_products(products, first_query, query_ids, query_indptr, query_columns, query_values, query_lengths,
+                  first_point, points_indptr, points_columns, points_values, point_lengths, paths, slack, bounds,
+                  distances, ids):
+    """Improve the heaps of a tile of queries by a tile of points, whose products (q, p) are known but for rounding.
+
+    `bounds` (queries, k) are heaps of upper bounds of the k smallest distances. `slack` 0 says that nothing was
+    rounded. Returns the number of pairs that were measured.
+    """
+    n_points, k = products.shape[1], bounds.shape[1]
+    sums, meets = np.empty(64), np.empty(64, np.int64)
+    flags = np.zeros(-(-n_points // 8) * 8, np.uint8)
+    words = flags.view(np.uint64)
+    candidates = np.empty(n_points, np.int64)
+    lowest = np.empty(n_points)
+    unused = np.zeros(k, np.int64)
+    measured = 0
+    for offset in range(products.shape[0]):
+        which = first_query + offset
+        line, bound, mine = products[offset], bounds[which], query_ids[which]
+        length, count = query_lengths[which], 0
+        for place in range(n_points):
+            lowest[place] = (length + point_lengths[place]) * (1 - slack) - 2 * line[place]
+        limit = bound[0]
+        for place in range(n_points):
+            flags[place] = lowest[place] <= limit
+        for word in range(words.shape[0]):
+            if words[word] == 0:
+                continue
+            for place in range(8 * word, 8 * word + 8):
+                if flags[place] == 0 or lowest[place] > bound[0] or first_point + place == mine:
+                    continue
+                if slack == 0:
+                    distance = lowest[place]
+                    # Points come in the order of their ids, so a later one loses every tie.
+                    if distance < distances[which, 0]:
+                        distances[which, 0], ids[which, 0] = distance, first_point + place
+                        sift_down(distances[which], ids[which], 0, k)
+                        bound[0] = distances[which, 0]
+                    continue
+                candidates[count] = place
+                count += 1
+                highest = lowest[place] + 2 * slack * (length + point_lengths[place])
+                if highest < bound[0]:
+                    bound[0] = highest
+                    sift_down(bound, unused, 0, k)
+        x = slice(query_indptr[which], query_indptr[which + 1])
+        for place in candidates[:count]:
+            if lowest[place] > bound[0]:
+                continue
+            z = slice(points_indptr[place], points_indptr[place + 1])
+            measured += 1
+            offer_sparse(query_columns[x], query_values[x], points_columns[z], points_values[z], paths,
+                         np.int64(first_point + place), distances[which], ids[which], sums, meets)
+    return measured
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Points [first, first + p) by row, and by column: `heads`, those that many rows hold, apart from the others."""
+
+    first: int
+    rows: Any  # csr (p, d)
+    lengths: np.ndarray  # (p,), squared
+    heads: np.ndarray  # numbers of the columns that are multiplied densely
+    head_rows: np.ndarray  # (p, len(heads))
+    tail: Any  # csc (p, d), the heads left out
+
+
+def make_tile(first: int, rows: Any) -> Tile:
+    """Return sparse rows in tree order as a tile of points."""
+    held = np.bincount(rows.indices, minlength=rows.shape[1])
+    heads = np.flatnonzero(held > HEAD_SHARE * rows.shape[0])
+    if len(heads) > MOST_HEADS:
+        heads = np.sort(heads[np.argsort(-held[heads], kind="stable")[:MOST_HEADS]])
+    tail = rows.copy()
+    if len(heads):
+        tail.data[np.isin(rows.indices, heads)] = 0
+        tail.eliminate_zeros()
+    return Tile(first, rows, squared_lengths(rows), heads, dense_columns(rows, heads), tail.tocsc())
+
+
+def dense_columns(rows: Any, columns: np.ndarray) -> np.ndarray:
+    """Return a few columns of sparse rows as a dense array (n, len(columns))."""
+    return rows[:, columns].toarray() if len(columns) else np.zeros((rows.shape[0], 0))
+
+
+def nothing_is_rounded(rows: Any) -> bool:
+    """Return whether all values (float64) are whole numbers, small enough that no sum over two rows is rounded."""
+    largest = float(np.abs(rows.data).max(initial=0))
+    return 4 * largest**2 * rows.shape[1] < 2.0**53 and bool((rows.data == np.rint(rows.data)).all())
+
+
+class Queries:
+    """Rows whose neighbors are sought, with their heaps; offered all points in the order of their ids.
+
+    Peak memory in bytes: the rows, 24 k a row, and a tile: 8 QUERY_TILE POINT_TILE, and its rows three times.
+    """
+
+    def __init__(self, rows: Any, ids: np.ndarray, k: int):
+        rows = in_tree_order(rows)
+        self.rows, self.ids, self.k = rows, np.asarray(ids, np.int64), k
+        self.paths = tree_paths(rows.shape[1])
+        self.lengths = squared_lengths(rows)
+        self.distances, self.neighbor_ids = empty_heaps(rows.shape[0], k)
+        self.bounds = np.full((rows.shape[0], k), np.inf)
+        self.whole = nothing_is_rounded(rows)
+        self.longest = int(np.diff(rows.indptr).max(initial=0))
+
+    def offer(self, first: int, points: Any) -> int:
+        """Offer sparse points with numbers first, first + 1, ...; return the number of pairs measured."""
+        points = in_tree_order(points)
+        return sum(self._offer_tile(make_tile(first + start, points[start:start + POINT_TILE]))
+                   for start in range(0, points.shape[0], POINT_TILE))
+
+    def _offer_tile(self, tile: Tile) -> int:
+        longest = max(self.longest, int(np.diff(tile.rows.indptr).max(initial=0)))
+        exact = self.whole and nothing_is_rounded(tile.rows)
+        slack = 0.0 if exact else (longest + 32) * 2.0**-52
+        query_heads = dense_columns(self.rows, tile.heads)
+        work = np.empty((min(QUERY_TILE, self.rows.shape[0]), tile.rows.shape[0]))
+        measured = 0
+        for start in range(0, self.rows.shape[0], QUERY_TILE):
+            heads = query_heads[start:start + QUERY_TILE]
+            products = work[:len(heads)]
+            if len(tile.heads):
+                np.dot(heads, tile.head_rows.T, out=products)
+            else:
+                products[:] = 0
+            add_products(self.rows.indptr[start:start + len(heads) + 1], self.rows.indices, self.rows.data,
+                         tile.tail.indptr, tile.tail.indices, tile.tail.data, products)
+            measured += scan_products(
+                products, start, self.ids, self.rows.indptr, self.rows.indices, self.rows.data, self.lengths,
+                tile.first, tile.rows.indptr, tile.rows.indices, tile.rows.data, tile.lengths, self.paths,
+                slack, self.bounds, self.distances, self.neighbor_ids)
+        return measured
+
+    def nearest(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the squared distances and ids (q, k) of the nearest points so far, ascending by (distance, id)."""
+        sort_heaps(self.distances, self.neighbor_ids)
+        return self.distances, self.neighbor_ids
+
+
+@dataclass(frozen=True)
+class InvertedTask:
+    """Find the k nearest points of sparse rows [start, stop) and write them to those rows of `ids` and `distances`."""
+
+    rows: Rows
+    start: int
+    stop: int
+    k: int
+    metric: str
+    block_rows: int  # points read at a time
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        mine = measurable(self.rows.read(self.start, self.stop), self.metric)
+        queries = Queries(mine, np.arange(self.start, self.stop), self.k)
+        measured = sum(queries.offer(first, measurable(block, self.metric))
+                       for first, block in self.rows.blocks(self.block_rows))
+        distances, ids = queries.nearest()
+        receipt = out.write_rows(self.start, ids=ids, distances=np.sqrt(distances).astype(np.float32))
+        return {**receipt, "measured": measured}
+
+
+@dataclass(frozen=True)
+class InvertedPoints:
+    """All points, read block by block."""
+
+    block_rows: int
+
+
+def measured_row_bytes(X: Rows, metric: str) -> int:
+    """Return the bytes of a sparse row while it is searched: as read, measurable, and in tree order as float64."""
+    entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
+    return 2 * X.row_bytes + 12 * entries * (2 if metric == "cosine" else 1) + 8
+
+
+def sparse_query_rows(X: Rows, k: int, metric: str, budget: int) -> int:
+    """Return the largest block of sparse rows for one task: `measured_row_bytes` and 40 k a row, in half the budget."""
+    return rows_that_fit(budget // 2, measured_row_bytes(X, metric) + 40 * k, len(X), fixed_bytes=_tile_bytes(X))
+
+
+def point_rows(X: Rows, metric: str, budget: int) -> int:
+    """Return the rows of points that a task reads at a time, whole parts where X is stored in parts."""
+    per_row = measured_row_bytes(X, metric)
+    fit = rows_that_fit(budget // 4, per_row, len(X))
+    fit = min(fit, max(POINT_TILE, MOST_BLOCK_BYTES // per_row))
+    part = getattr(X, "block_rows", 1)
+    return max(1, fit // part) * part if part <= fit else fit
+
+
+def _tile_bytes(X: Rows) -> int:
+    """Return the bytes of a tile: the products, its rows by row and by column, its heads, and those of the queries."""
+    points = min(POINT_TILE, len(X))
+    return 8 * QUERY_TILE * points + 3 * points * (X.row_bytes + 8 * 32) + 16 * X.shape[1]
+
+
+def inverted_seconds(X: Rows, k: int) -> float:
+    """Return the predicted seconds of the search on one core, from how many of `SAMPLE_ROWS` rows hold each column."""
+    n = len(X)
+    sample: Any = X.take(np.unique(np.linspace(0, n - 1, min(n, SAMPLE_ROWS)).astype(np.int64)))
+    share = np.bincount(sample.indices, minlength=X.shape[1]) / sample.shape[0]
+    entry = np.where(share > HEAD_SHARE, np.minimum(HEAD_NS, ENTRY_NS * share**2), ENTRY_NS * share**2)
+    entries = sample.nnz / sample.shape[0]
+    return (float(n) * n * (PAIR_NS + float(entry.sum())) + 3.0 * n * k * 2 * entries * MEASURED_NS) * 1e-9

@@ -1,0 +1,121 @@
+"""A pipeline on sparse rows, from the data set to predictions, against the same pipeline on dense rows."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from dssl.blocks import BlockedCsrRows, CsrRows, as_csr, csr_arrays, row_ranges
+from dssl.data.ingest import ingest
+from dssl.errors import DataError
+from dssl.execution import InProcess, OnDask
+from dssl.pipeline import stages
+from dssl.pipeline.artifacts import Workspace
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from tests.graph.test_sparse_neighbors import zipf
+
+N, D, BLOCK = 260, 1200, 50
+
+
+@pytest.fixture(scope="module")
+def text_like(tmp_path_factory):
+    """An npz file of 260 documents about three topics over 1,200 words, three fifths of their words common to all."""
+    rng = np.random.default_rng(0)
+    topic = np.arange(N) % 3
+    X = zipf(N, 300, 15, 1).toarray()
+    own = np.zeros((N, D - 300), np.float32)
+    for row in range(N):
+        own[row, 300 * topic[row] + rng.integers(0, 60, 10)] = 1
+    X = np.hstack([X, own])
+    path = tmp_path_factory.mktemp("text") / "text.npz"
+    np.savez(path, X=X, y=topic)
+    return path, X
+
+
+def sparse_ingest(source, parts, execution, params=None, **options):
+    """Ingest, then lay X into parts of sparse rows, beside the target."""
+    dataset = ingest(source, parts, execution, params, **options)
+    place, X = parts, as_csr(dataset.X.read_all())
+    first = 1 + max(parts.receipts(), default=0)
+    for number, (start, stop) in enumerate(row_ranges(N, BLOCK)):
+        place.write(first + number, csr_arrays(X[start:stop]))
+    rows = BlockedCsrRows(place, X.shape, X.dtype, BLOCK, X.nnz, first)
+    return replace(dataset, X=rows)
+
+
+def spec_of(path, **data):
+    return {"name": "text", "data": {"source": str(path), "test": {"count": 60}, "scale": "unit_norm", **data},
+            "labels": {"per_class": 4}, "graph": {"n_neighbors": 6}, "subsample": {"size": 50},
+            "solver": {"method": "jacobi", "block_columns": 25}, "kernel": {"bandwidth": 1.0},
+            "baselines": ["base", "shuffled", "budget"]}
+
+
+@pytest.fixture(scope="module")
+def runs(text_like, tmp_path_factory):
+    """The workspaces and results of the sparse and the dense run."""
+    places = tmp_path_factory.mktemp("sparse"), tmp_path_factory.mktemp("dense")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "ingest", sparse_ingest)
+        found = run(spec_of(text_like[0]), workspace=places[0], execution=InProcess(2))
+    return places, (found, run(spec_of(text_like[0]), workspace=places[1], execution=InProcess(2)))
+
+
+def points_of(place):
+    manifest, = (place / "artifacts" / "points").glob("*/manifest.json")
+    return json.loads(manifest.read_text())["attributes"]
+
+
+def test_the_sparse_run_finds_what_the_dense_one_does(runs, text_like):
+    (sparse_place, dense_place), (found, wanted) = runs
+    assert found["metrics"] == wanted["metrics"]
+    assert found["baselines"] == wanted["baselines"]
+    assert found["metrics"]["accuracy"] > 0.8
+    described = points_of(sparse_place)
+    assert described["train"]["shape"] == [200, D]
+    assert described["test"]["shape"] == [60, D]
+    assert described["test"]["first"] >= 1
+    assert described["train"]["nnz"] + described["test"]["nnz"] == np.count_nonzero(text_like[1])
+    assert set(points_of(dense_place)) == {"scaling", "d"}
+    assert Workspace.at(sparse_place).verify() == len(found["stages"])
+
+
+def test_a_model_of_sparse_points_predicts_sparse_and_dense_rows(runs, text_like):
+    (_, _), (found, wanted) = runs
+    X = text_like[1]
+    on_sparse, on_dense = open_model(found["model"]), open_model(wanted["model"])
+    assert on_sparse.model.points.nnz < on_sparse.model.points.shape[0] * D / 10
+    labels = on_dense.predict(X, InProcess(1))
+    for rows in (X, as_csr(X), CsrRows(as_csr(X))):
+        assert_array_equal(on_sparse.predict(rows, InProcess(1)), labels)
+        assert_array_equal(on_dense.predict(rows, InProcess(1)), labels)
+    dataset = on_sparse.points_of(str(text_like[0]), InProcess(1))
+    assert_array_equal(on_sparse.predict(dataset, InProcess(1)), labels)
+
+
+@pytest.mark.parametrize("scale", ["standardize", "unit_range"])
+def test_a_scaling_that_moves_zeros_ends_the_run_before_the_graph(scale, text_like, tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "ingest", sparse_ingest)
+    with pytest.raises(DataError, match=r"(?s)sparse rows.*data.scale: unit_norm.*read: \{sparse: false\}"):
+        run(spec_of(text_like[0], scale=scale), workspace=tmp_path, execution=InProcess(1))
+    assert not list((tmp_path / "artifacts").glob("neighbors/*"))
+
+
+def test_the_number_of_parts_does_not_change_the_result(runs, text_like, tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "ingest", sparse_ingest)
+    found = run(spec_of(text_like[0]), workspace=tmp_path, execution=InProcess(2, memory_budget=1 << 21))
+    assert found["metrics"] == runs[1][0]["metrics"]
+    assert points_of(tmp_path)["train"]["block_rows"] <= points_of(runs[0][0])["train"]["block_rows"]
+
+
+@pytest.mark.cluster
+def test_workers_run_the_sparse_pipeline(cluster_client, runs, text_like, tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "ingest", sparse_ingest)
+    execution = OnDask(cluster_client)
+    found = run(spec_of(text_like[0]), workspace=tmp_path, execution=execution)
+    assert found["metrics"] == runs[1][0]["metrics"]
+    X = text_like[1]
+    assert_array_equal(open_model(found["model"]).predict(as_csr(X), execution),
+                       open_model(found["model"]).predict(as_csr(X), InProcess(1)))
