@@ -60,6 +60,7 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
     hidden = np.ma.is_masked(X)
     require(not hidden, f"X is a masked array, {np.ma.count_masked(X) if hidden else 0} of its values hidden",
             why="what lies below a mask is not data, and a distance needs every value", fix=MISSING, error=DataError)
+    X = np.asarray(X) if isinstance(X, (list, tuple)) else X  # scikit-learn makes float32 of Python's floats
     wide = isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize >= 8  # whatever its byte order
     array = check_array(X, accept_sparse="csr", dtype=np.float64 if wide else [np.float32, np.float64],
                         estimator=estimator, input_name="X")

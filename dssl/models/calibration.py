@@ -77,7 +77,7 @@ def fit_calibration(scores: np.ndarray, codes: np.ndarray, sample_weight: np.nda
     Platt, "Probabilistic outputs for support vector machines", 1999; there the targets are smoothed instead.
     """
     C = TWO_CLASSES_C if scores.shape[1] == 1 else MORE_CLASSES_C
-    machine = LogisticRegression(C=C, max_iter=1000, tol=1e-8)
+    machine = LogisticRegression(C=C, solver="newton-cg", max_iter=1000, tol=1e-6)
     machine.fit(scores, codes, sample_weight=sample_weight)
     coef, intercept = machine.coef_, machine.intercept_
     if len(coef) == 1:  # of two classes: the log odds of the second
