@@ -235,7 +235,9 @@ class FiniteTask:
 
 def _checked(rows: Rows, execution: Execution) -> Rows:
     """Return the rows if every value is finite; reads them once, in tasks."""
-    if len(rows.shape) != 2 or rows.dtype.kind != "f":
+    require(len(rows.shape) == 2, f"X has shape {rows.shape}, expected (n_points, n_features)", error=DataError,
+            why="points are rows and features are columns", fix="pass rows of shape (n, 1) for one feature")
+    if rows.dtype.kind != "f":
         return rows
     rows = execution.share_rows(rows)
     height = max(1, min(READ_BYTES, execution.memory_budget // 4) // rows.row_bytes)

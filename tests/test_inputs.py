@@ -241,7 +241,10 @@ def test_collections_that_are_no_table(X, message):
         rows_of(X, HERE)
 
 
-def test_an_array_on_disk_that_is_no_table():
+def test_rows_and_arrays_on_disk_that_are_no_table():
+    for shape in ((4,), (4, 2, 2)):
+        with pytest.raises(DataError, match="X has shape"):
+            rows_of(ArrayRows(np.zeros(shape)), HERE)
     for shape in ((4,), (4, 2, 2), (0, 2)):
         with pytest.raises(DataError, match="X has shape"):
             rows_of(Ranges(np.zeros(shape)), HERE)

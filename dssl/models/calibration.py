@@ -12,8 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from ..errors import DataError, require
-from ..kernels.base import Linear
-from .base import KernelModel
+from .base import Coding, class_scores
 from .learners import LearnerParams, fit_labels
 
 FOLDS = 5
@@ -34,14 +33,14 @@ class Calibration:
         return softmax(scores @ self.coef + self.intercept, axis=1)
 
 
-def class_scores(model: KernelModel, values: np.ndarray) -> np.ndarray:
+def calibrated_scores(values: np.ndarray, coding: Coding, n_classes: int) -> np.ndarray:
     """Return what is calibrated: one score a class (n, n_classes); of two classes the decision value alone, (n, 1)."""
-    return -values if values.shape[1] == 1 else model.scores(values)
+    return -values if values.shape[1] == 1 else class_scores(values, coding, n_classes)
 
 
 def out_of_fold_scores(K: np.ndarray, codes: np.ndarray, n_classes: int, params: LearnerParams,
                        sample_weight: np.ndarray | None = None, seed: int = 0) -> np.ndarray:
-    """Return the `class_scores` of each labeled point from a machine trained without its fold, shape (l, c).
+    """Return the `calibrated_scores` of each labeled point from a machine trained without its fold, shape (l, c).
 
     Parameters
     ----------
@@ -62,8 +61,7 @@ def out_of_fold_scores(K: np.ndarray, codes: np.ndarray, n_classes: int, params:
     for kept, held in folds.split(codes, codes):
         weight = None if sample_weight is None else sample_weight[kept]
         coef, intercept, coding = fit_labels(K[np.ix_(kept, kept)], codes[kept], n_classes, params, weight)
-        model = KernelModel(Linear(), kept[:, None], coef, intercept, coding, np.arange(n_classes))
-        scores[held] = class_scores(model, K[np.ix_(held, kept)] @ coef + intercept)
+        scores[held] = calibrated_scores(K[np.ix_(held, kept)] @ coef + intercept, coding, n_classes)
     return scores
 
 

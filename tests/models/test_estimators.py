@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import DataConversionWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -25,6 +25,7 @@ from dssl import Dataset, LapKernelRidge, LapSVC
 from dssl.blocks import ArrayRows
 from dssl.data.synthetic import two_moons
 from dssl.errors import DataError, ParameterError
+from dssl.selection.folds import LabeledKFold
 
 SMALL = {"n_neighbors": 5, "weights": "binary", "bandwidth": 1.5, "n_subsample": 1000}
 DOCS = Path(dssl.__file__).parent.parent / "docs" / "estimators.md"
@@ -112,27 +113,15 @@ def test_in_a_pipeline_with_names():
     assert np.abs(weighted.decision_function(new) - pipeline.decision_function(new)).max() > 1e-6
 
 
-def labeled_folds(y, n_folds, seed=0):
-    """The recipe of docs/estimators.md: labeled points in folds, every unlabeled point in training."""
-    labeled, unlabeled = np.flatnonzero(y != -1), np.flatnonzero(y == -1)
-    folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(labeled, y[labeled])
-    return [(np.sort(np.concatenate([labeled[kept], unlabeled])), labeled[held]) for kept, held in folds]
-
-
 def test_a_grid_is_searched_over_folds_of_labeled_points():
     X, y, new = blobs(n=120, n_labeled=8, n_classes=3, seed=2)
-    cv = labeled_folds(y, 4)
-    tested = np.concatenate([test for _, test in cv])
-    assert_array_equal(np.sort(tested), np.flatnonzero(y >= 0))
-    for train, test in cv:
-        assert set(np.flatnonzero(y == -1)) <= set(train)
-        assert not set(train) & set(test)
+    cv = LabeledKFold(4)
     grid = {"lapsvc__eta": [0.0, 1.0, 100.0], "lapsvc__C": [0.1, 10.0]}
     pipeline = make_pipeline(StandardScaler(), LapSVC(**SMALL | {"bandwidth": 0.5}))
     search = GridSearchCV(pipeline, grid, cv=cv).fit(X, y)
     assert search.best_score_ > 0.6
     by_hand = []
-    for train, test in cv:
+    for train, test in cv.split(X, y):
         fitted = clone(pipeline).set_params(**search.best_params_).fit(X[train], y[train])
         by_hand.append((fitted.predict(X[test]) == y[test]).mean())
     assert search.best_score_ == pytest.approx(np.mean(by_hand))
@@ -144,7 +133,7 @@ def test_folds_that_count_unlabeled_points_as_a_class_score_them_as_errors():
     """Why the recipe is needed: scikit-learn's own folds hold unlabeled points out, and -1 is never predicted."""
     X, y, _ = blobs(n=120, n_labeled=8, seed=2)
     plain = GridSearchCV(LapSVC(**SMALL), {"eta": [10.0]}, cv=4).fit(X, y)
-    recipe = GridSearchCV(LapSVC(**SMALL), {"eta": [10.0]}, cv=labeled_folds(y, 4)).fit(X, y)
+    recipe = GridSearchCV(LapSVC(**SMALL), {"eta": [10.0]}, cv=LabeledKFold(4)).fit(X, y)
     assert plain.best_score_ <= (y >= 0).mean() + 1e-12 < recipe.best_score_
 
 
@@ -238,16 +227,15 @@ def test_a_text_column_is_named_before_the_fit():
 
 @pytest.mark.cluster
 def test_dask_collections_on_a_cluster(cluster_client):
-    X, y, new = blobs(n=300, n_classes=3)
-    settings = SMALL | {"n_subsample": 50}
+    X, y, new = blobs(n=120)
+    settings = SMALL | {"n_subsample": 30}
     expected = LapSVC(**settings).fit(X, y).decision_function(new)
+    columns = ["a", "b"]
     with cluster_client.as_current():
-        array = da.from_array(X, chunks=(70, 1))
-        found = LapSVC(**settings).fit(array, da.from_array(y, chunks=70))
-        assert_allclose(found.decision_function(da.from_array(new, chunks=(9, 2))), expected, atol=1e-8)
-        frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b"]), npartitions=4)
-        named = LapSVC(**settings).fit(frame, y)
-        assert_allclose(named.decision_function(pd.DataFrame(new, columns=["a", "b"])), expected, atol=1e-8)
+        array = LapSVC(**settings).fit(da.from_array(X, chunks=(50, 1)), da.from_array(y, chunks=50))
+        assert_allclose(array.decision_function(da.from_array(new, chunks=(9, 2))), expected, atol=1e-8)
+        frame = LapSVC(**settings).fit(dd.from_pandas(pd.DataFrame(X, columns=columns), npartitions=4), y)
+        assert_allclose(frame.decision_function(pd.DataFrame(new, columns=columns)), expected, atol=1e-8)
 
 
 # Weights
