@@ -21,7 +21,7 @@ from ..inputs import header_of, labels_of, rows_of
 from ..kernels.base import diagonal_of, kernel_from
 from ..solvers.solve import SolverParams
 from .base import KernelModel, expand
-from .calibration import Calibration, calibrated_scores, fit_calibration, out_of_fold_scores
+from .calibration import Calibration, fit_calibration, mean_margins, out_of_fold_scores
 from .graph_kernel import GraphKernelParams, deform, evidence_of, graph_covariance
 from .learners import LearnerParams, fit_labels, fit_values
 
@@ -241,7 +241,7 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         check_is_fitted(self, "model_")
         if self.calibration_ is None:
             raise NotFittedError("fitted with probability=False, so nothing was calibrated: call fit again")
-        scores = calibrated_scores(self._values(X), self.model_.coding, len(self.classes_))
+        scores = mean_margins(self._values(X), self.model_.coding, len(self.classes_))
         return self.calibration_.probabilities(scores)
 
     @available_if(_calibrates)
