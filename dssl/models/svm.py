@@ -118,9 +118,13 @@ class DeformedKernelEstimator(BaseEstimator):
         return kernel, points, K
 
     def _values(self, X: Any) -> np.ndarray:
+        execution = current_execution()  # what it shares is gone when it is, so it outlives the rows
+        rows = self._new_rows(X, execution)
+        return self.model_.values(rows, execution)
+
+    def _new_rows(self, X: Any, execution: Execution) -> Rows:
         check_is_fitted(self, "model_")
-        execution = current_execution()
-        return self.model_.values(self._points(X, execution, reset=False), execution)
+        return self._points(X, execution, reset=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
