@@ -363,9 +363,10 @@ def test_all_points_labeled_is_a_graph_of_labeled_points():
 
 def test_a_y_of_one_column_is_taken_with_a_warning():
     X, y, new = blobs()
-    with pytest.warns(DataConversionWarning, match="column-vector y"):
-        estimator = LapSVC(**SMALL).fit(X, y[:, None])
-    assert_array_equal(estimator.predict(new), LapSVC(**SMALL).fit(X, y).predict(new))
+    for column in (y[:, None], pd.DataFrame({"label": y}), dd.from_pandas(pd.DataFrame({"label": y}), npartitions=2)):
+        with pytest.warns(DataConversionWarning, match="column-vector y"):
+            estimator = LapSVC(**SMALL).fit(X, column)
+        assert_array_equal(estimator.predict(new), LapSVC(**SMALL).fit(X, y).predict(new))
 
 
 def test_more_labels_than_the_subsample_holds_is_a_warning():
