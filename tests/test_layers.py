@@ -16,7 +16,7 @@ PACKAGE = Path(dssl.__file__).parent
 LONGEST_FILE = 400  # lines
 
 # Base, in its own order: each imports only from those before it.
-BASE = ("errors", "params", "blocks", "csr", "data.store", "data.labels", "execution")
+BASE = ("errors", "params", "blocks", "csr", "data.store", "data.labels", "execution", "inputs")
 BELOW = {
     "solvers": {"base"},
     "graph": {"base", "solvers"},
@@ -39,7 +39,7 @@ DOORS = {
     "pydantic": {"pipeline.spec", "runtime"},
     "matplotlib": {"report"},
     "distributed": {"execution", "runtime"},
-    "dask": {"execution", "runtime"},
+    "dask": {"execution", "runtime", "inputs"},
 }
 
 

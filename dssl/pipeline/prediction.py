@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import MemoryParts, Rows, as_rows
+from ..blocks import MemoryParts, Rows, as_csr, as_rows
 from ..data.ingest import READER_OPTIONS, IngestParams, ingest
 from ..data.readers import FORMATS, format_of, open_reader
 from ..data.readers.stored import StoredReader
@@ -116,10 +116,13 @@ class ChosenColumns(Rows):
         self.is_sparse = rows.is_sparse  # type: ignore[misc]
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        return self.rows.read(start, stop)[:, self.columns]
+        return self._chosen(self.rows.read(start, stop))
 
     def take(self, ids: np.ndarray) -> np.ndarray:
-        return self.rows.take(ids)[:, self.columns]
+        return self._chosen(self.rows.take(ids))
+
+    def _chosen(self, block: Any) -> Any:
+        return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
 from dssl.errors import DataError, ParameterError
-from dssl.kernels.base import RBF
+from dssl.kernels.base import RBF, Polynomial
 from dssl.models.base import KernelModel, class_pairs
 from dssl.models.learners import LearnerParams, fit_labels, fit_values, mean_diagonal
 from tests import reference
@@ -141,3 +143,65 @@ def test_pairs_and_scale():
     assert class_pairs(3) == [(0, 1), (0, 2), (1, 2)]
     assert class_pairs(1) == []
     assert mean_diagonal(np.diag([1.0, 3.0])) == 2.0
+
+
+# Weights
+
+
+@given(st.integers(0, 2**16))
+def test_a_ridge_weight_of_two_is_the_point_twice(seed):
+    """A theorem: the squared loss of two equal points is twice that of one, and so are mean and scale."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))
+    counts = rng.integers(1, 4, 12)
+    again = np.repeat(np.arange(12), counts)
+    K = Polynomial(2, 1.0, 1.0)(X, X)  # its diagonal is not constant
+    params = LearnerParams(kind="ridge", C=3.0)
+    coef, intercept = fit_values(K, y, params, counts.astype(float))
+    all_coef, all_intercept = fit_values(K[np.ix_(again, again)], y[again], params)
+    assert_allclose(K @ coef + intercept, K[:, again] @ all_coef + all_intercept, rtol=1e-7, atol=1e-9)
+    assert_allclose(coef, np.stack([all_coef[again == i].sum(axis=0) for i in range(12)]), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_an_svm_weight_of_two_is_the_point_twice(n_classes):
+    X, codes = overlapping(n=40, n_classes=n_classes)
+    counts = np.random.default_rng(0).integers(1, 4, 40)
+    again = np.repeat(np.arange(40), counts)
+    K, params = RBF(3.0)(X, X) * np.linspace(1, 2, 40) * np.linspace(1, 2, 40)[:, None], LearnerParams(C=0.5)
+    coef, intercept, _ = fit_labels(K, codes, n_classes, params, counts)
+    all_coef, all_intercept, _ = fit_labels(K[np.ix_(again, again)], codes[again], n_classes, params)
+    assert_allclose(K @ coef + intercept, K[:, again] @ all_coef + all_intercept, atol=2e-4)
+
+
+def test_svm_with_weights_is_scikit_learns():
+    X, codes = overlapping(n=50, n_classes=2)
+    weight = np.random.default_rng(0).uniform(0.1, 3, 50)
+    K = RBF(3.0)(X, X)
+    coef, intercept, _ = fit_labels(K, codes, 2, LearnerParams(C=2.0), weight)
+    machine = SVC(C=2.0, kernel="precomputed", tol=1e-6).fit(K, codes, weight)
+    assert_allclose(-(K @ coef[:, 0] + intercept), machine.decision_function(K), atol=2e-4)
+
+
+def test_ridge_with_weights_minimizes_the_weighted_loss():
+    """The gradient of C sum w (f - y)^2 + |f|^2, halved, is zero."""
+    X, y = overlapping(n=20, n_classes=2)[0], np.random.default_rng(0).normal(size=20)
+    weight = np.random.default_rng(1).uniform(0.1, 3, 20)
+    K = RBF(3.0)(X, X)
+    coef, intercept = fit_values(K, y[:, None], LearnerParams(kind="ridge", C=4.0), weight)
+    gradient = K @ (4.0 * weight * (K @ coef[:, 0] + intercept - y) + coef[:, 0])
+    assert_allclose(gradient, 0, atol=1e-10)
+    assert_allclose(intercept, (weight * y).sum() / weight.sum())
+
+
+@pytest.mark.parametrize("kind", ["svm", "ridge"])
+def test_weights_of_one_give_the_bits_of_no_weights(kind):
+    X, codes = overlapping(n_classes=3)
+    K, params = Polynomial(2, 0.1, 1.0)(X, X), LearnerParams(kind=kind)
+    for weight in (np.ones(60), np.ones(60, int)):
+        for found, expected in zip(fit_labels(K, codes, 3, params, weight), fit_labels(K, codes, 3, params),
+                                   strict=True):
+            assert_array_equal(found, expected)
+    for wrong in (np.ones(59), np.zeros(60), -np.ones(60), np.full(60, np.nan), np.full(60, np.inf)):
+        with pytest.raises(DataError, match="weights have shape"):
+            fit_labels(K, codes, 3, params, wrong)
