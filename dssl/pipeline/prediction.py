@@ -113,7 +113,7 @@ class ChosenColumns(Rows):
     def __init__(self, rows: Rows, columns: list[int]):
         self.rows, self.columns = rows, np.asarray(columns)
         self.shape, self.dtype = (len(rows), len(columns)), rows.dtype
-        self.is_sparse = rows.is_sparse  # type: ignore[misc]
+        self.is_sparse = rows.is_sparse
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return self._chosen(self.rows.read(start, stop))
