@@ -28,7 +28,7 @@ class JoinedRows(Rows):
                     why="rows of one array have one width and one type", fix="convert one of them")
         self.starts = np.cumsum([0, *(len(piece) for piece in self.pieces)])
         self.shape, self.dtype = (int(self.starts[-1]), *first.shape[1:]), first.dtype
-        self.is_sparse = first.is_sparse  # type: ignore[misc]
+        self.is_sparse = first.is_sparse
         self.chunk_rows: int = max(getattr(piece, "chunk_rows", 1) for piece in self.pieces)
 
     @property
