@@ -6,7 +6,7 @@ holds either and cannot tell which.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -193,8 +193,8 @@ class Parts(ABC):
         """Return the receipts of the parts that are complete."""
 
     @abstractmethod
-    def read(self, index: int) -> dict[str, np.ndarray]:
-        """Return the named arrays of one part."""
+    def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+        """Return the named arrays of one part, or those of them that `names` asks for."""
 
     @abstractmethod
     def within(self, name: str) -> "Parts":
@@ -269,8 +269,9 @@ class MemoryParts(Parts):
         with self._lock:
             return dict(self._receipts)
 
-    def read(self, index: int) -> dict[str, np.ndarray]:
-        return self._parts[index]
+    def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+        part = self._parts[index]
+        return part if names is None else {name: part[name] for name in names}
 
     def within(self, name: str) -> Parts:
         with self._lock:
@@ -314,7 +315,7 @@ class BlockedCsrRows(Rows):
         return csr_row_bytes(self.nnz, len(self), self.dtype)
 
     def _block(self, number: int) -> sparse.csr_array:
-        arrays = self.parts.read(self.first + number)
+        arrays = self.parts.read(self.first + number, ("data", "indices", "indptr"))
         height = min(self.block_rows, len(self) - number * self.block_rows)
         return csr_of(arrays, (height, self.shape[1]))
 

@@ -143,6 +143,8 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: tuple[str, ..
 def _print_dataset(dataset: Dataset, folder: Path, as_json: bool) -> None:
     facts = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
              "attributes": dataset.attributes}
+    if dataset.attributes.get("imputed"):
+        click.echo(f"{dataset.attributes['imputed']} missing cells were filled", err=True)
     click.echo(json.dumps(facts, indent=1) if as_json else f"{facts['n']} points x {facts['d']} features in {folder}")
 
 
@@ -163,15 +165,23 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
     fitted = open_model(model, name)
     chosen = _read_options(options)
     ingest_params(chosen, "--read")
-    X = fitted.points_of(source, InProcess(), **chosen)
-    labels = fitted.predict(X)
+    dataset = fitted.dataset_of(source, InProcess(), **chosen)
+    labels = fitted.predict(dataset.X)
+    imputed, unseen = dataset.attributes.get("imputed", 0), dataset.attributes.get("unseen", {})
+    for column, found in unseen.items():
+        texts = ", ".join("(missing)" if text is None else repr(text) for text in found["texts"])
+        click.echo(f"{found['rows']} rows have a text in column {column!r} that the training data did not have, such "
+                   f"as {texts}; it counts as none of the known ones", err=True)
+    if imputed:
+        click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
     if out.suffix == ".npy":
         np.save(out, labels)
     else:
         with open(out, "w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([["label"], *([label] for label in labels.tolist())])
     counts = {str(label): int(count) for label, count in zip(*np.unique(labels, return_counts=True), strict=True)}
-    click.echo(json.dumps({"out": str(out), "n": len(labels), "counts": counts}) if as_json else
+    facts = {"out": str(out), "n": len(labels), "counts": counts, "imputed": imputed, "unseen": unseen}
+    click.echo(json.dumps(facts) if as_json else
                f"{len(labels)} predictions in {out}: " + ", ".join(f"{k} {v}" for k, v in counts.items()))
 
 

@@ -213,6 +213,26 @@ def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
     assert held.exit_code == 5
     assert "two appends" in held.stderr
     assert len(open_dataset("one")) == 200
+def test_ingest_of_sparse_rows_and_missing_cells(tmp_path):
+    (tmp_path / "wide.svm").write_text("1 7:0.5 1200:2\n0 3:1\n")
+    done = invoke("ingest", tmp_path / "wide.svm", tmp_path / "wide", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["attributes"]["sparse"]
+    X = open_dataset(tmp_path / "wide").X
+    assert (X.is_sparse, X.shape, X.nnz) == (True, (2, 1200), 3)
+    (tmp_path / "t.csv").write_text("a,b,y\n1,red,0\n,blue,1\n")
+    refused = invoke("ingest", tmp_path / "t.csv", tmp_path / "t")
+    assert refused.exit_code == 1
+    assert "when_text: one_hot" in refused.stderr
+    done = invoke("ingest", tmp_path / "t.csv", tmp_path / "t", "--read", "when_missing=impute", "--read",
+                  "when_text=one_hot")
+    assert done.exit_code == 0, done.stderr
+    assert "2 points x 3 features" in done.stdout
+    assert "1 missing cells were filled" in done.stderr
+    assert open_dataset(tmp_path / "t").X.read_all().tolist() == [[1, 0, 1], [1, 1, 0]]
+    unknown = invoke("ingest", tmp_path / "t.csv", tmp_path / "u", "--read", "when_text=code")
+    assert unknown.exit_code == 2
+    assert "one_hot" in unknown.stderr
 
 
 def test_schema_help_and_version():

@@ -6,18 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import pandas as pd
+from scipy.sparse import csr_array, issparse
 
-from ..blocks import ArrayRows, Rows, row_ranges
+from ..blocks import ArrayRows, BlockedCsrRows, CsrRows, Rows, as_csr, csr_arrays, row_ranges
 from ..errors import DataError, IntegrityError, explain, require
+from .columns import WhenMissing, WhenText, cells_of, column_label
 from .joined_rows import JoinedRows
 from .labels import encode_labels
+from .narrowing import loses_digits, narrow_columns, refuse_lost_columns
 from .store import StoredParts, StoredRows, read_json, write_json
+from .survey import Survey, choose_columns
 
 MANIFEST = "dataset.json"
 VERSION = 1
 SEGMENTED = 2  # with rows that were appended, see `append`
 CHUNK_BYTES = 32 << 20  # of X: large enough to read fast, small enough that several fit a task
+SPARSE_COLUMNS, SPARSE_SHARE = 1000, 0.1  # from which width, and up to which share of entries, sparse X stays sparse
 
 
 def chunk_rows(n_rows: int, row_bytes: int) -> int:
@@ -25,15 +30,27 @@ def chunk_rows(n_rows: int, row_bytes: int) -> int:
     return max(1, min(n_rows, CHUNK_BYTES // max(row_bytes, 1)))
 
 
+def keeps_sparse(asked: bool | None, nnz: int | None, shape: tuple[int, int]) -> bool:
+    """Return whether X is stored as CSR.
+
+    That is as `asked`; if it is None, where the source stores `nnz` entries only, has `SPARSE_COLUMNS` columns or more,
+    and stores at most the share `SPARSE_SHARE` of all entries. Below that, dense blocks are faster.
+    """
+    if asked is not None:
+        return asked
+    return nnz is not None and shape[1] >= SPARSE_COLUMNS and nnz <= SPARSE_SHARE * shape[0] * shape[1]
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Points with their targets, in memory or stored.
 
-    X : Rows, shape (n, d), float32 or float64, finite.
+    X : Rows, shape (n, d), float32 or float64, finite; `BlockedCsrRows` or `CsrRows` where it is sparse.
     y : Rows, shape (n,), or None. int64 (-1: unlabeled, unless it is a class), or float64 (NaN: unlabeled). Text
         labels are the codes of `label_names`, -1 where there is none.
     split : Rows, shape (n,), uint8, 0 for training and 1 for test rows, or None.
-    attributes : JSON: `source`, `fingerprint` (SHA-256 of the source's bytes), `feature_names`, `label_names`.
+    attributes : JSON: `source`, `fingerprint` (SHA-256 of the source's bytes), `feature_names`, `label_names`; where
+        missing cells or text became numbers, `when_missing` and `columns`, see `Columns.describe`.
     """
 
     X: Rows
@@ -42,8 +59,9 @@ class Dataset:
     attributes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_arrays(cls, X: Any, y: Any = None, *, split: Any = None,
-                    attributes: Mapping[str, Any] | None = None) -> "Dataset":
+    def from_arrays(cls, X: Any, y: Any = None, *, split: Any = None, attributes: Mapping[str, Any] | None = None,
+                    sparse: bool | None = None, when_missing: WhenMissing = "error",
+                    when_text: WhenText = "error") -> "Dataset":
         """Return the data set of arrays in this process.
 
         Parameters
@@ -51,22 +69,33 @@ class Dataset:
         X : array-like or sparse matrix, shape (n, d); the columns of a pandas DataFrame name the features. Integers
             become float32, float64 stays. y : array-like, shape (n,), or None; see `Dataset` and `encode_labels`.
         split : array-like of 0 and 1, shape (n,), or None.
+        sparse, when_missing, when_text : as in `IngestParams`; a sparse matrix is what is sparse of itself, and what
+            `to_arrays` gave stays as it was. Text is a column of text or objects, or a category, of a DataFrame.
 
         Raises
         ------
-        DataError : the shapes do not agree, or X holds values that are not finite numbers.
+        DataError : the shapes do not agree, or X holds values that are not finite numbers, or float32 would lose their
+            digits.
         """
         known = dict(attributes or {})
         if hasattr(X, "columns") and "feature_names" not in known:
             known["feature_names"] = [str(name) for name in X.columns]
-        table = _table(X)
-        require(split is None or np.shape(split) == (len(table),), f"split has shape {np.shape(split)}",
-                why=f"X has {len(table)} rows", fix="pass one 0 or 1 a row", error=DataError)
-        return cls(ArrayRows(table), None if y is None else ArrayRows(_target(y, len(table), known)),
+        dtype = None
+        if when_missing != "error" or when_text != "error":
+            X, dtype = _encoded(X, known, impute=when_missing == "impute", one_hot=when_text == "one_hot")
+        table = _table(X, dtype, known.get("sparse") if sparse is None else sparse, known.get("feature_names"))
+        n = table.shape[0]
+        known = {name: value for name, value in known.items() if name != "sparse"}
+        if issparse(table):
+            known["sparse"] = True
+        require(split is None or np.shape(split) == (n,), f"split has shape {np.shape(split)}",
+                why=f"X has {n} rows", fix="pass one 0 or 1 a row", error=DataError)
+        return cls(CsrRows(table) if issparse(table) else ArrayRows(table),
+                   None if y is None else ArrayRows(_target(y, n, known)),
                    None if split is None else ArrayRows(np.asarray(split, np.uint8)), known)
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the arrays X, y and split that there are, whole, and the attributes.
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arrays X (or CSR matrix), y and split that there are, whole, and the attributes.
 
         `Dataset.from_arrays(**arrays, attributes=attributes)` makes the same data set of them.
         """
@@ -107,43 +136,121 @@ class Dataset:
         DataError : the folder already holds something else.
         """
         folder = Path(path)
-        mine = isinstance(self.X, StoredRows) and self.X.path.resolve() == (folder / "shared" / "X").resolve()
+        mine = _folder_of(self.X) == folder.resolve()
         require(mine or not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
                 why="a data set is written once; rows can be appended", fix="name another folder, or delete this one")
-        parts, height = StoredParts(folder), chunk_rows(len(self), self.X.shape[1] * self.X.dtype.itemsize)
+        parts, height = StoredParts(folder), chunk_rows(len(self), self.X.row_bytes)
         there = {"X": self.X, "y": self.y, "split": self.split}
+        arrays: dict[str, dict[str, Any]] = {}
         for name, rows in there.items():
-            if rows is not None and not mine:
+            if rows is None:
+                continue
+            arrays[name] = describe(rows)
+            if rows.is_sparse and not mine:
+                arrays[name] = _write_sparse(rows, parts, height)
+            elif not mine:
                 parts.allocate(name, rows.shape, rows.dtype, height)
                 for start, stop in row_ranges(len(rows), height):
                     parts.write_rows(start, {name: rows.read(start, stop)})
-        arrays = {name: describe(rows) for name, rows in there.items() if rows is not None}
         write_json(folder / MANIFEST, {"dssl_dataset": VERSION, "arrays": arrays, "attributes": self.attributes})
         return open_stored(folder)
 
 
 def describe(rows: Rows) -> dict[str, Any]:
     """Return what `dataset.json` says of an array."""
-    return {"shape": list(rows.shape), "dtype": rows.dtype.str}
+    return rows.describe() if isinstance(rows, BlockedCsrRows) else {"shape": list(rows.shape), "dtype": rows.dtype.str}
 
 
-def _table(X: Any) -> np.ndarray:
-    """Return X as a row-major array of finite floats."""
-    array = X.toarray() if sparse.issparse(X) else np.asarray(X)
-    require(array.ndim == 2 and array.size > 0, f"X has shape {array.shape}, expected (n, d), neither of them 0",
+def _folder_of(X: Rows) -> Path | None:
+    """Return the folder of a data set that these rows are stored in."""
+    if isinstance(X, BlockedCsrRows):
+        return X.parts.folder.resolve() if isinstance(X.parts, StoredParts) else None
+    return X.path.resolve().parent.parent if isinstance(X, StoredRows) else None
+
+
+def _write_sparse(X: Rows, parts: StoredParts, height: int) -> dict[str, Any]:
+    """Write sparse rows, one part a block, and return what describes them."""
+    nnz = 0
+    for index, (start, stop) in enumerate(row_ranges(len(X), height)):
+        arrays = csr_arrays(X.read(start, stop))
+        parts.write(index, arrays)
+        nnz += len(arrays["data"])
+    return BlockedCsrRows(parts, (X.shape[0], X.shape[1]), X.dtype, height, nnz).describe()
+
+
+def _encoded(X: Any, known: dict[str, Any], *, impute: bool, one_hot: bool) -> tuple[Any, np.dtype]:
+    """Return X with missing cells filled and text as columns of 0 and 1, and its type; `known` tells what was done."""
+    if not isinstance(X, pd.DataFrame):
+        X = _checked(X)
+        X = as_csr(X) if issparse(X) else X
+    names = known.get("feature_names")
+    if isinstance(X, pd.DataFrame) and not one_hot:
+        text = [j for j in range(X.shape[1]) if cells_of(X.iloc[:, j], column_label(names, j)).dtype == object]
+        require(not text, f"X holds text in {column_label(names, text[0]) if text else ''}", error=DataError,
+                why="features are numbers; text has no distance",
+                fix='pass when_text="one_hot", which makes one column of 0 and 1 a category')
+    columns = choose_columns(Survey.of(X, names=names), names, "X", impute=impute)
+    if isinstance(X, pd.DataFrame):
+        types = [dtype for j, dtype in enumerate(X.dtypes) if j not in columns.levels]
+    else:
+        types = [X.dtype]
+    # Objects hold Python's floats.
+    wide = any(dtype == np.float64 or str(dtype) in ("Float64", "object") for dtype in types)
+    dtype = np.dtype(np.float64 if wide else np.float32)
+    made = columns.rounded(dtype).apply(X, np.arange(columns.n_columns))
+    known |= columns.describe() | {"imputed": made.imputed}
+    if columns.levels:
+        known["feature_names"] = columns.feature_names()
+    return made.X, dtype
+
+
+def _checked(X: Any) -> Any:
+    """Return X as an array or sparse matrix of numbers, shape (n, d)."""
+    array = X if issparse(X) else np.asarray(X)
+    require(array.ndim == 2 and min(array.shape) > 0, f"X has shape {array.shape}, expected (n, d), neither of them 0",
             why="points are rows and features are columns", fix="pass a two-dimensional array", error=DataError)
     require(array.dtype.kind in "biuf", f"X holds values of type {array.dtype}, expected numbers", error=DataError,
-            why="features are numbers; text has no distance", fix="code categories as numbers, one column each")
-    wide = array.dtype == np.float64
-    table = np.ascontiguousarray(array, np.float64 if wide else np.float32)
+            why="features are numbers; text has no distance",
+            fix='pass a DataFrame with when_text="one_hot", which makes one column of 0 and 1 a category, and '
+                'when_missing="impute" if cells are missing; or code categories as numbers')
+    return array
+
+
+def _table(X: Any, dtype: Any, sparse: bool | None, names: list[str] | None) -> Any:
+    """Return X as a row-major array or CSR matrix of finite floats; float64 stays unless `dtype` says otherwise."""
+    array = _checked(X)
+    kept = keeps_sparse(sparse, array.nnz if issparse(array) else None, array.shape)
+    if kept:
+        array = as_csr(array)
+    elif issparse(array):
+        array = array.toarray()
+    table = floats(array, dtype or (np.float64 if array.dtype == np.float64 else np.float32))
     count, first = not_finite(table)
     if first is not None:
-        raise refuse_not_finite("X", count, first, known=None)
+        raise refuse_not_finite("X", count, first, names)
+    if loses_digits(array.dtype, table.dtype):
+        refuse_lost_columns([narrow_columns(array)], names, "X", "pass X as float64, or subtract the offset")
     return table
 
 
-def not_finite(X: np.ndarray) -> tuple[int, tuple[int, int, str] | None]:
-    """Return how many values are not finite, and (row, column, text) of the first, row by row."""
+def floats(values: Any, dtype: Any) -> Any:
+    """Return values as a row-major array, or CSR matrix, of floats; numbers too large for the type become infinite."""
+    with np.errstate(over="ignore"):
+        return csr_array(values).astype(dtype) if issparse(values) else np.ascontiguousarray(values, dtype=dtype)
+
+
+def not_finite(X: Any) -> tuple[int, tuple[int, int, str] | None]:
+    """Return how many values are not finite, and (row, column, text) of the first, row by row.
+
+    X : ndarray, or CSR matrix with sorted columns, of which the stored entries are looked at.
+    """
+    if issparse(X):
+        bad = ~np.isfinite(X.data)
+        if not bad.any():
+            return 0, None
+        entry = int(np.argmax(bad))
+        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+        return int(bad.sum()), (row, int(X.indices[entry]), str(X.data[entry]))
     bad = ~np.isfinite(X)
     if not bad.any():
         return 0, None
@@ -160,7 +267,7 @@ def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], known:
         f"{name} has {count:,} values that are not finite; the first is {value} in row {row}, column {column}"
         f"{column_name}, counted from 0",
         why="a distance to such a point is not a number, and one such value spoils whole columns of a result",
-        fix=f"drop or impute them before ingest{beyond}",
+        fix="leave these rows out; `when_missing: impute` gives missing cells (nan) the mean of their column" + beyond,
     ))
 
 
@@ -200,6 +307,9 @@ def open_stored(folder: str | Path) -> Dataset:
             fix="ingest the source again with this version")
     rows: dict[str, Rows] = {}
     for name, described in manifest["arrays"].items():
+        if "block_rows" in described:
+            rows[name] = _open_sparse(folder, described)
+            continue
         pieces: list[Rows] = []
         for piece in described.get("pieces", [{**described, "path": f"shared/{name}"}]):
             stored = StoredRows(folder / piece["path"])
@@ -210,6 +320,15 @@ def open_stored(folder: str | Path) -> Dataset:
             pieces.append(stored)
         rows[name] = pieces[0] if len(pieces) == 1 else JoinedRows(pieces)
     return Dataset(rows["X"], rows.get("y"), rows.get("split"), manifest["attributes"])
+
+
+def _open_sparse(folder: Path, described: Mapping[str, Any]) -> BlockedCsrRows:
+    X = BlockedCsrRows.of(StoredParts(folder), described)
+    blocks, found = row_ranges(len(X), X.block_rows), len(list((folder / "parts").glob("*")))
+    require(found == len(blocks), f"{folder} has {found} parts, expected {len(blocks)} blocks of sparse rows",
+            why="the parts were replaced after the data set was written", fix="ingest the source again",
+            error=IntegrityError)
+    return X
 
 
 def segments_of(folder: Path) -> list[str]:

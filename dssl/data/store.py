@@ -12,7 +12,7 @@ import os
 import shutil
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
@@ -204,14 +204,15 @@ class StoredParts(Parts):
     def receipts(self) -> dict[int, Receipt]:
         return {int(path.stem): read_json(path) for path in sorted((self.folder / "receipts").glob("*.json"))}
 
-    def read(self, index: int) -> dict[str, np.ndarray]:
+    def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         folder = self.folder / "parts" / f"{index:06d}"
         if not folder.is_dir():
             raise IntegrityError(explain(
                 f"{folder} is missing", why="the part is recorded as written, but its arrays are gone",
                 fix=f"delete {_artifact_of(folder)} and run again",
             ))
-        return {name: _read_whole(folder / name) for name in read_json(folder / NAMES)}
+        wanted = read_json(folder / NAMES) if names is None else names
+        return {name: _read_whole(folder / name) for name in wanted}
 
     def within(self, name: str) -> "StoredParts":
         return StoredParts(self.folder / "within" / name)

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from ..blocks import MemoryParts, Rows, as_csr, as_rows
+from ..data.columns import Columns
+from ..data.dataset import Dataset
 from ..data.ingest import READER_OPTIONS, IngestParams, ingest
 from ..data.readers import FORMATS, format_of, open_reader
 from ..data.readers.stored import StoredReader
 from ..data.scaling import ScaledRows, Scaling
 from ..data.sources import Source, find_source
 from ..data.store import StoredParts, read_json
-from ..errors import DataError, explain, require
+from ..errors import DataError, SpecError, explain, require
 from ..execution import Execution
 from ..models.base import KernelModel
 from .artifacts import read_manifest
@@ -41,21 +43,42 @@ class FittedPipeline:
         return self.model.predict(ScaledRows(rows, self.scaling), execution)
 
     def points_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Rows:
+        """Return the points of a source, see `dataset_of`."""
+        return self.dataset_of(source, execution, **options).X
+
+    def dataset_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Dataset:
         """Return the points of a source, read as the training points were, with `options` of the reader on top.
 
         Columns with the same names are matched by name, in any order, and a table may hold the target or not. Files
         of another format, whose names are others or none, are taken column by column. A stored data set is not copied.
+        Missing cells and text become what they became in the training data: its means and its levels. A text that it
+        did not have is 0 in all columns of its levels, and counted in the attribute `unseen`. A file of a format
+        without text holds the columns of the levels themselves.
 
         Raises
         ------
-        DataError : a feature is missing, there are columns that the model does not know, or another number of them.
+        DataError : a feature is missing, there are columns that the model does not know, or another number of them; a
+            cell is missing, and missing cells were an error in training.
         """
-        params = replace(self.read, target="none", labels=None, split=None)
+        choices = sorted({"when_missing", "when_text"} & set(options))
+        require(not choices, f"{', '.join(choices)} cannot be set for a prediction", error=SpecError,
+                why="fills and levels are those of the training data", fix="set it under data.read, and run again")
         found = find_source(source, format=options.get("format") or None)
-        expected = self.dataset.get("feature_names")
         kind = format_of(found.path, options.get("format") or None)
+        target = "none" if "target" in FORMATS[kind].options else None
+        params = replace(self.read, target=target, labels=None, split=None)
+        columns = Columns.of(self.dataset)
         if kind != self.dataset["format"]:
-            params = IngestParams(target="none", dtype=self.read.dtype)
+            has_text, levels = "when_text" in FORMATS[kind].options, columns is not None and bool(columns.levels)
+            params = IngestParams(target=target, dtype=self.read.dtype,
+                                  when_text="one_hot" if has_text and levels else "error")
+            columns = None if levels and not has_text else columns
+        if kind == StoredReader.format:
+            columns = None  # a stored data set has its own, which are compared
+        expected = list(columns.names or ()) if columns else self.dataset.get("feature_names")
+        params = replace(params, sparse=bool(self.dataset.get("sparse")))
+        if kind == self.dataset["format"] == "svmlight":  # a file need not show the last column, nor the first
+            params = replace(params, n_columns=self.model.points.shape[1], zero_based=self.dataset["zero_based"])
         params = replace(params, **options)
         if expected:
             dropped = self._columns_to_drop(found, params, expected, strict=kind == self.dataset["format"])
@@ -63,19 +86,31 @@ class FittedPipeline:
         if kind == StoredReader.format and not found.more:
             reader = open_reader(found.path, scratch=Path(), **_given(params))
             assert isinstance(reader, StoredReader)
-            dataset = reader.dataset
+            dataset = self._as_stored(reader.dataset, str(source))
         else:
-            dataset = ingest(found, MemoryParts(), execution, params)
+            dataset = ingest(found, MemoryParts(), execution, params, columns=columns)
+        if columns is not None:
+            return dataset
         X, names = dataset.X, dataset.feature_names
         if expected and names and set(names) == set(expected) and len(names) == len(expected):
             order = [names.index(name) for name in expected]
-            return X if order == sorted(order) else ChosenColumns(X, order)
+            return dataset if order == sorted(order) else replace(dataset, X=ChosenColumns(X, order))
         width = len(self.dataset["feature_names"] or ()) or self.model.points.shape[1]
         require(X.shape[1] == width, error=DataError,
                 what=f"{source} has {X.shape[1]} features, the model was fitted on {width}",
                 why="a kernel compares equal features",
                 fix="pass the columns of the training data; name the labels' column with --read target=NAME")
-        return X
+        return dataset
+
+    def _as_stored(self, dataset: Dataset, name: str) -> Dataset:
+        """Return a stored data set whose columns were made as those of the model; raise DataError if they were not."""
+        mine, theirs = Columns.of(self.dataset), Columns.of(dataset.attributes)
+        require((theirs is None) == (mine is None) and (mine is None or theirs is None or mine.equals(theirs)),
+                f"{name} has other fills of missing cells or other levels of text than the training data",
+                why="its columns are not those that the model was fitted on", error=DataError,
+                fix="predict the file that it was read from")
+        kept = {name: value for name, value in dataset.attributes.items() if name not in ("imputed", "unseen")}
+        return replace(dataset, attributes=kept)
 
     def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str], *,
                          strict: bool) -> tuple[str | int, ...]:

@@ -107,7 +107,7 @@ def test_values_that_are_not_finite_are_counted_and_located(tmp_path, height):
     with pytest.raises(DataError) as error:
         ingest(tmp_path / "t.npz", StoredParts(tmp_path / "out"), InProcess(2), block_rows=height)
     assert "3 values that are not finite; the first is inf in row 4, column 1 (b)" in str(error.value)
-    assert "drop or impute them before ingest" in str(error.value)
+    assert "`when_missing: impute`" in str(error.value)
     with pytest.raises(DataError, match=MANIFEST):
         open_dataset(tmp_path / "out")
 

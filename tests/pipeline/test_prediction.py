@@ -1,16 +1,20 @@
 """Prediction of files that are not laid out like the training file."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 
-from dssl.blocks import as_rows
+from dssl.blocks import MemoryParts, as_rows
+from dssl.cli import main
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.store import StoredParts, StoredRows
-from dssl.errors import DataError
+from dssl.errors import DataError, SpecError
 from dssl.execution import InProcess
 from dssl.pipeline.prediction import ChosenColumns, open_model
 from dssl.pipeline.run import run
@@ -139,3 +143,110 @@ def test_a_pipeline_of_several_files_or_of_a_folder_is_that_of_the_whole(trained
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     found = again.predict(again.points_of(folder / "train.csv", InProcess(2)))
     np.testing.assert_array_equal(found, predict(trained, table, "same.csv"))
+# ---- fills and levels of the training data
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """A folder with train.csv, its run's result, and the table: numbers and text, some cells of both missing."""
+    folder = tmp_path_factory.mktemp("mixed")
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 240)
+    table = pd.DataFrame({
+        "size": rng.normal(size=240) + 2 * y, "color": np.where(y == 1, "red", rng.choice(["blue", "green"], 240)),
+        "shape": rng.choice(["7", "07", "x"], 240), "kind": np.array(["no", "yes"])[y]})
+    table.loc[::7, "size"] = None
+    table.loc[::11, "color"] = None
+    table.to_csv(folder / "train.csv", index=False)
+    spec = {"name": "mixed", "labels": {"per_class": 8}, "subsample": {"size": 40}, "graph": {"n_neighbors": 5},
+            "data": {"source": str(folder / "train.csv"), "test": {"count": 60},
+                     "read": {"target": "kind", "when_missing": "impute", "when_text": "one_hot"}}}
+    return folder, run(spec, workspace=folder / "work", execution=InProcess(2)), table
+
+
+def test_new_points_take_the_training_fills_and_levels(mixed):
+    folder, result, table = mixed
+    model = open_model(result["model"])
+    assert [column["kind"] for column in model.dataset["columns"]] == ["number", "category", "category"]
+    new = table.drop(columns="kind").head(6).assign(
+        size=[None, 1, 2, 3, 4, 5], color=["red", "mauve", None, "blue", "mauve", "ocher"])
+    new.iloc[:, ::-1].to_csv(folder / "new.csv", index=False)
+    data = model.dataset_of(str(folder / "new.csv"), InProcess(1))
+    assert data.feature_names == ["size", "color=blue", "color=green", "color=red", "color=(missing)", "shape=07",
+                                  "shape=7", "shape=x"]
+    X = data.X.read_all()
+    assert X[0, 0] == np.float32(table["size"].mean())
+    np.testing.assert_array_equal(X[:, 1:5], [[0, 0, 1, 0], [0] * 4, [0, 0, 0, 1], [1, 0, 0, 0], [0] * 4, [0] * 4])
+    assert data.attributes["unseen"] == {"color": {"rows": 3, "texts": ["mauve", "ocher"]}}
+    assert data.attributes["imputed"] == 2
+    assert set(model.predict(data.X)) <= {"no", "yes"}
+
+
+def test_the_training_file_becomes_the_training_points(mixed):
+    folder, result, _ = mixed
+    model = open_model(result["model"])
+    points = model.points_of(str(folder / "train.csv"), InProcess(1))
+    trained_on = ingest(folder / "train.csv", MemoryParts(), InProcess(1), model.read)
+    np.testing.assert_array_equal(points.read_all(), trained_on.X.read_all())
+    assert set(model.predict(points)) == {"no", "yes"}
+
+
+def test_arrays_hold_the_columns_of_the_levels(mixed, tmp_path):
+    _, result, _ = mixed
+    model = open_model(result["model"])
+    np.save(tmp_path / "wide.npy", np.ones((3, 8)))
+    assert model.points_of(str(tmp_path / "wide.npy"), InProcess(1)).shape == (3, 8)
+    np.save(tmp_path / "narrow.npy", np.ones((3, 3)))
+    with pytest.raises(DataError, match="3 features, the model was fitted on 8"):
+        model.points_of(str(tmp_path / "narrow.npy"), InProcess(1))
+
+
+def test_the_choice_is_made_in_training_only(mixed, trained):
+    folder, result, _ = mixed
+    with pytest.raises(SpecError, match="when_missing cannot be set for a prediction"):
+        open_model(result["model"]).points_of(str(folder / "train.csv"), InProcess(1), when_missing="error")
+    table = trained[2][NAMES].copy()
+    table.loc[3, "b"] = None
+    with pytest.raises(DataError, match=r"nan in row 3, column 1 \(b\)"):
+        predict(trained, table, "missing.csv")
+
+
+def test_folders_are_taken_if_their_columns_were_made_alike(mixed, tmp_path):
+    folder, result, table = mixed
+    model = open_model(result["model"])
+    options = {"target": "kind", "when_missing": "impute", "when_text": "one_hot"}
+    table.head(30).to_csv(tmp_path / "some.csv", index=False)
+    for source, name in ((folder / "train.csv", "same"), (tmp_path / "some.csv", "other")):
+        ingest(source, StoredParts(tmp_path / name), InProcess(1), **options).save(tmp_path / name)
+    data = model.dataset_of(str(tmp_path / "same"), InProcess(1))
+    np.testing.assert_array_equal(model.predict(data.X),
+                                  model.predict(model.points_of(str(folder / "train.csv"), InProcess(1))))
+    assert "imputed" not in data.attributes
+    with pytest.raises(DataError, match="other fills of missing cells or other levels"):
+        model.dataset_of(str(tmp_path / "other"), InProcess(1))
+
+
+def test_the_command_says_what_it_filled_and_what_it_did_not_know(mixed):
+    folder, result, table = mixed
+    table.drop(columns="kind").head(9).assign(shape=["y", "7", "07"] * 3).to_csv(folder / "odd.csv", index=False)
+    done = CliRunner().invoke(main, ["predict", result["model"], str(folder / "odd.csv"), str(folder / "out.csv"),
+                                     "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["unseen"] == {"shape": {"rows": 3, "texts": ["y"]}}
+    assert facts["imputed"] == int(table.head(9).isna().sum().sum()) > 0
+    assert "3 rows have a text in column 'shape' that the training data did not have, such as 'y'" in done.stderr
+    assert f"{facts['imputed']} missing cells were filled" in done.stderr
+
+
+def test_svmlight_files_need_not_show_their_first_and_last_column(tmp_path):
+    X, y = make_blobs(120, 4, centers=2, random_state=0)
+    rows = [f"{label} " + " ".join(f"{j}:{value:.6f}" for j, value in enumerate(row))
+            for label, row in zip(y, X, strict=True)]
+    (tmp_path / "train.svm").write_text("\n".join(rows) + "\n")
+    spec = {"name": "s", "data": {"source": str(tmp_path / "train.svm"), "test": {"count": 30}},
+            "labels": {"per_class": 4}, "subsample": {"size": 20}, "graph": {"n_neighbors": 5}}
+    model = open_model(run(spec, workspace=tmp_path / "work", execution=InProcess(2))["model"])
+    (tmp_path / "new.svm").write_text("0 1:2.5 2:1\n0 2:3\n")
+    np.testing.assert_array_equal(model.points_of(str(tmp_path / "new.svm"), InProcess(1)).read_all(),
+                                  [[0, 2.5, 1, 0], [0, 0, 3, 0]])

@@ -1,0 +1,242 @@
+"""How the columns of a table become columns of X: missing cells take a mean, text one 0/1 column a level.
+
+The choice is made once, from the training file (`survey`), recorded in the data set's attributes, and applied
+unchanged to any block of any file.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from ..errors import DataError, explain, require
+
+WhenMissing = Literal["error", "impute"]
+WhenText = Literal["error", "one_hot"]
+MOST_LEVELS = 1000  # of one column; a column with more is an identifier
+EXAMPLES = 5  # texts shown of many
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A block of X, and what it took to make it.
+
+    X : ndarray or csr_array, shape (rows, width), float64. imputed : cells that were filled.
+    unseen : by input column, the rows with a text that training did not have, and `some_texts` of them.
+    """
+
+    X: Any
+    imputed: int = 0
+    unseen: dict[int, tuple[int, list[str | None]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What becomes of each input column.
+
+    names : of the input columns, or None. n_columns : how many these are.
+    fill : ndarray, shape (n_columns,), float64, for the missing cells of numbers; None where these are an error.
+    levels : by number of the column, the texts that have a column of X, ascending; None, the last one, stands for
+        missing cells. Columns that are not in it hold numbers.
+    imputed : ndarray, shape (n_columns,), int64, cells that were missing in the training file.
+    """
+
+    names: tuple[str, ...] | None
+    n_columns: int
+    fill: np.ndarray | None
+    levels: dict[int, tuple[str | None, ...]]
+    imputed: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """The number of columns of X."""
+        return self.n_columns + sum(len(levels) - 1 for levels in self.levels.values())
+
+    def feature_names(self) -> list[str] | None:
+        """Return the names of the columns of X: `column` or `column=level`; None if there are none to be told apart."""
+        if self.names is None and not self.levels:
+            return None
+        names = self.names or tuple(map(str, range(self.n_columns)))
+        return [found for j, name in enumerate(names) for found in (
+            [f"{name}={'(missing)' if level is None else level}" for level in self.levels[j]]
+            if j in self.levels else [name])]
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON attributes, read by `of`: one entry of `columns` for each input column."""
+        columns: list[dict[str, Any]] = []
+        for j in range(self.n_columns):
+            column: dict[str, Any] = {"name": self.names[j] if self.names else None}
+            if j in self.levels:
+                column |= {"kind": "category", "levels": list(self.levels[j])}
+            else:
+                column |= {"kind": "number", "fill": None if self.fill is None else float(self.fill[j])}
+            columns.append(column | {"imputed": int(self.imputed[j])})
+        return {"when_missing": "error" if self.fill is None else "impute", "columns": columns}
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> "Columns | None":
+        """Return what `describe` described, or None where every column was taken as it is."""
+        columns = attributes.get("columns")
+        if columns is None:
+            return None
+        names = tuple(column["name"] for column in columns)
+        fill = None
+        if attributes["when_missing"] == "impute":
+            fill = np.array([column.get("fill", np.nan) for column in columns], np.float64)
+        levels = {j: tuple(column["levels"]) for j, column in enumerate(columns) if column["kind"] == "category"}
+        return cls(None if None in names else names, len(columns), fill, levels,
+                   np.array([column["imputed"] for column in columns], np.int64))
+
+    def equals(self, other: "Columns") -> bool:
+        """Return whether both make the same columns of X of any file."""
+        mine, theirs = ({**of.describe(), "columns": [{**column, "imputed": 0} for column in of.describe()["columns"]]}
+                        for of in (self, other))
+        return mine == theirs
+
+    def rounded(self, dtype: Any) -> "Columns":
+        """Return the same with fills that `dtype` holds, so that a column of such numbers stays one."""
+        return self if self.fill is None else replace(self, fill=self.fill.astype(dtype).astype(np.float64))
+
+    def order(self, names: Sequence[str] | None, n_columns: int, source: str) -> np.ndarray:
+        """Return which column of a file is each input column: by name where both have the same ones, else in order.
+
+        Raises
+        ------
+        DataError : the file has another number of columns.
+        """
+        require(n_columns == self.n_columns, f"{source} has {n_columns} columns of features, expected "
+                f"{self.n_columns}", why="their fills and levels belong to the columns of the training data",
+                fix="pass the same columns", error=DataError)
+        if names and self.names and len(set(names)) == len(names) and set(names) == set(self.names):
+            place = {name: j for j, name in enumerate(names)}
+            return np.array([place[name] for name in self.names])
+        return np.arange(n_columns)
+
+    def apply(self, block: Any, order: np.ndarray, first_row: int = 0) -> Encoded:
+        """Return the columns of X of a block of rows.
+
+        Parameters
+        ----------
+        block : ndarray or csr_array of numbers, or DataFrame of numbers and text, shape (rows, n_columns).
+        order : see `order`. first_row : number of the block's first row, for messages.
+
+        Raises
+        ------
+        DataError : a column is text where it should be numbers or the other way round, or a text is missing and
+            missing cells are an error. Missing numbers that are an error stay NaN.
+        """
+        if isinstance(block, pd.DataFrame):
+            return self._apply_table(block, order, first_row)
+        require(not self.levels, f"the levels of {self.label(min(self.levels, default=0))} are text, the block holds "
+                "numbers only", why="text cannot be found in it", fix="pass a table of text and numbers",
+                error=DataError)
+        if (order != np.arange(self.n_columns)).any():
+            block = block[:, order]
+        if self.fill is None:
+            return Encoded(block)
+        if sparse.issparse(block):
+            missing = np.flatnonzero(np.isnan(block.data))
+            if not len(missing):
+                return Encoded(block)
+            filled = block.copy()
+            filled.data[missing] = self.fill[block.indices[missing]]
+            return Encoded(filled, len(missing))
+        missing = np.isnan(block)
+        if not missing.any():
+            return Encoded(block)
+        return Encoded(np.where(missing, self.fill, block), int(missing.sum()))
+
+    def _apply_table(self, table: pd.DataFrame, order: np.ndarray, first_row: int) -> Encoded:
+        X = np.zeros((len(table), self.width))
+        at, imputed, unseen = 0, 0, {}
+        for j in range(self.n_columns):
+            cells = cells_of(table.iloc[:, order[j]], self.label(j))
+            missing = pd.isna(cells)
+            if self.fill is not None:
+                imputed += int(missing.sum())
+            if j in self.levels:
+                if missing.all():
+                    cells = np.full(len(cells), None, object)  # they could be missing numbers as well
+                found = self._places(j, cells, missing, first_row)
+                rows = np.flatnonzero(found >= 0)
+                X[rows, at + found[rows]] = 1
+                if len(rows) < len(found):
+                    new = cells[found < 0]
+                    unseen[j] = len(new), some_texts(new)
+                at += len(self.levels[j])
+                continue
+            if cells.dtype == object and not missing.all():
+                wrong = int(np.argmax(~missing & pd.isna(pd.to_numeric(cells, errors="coerce"))))
+                raise DataError(explain(f"{self.label(j)} holds text: {cells[wrong]!r} in row {first_row + wrong}",
+                                        why="it held numbers when the levels of text were recorded",
+                                        fix="correct the cell, or empty it"))
+            numbers = cells.astype(np.float64)
+            X[:, at] = numbers if self.fill is None else np.where(missing, self.fill[j], numbers)
+            at += 1
+        return Encoded(X, imputed, unseen)
+
+    def _places(self, j: int, cells: np.ndarray, missing: np.ndarray, first_row: int) -> np.ndarray:
+        """Return the number of each cell's level, -1 where it has none."""
+        levels = self.levels[j]
+        require(cells.dtype == object or bool(missing.all()), f"{self.label(j)} holds numbers", error=DataError,
+                why="it held text when its levels were recorded", fix="store it as text, as in the training data")
+        if missing.any() and self.fill is None:
+            raise missing_text(self.label(j), int(missing.sum()), first_row + int(np.argmax(missing)))
+        known = [level for level in levels if level is not None]
+        found = np.asarray(pd.Index(known, dtype=object).get_indexer(pd.Index(cells, dtype=object)), np.int64)
+        found[missing] = len(known) if None in levels else -1
+        return found
+
+    def label(self, j: int) -> str:
+        """Return how messages name an input column."""
+        return column_label(self.names, j)
+
+
+def some_texts(texts: Iterable[str | None]) -> list[str | None]:
+    """Return the first `EXAMPLES` of some texts in ascending order; None, a missing cell, comes last."""
+    return sorted(set(texts), key=lambda text: (text is None, text))[:EXAMPLES]
+
+
+def column_label(names: Sequence[str] | None, j: int) -> str:
+    """Return how messages name a column."""
+    return f"column {names[j]!r}" if names else f"column {j} (counted from 0)"
+
+
+def missing_text(label: str, count: int, row: int) -> DataError:
+    """Return the error for missing cells of text."""
+    return DataError(explain(
+        f"{label} has missing cells of text ({count:,} of those read); the first is in row {row}, counted from 0",
+        why="no level says what they are", fix="set `when_missing: impute` for the training data, which makes missing "
+        "cells a level of their own, or leave these rows out"))
+
+
+def cells_of(column: pd.Series, label: str) -> np.ndarray:
+    """Return the cells of a column as float64, NaN where missing, or as objects: text, None where missing.
+
+    Numbers and booleans are numbers, also as objects. Text, mixtures of it with numbers, and pandas categories are
+    text.
+
+    Raises
+    ------
+    DataError : the cells are of another type, such as dates.
+    """
+    dtype = column.dtype
+    is_category = isinstance(dtype, pd.CategoricalDtype)
+    if not is_category and pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    is_text = is_category or isinstance(dtype, pd.StringDtype)
+    values = column.astype(object).to_numpy() if is_text or dtype.kind == "O" else np.empty(0, object)
+    missing = np.asarray(pd.isna(values), bool)
+    strange = [value for value in values[~missing] if not isinstance(value, (str, int, float, np.number, np.bool_))]
+    require(len(values) == len(column) and not strange, error=DataError,
+            what=f"{label} holds {type(strange[0]).__name__ if strange else dtype} values",
+            why="features are numbers, or text that names a category",
+            fix="store dates and durations as numbers, such as days, and anything else as numbers or text")
+    if not is_text and not any(isinstance(value, str) for value in values[~missing]):
+        return np.array([np.nan if gone else float(value) for value, gone in zip(values, missing, strict=True)])
+    cells = np.empty(len(values), object)
+    cells[~missing] = [str(value) for value in values[~missing]]
+    return cells

@@ -1,0 +1,145 @@
+"""What the columns of a file hold: how many cells are there, their mean, and the levels of text.
+
+Block step: count, sum and levels of each column of a block. Combine step: over all blocks, in their order. Finish
+step: the `Columns` that make X. The mean is the fill for missing cells because it takes one pass and combines over
+blocks: sums are kept in two floats each, about 106 bits, so that the mean is the rounded true one whatever the blocks
+are. (A median would need the values themselves.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numba import njit
+from scipy import sparse
+
+from ..errors import DataError, explain, require
+from .columns import EXAMPLES, MOST_LEVELS, Columns, cells_of, column_label, missing_text
+
+
+@dataclass
+class Survey:
+    """What the columns of some rows hold; arrays have shape (d,).
+
+    present : int64, cells that are there. high, low : float64, whose sum is the sum of the finite ones of them.
+    levels : by column, the different texts, ascending, at most `MOST_LEVELS` + 1; only of columns that hold text.
+    first_missing : by column of text, the row of its first missing cell.
+    """
+
+    n_rows: int
+    present: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    levels: dict[int, list[str]] = field(default_factory=dict)
+    first_missing: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, X: Any, first_row: int = 0, names: Sequence[str] | None = None) -> "Survey":
+        """Return what a block holds: an ndarray or csr_array of float64, or a DataFrame; first_row is its first row."""
+        n, d = X.shape
+        found = cls(n, np.zeros(d, np.int64), np.zeros(d), np.zeros(d))
+        if isinstance(X, pd.DataFrame):
+            for j in range(d):
+                found._add_column(j, cells_of(X.iloc[:, j], column_label(names, j)), first_row)
+        elif sparse.issparse(X):
+            _add_entries(X.indices, np.asarray(X.data, np.float64), found.present, found.high, found.low)
+            found.present += n  # the entries that are missing were counted down
+        else:
+            _add_rows(np.ascontiguousarray(X, np.float64), found.present, found.high, found.low)
+        return found
+
+    def _add_column(self, j: int, cells: np.ndarray, first_row: int) -> None:
+        if cells.dtype != object:
+            one = slice(j, j + 1)
+            _add_rows(cells[:, None], self.present[one], self.high[one], self.low[one])
+            return
+        missing = pd.isna(cells)
+        self.present[j] = len(cells) - missing.sum()
+        self.levels[j] = sorted(set(cells[~missing]))[:MOST_LEVELS + 1]
+        if missing.any():
+            self.first_missing[j] = first_row + int(np.argmax(missing))
+
+    def merge(self, other: "Survey") -> "Survey":
+        """Return what both hold; the rows of `other` come after these."""
+        with np.errstate(over="ignore", invalid="ignore"):  # choose_columns refuses what is not finite
+            high, error = two_sum(self.high, other.high)
+            high, low = two_sum(high, error + self.low + other.low)
+        levels = {j: sorted({*self.levels.get(j, ()), *other.levels.get(j, ())})[:MOST_LEVELS + 1]
+                  for j in {*self.levels, *other.levels}}
+        return Survey(self.n_rows + other.n_rows, self.present + other.present, high, low, levels,
+                      {**other.first_missing, **self.first_missing})
+
+
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return the rounded sum and what the rounding left out, exactly (Knuth, TAOCP 2, 4.2.2, theorem B)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+_two_sum = njit(nogil=True, cache=True)(two_sum)
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(X, present, high, low):
+    """Add the cells of X, shape (n, d), to the counts and sums of their columns; NaN is a missing cell."""
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            value = X[i, j]
+            if np.isnan(value):
+                continue
+            present[j] += 1
+            if np.isfinite(value):
+                high[j], error = _two_sum(high[j], value)
+                low[j] += error
+
+
+@njit(nogil=True, cache=True)
+def _add_entries(indices, data, present, high, low):
+    """Add stored entries to the sums of their columns, and count down those that are missing."""
+    for k in range(len(data)):
+        j, value = indices[k], data[k]
+        if np.isnan(value):
+            present[j] -= 1
+        elif np.isfinite(value):
+            high[j], error = _two_sum(high[j], value)
+            low[j] += error
+
+
+def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, impute: bool) -> Columns:
+    """Return what becomes of the columns of a whole file.
+
+    Raises
+    ------
+    DataError : a column has no cell at all to take the mean of, its mean is no float64, it has more than `MOST_LEVELS`
+        levels, or it is text with missing cells and these are an error.
+    """
+    d = len(found.present)
+    empty = [column_label(names, j) for j in np.flatnonzero(found.present == 0).tolist()]
+    require(not (impute and empty), f"{source}: {', '.join(empty[:EXAMPLES])} has no cell that is not missing",
+            why="there is nothing to fill its cells from", fix="leave it out (CSV: `drop:`)", error=DataError)
+    levels: dict[int, tuple[str | None, ...]] = {}
+    for j in sorted(found.levels):
+        texts, missing = found.levels[j], found.n_rows - int(found.present[j])
+        if len(texts) > MOST_LEVELS:
+            raise DataError(explain(
+                f"{source}: {column_label(names, j)} has more than {MOST_LEVELS:,} different texts, for example "
+                f"{', '.join(map(repr, texts[:3]))}",
+                why="it looks like an identifier, and a column for each text would tell every row from every other",
+                fix="leave it out (CSV: `drop:`), or join its rare texts into one"))
+        if missing and not impute:
+            raise missing_text(f"{source}: {column_label(names, j)}", missing, found.first_missing[j])
+        levels[j] = (*texts, None) if missing else (*texts,)
+    fill = None
+    if impute:
+        with np.errstate(over="ignore", invalid="ignore"):
+            fill = (found.high + found.low) / np.maximum(found.present, 1)
+        fill[list(levels)] = np.nan
+        wild = [j for j in np.flatnonzero(~np.isfinite(fill)).tolist() if j not in levels]
+        require(not wild, f"{source}: the cells of {column_label(names, wild[0]) if wild else ''} sum beyond float64",
+                why="their mean, which missing cells take, is unknown", fix="rescale the column, or leave it out",
+                error=DataError)
+    imputed = found.n_rows - found.present if impute else np.zeros(d, np.int64)
+    return Columns(tuple(names) if names else None, d, fill, levels, np.asarray(imputed, np.int64))

@@ -1,0 +1,257 @@
+"""Missing cells and text as columns of X: against NumPy and pandas, and the same for any blocks."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl.blocks import MemoryParts
+from dssl.data.columns import MOST_LEVELS, Columns, cells_of
+from dssl.data.dataset import Dataset, open_dataset
+from dssl.data.ingest import IngestParams, ingest
+from dssl.data.store import StoredParts
+from dssl.errors import DataError, ParameterError
+from dssl.execution import InProcess, OnDask
+
+BOTH = {"when_missing": "impute", "when_text": "one_hot", "dtype": "float64"}
+
+
+def write(folder, frame, name="t.csv"):
+    frame.to_csv(folder / name, index=False)
+    return folder / name
+
+
+def read(path, execution=None, **options):
+    return ingest(path, MemoryParts(), execution or InProcess(1), **{**BOTH, **options})
+
+
+def trees(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({
+        "height": rng.normal(10, 3, n).round(4), "kind": rng.choice(["oak", "ash", "elm"], n),
+        "code": rng.choice(["7", "07", "x1"], n, p=[0.6, 0.3, 0.1]), "age": rng.integers(0, 90, n).astype(float),
+        "cut": rng.choice(["true", "false"], n), "label": rng.integers(0, 2, n)})
+    for column, share in (("height", 0.2), ("kind", 0.1), ("age", 0.3)):
+        frame.loc[rng.random(n) < share, column] = None
+    return frame
+
+
+NUMBERS = st.one_of(st.none(), st.floats(-1e6, 1e6).map(lambda x: round(x, 3)))
+TEXTS = st.sampled_from([None, "7", "07", "7.0", "a", "B", "é", "true"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=st.lists(st.tuples(NUMBERS, TEXTS, TEXTS), min_size=1, max_size=12), data=st.data())
+def test_x_does_not_depend_on_blocks_and_is_what_pandas_makes(tmp_path_factory, rows, data):
+    frame = pd.DataFrame(rows, columns=["x", "s", "t"], dtype=object).assign(y=0)
+    frame.loc[len(frame)] = [1.5, "a", "b", 1]  # no column is empty, and both of text are text
+    path = write(tmp_path_factory.mktemp("columns"), frame)
+    whole = read(path)
+    blocks = read(path, block_rows=data.draw(st.integers(1, len(frame))))
+    assert_array_equal(blocks.X.read_all(), whole.X.read_all())
+    assert {**blocks.attributes, "params": 0} == {**whole.attributes, "params": 0}
+    x = frame["x"].astype(float)
+    last = "\U0010ffff"  # comes after every level
+    dummies = pd.get_dummies(frame[["s", "t"]].astype("str").where(frame[["s", "t"]].notna(), last), prefix_sep="=")
+    expected = pd.concat([x.fillna(np.nanmean(x)).rename("x"), dummies.astype(float)], axis=1)
+    assert whole.feature_names == [name.replace(last, "(missing)") for name in expected.columns]
+    assert_allclose(whole.X.read_all(), expected.to_numpy(), rtol=1e-14, atol=1e-12)
+
+
+def test_a_table_is_imputed_and_one_hot(tmp_path):
+    frame = trees()
+    data = ingest(write(tmp_path, frame), StoredParts(tmp_path / "out"), InProcess(2), block_rows=25, **BOTH)
+    data = data.save(tmp_path / "out")
+    assert data.feature_names == ["height", "kind=ash", "kind=elm", "kind=oak", "kind=(missing)", "code=07", "code=7",
+                                  "code=x1", "age", "cut"]
+    X = pd.DataFrame(data.X.read_all(), columns=data.feature_names)
+    assert_allclose(X["height"], frame["height"].fillna(np.nanmean(frame["height"])))
+    assert_allclose(X["age"], frame["age"].fillna(np.nanmean(frame["age"])))
+    assert_array_equal(X["cut"], frame["cut"] == "true")
+    for level in ("ash", "elm", "oak"):
+        assert_array_equal(X[f"kind={level}"], frame["kind"] == level)
+    assert_array_equal(X["kind=(missing)"], frame["kind"].isna())
+    assert_array_equal(data.targets(), frame["label"])
+    recorded = {column["name"]: column for column in data.attributes["columns"]}
+    assert recorded["height"] == {"name": "height", "kind": "number", "imputed": int(frame["height"].isna().sum()),
+                                  "fill": pytest.approx(np.nanmean(frame["height"]), rel=1e-15)}
+    assert recorded["code"] == {"name": "code", "kind": "category", "levels": ["07", "7", "x1"], "imputed": 0}
+    assert recorded["kind"]["levels"] == ["ash", "elm", "oak", None]
+    assert data.attributes["imputed"] == int(frame.drop(columns="label").isna().sum().sum())
+    assert data.attributes["unseen"] == {}
+    assert not (tmp_path / "out" / "within").exists()
+    assert_array_equal(open_dataset(tmp_path / "out").X.read_all(), data.X.read_all())
+
+
+def test_frames_become_what_their_file_becomes(tmp_path):
+    frame = trees()
+    from_file = read(write(tmp_path, frame))
+    features = frame.drop(columns="label").assign(cut=frame["cut"] == "true")
+    for table in (features, features.astype({"kind": "category", "code": "category", "age": "Int64"})):
+        data = Dataset.from_arrays(table, frame["label"], when_missing="impute", when_text="one_hot")
+        assert_array_equal(data.X.read_all(), from_file.X.read_all())
+        assert data.attributes["columns"] == from_file.attributes["columns"]
+        assert data.feature_names == from_file.feature_names
+
+
+def test_text_that_begins_late_makes_the_column_text(tmp_path):
+    codes = ["3"] * 1500 + ["x"] + ["03"] * 300
+    path = write(tmp_path, pd.DataFrame({"code": codes, "y": 0}))
+    data = read(path, InProcess(2), block_rows=400)
+    assert data.feature_names == ["code=03", "code=3", "code=x"]
+    assert_array_equal(data.X.read_all().sum(axis=0), [300, 1500, 1])
+
+
+def test_arrays_are_imputed(tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    X[::3, 1], X[5, 0] = np.nan, np.nan
+    expected = np.where(np.isnan(X), np.nanmean(X.astype(float), axis=0), X).astype(np.float32)
+    np.save(tmp_path / "t.npy", X)
+    np.savez(tmp_path / "t.npz", X=X, columns=np.array(["a", "b", "c"]))
+    stored = ingest(tmp_path / "t.npy", MemoryParts(), InProcess(1), when_missing="impute", block_rows=6)
+    named = ingest(tmp_path / "t.npz", MemoryParts(), InProcess(1), when_missing="impute")
+    made = Dataset.from_arrays(X, when_missing="impute")
+    for data in (stored, named, made):
+        assert data.X.dtype == np.float32
+        assert_array_equal(data.X.read_all(), expected)
+        assert [column["imputed"] for column in data.attributes["columns"]] == [1, 14, 0]
+    assert stored.feature_names is None
+    assert named.feature_names == ["a", "b", "c"]
+
+
+def test_a_table_without_a_header_counts_its_columns(tmp_path):
+    (tmp_path / "t.csv").write_text("1.5,red,0\n2.5,blue,1\n,red,1\n")
+    data = read(tmp_path / "t.csv")
+    assert data.feature_names == ["0", "1=blue", "1=red"]
+    assert_array_equal(data.X.read_all(), [[1.5, 0, 1], [2.5, 1, 0], [2, 0, 1]])
+    assert Columns.of(data.attributes).names is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_without_text_and_missing_cells_the_options_change_no_bit(tmp_path, dtype):
+    rng = np.random.default_rng(1)
+    path = write(tmp_path, pd.DataFrame(rng.normal(size=(50, 4)), columns=list("abcy")))
+    plain = ingest(path, MemoryParts(), InProcess(1), dtype=dtype)
+    chosen = read(path, dtype=dtype, block_rows=9)
+    assert chosen.X.read_all().tobytes() == plain.X.read_all().tobytes()
+    assert "columns" not in plain.attributes
+    assert chosen.feature_names == plain.feature_names
+
+
+@pytest.mark.parametrize(("text", "options", "message"), [
+    ("a,b,y\n1,red,0\n2,blue,1\n", {"when_text": "error"}, r"'b' holds text: 'red' in row 0[\s\S]*when_text: one_hot"),
+    ("a,b,y\n1,red,0\n,blue,1\n", {"when_missing": "error"},
+     r"nan in row 1, column 0 \(a\)[\s\S]*when_missing: impute"),
+    ("a,b,y\n1,red,0\n2,,1\n3,,1\n", {"when_missing": "error"},
+     r"column 'b' has missing cells of text \(2 of those read\); the first is in row 1[\s\S]*when_missing: impute"),
+    ("a,b,y\n,red,0\n,blue,1\n", {}, "column 'a' has no cell that is not missing"),
+    ("a,b,y\n1,,0\n2, ,1\n", {}, "column 'b' has no cell that is not missing"),
+    ("a,b,y\n1,red,0\ninf,blue,1\n", {}, "inf in row 1, column 0"),
+    ("a,b,y\n1e308,red,0\n1e308,blue,1\n", {}, "column 'a' sum beyond float64"),
+    ("a,b,y\n" + "".join(f"1,id{i},0\n" for i in range(MOST_LEVELS + 1)), {},
+     r"'b' has more than 1,000 different texts[\s\S]*identifier"),
+])
+@pytest.mark.parametrize("height", [1, None])
+def test_refused_with_the_column(tmp_path, text, options, message, height):
+    (tmp_path / "t.csv").write_text(text)
+    if len(text) > 1000 and height:
+        height = 300
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "t.csv", block_rows=height, **options)
+
+
+def test_as_many_levels_as_allowed(tmp_path):
+    path = write(tmp_path, pd.DataFrame({"a": [f"v{i}" for i in range(MOST_LEVELS)], "y": 0}))
+    assert read(path, block_rows=300).X.shape == (MOST_LEVELS, MOST_LEVELS)
+
+
+def test_options_that_are_unknown_or_do_not_apply(tmp_path):
+    with pytest.raises(ParameterError, match="when_missing='mean'"):
+        IngestParams(when_missing="mean")
+    with pytest.raises(ParameterError, match="when_text='label'"):
+        IngestParams(when_text="label")
+    np.save(tmp_path / "t.npy", np.eye(3))
+    with pytest.raises(ParameterError, match=r"when_text='one_hot' does not apply to t\.npy"):
+        read(tmp_path / "t.npy")
+
+
+@pytest.mark.parametrize(("column", "expected"), [
+    (pd.Series([1, None, 2], dtype="Int64"), [1, np.nan, 2]), (pd.Series([True, False]), [1, 0]),
+    (pd.Series([True, None], dtype=object), [1, np.nan]), (pd.Series([1, 2.5, None], dtype=object), [1, 2.5, np.nan]),
+    (pd.Series(["a", None]), ["a", None]), (pd.Series(["a", 1, None], dtype=object), ["a", "1", None]),
+    (pd.Series([3, 1, None]).astype("Int64").astype("category"), ["3", "1", None]),
+    (pd.Series([None, None], dtype="str"), [None, None]),
+])
+def test_cells_of_every_type(column, expected):
+    cells = cells_of(column, "column 'c'")
+    is_text = any(isinstance(value, str) for value in expected) or expected == [None, None]
+    assert cells.dtype == (object if is_text else np.float64)
+    assert_array_equal(cells, np.array(expected, object if is_text else float))
+
+
+@pytest.mark.parametrize("column", [pd.Series(pd.to_datetime(["2020-01-01"])), pd.Series([1j]), pd.Series([[1, 2]])])
+def test_cells_that_are_neither_numbers_nor_text(column):
+    with pytest.raises(DataError, match=r"column 'c' holds \S+ values"):
+        cells_of(column, "column 'c'")
+
+
+def test_frames_that_are_refused():
+    frame = pd.DataFrame({"a": [1.0, None], "b": ["x", "y"]})
+    with pytest.raises(DataError, match=r'expected numbers[\s\S]*when_text="one_hot"'):
+        Dataset.from_arrays(frame)
+    with pytest.raises(DataError, match=r'text in column \'b\'[\s\S]*when_text="one_hot"'):
+        Dataset.from_arrays(frame, when_missing="impute")
+    with pytest.raises(DataError, match=r"nan in row 1, column 0 \(a\)[\s\S]*when_missing: impute"):
+        Dataset.from_arrays(frame, when_text="one_hot")
+
+
+# ---- another file, with the choice of the first
+
+
+def test_new_files_take_the_recorded_fills_and_levels(tmp_path):
+    train = pd.DataFrame({"a": [1.0, 3.0, None], "b": ["x", "y", "x"], "y": [0, 1, 0]})
+    columns = Columns.of(json.loads(json.dumps(read(write(tmp_path, train)).attributes)))
+    new = pd.DataFrame({"b": ["y", "z", None, "x", "w", "z"], "a": [None, 10, 20, None, 30, 40]})
+    path = write(tmp_path, new, "new.csv")
+    for height in (1, 4, None):
+        data = read(path, target="none", block_rows=height, columns=columns)
+        assert data.feature_names == ["a", "b=x", "b=y"]
+        assert_array_equal(data.X.read_all(), [[2, 0, 1], [10, 0, 0], [20, 0, 0], [2, 1, 0], [30, 0, 0], [40, 0, 0]])
+        assert data.attributes["unseen"] == {"b": {"rows": 4, "texts": ["w", "z", None]}}
+        assert data.attributes["imputed"] == 3
+
+
+def test_numbers_where_levels_were_recorded_are_levels(tmp_path):
+    train = pd.DataFrame({"b": ["7", "07", "x"], "y": 0})
+    columns = Columns.of(read(write(tmp_path, train)).attributes)
+    (tmp_path / "new.csv").write_text("b\n7\n07\n8\n")
+    data = read(tmp_path / "new.csv", header=True, target="none", columns=columns)
+    assert_array_equal(data.X.read_all(), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+
+
+def test_new_files_that_do_not_fit_are_refused(tmp_path):
+    train = pd.DataFrame({"a": [1.0, 3.0], "b": ["x", "y"], "y": [0, 1]})
+    columns = Columns.of(read(write(tmp_path, train), when_missing="error").attributes)
+    for text, message in [("a,b\n1,\n", "column 'b' has missing cells of text"), ("a,b\n,x\n", "nan in row 0"),
+                          ("a,b\n1,x\nred,y\n", "column 'a' holds text: 'red' in row 1"),
+                          ("a,b,c\n1,x,2\n", "3 columns of features, expected 2")]:
+        (tmp_path / "new.csv").write_text(text)
+        with pytest.raises(DataError, match=message):
+            read(tmp_path / "new.csv", target="none", header=True, when_missing="error", columns=columns)
+    with pytest.raises(DataError, match="levels of column 'b' are text, the block holds numbers only"):
+        columns.apply(np.ones((1, 2)), np.arange(2))
+    with pytest.raises(DataError, match="column 'b' holds numbers"):
+        columns.apply(pd.DataFrame({"a": [1.0], "b": [2.0]}), np.arange(2))
+
+
+@pytest.mark.cluster
+def test_a_cluster_makes_the_same_columns(tmp_path, cluster_client):
+    path = write(tmp_path, trees(500))
+    here = read(path, block_rows=60)
+    there = ingest(path, StoredParts(tmp_path / "out"), OnDask(cluster_client), block_rows=60, **BOTH)
+    assert_array_equal(there.X.read_all(), here.X.read_all())
+    assert there.attributes == here.attributes
