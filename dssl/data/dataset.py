@@ -12,9 +12,8 @@ from ..blocks import ArrayRows, Rows, row_ranges
 from ..errors import DataError, IntegrityError, explain, require
 from .joined_rows import JoinedRows
 from .labels import encode_labels
-from .store import StoredParts, StoredRows, read_json, write_json
+from .store import MANIFEST, StoredParts, StoredRows, read_json, write_json
 
-MANIFEST = "dataset.json"
 VERSION = 1
 SEGMENTED = 2  # with rows that were appended, see `append`
 CHUNK_BYTES = 32 << 20  # of X: large enough to read fast, small enough that several fit a task
@@ -210,12 +209,6 @@ def open_stored(folder: str | Path) -> Dataset:
             pieces.append(stored)
         rows[name] = pieces[0] if len(pieces) == 1 else JoinedRows(pieces)
     return Dataset(rows["X"], rows.get("y"), rows.get("split"), manifest["attributes"])
-
-
-def segments_of(folder: Path) -> list[str]:
-    """Return the names of the segments that rows were appended in, as `dataset.json` lists them."""
-    manifest = read_json(folder / MANIFEST)
-    return list(manifest.get("segments", [])) if isinstance(manifest, dict) else []
 
 
 def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
