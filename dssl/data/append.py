@@ -21,12 +21,13 @@ import numpy as np
 from ..blocks import ArrayRows, Rows
 from ..errors import DataError, explain, require
 from ..execution import Execution, InProcess, Progress
-from .dataset import MANIFEST, SEGMENTED, Dataset, chunk_rows, describe, open_stored, segments_of
+from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
 from .ingest import IngestParams, ingest
 from .lock import Lock
 from .readers import format_of
+from .readers.stored import segments_of
 from .sources import Source, find_source
-from .store import StoredParts, StoredRows, read_json, write_json
+from .store import MANIFEST, StoredParts, StoredRows, read_json, write_json
 
 
 def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Path,

@@ -15,10 +15,9 @@ from .columns import WhenMissing, WhenText, cells_of, column_label
 from .joined_rows import JoinedRows
 from .labels import encode_labels
 from .narrowing import loses_digits, narrow_columns, refuse_lost_columns
-from .store import StoredParts, StoredRows, read_json, write_json
+from .store import MANIFEST, StoredParts, StoredRows, read_json, write_json
 from .survey import Survey, choose_columns
 
-MANIFEST = "dataset.json"
 VERSION = 1
 SEGMENTED = 2  # with rows that were appended, see `append`
 CHUNK_BYTES = 32 << 20  # of X: large enough to read fast, small enough that several fit a task
@@ -329,12 +328,6 @@ def _open_sparse(folder: Path, described: Mapping[str, Any]) -> BlockedCsrRows:
             why="the parts were replaced after the data set was written", fix="ingest the source again",
             error=IntegrityError)
     return X
-
-
-def segments_of(folder: Path) -> list[str]:
-    """Return the names of the segments that rows were appended in, as `dataset.json` lists them."""
-    manifest = read_json(folder / MANIFEST)
-    return list(manifest.get("segments", [])) if isinstance(manifest, dict) else []
 
 
 def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:

@@ -25,6 +25,7 @@ from ..blocks import Arrays, Parts, Receipt, Rows, row_ranges
 from ..errors import DataError, IntegrityError, ParameterError, explain, require
 
 NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
+MANIFEST = "dataset.json"  # of a data set; written last
 CHUNK_BYTES = 64 << 20
 CACHE_BYTES = 1 << 30
 

@@ -2,16 +2,25 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ...blocks import Rows
 from ...errors import DataError, require
-from ..dataset import MANIFEST, Dataset, open_stored, segments_of
+from ..store import MANIFEST, read_json
 from .base import NO_TARGET, Block, Reader, Scan, dense
 
+if TYPE_CHECKING:
+    from ..dataset import Dataset
+
 LEFT_OUT = {"receipts", "unpacked", "lock.json", ".lock"}  # how it was written, not what
+
+
+def segments_of(folder: Path) -> list[str]:
+    """Return the names of the segments that rows were appended in, as `dataset.json` lists them."""
+    manifest = read_json(folder / MANIFEST)
+    return list(manifest.get("segments", [])) if isinstance(manifest, dict) else []
 
 
 def all_files(folder: Path) -> list[str]:
@@ -43,8 +52,10 @@ class StoredReader(Reader):
         self._dataset: Dataset | None = None
 
     @property
-    def dataset(self) -> Dataset:
+    def dataset(self) -> "Dataset":
         """The data set; without y if `target` is "none"."""
+        from ..dataset import open_stored  # data sets are made by readers, so it cannot be imported before this module
+
         if self._dataset is None:
             stored = open_stored(self.path)
             named = stored.attributes.get("target")
