@@ -67,8 +67,11 @@ def test_an_estimator_takes_sparse_rows():
     y = np.full(400, -1)
     y[LABELED] = CODES[LABELED]
     on_sparse, on_dense = (LapSVC(n_neighbors=6, n_subsample=90).fit(rows, y)
-                           for rows in (CsrRows(X), X.toarray()))
-    assert_allclose(on_sparse.decision_function(CsrRows(X)), on_dense.decision_function(X.toarray()), atol=1e-4)
+                           for rows in (X, X.toarray()))
+    assert sparse.issparse(on_sparse.model_.points)
+    values = on_sparse.decision_function(X)
+    assert_allclose(values, on_dense.decision_function(X.toarray()), atol=1e-4)
+    assert_array_equal(on_sparse.decision_function(CsrRows(X)), values)
 
 
 @pytest.mark.cluster
