@@ -14,6 +14,7 @@ from dssl.kernels.base import kernel_from
 from dssl.models.base import KernelModel, expand
 from dssl.models.graph_kernel import GraphKernelParams, deform, graph_covariance
 from dssl.models.learners import LearnerParams, fit_labels
+from dssl.models.svm import LapSVC
 from tests.graph.test_sparse_neighbors import weighted, zipf
 
 X = weighted(zipf(400, 300, 12, 0, np.float64), 1)
@@ -60,6 +61,17 @@ def test_shared_rows_lie_in_parts_that_workers_can_open(tmp_path):
     assert (shared.nnz, shared.block_rows, shared.shape) == (X.nnz, 150, (400, 300))
     assert_array_equal(shared.read(100, 320).toarray(), X[100:320].toarray())
     assert_array_equal(shared.take(np.array([399, 0, 0])).toarray(), X[[399, 0, 0]].toarray())
+
+
+def test_an_estimator_takes_sparse_rows():
+    y = np.full(400, -1)
+    y[LABELED] = CODES[LABELED]
+    on_sparse, on_dense = (LapSVC(n_neighbors=6, n_subsample=90).fit(rows, y)
+                           for rows in (X, X.toarray()))
+    assert sparse.issparse(on_sparse.model_.points)
+    values = on_sparse.decision_function(X)
+    assert_allclose(values, on_dense.decision_function(X.toarray()), atol=1e-4)
+    assert_array_equal(on_sparse.decision_function(CsrRows(X)), values)
 
 
 @pytest.mark.cluster

@@ -25,10 +25,10 @@ def text_like(tmp_path_factory):
     """An npz file of 260 documents about three topics over 1,200 words, three fifths of their words common to all."""
     rng = np.random.default_rng(0)
     topic = np.arange(N) % 3
-    X = zipf(N, 300, 15, 1).toarray()
+    X = np.minimum(zipf(N, 300, 15, 1).toarray(), 1)
     own = np.zeros((N, D - 300), np.float32)
     for row in range(N):
-        own[row, 300 * topic[row] + rng.integers(0, 60, 10)] = 1
+        own[row, 300 * topic[row] + rng.integers(0, 60, 10)] = 2
     X = np.hstack([X, own])
     path = tmp_path_factory.mktemp("text") / "text.npz"
     np.savez(path, X=X, y=topic)
