@@ -45,6 +45,7 @@ class DeformedKernelEstimator(BaseEstimator):
     n_subsample : points at which functions are measured; the labeled ones are among them. All points where there are
         fewer.
     method : neighbor search: "exact", "descent" or "auto". tolerance : relative residual of the solves.
+    duplicates : "collapse" makes equal rows one vertex of the graph that counts as many, "keep" one vertex each.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of every random choice.
     """
@@ -53,12 +54,13 @@ class DeformedKernelEstimator(BaseEstimator):
                  eta: float = 10.0, n_neighbors: int = 10, metric: str = "euclidean", weights: str = "self_tuned",
                  symmetrize: str = "maximum", laplacian: str = "normalized", ridge: float = 0.01, power: int = 2,
                  n_subsample: int = 1000, method: str = "auto", tolerance: float = 1e-6, unlabeled: Any = None,
-                 seed: int = 0):
+                 seed: int = 0, duplicates: str = "collapse"):
         self.kernel, self.bandwidth, self.C, self.eta = kernel, bandwidth, C, eta
         self.n_neighbors, self.metric, self.weights, self.symmetrize = n_neighbors, metric, weights, symmetrize
         self.laplacian, self.ridge, self.power = laplacian, ridge, power
         self.n_subsample, self.method, self.tolerance = n_subsample, method, tolerance
         self.unlabeled, self.seed = unlabeled, seed
+        self.duplicates = duplicates
 
     def _params(self) -> GraphKernelParams:
         return GraphKernelParams(
@@ -68,7 +70,7 @@ class DeformedKernelEstimator(BaseEstimator):
             regularizer=RegularizerParams(laplacian=self.laplacian, ridge=self.ridge,  # type: ignore[arg-type]
                                           power=self.power),
             solver=SolverParams(tolerance=self.tolerance, seed=self.seed),
-            n_subsample=self.n_subsample, seed=self.seed)
+            n_subsample=self.n_subsample, seed=self.seed, duplicates=self.duplicates)  # type: ignore[arg-type]
 
     def _labels(self, X: Any, y: Any) -> Any:
         """Return y in this process, or the target of X where X is a Dataset and y is None; checks eta first."""
@@ -130,6 +132,14 @@ class DeformedKernelEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def support(self, X: Any) -> np.ndarray:
+        """Return how near each point is to those of the model, shape (n,): its largest kernel value with one of them,
+        relative to the largest of these with themselves. Below 1e-10 a prediction says nothing about the point.
+        """
+        execution = current_execution()
+        rows = self._new_rows(X, execution)
+        return self.model_.support(rows, execution)
 
 
 class LapSVC(ClassifierMixin, DeformedKernelEstimator):

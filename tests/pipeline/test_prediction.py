@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 
 from dssl.blocks import as_rows
+from dssl.cli import main
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.store import StoredParts, StoredRows
@@ -139,3 +141,18 @@ def test_a_pipeline_of_several_files_or_of_a_folder_is_that_of_the_whole(trained
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     found = again.predict(again.points_of(folder / "train.csv", InProcess(2)))
     np.testing.assert_array_equal(found, predict(trained, table, "same.csv"))
+
+
+def test_without_a_label_an_integer_is_minus_one(finished, points_file, tmp_path):
+    """In an array of integers -1 stands for no label, as it does in the training data."""
+    with np.load(points_file) as arrays:
+        X = np.concatenate([arrays["X"][:20], [[1e6, 0, 0, 0]]]).astype(np.float32)
+    np.save(tmp_path / "new.npy", X)
+    done = CliRunner().invoke(main, ["predict", finished[1]["model"], str(tmp_path / "new.npy"),
+                                     str(tmp_path / "out.npy"), "--abstain"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    labels = np.load(tmp_path / "out.npy")
+    assert labels.dtype.kind == "i"
+    assert labels[-1] == -1
+    assert labels[:20].min() >= 0
+    assert "1 of 21 points are near no point" in done.stderr
