@@ -122,11 +122,7 @@ class SelectedRows(Rows):
 
     def __init__(self, rows: Rows, ids: Any):
         self.rows, self.ids = rows, as_rows(ids)
-        self.shape, self.dtype = (len(self.ids), *rows.shape[1:]), rows.dtype
-
-    @property
-    def is_sparse(self) -> bool:  # type: ignore[override]
-        return self.rows.is_sparse
+        self.shape, self.dtype, self.is_sparse = (len(self.ids), *rows.shape[1:]), rows.dtype, rows.is_sparse
 
     @property
     def row_bytes(self) -> int:

@@ -94,7 +94,7 @@ class DeformedKernelEstimator(BaseEstimator):
         return execution.share_rows(rows)
 
     def _deformed_gram(self, rows: Rows, labeled: np.ndarray, params: GraphKernelParams,
-                       execution: Execution) -> tuple[Any, np.ndarray, np.ndarray]:
+                       execution: Execution, graph: Any = None) -> tuple[Any, np.ndarray, np.ndarray]:
         """Return the deformed kernel, the labeled points (l, d) and its Gram matrix on them (l, l)."""
         n = len(rows)
         require(n == 1 or not _all_equal(rows), f"all {n} points are equal", error=DataError,
@@ -107,7 +107,7 @@ class DeformedKernelEstimator(BaseEstimator):
                 fix=f"raise n_subsample to {2 * len(labeled)} or more"), UserWarning, stacklevel=3)
         base = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                            seed=self.seed)
-        covariance = graph_covariance(rows, labeled, params, execution)
+        covariance = graph_covariance(rows, labeled, params, execution, graph)
         kernel = deform(base, rows.take(covariance.subsample), covariance.powers[self.power], self.eta)
         points = rows.take(labeled)
         K, whole = kernel(points, points), float(diagonal_of(base, points).sum())
@@ -172,13 +172,14 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
                  eta: float = 10.0, n_neighbors: int = 10, metric: str = "euclidean", weights: str = "self_tuned",
                  symmetrize: str = "maximum", laplacian: str = "normalized", ridge: float = 0.01, power: int = 2,
                  n_subsample: int = 1000, method: str = "auto", tolerance: float = 1e-6, unlabeled: Any = None,
-                 probability: bool = False, seed: int = 0):
+                 probability: bool = False, seed: int = 0, duplicates: str = "collapse"):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, n_neighbors=n_neighbors, metric=metric,
                          weights=weights, symmetrize=symmetrize, laplacian=laplacian, ridge=ridge, power=power,
-                         n_subsample=n_subsample, method=method, tolerance=tolerance, unlabeled=unlabeled, seed=seed)
+                         n_subsample=n_subsample, method=method, tolerance=tolerance, unlabeled=unlabeled, seed=seed,
+                         duplicates=duplicates)
         self.probability = probability
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points X (n, d) with their labels y (n,); return self.
 
         Parameters
@@ -188,6 +189,8 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         sample_weight : array-like, shape (n,), or None for 1. The loss of a labeled point counts C times its weight,
             finite and >= 0; with 0 the point counts as unlabeled. Weights of unlabeled points are not read: they have
             no loss, and every point counts alike in the graph.
+        graph : in place of the one made of X: a sparse matrix (n, n) of weights, or `Neighbors`, or (ids, distances),
+            both (n, k); see `graph_covariance`. n_neighbors and metric are then not read.
 
         Raises
         ------
@@ -215,7 +218,7 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
             lacking = self.classes_[sizes < few].tolist()
             require(not lacking, f"class {', '.join(map(repr, lacking))} has {what}", error=DataError,
                     why="a machine does not know a class that it has not seen", fix=fix)
-        kernel, points, K = self._deformed_gram(rows, labeled, params, execution)
+        kernel, points, K = self._deformed_gram(rows, labeled, params, execution, graph)
         coef, intercept, coding = fit_labels(K, codes, n_classes, learner, weight)
         self.model_: KernelModel = expand(kernel, points, coef, intercept, coding, self.classes_, {})
         self.calibration_: Calibration | None = None
@@ -279,7 +282,7 @@ class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points X (n, d) with targets y (n,) or (n, c); return self. A row with a NaN is unlabeled.
 
         X, y and sample_weight as in `LapSVC.fit`; a point of weight 2 counts as two equal points do.
@@ -301,7 +304,7 @@ class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
         require(len(labeled) >= 1, "no target is a number", error=DataError,
                 why="there is nothing to fit", fix="give at least one point a target")
         labeled, weight = weighed(labeled, sample_weight, len(rows))
-        kernel, points, K = self._deformed_gram(rows, labeled, params, execution)
+        kernel, points, K = self._deformed_gram(rows, labeled, params, execution, graph)
         coef, intercept = fit_values(K, targets[labeled], learner, weight)
         self.model_: KernelModel = expand(kernel, points, coef, intercept, "values", np.empty(0), {})
         return self

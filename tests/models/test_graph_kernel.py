@@ -191,6 +191,10 @@ def test_a_given_graph_is_the_one_that_is_made():
         assert_array_equal(found.subsample, expected.subsample)
         assert_array_equal(found.powers[2], expected.powers[2])
     assert found.attributes["neighbors"] == {"method": "given", "n_neighbors": 4, "n": 90, "entries": 360}
+    y = np.full(90, -1)
+    y[[5, 9]] = [0, 1]
+    made, with_graph = LapSVC(n_neighbors=4).fit(X, y), LapSVC(n_neighbors=20).fit(X, y, graph=lists)
+    assert_array_equal(with_graph.decision_function(X), made.decision_function(X))
 
 
 def test_rows_are_not_joined_in_a_given_graph():
