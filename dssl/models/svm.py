@@ -285,7 +285,7 @@ class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points X (n, d) with targets y (n,) or (n, c); return self. A row with a NaN is unlabeled.
 
-        X, y and sample_weight as in `LapSVC.fit`; a point of weight 2 counts as two equal points do.
+        X, y, sample_weight and graph as in `LapSVC.fit`; a point of weight 2 counts as two equal points do.
 
         Raises
         ------
