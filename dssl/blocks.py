@@ -117,6 +117,24 @@ class CsrRows(Rows):
         return self.matrix[ids]
 
 
+class SelectedRows(Rows):
+    """The chosen rows of others, in the order of their numbers; reads no chunk without one of them."""
+
+    def __init__(self, rows: Rows, ids: Any):
+        self.rows, self.ids = rows, as_rows(ids)
+        self.shape, self.dtype, self.is_sparse = (len(self.ids), *rows.shape[1:]), rows.dtype, rows.is_sparse
+
+    @property
+    def row_bytes(self) -> int:
+        return self.rows.row_bytes
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.rows.take(self.ids.read(start, stop))
+
+    def take(self, ids: np.ndarray) -> Any:
+        return self.rows.take(self.ids.take(ids))
+
+
 def as_csr(matrix: Any) -> sparse.csr_array:
     """Return a sparse matrix as CSR with sorted int32 columns and no entry twice; the given one is not changed."""
     csr = sparse.csr_array(matrix)

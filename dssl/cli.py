@@ -154,8 +154,11 @@ def _print_dataset(dataset: Dataset, folder: Path, as_json: bool) -> None:
 @click.argument("out", type=click.Path(path_type=Path))
 @read_option
 @click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
+@click.option("--abstain", is_flag=True, help="Give no label to points that are near no point of the model: an empty "
+                                              "cell in csv, -1 in npy.")
 @json_option
-def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...], name: str, as_json: bool) -> None:
+def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...], name: str, abstain: bool,
+                    as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv or npy).
 
     SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'.
@@ -163,10 +166,15 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
     require(out.suffix in (".csv", ".npy"), f"{out} ends in {out.suffix or 'nothing'}",
             why="predictions are written as text or as an array", fix="name a .csv or .npy file")
     fitted = open_model(model, name)
+    classes = fitted.model.classes
+    require(not abstain or out.suffix == ".csv" or (classes.dtype.kind in "iu" and -1 not in classes), error=SpecError,
+            what=f"--abstain with {out} and classes such as {classes[:3].tolist()}",
+            why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
     chosen = _read_options(options)
     ingest_params(chosen, "--read")
     dataset = fitted.dataset_of(source, InProcess(), **chosen)
-    labels = fitted.predict(dataset.X)
+    labels, supported = fitted.predict_supported(dataset.X)
+    empty = ~supported & abstain
     imputed, unseen = dataset.attributes.get("imputed", 0), dataset.attributes.get("unseen", {})
     for column, found in unseen.items():
         texts = ", ".join("(missing)" if text is None else repr(text) for text in found["texts"])
@@ -175,13 +183,20 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
     if imputed:
         click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
     if out.suffix == ".npy":
-        np.save(out, labels)
+        np.save(out, np.where(empty, -1, labels) if empty.any() else labels)
     else:
+        cells = ("" if no_label else label for label, no_label in zip(labels.tolist(), empty, strict=True))
         with open(out, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([["label"], *([label] for label in labels.tolist())])
-    counts = {str(label): int(count) for label, count in zip(*np.unique(labels, return_counts=True), strict=True)}
-    facts = {"out": str(out), "n": len(labels), "counts": counts, "imputed": imputed, "unseen": unseen}
-    click.echo(json.dumps(facts) if as_json else
+            csv.writer(file, lineterminator="\n").writerows([["label"], *([cell] for cell in cells)])
+    unsupported = int((~supported).sum())
+    if unsupported:
+        left = "they have no label" if abstain else "--abstain gives them no label"
+        console.print(f"warning: {unsupported} of {len(labels)} points are near no point of the model, so the "
+                      f"intercept alone would decide their label; {left}")
+    kept = labels[~empty]
+    counts = {str(label): int(count) for label, count in zip(*np.unique(kept, return_counts=True), strict=True)}
+    click.echo(json.dumps({"out": str(out), "n": len(labels), "counts": counts, "unsupported": unsupported})
+               if as_json else
                f"{len(labels)} predictions in {out}: " + ", ".join(f"{k} {v}" for k, v in counts.items()))
 
 
@@ -270,7 +285,8 @@ def _print_result(result: dict[str, Any]) -> None:
     out.print(table)
     out.print(f"unlabeled data: {result['gain']['unlabeled_data']}")
     if result["unreached"]["count"]:
-        out.print(f"{result['unreached']['count']} points are in no component with a label")
+        out.print(f"{result['unreached']['count']} points are in no component with a label: "
+                  f"{result['unreached']['file']}", soft_wrap=True)
     out.print(f"report: {result['report']}", soft_wrap=True)
 
 

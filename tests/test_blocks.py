@@ -18,6 +18,7 @@ from dssl.blocks import (
     HeldArrays,
     MemoryParts,
     PartWriter,
+    SelectedRows,
     as_csr,
     as_rows,
     block_rng,
@@ -263,3 +264,19 @@ def test_entries_given_twice_are_added_and_the_given_matrix_stays():
     given_twice = sparse.csr_array((np.ones(3), np.array([1, 1, 0]), np.array([0, 3])), shape=(1, 2))
     assert as_csr(given_twice).toarray().tolist() == [[1.0, 2.0]]
     assert given_twice.nnz == 3
+
+
+@given(st.integers(1, 30), st.integers(1, 9), st.integers(0, 2**16))
+def test_selected_rows_are_those_rows_in_that_order(n_rows, block_rows, seed):
+    rng = np.random.default_rng(seed)
+    X, ids = rng.normal(size=(n_rows, 2)), rng.integers(0, n_rows, size=12)
+    for base in (ArrayRows(X), CsrRows(X)):
+        chosen = SelectedRows(base, ids)
+        assert (chosen.shape, chosen.dtype, chosen.is_sparse) == ((12, 2), X.dtype, base.is_sparse)
+        assert chosen.row_bytes == base.row_bytes
+
+        def dense(block):
+            return block if isinstance(block, np.ndarray) else block.toarray()
+
+        assert_array_equal(np.concatenate([dense(block) for _, block in chosen.blocks(block_rows)]), X[ids])
+        assert_array_equal(dense(chosen.take(np.array([3, 0, 3]))), X[ids[[3, 0, 3]]])

@@ -17,6 +17,7 @@ from sklearn.datasets import make_blobs
 from dssl import __version__
 from dssl.cli import main
 from dssl.data.dataset import open_dataset
+from dssl.pipeline.stages import STAGES
 
 NAMES = np.array(["oak, old", "birch", 'the "elm"'])
 
@@ -137,10 +138,36 @@ def test_a_prediction_that_cannot_be_made(made, tmp_path, monkeypatch, arguments
     assert not (made / "out.csv").exists()
 
 
+def test_points_near_no_point_of_the_model_are_told_and_may_stay_without_a_label(made, tmp_path):
+    model = json.loads((made / "result.json").read_text())["model"]
+    (tmp_path / "far.csv").write_text((made / "new.csv").read_text() + "1e6,0,0\n0,-1e6,5\n")
+    plain = invoke("predict", model, tmp_path / "far.csv", tmp_path / "out.csv", "--json")
+    assert plain.exit_code == 0, plain.stderr
+    found = json.loads(plain.stdout)
+    assert (found["n"], found["unsupported"], sum(found["counts"].values())) == (202, 2, 202)
+    assert "2 of 202 points are near no point of the model" in plain.stderr
+    assert "--abstain gives them no label" in plain.stderr
+    done = invoke("predict", model, tmp_path / "far.csv", tmp_path / "empty.csv", "--abstain", "--json")
+    found = json.loads(done.stdout)
+    assert (found["unsupported"], sum(found["counts"].values())) == (2, 200)
+    with open(tmp_path / "empty.csv", newline="") as file:
+        labels = [label for label, in csv.reader(file)]
+    with open(tmp_path / "out.csv", newline="") as file:
+        assert [label for label, in csv.reader(file)][:201] == labels[:201]
+    assert labels[201:] == ["", ""]
+    near = invoke("predict", model, made / "new.csv", tmp_path / "near.csv", "--abstain", "--json")
+    assert json.loads(near.stdout)["unsupported"] == 0
+    assert "warning" not in near.stderr
+    refused = invoke("predict", model, tmp_path / "far.csv", tmp_path / "out.npy", "--abstain")
+    assert refused.exit_code == 2
+    assert "write a .csv file" in refused.stderr
+    assert not (tmp_path / "out.npy").exists()
+
+
 def test_verify(workspace, tmp_path):
     sound = invoke("verify", "--workspace", workspace)
-    assert (sound.exit_code, sound.stdout) == (0, "13 artifacts are as they were written\n")
-    assert json.loads(invoke("verify", "--workspace", workspace, "--json").stdout) == {"artifacts": 13}
+    assert (sound.exit_code, sound.stdout) == (0, f"{len(STAGES)} artifacts are as they were written\n")
+    assert json.loads(invoke("verify", "--workspace", workspace, "--json").stdout) == {"artifacts": len(STAGES)}
     chunk = next(path for path in workspace.glob("artifacts/models/*/parts/000000/model.coef/c/**/*") if path.is_file())
     chunk.unlink()
     damaged = invoke("verify", "--workspace", workspace)

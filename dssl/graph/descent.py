@@ -18,9 +18,10 @@ from ..blocks import PartWriter, Receipt, Rows, row_ranges
 from ..errors import require
 from .heap import NONE, empty_heaps, offer, offer_all, sort_heaps
 from .inverted import Queries
-from .metric import measurable
+from .metric import measurable, stored_distances
 from .sparse_distance import in_tree_order, measure_candidates
 
+FLOAT32_SQUARE = 1e15  # squares and their sums are far from the ends of float32
 EXTRA = 5  # candidates beyond k + 1 a row: they raise the recall, and survive the second measurement
 
 
@@ -53,7 +54,11 @@ def descend(rows: Any, k: int, *, seed: int, threads: int) -> tuple[np.ndarray, 
     if sparse.issparse(rows):
         centered = sparse.csr_matrix(rows.astype(np.float32))  # a center would fill every column
     else:
-        centered = (rows - rows.mean(axis=0, dtype=np.float64)).astype(np.float32)
+        centered = rows - rows.mean(axis=0, dtype=np.float64)
+        largest = float(np.abs(centered).max(initial=0))
+        if not 1 / FLOAT32_SQUARE < largest < FLOAT32_SQUARE and largest > 0:
+            centered /= largest
+        centered = centered.astype(np.float32)
     before = numba.get_num_threads()
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     require(threads <= most, f"descent_threads={threads} in a process that has {most}",
@@ -100,5 +105,5 @@ class DescentTask:
         rows = measurable(self.rows.read_all(), self.metric)
         distances, ids, filled = descend(rows, self.k, seed=self.seed, threads=self.threads)
         for start, stop in row_ranges(len(distances), self.block_rows):
-            out.write_rows(start, ids=ids[start:stop], distances=np.sqrt(distances[start:stop]).astype(np.float32))
+            out.write_rows(start, ids=ids[start:stop], distances=stored_distances(distances[start:stop]))
         return {"filled_exactly": filled}

@@ -17,7 +17,7 @@ from ..execution import Execution
 from .heap import empty_heaps, sort_heaps
 from .inverted import InvertedPoints, InvertedTask, inverted_seconds, point_rows, sparse_query_rows
 from .layout import SAMPLE_ROWS, Frame, Layout, bisect, lay_out, layout_bytes, principal_frame, project, tree_depth
-from .metric import measurable, measured_itemsize
+from .metric import measurable, measured_itemsize, stored_distances
 from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles
 from .tree import nearest_by_tree
 
@@ -82,7 +82,7 @@ class NearestTask:
         for layout in self.points.layouts():
             nearest_in_layout(layout, queries, query_ids, distances, ids, self.search)
         sort_heaps(distances, ids)
-        return out.write_rows(self.start, ids=ids, distances=np.sqrt(distances).astype(np.float32))
+        return out.write_rows(self.start, ids=ids, distances=stored_distances(distances))
 
 
 @dataclass(frozen=True)

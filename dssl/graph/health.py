@@ -11,6 +11,7 @@ from ..errors import DataError, require
 from .inverted import Queries
 from .metric import measurable
 from .sparse_distance import in_tree_order, row_distances
+from .vertices import Vertices
 
 if TYPE_CHECKING:
     from .neighbors import Neighbors
@@ -97,52 +98,90 @@ def _sparse_distances(rows: Rows, chosen: np.ndarray, listed: np.ndarray, metric
 
 
 def graph_health(W: sp.spmatrix | sp.sparray, labeled: np.ndarray | None = None, neighbors: "Neighbors | None" = None,
-                 *, y: np.ndarray | None = None) -> dict[str, Any]:
+                 *, y: np.ndarray | None = None, vertices: Vertices | None = None,
+                 numbers: np.ndarray | None = None) -> dict[str, Any]:
     """Return the facts that decide whether a graph can carry labels; JSON.
+
+    Points are counted with their copies; degrees, edges and homophily are those of vertices.
 
     Parameters
     ----------
-    W : sparse (n, n), symmetric weights.
+    W : sparse (v, v), symmetric weights of the vertices.
     labeled : bool (n,), or the numbers of the labeled points.
     neighbors : the lists that W was made of, to count copies.
     y : (n,) classes, read where `labeled`; for homophily, the share of edges between labeled points within one class.
+    vertices : which points are copies; None where each of the n = v vertices is one point.
+    numbers : (n,), the number by which a point is named, such as its row in a file; its place by default.
     """
     W = sp.csr_array(W)
-    n = W.shape[0]
+    points = Vertices.distinct(W.shape[0]) if vertices is None else vertices
+    n, m = len(points.vertex), points.multiplicity
+    names = np.arange(n) if numbers is None else np.asarray(numbers)
     upper = sp.triu(W, 1)
     degrees = np.diff(W.indptr)
     strengths = np.asarray(W.sum(axis=1)).ravel()
     count, component = connected_components(W, directed=False)
-    sizes = np.bincount(component, minlength=count)
+    sizes = np.bincount(component, m, minlength=count).astype(np.int64)
     median = float(np.median(degrees)) if n else 0.0
     hubs = np.flatnonzero(degrees > max(10 * median, 1))
     hubs = hubs[np.lexsort((hubs, -degrees[hubs]))]
-    isolated = np.flatnonzero(degrees == 0)
+    isolated = np.flatnonzero((degrees == 0)[points.vertex])
     health: dict[str, Any] = {
         "n": n, "edges": int(upper.nnz),
         "components": {"count": int(count), "largest": np.sort(sizes)[::-1][:10].tolist(),
                        "largest_share": float(sizes.max() / n) if n else 0.0},
-        "isolated": {"count": len(isolated), "ids": isolated[:MOST_LISTED].tolist()},
+        "isolated": {"count": len(isolated), "ids": names[isolated[:MOST_LISTED]].tolist()},
         "degree": _spread(degrees), "strength": _spread(strengths),
         "hubs": {"rule": "more than 10 times the median degree", "count": len(hubs),
-                 "largest": [{"id": int(hub), "degree": int(degrees[hub])} for hub in hubs[:10]]},
+                 "largest": [{"id": int(names[points.first[hub]]), "degree": int(degrees[hub])} for hub in hubs[:10]]},
     }
+    if vertices is not None:
+        health["vertices"] = {"count": len(points), "largest_multiplicity": int(m.max()),
+                              "copied_points": points.attributes["copied_points"]}
     if neighbors is not None:
-        copies = sum(int((distances[:, 0] == 0).sum()) for _, _, distances in neighbors.blocks(1 << 16))
+        copies = sum(int(m[first:first + len(distances)][distances[:, 0] == 0].sum())
+                     for first, _, distances in neighbors.blocks(1 << 16))
         health["duplicates"] = {"points": copies, "share": copies / n}
         health["recall"] = neighbors.attributes.get("recall")
     if labeled is not None:
         mask = np.zeros(n, bool)
         mask[np.asarray(labeled)] = True
-        reached = np.zeros(count, bool)
-        reached[component[mask]] = True
-        lost = np.flatnonzero(~reached[component])
+        lost, _ = _beyond(component, sizes, mask, points)
         health["labeled"] = int(mask.sum())
-        health["unreached"] = {"count": len(lost), "ids": lost[:MOST_LISTED].tolist(),
-                               "components": int((~reached).sum())}
+        health["unreached"] = {"count": len(lost), "ids": names[lost[:MOST_LISTED]].tolist(),
+                               "components": len(np.unique(component[points.vertex[lost]]))}
         if y is not None:
-            health["homophily"] = _homophily(upper, mask, np.asarray(y))
+            classes, marked = np.asarray(y), np.zeros(len(points), bool)
+            rows = np.flatnonzero(mask)[::-1]  # of several labeled copies the first one's class is written last
+            marked[points.vertex[rows]] = True
+            of_vertex = np.zeros(len(points), classes.dtype)
+            of_vertex[points.vertex[rows]] = classes[rows]
+            health["homophily"] = _homophily(upper, marked, of_vertex)
     return health
+
+
+def unreached_points(W: sp.spmatrix | sp.sparray, labeled: np.ndarray,
+                     vertices: Vertices | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of all points in components without a labeled point, ascending, and their components' sizes.
+
+    Parameters as in `graph_health`; a size counts points.
+    """
+    points = Vertices.distinct(W.shape[0]) if vertices is None else vertices
+    count, component = connected_components(sp.csr_array(W), directed=False)
+    mask = np.zeros(len(points.vertex), bool)
+    mask[np.asarray(labeled)] = True
+    sizes = np.bincount(component, points.multiplicity, minlength=count).astype(np.int64)
+    return _beyond(component, sizes, mask, points)
+
+
+def _beyond(component: np.ndarray, sizes: np.ndarray, mask: np.ndarray,
+            points: Vertices) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points whose component (v,) holds no point of the mask (n,), and the sizes of their components."""
+    reached = np.zeros(len(sizes), bool)
+    reached[component[points.vertex[mask]]] = True
+    of_point = component[points.vertex]
+    lost = np.flatnonzero(~reached[of_point])
+    return lost, sizes[of_point[lost]]
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:

@@ -29,14 +29,19 @@ class Laplacian:
 
     W : sparse (n, n), symmetric, non-negative; its diagonal is ignored, and drops out of L.
     normalized : an isolated point has the zero row in both.
+    multiplicity : (n,), the points m_i that vertex i stands for; None for one each. With M = diag(m), L is then that
+        of the graph of all points, in which copies have all edges of their vertex, on the functions that are equal on
+        copies, in the coordinates M^1/2 f: L_norm of M W M, or M^-1/2 (D - M W M) M^-1/2 with D the degrees of M W M.
 
     Raises
     ------
-    DataError : W is not square, not symmetric, or has a weight that is negative or not finite.
+    DataError : W is not square, not symmetric, or has a weight that is negative or not finite; a multiplicity is not
+        positive.
     """
 
     W: sp.csr_array
     normalized: bool = True
+    multiplicity: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         W = sp.csr_array(self.W, dtype=np.float64)
@@ -46,6 +51,13 @@ class Laplacian:
         W.eliminate_zeros()
         W.sort_indices()
         object.__setattr__(self, "W", W)
+        if self.multiplicity is not None:
+            m = np.asarray(self.multiplicity, np.float64)
+            require(m.shape == (self.n,) and bool((m > 0).all()) and bool(np.isfinite(m).all()), error=DataError,
+                    what=f"multiplicity has shape {m.shape} and values from {m.min(initial=np.inf):g}, expected "
+                         f"({self.n},) and > 0", why="each vertex stands for at least one point",
+                    fix="pass Vertices.multiplicity, or None where no point has a copy")
+            object.__setattr__(self, "multiplicity", m)
 
     @property
     def n(self) -> int:
@@ -53,9 +65,19 @@ class Laplacian:
         return self.W.shape[0]
 
     @cached_property
+    def _joint(self) -> np.ndarray:
+        """Return the entries of M W M, in the places of those of W."""
+        if self.multiplicity is None:
+            return self.W.data
+        rows = np.repeat(np.arange(self.n), np.diff(self.W.indptr))
+        # The product of the multiplicities first: it is the same number for (i, j) and (j, i).
+        return self.W.data * (self.multiplicity[rows] * self.multiplicity[self.W.indices])
+
+    @cached_property
     def degrees(self) -> np.ndarray:
-        """Return the weighted degrees, (n,)."""
-        return np.asarray(self.W.sum(axis=1)).ravel()
+        """Return the weighted degrees, (n,), of W, or of M W M."""
+        joint = sp.csr_array((self._joint, self.W.indices, self.W.indptr), shape=self.W.shape)
+        return np.asarray(joint.sum(axis=1)).ravel()
 
     @cached_property
     def components(self) -> tuple[int, np.ndarray]:
@@ -77,14 +99,20 @@ class Laplacian:
         require(0 <= ridge < np.inf, f"ridge={ridge}, expected >= 0", why="L minus a multiple of I is not definite",
                 fix="use 0, or a small number such as 1e-3")
         linked = self.degrees > 0
+        scale = None
         if self.normalized:
             scale = np.divide(1.0, np.sqrt(self.degrees), out=np.zeros(self.n), where=linked)
+            diagonal = linked + ridge
+        elif self.multiplicity is None:
+            diagonal = self.degrees + ridge
+        else:
+            scale = 1 / np.sqrt(self.multiplicity)
+            diagonal = self.degrees / self.multiplicity + ridge
+        off = -self._joint
+        if scale is not None:
             rows = np.repeat(np.arange(self.n), np.diff(self.W.indptr))
             # The product of the scales first: it is the same number for (i, j) and (j, i).
-            off = -self.W.data * (scale[rows] * scale[self.W.indices])
-            diagonal = linked + ridge
-        else:
-            off, diagonal = -self.W.data, self.degrees + ridge
+            off = off * (scale[rows] * scale[self.W.indices])
         L = sp.csr_array((off, self.W.indices, self.W.indptr), shape=self.W.shape)
         # coo keeps a diagonal entry that is zero.
         L = L.tocoo()
@@ -98,16 +126,16 @@ class Laplacian:
     def vector(self) -> np.ndarray:
         """Return the positive null vector at ridge 0, (n,): ones for L, the root of the degrees for L_norm.
 
-        The solvers scale by it; an isolated point has 1.
+        The solvers scale by it; an isolated point has 1. With multiplicities it is sqrt(m) for L.
         """
         if not self.normalized:
-            return np.ones(self.n)
+            return np.ones(self.n) if self.multiplicity is None else np.sqrt(self.multiplicity)
         return np.where(self.degrees > 0, np.sqrt(self.degrees), 1.0)
 
     def null_vectors(self) -> sp.csc_array:
         """Return an orthonormal basis (n, components) of the null space at ridge 0, sparse, one column a component.
 
-        Column c is constant on component c for L, in proportion to the square root of the degree for L_norm.
+        Column c is in proportion to `vector` on component c and zero elsewhere.
         """
         count, labels = self.components
         values = self.vector
@@ -116,7 +144,8 @@ class Laplacian:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that `from_arrays` takes, beside `attributes`."""
-        return {"data": self.W.data, "indices": self.W.indices, "indptr": self.W.indptr}
+        copies = {} if self.multiplicity is None else {"multiplicity": self.multiplicity}
+        return {"data": self.W.data, "indices": self.W.indices, "indptr": self.W.indptr, **copies}
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -128,4 +157,4 @@ class Laplacian:
         """Return the Laplacian that `to_arrays` and `attributes` describe."""
         n = attributes["n"]
         W = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n, n))
-        return cls(W, attributes["normalized"])
+        return cls(W, attributes["normalized"], arrays.get("multiplicity"))

@@ -54,6 +54,26 @@ def measured_itemsize(dtype: np.dtype, metric: str) -> int:
     return 8 if metric == "cosine" else min(8, max(dtype.itemsize, 4 if dtype.kind == "f" else 1))
 
 
+def stored_distances(squared: np.ndarray) -> np.ndarray:
+    """Return the roots of squared distances (q, k) float64 as float32, the form of the lists.
+
+    Raises
+    ------
+    DataError : one is beyond float32, or most are so small that they would be zero, as between copies.
+    """
+    distances = np.sqrt(squared)
+    with np.errstate(over="ignore", under="ignore"):
+        stored = distances.astype(np.float32)
+    largest = float(distances.max(initial=0))
+    require(bool(np.isfinite(stored).all()), f"neighbors are {largest:.3g} apart", error=DataError,
+            why="distances are kept in float32, which ends at 3.4e38", fix="scale the features")
+    vanished = int(((stored == 0) & (distances > 0)).sum())
+    require(2 * vanished <= stored.size, f"{vanished} of {stored.size} distances are below 1e-45, the largest "
+            f"{largest:.3g}", error=DataError, why="they are zero in float32, as if these points were copies",
+            fix="scale the features")
+    return stored
+
+
 def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
     """Raise unless rows (n, d) have `n_neighbors` others to be near to, and distances that exist; reads X once.
 
@@ -75,6 +95,7 @@ def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
             fix=f"choose n_neighbors <= {n - 1}", error=ParameterError)
     if X.dtype.kind != "f" and metric != "cosine":
         return
+    largest_of_all = 0.0
     for first, block in X.blocks(max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else d * 8))):
         if block.dtype.kind == "f":
             # A maximum is NaN or infinite if any value is, and takes no copy of the block.
@@ -85,8 +106,12 @@ def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
                     fix="drop these rows, or fill the values before searching")
             require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
                     why="their squares are beyond float64", fix="scale the features", error=DataError)
+            largest_of_all = max(largest_of_all, float(largest.max()))
         if metric == "cosine":
             zero = first + np.flatnonzero(largest_of_rows(block) == 0 if X.is_sparse else ~block.any(axis=1))
             require(len(zero) == 0, f"{len(zero)} rows from row {first} on are zero, first {zero[:5]}",
                     why="a zero row has no direction, so no cosine", error=DataError,
                     fix='drop these rows, or use metric="euclidean"')
+    require(largest_of_all == 0 or largest_of_all > 1e-150 or X.dtype.kind != "f", error=DataError,
+            what=f"no value is larger than {largest_of_all:.3g}", why="their squares are zero in float64",
+            fix="scale the features")

@@ -62,7 +62,8 @@ class Neighbors:
     """The neighbor lists of n rows.
 
     ids : Rows (n, k) int64, ascending by (distance, id); the distance in float64, before it is rounded.
-    distances : Rows (n, k) float32, in the units of the data; under "cosine" sqrt(2 (1 - cos)).
+    distances : Rows (n, k) float32, in the units of the data; under "cosine" sqrt(2 (1 - cos)). Those of given lists
+        keep their dtype, and an id of -1 at distance infinity ends one that is shorter than others.
     attributes : parameters, the method used, and figures of recall; JSON.
     """
 
@@ -82,6 +83,10 @@ class Neighbors:
         """Yield (first row, ids, distances) of each block of rows."""
         for start, ids in self.ids.blocks(block_rows):
             yield start, ids, self.distances.read(start, start + len(ids))
+
+    def shared(self, execution: Execution) -> "Neighbors":
+        """Return the lists in a form that every task can read without carrying them."""
+        return Neighbors(execution.share_rows(self.ids), execution.share_rows(self.distances), self.attributes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that `from_arrays` takes, beside the attributes."""

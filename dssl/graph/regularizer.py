@@ -49,17 +49,23 @@ class PrepareTask:
     regularizer: RegularizerParams
     n_columns: int
     solver: SolverParams
+    vertices: Arrays | None = None  # holds `multiplicity` (n,); None where each vertex is one point
 
     def __call__(self, out: PartWriter) -> Receipt:
-        laplacian = Laplacian(read_graph(self.graph), self.regularizer.laplacian == "normalized")
+        multiplicity = None if self.vertices is None else self.vertices.load()["multiplicity"]
+        laplacian = Laplacian(read_graph(self.graph), self.regularizer.laplacian == "normalized", multiplicity)
         solver = prepare(laplacian.matrix(self.regularizer.ridge), self.n_columns, self.solver, laplacian.vector)
         receipt = out.write(**solver.to_arrays())
         return {**receipt, "n": laplacian.n, "method": solver.params.method, "solver": solver.attributes}
 
 
 def prepare_regularizer(graph: Parts, regularizer: RegularizerParams, n_columns: int, params: SolverParams,
-                        execution: Execution, parts: Parts) -> tuple[Arrays, SolverParams, dict[str, Any]]:
-    """Return the prepared solver's arrays, its parameters with the method chosen, and its attributes."""
-    receipt, = execution.map([PrepareTask(graph, regularizer, n_columns, params)], parts)
+                        execution: Execution, parts: Parts,
+                        vertices: Arrays | None = None) -> tuple[Arrays, SolverParams, dict[str, Any]]:
+    """Return the prepared solver's arrays, its parameters with the method chosen, and its attributes.
+
+    vertices : arrays of `Vertices` where some rows are copies; None for vertices of one point each.
+    """
+    receipt, = execution.map([PrepareTask(graph, regularizer, n_columns, params, vertices)], parts)
     attributes = {**asdict(regularizer), "n": receipt["n"], "solver": receipt["solver"]}
     return parts.arrays(0), replace(params, method=receipt["method"]), attributes

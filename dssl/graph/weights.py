@@ -88,8 +88,9 @@ def _blocks(neighbors: Neighbors) -> Iterator[tuple[int, np.ndarray, np.ndarray]
 
 
 def kth_distances(neighbors: Neighbors) -> np.ndarray:
-    """Return the distance of each point to its k-th neighbor, (n,) float64."""
-    return np.concatenate([distances[:, -1] for _, _, distances in _blocks(neighbors)]).astype(np.float64)
+    """Return the distance of each point to its last neighbor, (n,) float64; 0 for a point without any."""
+    return np.concatenate([distances[:, -1] if (ids[:, -1] >= 0).all() else np.where(ids >= 0, distances, 0).max(axis=1)
+                           for _, ids, distances in _blocks(neighbors)]).astype(np.float64)
 
 
 def weight_rule(neighbors: Neighbors, params: WeightParams) -> WeightRule:
@@ -97,18 +98,20 @@ def weight_rule(neighbors: Neighbors, params: WeightParams) -> WeightRule:
     if params.kind == "binary":
         return WeightRule("binary", 1.0, -np.inf)
     scales = kth_distances(neighbors)
-    bandwidth = params.bandwidth
-    if bandwidth is None:
-        positive = scales[scales > 0]
-        bandwidth = float(np.median(positive)) if len(positive) else 1.0
+    positive = scales[scales > 0]
+    typical = float(np.median(positive)) if len(positive) else 1.0  # copies say nothing about the scale
+    bandwidth = typical if params.bandwidth is None else params.bandwidth
     rule = WeightRule(params.kind, bandwidth, -np.inf)
     step = max(1, -(-len(neighbors) * neighbors.k // MEDIAN_ENTRIES))
-    logs = [rule.log_weights(distances[::step], scales[first:first + len(ids):step, None], scales[ids[::step]]).ravel()
-            for first, ids, distances in _blocks(neighbors)]
+    logs = []
+    for first, ids, distances in _blocks(neighbors):
+        row, column = np.nonzero(ids[::step] >= 0)
+        logs.append(rule.log_weights(distances[::step][row, column], scales[first:first + len(ids):step][row],
+                                     scales[ids[::step][row, column]]))
     median = float(np.median(np.concatenate(logs)))
     require(median > LEAST_LOG, f"with bandwidth={bandwidth:.3g} the median weight is exp({median:.0f})",
             why="half of all weights, or more, are zero in float64",
-            fix=f"choose a bandwidth near {np.median(scales):.3g}, the median distance to the k-th neighbor")
+            fix=f"choose a bandwidth near {typical:.3g}, the median distance to the k-th neighbor")
     return WeightRule(params.kind, bandwidth, median + float(np.log(FLOOR)))
 
 
@@ -116,14 +119,15 @@ def weights_in_rows(start: int, stop: int, n: int, lists: Iterator[tuple[int, np
                     scales: np.ndarray, rule: WeightRule, symmetrize: str) -> tuple[sp.csr_array, int]:
     """Return rows [start, stop) of W as CSR (stop - start, n), and how many of their own list entries were raised.
 
-    `lists` runs over the lists of all n rows: an edge is in these rows if it starts or ends there.
+    `lists` runs over the lists of all n rows: an edge is in these rows if it starts or ends there. An id of -1 ends a
+    list that is shorter than others.
     """
     triples: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {"out": [], "in": []}
     raised = 0
     for first, ids, distances in lists:
         rows = np.repeat(np.arange(first, first + len(ids)), ids.shape[1])
         columns, lengths = ids.ravel(), distances.ravel()
-        leaving = (rows >= start) & (rows < stop)
+        leaving = (rows >= start) & (rows < stop) & (columns >= 0)
         for name, chosen in (("out", leaving), ("in", (columns >= start) & (columns < stop))):
             i, j = rows[chosen], columns[chosen]
             values, low = rule.weights(lengths[chosen], scales[i], scales[j])
@@ -174,8 +178,8 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
           block_rows: int = BLOCK_ROWS) -> dict[str, Any]:
     """Write W into `parts`, one part a block of rows, to be read by `read_graph`; return its attributes (JSON).
 
-    The attributes: parameters, the bandwidth used, `nnz`, `floor` (the least weight) and `raised` (the list entries
-    that were below it).
+    The attributes: parameters, the bandwidth used, `nnz`, `entries` (of all lists), `floor` (the least weight) and
+    `raised` (the list entries that were below it).
     """
     n = len(neighbors)
     rule = weight_rule(neighbors, params)
@@ -183,6 +187,7 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
                               for start, stop in row_ranges(n, block_rows)], parts)
     return {**asdict(params), "bandwidth": rule.bandwidth if params.kind == "heat" else None, "n": n,
             "nnz": sum(receipt["nnz"] for receipt in receipts),
+            "entries": neighbors.attributes.get("entries", n * neighbors.k),
             "floor": float(np.exp(rule.least_log)), "raised": sum(receipt["raised"] for receipt in receipts)}
 
 
@@ -221,6 +226,17 @@ class WeightsRaised(UserWarning):
     """Some weights were below the floor."""
 
 
+def warn_raised(attributes: dict[str, Any], stacklevel: int = 4) -> None:
+    """Warn with WeightsRaised if weights with these attributes were raised to the floor."""
+    if attributes["raised"]:
+        warnings.warn(explain(
+            f"{attributes['raised']} of {attributes['entries']} weights were below {attributes['floor']:.3g}",
+            why="they are zero beside the others, and were raised to 1e-10 of the median weight",
+            fix={"heat": "choose a larger bandwidth, or self_tuned weights",
+                 "given": "give weights that differ less"}.get(attributes["kind"], "drop points far from others"),
+        ), WeightsRaised, stacklevel=stacklevel)
+
+
 def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float | None = None,
             symmetrize: str = "maximum", execution: Execution | None = None) -> sp.csr_array:
     """Return the symmetric weights W (n, n) of neighbor lists; sorted indices, float64, zero diagonal.
@@ -239,12 +255,7 @@ def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float 
     execution = execution or InProcess()
     parts = execution.scratch()
     attributes = weigh(neighbors, params, execution, parts)
-    if attributes["raised"]:
-        warnings.warn(explain(
-            f"{attributes['raised']} of {len(neighbors) * neighbors.k} weights were below {attributes['floor']:.3g}",
-            why="they are zero beside the others, and were raised to 1e-10 of the median weight",
-            fix='choose a larger bandwidth, or kind="self_tuned"',
-        ), WeightsRaised, stacklevel=2)
+    warn_raised(attributes, stacklevel=3)
     return read_graph(parts)
 
 

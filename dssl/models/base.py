@@ -6,15 +6,17 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from ..blocks import as_rows
+from ..blocks import Rows, as_rows
 from ..csr import point_arrays, points_of
 from ..errors import DataError, IntegrityError, require
 from ..execution import Execution, InProcess
 from ..kernels.base import Kernel, MercerKernel, kernel_from_dict
 from ..kernels.gram import apply_blocks
+from ..kernels.support import values_with_support
 
 Coding = Literal["one_vs_one", "one_vs_rest", "values"]
 VERSION = 1
+LEAST_SUPPORT = 1e-10  # below it a value is the intercept, to ten digits of the kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +42,35 @@ class KernelModel:
 
         X is Rows, an array or a sparse matrix, whatever the model's points are.
         """
-        rows = as_rows(X)
-        require(len(rows.shape) == 2 and rows.shape[1] == self.points.shape[1], error=DataError,
-                what=f"X has shape {rows.shape}, the model was fitted on {self.points.shape[1]} features",
-                why="a kernel compares equal features", fix="pass the features of the training data, in their order")
+        rows = self._rows(X)
         if len(rows) == 0:
             return np.empty((0, len(self.intercept)))
         execution = execution or InProcess()
         return apply_blocks(self.kernel, rows, self.points, self.coef, execution).read_all() + self.intercept
+
+    def support(self, X: Any, execution: Execution | None = None) -> np.ndarray:
+        """Return the largest |K(x, z_j)| over the model's points, relative to its largest K(z_j, z_j), shape (n,).
+
+        Where it is below `LEAST_SUPPORT` no point of the model is near: f(x) is the intercept alone, and the label
+        that follows from it says nothing about x.
+        """
+        return self.values_with_support(X, execution)[1]
+
+    def values_with_support(self, X: Any,
+                            execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return f(X), shape (n, c), and `support(X)`, shape (n,), from the same blocks."""
+        rows = self._rows(X)
+        if len(rows) == 0:
+            return np.empty((0, len(self.intercept))), np.empty(0)
+        values, support = values_with_support(self.kernel, rows, self.points, self.coef, execution or InProcess())
+        return values + self.intercept, support
+
+    def _rows(self, X: Any) -> Rows:
+        rows = as_rows(X)
+        require(len(rows.shape) == 2 and rows.shape[1] == self.points.shape[1], error=DataError,
+                what=f"X has shape {rows.shape}, the model was fitted on {self.points.shape[1]} features",
+                why="a kernel compares equal features", fix="pass the features of the training data, in their order")
+        return rows
 
     def scores(self, values: np.ndarray) -> np.ndarray:
         """Return one score a class (n, n_classes) from `values`; see `class_scores`."""
@@ -59,7 +82,10 @@ class KernelModel:
 
     def predict(self, X: Any, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted labels (n,), or the values of regression (n,) or (n, c)."""
-        values = self.values(X, execution)
+        return self.labels(self.values(X, execution))
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """Return the labels (n,) that `values` (n, c) stand for, or the values of regression (n,) or (n, c)."""
         if self.coding == "values":
             return values[:, 0] if values.shape[1] == 1 else values
         return self.classes[self.codes(values)]

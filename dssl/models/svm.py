@@ -45,6 +45,7 @@ class DeformedKernelEstimator(BaseEstimator):
     n_subsample : points at which functions are measured; the labeled ones are among them. All points where there are
         fewer.
     method : neighbor search: "exact", "descent" or "auto". tolerance : relative residual of the solves.
+    duplicates : "collapse" makes equal rows one vertex of the graph that counts as many, "keep" one vertex each.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of every random choice.
     """
@@ -53,12 +54,13 @@ class DeformedKernelEstimator(BaseEstimator):
                  eta: float = 10.0, n_neighbors: int = 10, metric: str = "euclidean", weights: str = "self_tuned",
                  symmetrize: str = "maximum", laplacian: str = "normalized", ridge: float = 0.01, power: int = 2,
                  n_subsample: int = 1000, method: str = "auto", tolerance: float = 1e-6, unlabeled: Any = None,
-                 seed: int = 0):
+                 seed: int = 0, duplicates: str = "collapse"):
         self.kernel, self.bandwidth, self.C, self.eta = kernel, bandwidth, C, eta
         self.n_neighbors, self.metric, self.weights, self.symmetrize = n_neighbors, metric, weights, symmetrize
         self.laplacian, self.ridge, self.power = laplacian, ridge, power
         self.n_subsample, self.method, self.tolerance = n_subsample, method, tolerance
         self.unlabeled, self.seed = unlabeled, seed
+        self.duplicates = duplicates
 
     def _params(self) -> GraphKernelParams:
         return GraphKernelParams(
@@ -68,7 +70,7 @@ class DeformedKernelEstimator(BaseEstimator):
             regularizer=RegularizerParams(laplacian=self.laplacian, ridge=self.ridge,  # type: ignore[arg-type]
                                           power=self.power),
             solver=SolverParams(tolerance=self.tolerance, seed=self.seed),
-            n_subsample=self.n_subsample, seed=self.seed)
+            n_subsample=self.n_subsample, seed=self.seed, duplicates=self.duplicates)  # type: ignore[arg-type]
 
     def _labels(self, X: Any, y: Any) -> Any:
         """Return y in this process, or the target of X where X is a Dataset and y is None; checks eta first."""
@@ -92,7 +94,7 @@ class DeformedKernelEstimator(BaseEstimator):
         return execution.share_rows(rows)
 
     def _deformed_gram(self, rows: Rows, labeled: np.ndarray, params: GraphKernelParams,
-                       execution: Execution) -> tuple[Any, np.ndarray, np.ndarray]:
+                       execution: Execution, graph: Any = None) -> tuple[Any, np.ndarray, np.ndarray]:
         """Return the deformed kernel, the labeled points (l, d) and its Gram matrix on them (l, l)."""
         n = len(rows)
         require(n == 1 or not _all_equal(rows), f"all {n} points are equal", error=DataError,
@@ -105,7 +107,7 @@ class DeformedKernelEstimator(BaseEstimator):
                 fix=f"raise n_subsample to {2 * len(labeled)} or more"), UserWarning, stacklevel=3)
         base = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                            seed=self.seed)
-        covariance = graph_covariance(rows, labeled, params, execution)
+        covariance = graph_covariance(rows, labeled, params, execution, graph)
         kernel = deform(base, rows.take(covariance.subsample), covariance.powers[self.power], self.eta)
         points = rows.take(labeled)
         K, whole = kernel(points, points), float(diagonal_of(base, points).sum())
@@ -130,6 +132,14 @@ class DeformedKernelEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def support(self, X: Any) -> np.ndarray:
+        """Return how near each point is to those of the model, shape (n,): its largest kernel value with one of them,
+        relative to the largest of these with themselves. Below 1e-10 a prediction says nothing about the point.
+        """
+        execution = current_execution()
+        rows = self._new_rows(X, execution)
+        return self.model_.support(rows, execution)
 
 
 class LapSVC(ClassifierMixin, DeformedKernelEstimator):
@@ -162,13 +172,14 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
                  eta: float = 10.0, n_neighbors: int = 10, metric: str = "euclidean", weights: str = "self_tuned",
                  symmetrize: str = "maximum", laplacian: str = "normalized", ridge: float = 0.01, power: int = 2,
                  n_subsample: int = 1000, method: str = "auto", tolerance: float = 1e-6, unlabeled: Any = None,
-                 probability: bool = False, seed: int = 0):
+                 probability: bool = False, seed: int = 0, duplicates: str = "collapse"):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, n_neighbors=n_neighbors, metric=metric,
                          weights=weights, symmetrize=symmetrize, laplacian=laplacian, ridge=ridge, power=power,
-                         n_subsample=n_subsample, method=method, tolerance=tolerance, unlabeled=unlabeled, seed=seed)
+                         n_subsample=n_subsample, method=method, tolerance=tolerance, unlabeled=unlabeled, seed=seed,
+                         duplicates=duplicates)
         self.probability = probability
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points X (n, d) with their labels y (n,); return self.
 
         Parameters
@@ -178,6 +189,8 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         sample_weight : array-like, shape (n,), or None for 1. The loss of a labeled point counts C times its weight,
             finite and >= 0; with 0 the point counts as unlabeled. Weights of unlabeled points are not read: they have
             no loss, and every point counts alike in the graph.
+        graph : in place of the one made of X: a sparse matrix (n, n) of weights, or `Neighbors`, or (ids, distances),
+            both (n, k); see `graph_covariance`. n_neighbors and metric are then not read.
 
         Raises
         ------
@@ -205,7 +218,7 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
             lacking = self.classes_[sizes < few].tolist()
             require(not lacking, f"class {', '.join(map(repr, lacking))} has {what}", error=DataError,
                     why="a machine does not know a class that it has not seen", fix=fix)
-        kernel, points, K = self._deformed_gram(rows, labeled, params, execution)
+        kernel, points, K = self._deformed_gram(rows, labeled, params, execution, graph)
         coef, intercept, coding = fit_labels(K, codes, n_classes, learner, weight)
         self.model_: KernelModel = expand(kernel, points, coef, intercept, coding, self.classes_, {})
         self.calibration_: Calibration | None = None
@@ -269,10 +282,10 @@ class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points X (n, d) with targets y (n,) or (n, c); return self. A row with a NaN is unlabeled.
 
-        X, y and sample_weight as in `LapSVC.fit`; a point of weight 2 counts as two equal points do.
+        X, y, sample_weight and graph as in `LapSVC.fit`; a point of weight 2 counts as two equal points do.
 
         Raises
         ------
@@ -291,7 +304,7 @@ class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
         require(len(labeled) >= 1, "no target is a number", error=DataError,
                 why="there is nothing to fit", fix="give at least one point a target")
         labeled, weight = weighed(labeled, sample_weight, len(rows))
-        kernel, points, K = self._deformed_gram(rows, labeled, params, execution)
+        kernel, points, K = self._deformed_gram(rows, labeled, params, execution, graph)
         coef, intercept = fit_values(K, targets[labeled], learner, weight)
         self.model_: KernelModel = expand(kernel, points, coef, intercept, "values", np.empty(0), {})
         return self

@@ -19,7 +19,7 @@ from ..data.sources import Source, find_source
 from ..data.store import StoredParts, read_json
 from ..errors import DataError, SpecError, explain, require
 from ..execution import Execution
-from ..models.base import KernelModel
+from ..models.base import LEAST_SUPPORT, KernelModel
 from .artifacts import read_manifest
 from .spec import ingest_params
 from .training import load_model
@@ -41,6 +41,15 @@ class FittedPipeline:
         """Return the predicted labels of raw points X (n, d), dense or sparse, shape (n,)."""
         rows = execution.share_rows(as_rows(X)) if execution else as_rows(X)
         return self.model.predict(ScaledRows(rows, self.scaling), execution)
+
+    def predict_supported(self, X: Rows, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the predicted labels of raw points X (n, d), shape (n,), and which of them have support, (n,) bool.
+
+        The others lie where every kernel value is as good as zero, so that their label is that of the intercept alone.
+        """
+        rows = execution.share_rows(as_rows(X)) if execution else as_rows(X)
+        values, support = self.model.values_with_support(ScaledRows(rows, self.scaling), execution)
+        return self.model.labels(values), support >= LEAST_SUPPORT
 
     def points_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Rows:
         """Return the points of a source, see `dataset_of`."""

@@ -16,6 +16,7 @@ from ..data.store import write_json
 from ..execution import Execution, current_execution
 from ..report.page import write_report
 from .artifacts import LIBRARIES, Artifact, Workspace
+from .islands import write_unreached
 from .spec import Spec, load_spec
 from .stages import STAGES, Context, Stage, source_of
 
@@ -100,6 +101,7 @@ def run(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace
         write_json(folder / "spec.json", checked.model_dump())
         records = [_run_stage(item, items, checked, source, execution, tell) for item in items]
         result = _result(identity, checked, items, records)
+        result["unreached"] = write_unreached(folder, next(i.artifact for i in items if i.stage.name == "health"))
         libraries = {name: version(name) for name in LIBRARIES}
         facts = {**_facts(items), "spec": checked.model_dump(), "libraries": libraries}
         result["report"] = str(write_report(folder / "report.html", result, facts))
@@ -139,12 +141,10 @@ def _facts(items: list[PlannedStage]) -> dict[str, Any]:
 def _result(identity: str, spec: Spec, items: list[PlannedStage], records: list[dict[str, Any]]) -> dict[str, Any]:
     facts = _facts(items)
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    health = facts["health"]
     return {
         "run": identity, "name": spec.name, "status": "done", "metrics": facts["scores"]["metrics"],
         "baselines": facts["scores"]["baselines"], "gain": facts["scores"]["gain"],
         "selection": facts["selection"]["choices"],
-        "unreached": {"count": health["unreached"]["count"], "ids": health["unreached"]["ids"][:20]},
         "stages": records, "peak_rss_bytes": max(own, *(record["peak_rss_bytes"] for record in records)),
         "model": str(next(item.artifact.folder for item in items if item.stage.name == "models")),
     }

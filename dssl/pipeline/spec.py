@@ -92,9 +92,38 @@ class LabelSpec(Section):
         return self
 
 
+class GivenGraph(Section):
+    """A graph from a file, over all rows of the source in order, in place of the one made of the points."""
+
+    weights: str | None = Field(None, description="scipy.sparse.save_npz of symmetric weights (n, n); the search and "
+                                                  "the weighting are then ignored")
+    neighbors: str | None = Field(None, description="npz of ids and distances, both (n, k), with or without each row's "
+                                                    "own id; the search is then ignored, n_neighbors with it")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "GivenGraph":
+        if (self.weights is None) == (self.neighbors is None):
+            raise ValueError("set exactly one of weights and neighbors")
+        return self
+
+    @property
+    def kind(self) -> Literal["weights", "neighbors"]:
+        """Return which of the two it is."""
+        return "neighbors" if self.weights is None else "weights"
+
+    @property
+    def path(self) -> str:
+        """Return the file's path or URL."""
+        return str(self.neighbors if self.weights is None else self.weights)
+
+
 class GraphSpec(Section):
     """The neighbor graph of all training points, and the regularizer Q = R^power it makes."""
 
+    duplicates: Literal["collapse", "keep"] = Field(
+        default="collapse", description="collapse makes equal rows one vertex that counts as many points; keep makes "
+                                        "one vertex a row")
+    given: GivenGraph | None = Field(default=None, description="a graph from a file; equal rows are then kept apart")
     n_neighbors: int = 10
     method: Literal["auto", "exact", "descent"] = "auto"
     metric: Literal["euclidean", "cosine"] = "euclidean"

@@ -4,31 +4,27 @@ Each function reads the artifacts it needs, writes parts through the execution, 
 formulas are elsewhere; here data get their names.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..blocks import Arrays, BlockedCsrRows, Parts, PartWriter, Receipt, Rows, csr_arrays, row_ranges, rows_that_fit
+from ..blocks import BlockedCsrRows, PartWriter, Receipt, Rows, csr_arrays, row_ranges, rows_that_fit
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
 from ..data.labels import choose_labels, keep_classes, map_classes, sample_points, split_test
 from ..data.readers import format_of
 from ..data.scaling import Scaling, ScalingParams, fit_scaling
 from ..data.sources import Source, find_source, fingerprint
-from ..data.store import StoredRows
 from ..errors import DataError, require
-from ..execution import Execution, Progress
-from ..graph.health import graph_health
-from ..graph.neighbors import Neighbors, find_neighbors
 from ..graph.regularizer import prepare_regularizer
-from ..graph.weights import read_graph, weigh
+from ..graph.vertices import covariance_at_points
 from ..kernels.subsample import multiply_factors, solve_columns, solve_evidence
 from ..models.graph_kernel import draw_subsample
 from ..params import digest
 from ..solvers.solve import SolverParams
-from .artifacts import Artifact
+from .context import Context, Stage
+from .graphs import graph_params, make_graph, make_health, make_neighbors, make_vertices, vertices_of, vertices_params
 from .spec import Spec
 from .training import (
     FitTask,
@@ -39,44 +35,6 @@ from .training import (
     predict_codes,
     unlabeled_verdict,
 )
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a stage function gets: the spec, the artifacts it needs, its own parts, and where tasks run."""
-
-    spec: Spec
-    source: Source
-    inputs: dict[str, Artifact]
-    parts: Parts
-    execution: Execution
-    progress: Progress | None = None
-
-    def arrays(self, stage: str) -> dict[str, np.ndarray]:
-        """Return the arrays of part 0 of an input."""
-        return self.inputs[stage].parts.read(0)
-
-    def attributes(self, stage: str) -> dict[str, Any]:
-        return self.inputs[stage].attributes
-
-    def rows(self, stage: str, name: str) -> StoredRows:
-        return self.inputs[stage].parts.rows(name)
-
-    def points(self, name: str) -> Rows:
-        """Return the scaled rows of "train" or "test": a shared array, or sparse rows in parts."""
-        described = self.attributes("points").get(name)
-        return BlockedCsrRows.of(self.inputs["points"].parts, described) if described else self.rows("points", name)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A row of the table."""
-
-    name: str
-    version: int
-    needs: tuple[str, ...]
-    params: Callable[[Spec], dict[str, Any]]
-    run: Callable[[Context], dict[str, Any]]
 
 
 def make_dataset(context: Context) -> dict[str, Any]:
@@ -127,7 +85,8 @@ def make_split(context: Context) -> dict[str, Any]:
     if data.points is not None and data.points != len(train):
         train = sample_points(train, data.points, data.seed)
     k = context.spec.graph.n_neighbors
-    require(len(train) > k, f"{len(train)} training points and graph.n_neighbors={k}", error=DataError,
+    require(len(train) > k or context.spec.graph.given is not None, error=DataError,
+            what=f"{len(train)} training points and graph.n_neighbors={k}",
             why="a point has at most n - 1 neighbors", fix="lower graph.n_neighbors, or use more points")
     PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], train_codes=codes[train],
                                        test_codes=codes[test])
@@ -182,21 +141,6 @@ def make_points(context: Context) -> dict[str, Any]:
     return attributes
 
 
-def make_neighbors(context: Context) -> dict[str, Any]:
-    found = find_neighbors(context.points("train"), context.spec.graph.neighbors(), context.execution,
-                           context.parts)
-    return found.attributes
-
-
-def _neighbors(context: Context) -> Neighbors:
-    return Neighbors(context.rows("neighbors", "ids"), context.rows("neighbors", "distances"),
-                     context.attributes("neighbors"))
-
-
-def make_graph(context: Context) -> dict[str, Any]:
-    return weigh(_neighbors(context), context.spec.graph.weighting(), context.execution, context.parts)
-
-
 def make_labels(context: Context) -> dict[str, Any]:
     """Choose the labeled points; write their places among the training points."""
     codes, labels = context.arrays("split")["train_codes"], context.spec.labels
@@ -211,42 +155,22 @@ def make_labels(context: Context) -> dict[str, Any]:
 
 
 def make_subsample(context: Context) -> dict[str, Any]:
-    """Choose the points at which functions are measured."""
-    n, labeled = context.attributes("split")["n_train"], context.arrays("labels")["labeled"]
-    chosen = draw_subsample(labeled, n, context.spec.subsample.size, context.spec.subsample.seed)
-    PartWriter(context.parts, 0).write(subsample=chosen)
+    """Choose the vertices at which functions are measured, and a training point of each, a labeled one if any is."""
+    points, rows = vertices_of(context), context.arrays("labels")["labeled"]
+    labeled = points.of(rows)
+    chosen = draw_subsample(labeled, len(points), context.spec.subsample.size, context.spec.subsample.seed)
+    PartWriter(context.parts, 0).write(subsample=points.rows_of(chosen, rows), vertices=chosen)
     return {"n_subsample": len(chosen), "n_labeled": int(np.isin(chosen, labeled).sum())}
-
-
-@dataclass(frozen=True)
-class HealthTask:
-    """Describe the graph, and which points no label reaches."""
-
-    neighbors: Neighbors
-    graph: Parts
-    labels: Arrays
-    n: int
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        labels = self.labels.load()
-        y = np.full(self.n, -1)
-        y[labels["labeled"]] = labels["codes"]
-        return {"health": graph_health(read_graph(self.graph), labels["labeled"], self.neighbors, y=y)}
-
-
-def make_health(context: Context) -> dict[str, Any]:
-    task = HealthTask(_neighbors(context), context.inputs["graph"].parts, context.inputs["labels"].parts.arrays(0),
-                      context.attributes("split")["n_train"])
-    receipt, = context.execution.map([task], context.parts)
-    return receipt["health"]
 
 
 def make_system(context: Context) -> dict[str, Any]:
     """Prepare the solver: scaled matrix, method, eigenvectors or hierarchy."""
     spec = context.spec
     n_columns = _system_params(spec)["n_columns"]
+    counted = context.attributes("vertices")["largest_multiplicity"] > 1
+    copies = context.inputs["vertices"].parts.arrays(0) if counted else None
     _, chosen, attributes = prepare_regularizer(context.inputs["graph"].parts, spec.graph.regularizer(), n_columns,
-                                                spec.solver.params(), context.execution, context.parts)
+                                                spec.solver.params(), context.execution, context.parts, copies)
     return {**attributes, "params": asdict(chosen)}
 
 
@@ -255,7 +179,7 @@ def make_columns(context: Context) -> dict[str, Any]:
     system, spec = context.attributes("system"), context.spec
     params = SolverParams(**{**system["params"], "block_columns": spec.solver.block_columns})
     receipts = solve_columns(context.inputs["system"].parts.arrays(0), params, system["n"],
-                             context.arrays("subsample")["subsample"], spec.powers, context.execution,
+                             context.arrays("subsample")["vertices"], spec.powers, context.execution,
                              context.parts, form=spec.solver.form, progress=context.progress)
     return {**solve_evidence(receipts, system["solver"]), "n_blocks": len(receipts)}
 
@@ -263,10 +187,12 @@ def make_columns(context: Context) -> dict[str, Any]:
 def make_covariance(context: Context) -> dict[str, Any]:
     """Multiply the solved columns to Q^+ on the subsample."""
     spec, system = context.spec, context.attributes("system")
-    subsample = context.arrays("subsample")["subsample"]
+    subsample = context.arrays("subsample")["vertices"]
     found = multiply_factors(context.inputs["columns"].parts, system["n"], subsample, spec.powers, context.execution,
                              context.parts.within("shares"), form=spec.solver.form,
                              n_blocks=context.attributes("columns")["n_blocks"], progress=context.progress)
+    m = vertices_of(context).multiplicity[subsample]
+    found = {power: covariance_at_points(A, m) for power, A in found.items()}
     PartWriter(context.parts, 0).write(**{f"power{power}": A for power, A in found.items()})
     return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in found.items()}}
 
@@ -315,12 +241,10 @@ def make_scores(context: Context) -> dict[str, Any]:
     predicted = predict_codes(context.points("test"), context.inputs["models"].parts.arrays(0), models,
                               context.execution, context.parts, context.progress)
     codes = {name: predicted[:, column] for column, name in enumerate(models)}
-    scores = {name: classification_scores(found, true, classes) for name, found in codes.items()}
+    beyond = context.parts.rows("unsupported").read_all().sum(axis=0).tolist()
+    scores = {name: {**classification_scores(found, true, classes), "unsupported": beyond[column]}
+              for column, (name, found) in enumerate(codes.items())}
     return {"metrics": scores.pop("model"), "baselines": scores, "gain": unlabeled_verdict(codes, true)}
-
-
-def _graph(*names: str) -> Callable[[Spec], dict[str, Any]]:
-    return lambda spec: {name: getattr(spec.graph, name) for name in names}
 
 
 def _regularizer(spec: Spec) -> dict[str, Any]:
@@ -346,7 +270,7 @@ def _columns_params(spec: Spec) -> dict[str, Any]:
 
 
 def _training_params(spec: Spec) -> dict[str, Any]:
-    budget = {"graph": spec.graph.model_dump()} if "budget" in spec.baselines else {}
+    budget = {"graph": spec.graph.model_dump(exclude={"duplicates", "given"})} if "budget" in spec.baselines else {}
     return {"kernel": spec.kernel.model_dump(include={"name", "parameters"}), "kind": spec.model.kind,
             "baselines": list(spec.baselines), "seed": spec.subsample.seed, **budget}
 
@@ -363,19 +287,22 @@ STAGES: tuple[Stage, ...] = (
     Stage("dataset", 2, (), lambda spec: {"read": spec.data.read}, make_dataset),
     Stage("split", 1, ("dataset",), _split_params, make_split),
     Stage("labels", 1, ("split",), lambda spec: spec.labels.model_dump(), make_labels),
-    Stage("subsample", 1, ("split", "labels"), lambda spec: spec.subsample.model_dump(), make_subsample),
     Stage("points", 1, ("dataset", "split"), lambda spec: {"scale": spec.data.scale}, make_points),
-    Stage("neighbors", 1, ("points",), _graph("n_neighbors", "method", "metric", "seed"), make_neighbors),
-    Stage("graph", 1, ("neighbors",), _graph("weights", "bandwidth", "symmetrize"), make_graph),
-    Stage("health", 1, ("split", "neighbors", "graph", "labels"), lambda spec: {}, make_health),
-    Stage("system", 1, ("graph",), _system_params, make_system),
+    Stage("vertices", 1, ("points",), vertices_params, make_vertices),
+    Stage("subsample", 2, ("labels", "vertices"), lambda spec: spec.subsample.model_dump(), make_subsample),
+    Stage("neighbors", 2, ("dataset", "split", "points", "vertices"),
+          graph_params("n_neighbors", "method", "metric", "seed", given="neighbors"), make_neighbors),
+    Stage("graph", 2, ("dataset", "split", "neighbors"),
+          graph_params("weights", "bandwidth", "symmetrize", given="weights"), make_graph),
+    Stage("health", 2, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: {}, make_health),
+    Stage("system", 2, ("vertices", "graph"), _system_params, make_system),
     Stage("columns", 2, ("system", "subsample"), _columns_params, make_columns),
-    Stage("covariance", 2, ("system", "subsample", "columns"), lambda spec: {"powers": spec.powers},
+    Stage("covariance", 3, ("vertices", "system", "subsample", "columns"), lambda spec: {"powers": spec.powers},
           make_covariance),
     Stage("selection", 1, ("points", "labels", "subsample", "covariance"), _selection_params, make_selection),
     Stage("models", 2, ("split", "points", "labels", "subsample", "covariance", "selection"), _training_params,
           make_models),
-    Stage("scores", 1, ("split", "points", "models"), lambda spec: {}, make_scores),
+    Stage("scores", 2, ("split", "points", "models"), lambda spec: {}, make_scores),
 )
 
 

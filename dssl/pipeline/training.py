@@ -20,9 +20,10 @@ from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams, weights
 from ..kernels.base import Kernel, kernel_from
-from ..kernels.gram import apply_kernel, block_rows, entries_of
+from ..kernels.gram import block_rows, entries_of
 from ..kernels.subsample import inverse_on_subsample
-from ..models.base import KernelModel, expand
+from ..kernels.support import largest_diagonal, supported_values
+from ..models.base import LEAST_SUPPORT, KernelModel, expand
 from ..models.graph_kernel import deform, shuffled
 from ..models.learners import LearnerParams, fit_labels
 from ..selection.folds import labeled_folds
@@ -159,7 +160,7 @@ def load_model(arrays: dict[str, np.ndarray], models: dict[str, Any], name: str)
 
 @dataclass(frozen=True)
 class PredictTask:
-    """Write the codes that each model predicts for one range of rows."""
+    """Write the codes that each model predicts for one range of rows, and which rows are beyond its support."""
 
     rows: Rows
     fitted: Arrays
@@ -170,22 +171,28 @@ class PredictTask:
     def __call__(self, out: PartWriter) -> Receipt:
         arrays = self.fitted.load()
         X = self.rows.read(self.start, self.stop)
-        codes = []
+        codes, beyond = [], []
         for name in self.models:
             model = load_model(arrays, self.models, name)
-            codes.append(model.codes(apply_kernel(model.kernel, X, model.points, model.coef) + model.intercept))
-        return out.write_rows(self.start, codes=np.stack(codes, axis=1))
+            values, largest = supported_values(model.kernel, X, model.points, model.coef)
+            codes.append(model.codes(values + model.intercept))
+            beyond.append(largest < LEAST_SUPPORT * largest_diagonal(model.kernel, model.points))
+        return out.write_rows(self.start, codes=np.stack(codes, axis=1), unsupported=np.stack(beyond, axis=1))
 
 
 def predict_codes(rows: Rows, fitted: Arrays, models: dict[str, Any], execution: Execution, parts: Any,
                   progress: Progress | None = None) -> np.ndarray:
-    """Return the predicted codes (n, n_models) of every model for every row, in blocks."""
+    """Return the predicted codes (n, n_models) of every model for every row, in blocks.
+
+    `parts` then holds, beside them, `unsupported` (n, n_models) bool: the rows beyond each model's support.
+    """
     arrays = fitted.load()
     largest = max((load_model(arrays, models, name) for name in models), key=lambda model: model.points.shape[0])
     own = sum(array.nbytes for array in arrays.values())
     height = block_rows(largest.kernel, rows, largest.points.shape[0], execution.memory_budget, kernel_bytes=own,
                         sparse_entries=entries_of(largest.points))
     parts.allocate("codes", (len(rows), len(models)), np.int64, height)
+    parts.allocate("unsupported", (len(rows), len(models)), bool, height)
     tasks = [PredictTask(rows, fitted, models, start, stop) for start, stop in row_ranges(len(rows), height)]
     execution.map(tasks, parts, progress)
     return parts.rows("codes").read_all()

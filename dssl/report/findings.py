@@ -123,6 +123,12 @@ def setting_findings(facts: dict[str, Any]) -> list[Finding]:
     if at(facts, "points", "scaling", "kind") == "unit_norm" and at(facts, "points", "scaling", "zero_rows"):
         found.append(Finding("rows of zeros", number(at(facts, "points", "scaling", "zero_rows")), "warning",
                              "A row of zeros has no direction and stays zero, so all of them are copies of one point."))
+    beyond = at(facts, "scores", "metrics", "unsupported")
+    if beyond:
+        found.append(Finding("test points near no point of the model",
+                             f"{number(beyond)} of {number(at(facts, 'scores', 'metrics', 'n_test'))}", "warning",
+                             "All their kernel values are as good as zero, so the intercept alone gives their label. "
+                             "Raise kernel.bandwidth, or let dssl predict --abstain leave such points without one."))
     return found
 
 
@@ -130,7 +136,7 @@ def graph_findings(facts: dict[str, Any]) -> list[Finding]:
     """Return what the graph is worth, a finding for each figure that is there."""
     health = facts.get("health") or {}
     found = [_recall(health), _components(health), _unreached(health), _degrees(health), _hubs(health),
-             _duplicates(health), _homophily(health), _raised(facts.get("graph") or {})]
+             _vertices(health), _duplicates(health), _homophily(health), _raised(facts.get("graph") or {})]
     return [finding for finding in found if finding is not None]
 
 
@@ -176,9 +182,10 @@ def _unreached(health: dict[str, Any]) -> Finding | None:
     share = f" ({percent(count / health['n'], 2)})" if health.get("n") else ""
     where = at(health, "unreached", "components")
     places = f" in {counted(where, 'component')}" if where else ""
-    return Finding("points that no label reaches", f"{number(count)}{share}{places}; training points {shown}",
+    return Finding("points that no label reaches", f"{number(count)}{share}{places}; rows {shown} of the source",
                    "warning", "They lie in components without a labeled point: about them the graph says nothing, and "
-                   "only the base kernel does. Label one point of each, or raise graph.n_neighbors.")
+                   "only the base kernel does. unreached.csv beside this page lists them. Label one point of each, or "
+                   "raise graph.n_neighbors.")
 
 
 def _degrees(health: dict[str, Any]) -> Finding | None:
@@ -209,17 +216,29 @@ def _hubs(health: dict[str, Any]) -> Finding | None:
                    "warning" if many else "note", advice)
 
 
+def _vertices(health: dict[str, Any]) -> Finding | None:
+    count, copied = at(health, "vertices", "count"), at(health, "vertices", "copied_points")
+    if not copied or count is None:
+        return None
+    largest = number(at(health, "vertices", "largest_multiplicity"))
+    figures = f"{counted(copied, 'point')} with copies, up to {largest} of one; {counted(count, 'distinct point')}"
+    return Finding("equal rows", figures, "note", "Each distinct point is one vertex that counts as many, so copies do "
+                   "not crowd out its neighbors. graph.duplicates: keep makes one vertex a row.")
+
+
 def _duplicates(health: dict[str, Any]) -> Finding | None:
     count, share = at(health, "duplicates", "points"), finite(at(health, "duplicates", "share"))
     if count is None or share is None:
         return None
     if not count:
-        return Finding("copied points", "0", "good", "No two points are equal.")
+        known = at(health, "vertices", "copied_points")
+        return None if known else Finding("copied points", "0", "good", "No two points are equal.")
     figures = f"{number(count)} ({percent(share)})"
     if share < 0.1:
         return Finding("copied points", figures, "note", "Their nearest neighbor is a copy; so few do little harm.")
     return Finding("copied points", figures, "warning", "Copies fill one another's neighbor lists and make islands. "
-                   "Drop equal rows, or raise graph.n_neighbors above the number of copies.")
+                   "Set graph.duplicates: collapse, drop equal rows, or raise graph.n_neighbors above the number of "
+                   "copies.")
 
 
 def _homophily(health: dict[str, Any]) -> Finding | None:
@@ -247,6 +266,10 @@ def _raised(graph: dict[str, Any]) -> Finding | None:
         return None
     if not raised:
         return Finding("vanishing weights", "0", "good", "No weight had to be raised.")
-    return Finding("vanishing weights", f"{number(raised)} raised to {number(graph.get('floor'))}", "warning",
-                   "These edges were as good as absent: the bandwidth is too small for part of the data. Raise "
-                   "graph.bandwidth, or use weights: self_tuned.")
+    meaning = {
+        "given": "These given edges were as good as absent beside the median weight. Give weights that differ less, or "
+                 "leave these edges out.",
+        "self_tuned": "These edges were as good as absent: points far from all others end there. A few do little harm.",
+    }.get(graph.get("kind", ""), "These edges were as good as absent: the bandwidth is too small for part of the data. "
+                                 "Raise graph.bandwidth, or use weights: self_tuned.")
+    return Finding("vanishing weights", f"{number(raised)} raised to {number(graph.get('floor'))}", "warning", meaning)

@@ -210,14 +210,17 @@ def _labels_per_class(classes: Sequence[Any], per_class: Sequence[int]) -> str |
 def _graph(facts: dict[str, Any]) -> Html:
     graph, lists = facts.get("graph") or {}, facts.get("neighbors") or {}
     width = f", bandwidth {number(graph.get('bandwidth'))}" if graph.get("bandwidth") is not None else ""
-    made = (f"{number(lists.get('n_neighbors'))} neighbors a point, {lists.get('metric', ABSENT)} distance, "
-            f"{lists.get('method', ABSENT)} search; {graph.get('kind', ABSENT)} weights{width}, symmetrized by the "
-            f"{graph.get('symmetrize', ABSENT)}.") if graph or lists else "The graph was not described."
-    found = graph_findings(facts)
-    rows = [(tag("b", item.subject), item.figures, _state(item.level), item.meaning) for item in found]
+    searched = f"{lists.get('metric', ABSENT)} distance, {lists.get('method', ABSENT)} search"
+    listed = (f"{number(lists.get('n_neighbors'))} neighbors a point, "
+              f"{'given' if lists.get('method') == 'given' else searched}")
+    weighed = (f"{graph.get('kind', ABSENT)} weights{width}, symmetrized by the {graph.get('symmetrize', ABSENT)}")
+    made = ("The graph was not described." if not (graph or lists) else
+            "The weights were given." if graph.get("kind") == "given" else f"{listed}; {weighed}.")
+    findings = graph_findings(facts)
+    rows = [(tag("b", item.subject), item.figures, _state(item.level), item.meaning) for item in findings]
     listing = table(("", "found", "", "what it means"), rows) if rows else ""
-    alarms = [item for item in found if item.level == "warning"]
-    summary = tag("p", "Nothing in the graph asks for attention.") if found and not alarms else _warnings(
+    alarms = [item for item in findings if item.level == "warning"]
+    summary = tag("p", "Nothing in the graph asks for attention.") if findings and not alarms else _warnings(
         alarms, explained=False)  # the table says the rest
     return joined((tag("p", made), summary, listing))
 

@@ -8,8 +8,9 @@ import scipy.sparse as sp
 from scipy.stats import binomtest
 
 from dssl.errors import DataError, ParameterError
-from dssl.graph.health import certify_recall, graph_health, wilson_lower
+from dssl.graph.health import certify_recall, graph_health, unreached_points, wilson_lower
 from dssl.graph.neighbors import Neighbors, neighbors
+from dssl.graph.vertices import Vertices
 from dssl.graph.weights import weights
 
 
@@ -91,3 +92,34 @@ def test_hubs_and_copies_are_counted():
     X = np.concatenate([np.zeros((3, 2)), np.random.default_rng(3).normal(size=(20, 2))])
     found = neighbors(X, 4)
     assert graph_health(weights(found), neighbors=found)["duplicates"] == {"points": 3, "share": 3 / 23}
+
+
+def test_points_are_counted_with_their_copies_and_named_by_their_numbers():
+    """Vertices 0-1-2 with a label, a pair 3-4 without, 5 alone; vertex 1 is 3 points, vertex 3 is 4, vertex 5 is 2."""
+    vertex = np.array([0, 1, 2, 3, 3, 1, 4, 5, 3, 1, 5, 3])
+    points = Vertices(vertex, np.array([0, 1, 2, 3, 6, 7]), np.bincount(vertex))
+    W = np.zeros((6, 6))
+    for i, j in [(0, 1), (1, 2), (3, 4)]:
+        W[i, j] = W[j, i] = 1.0
+    y = np.full(12, -1)
+    y[[5, 9, 0]] = [1, 1, 0]  # two copies of vertex 1 are labeled
+    numbers = 100 + np.arange(12)
+    health = graph_health(sp.csr_array(W), np.flatnonzero(y >= 0), y=y, vertices=points, numbers=numbers)
+    assert json.loads(json.dumps(health)) == health
+    assert health["n"] == 12
+    assert health["labeled"] == 3
+    assert health["vertices"] == {"count": 6, "largest_multiplicity": 4, "copied_points": 9}
+    assert health["components"] == {"count": 3, "largest": [5, 5, 2], "largest_share": 5 / 12}
+    assert health["isolated"] == {"count": 2, "ids": [107, 110]}
+    assert health["unreached"] == {"count": 7, "ids": [103, 104, 106, 107, 108, 110, 111], "components": 2}
+    assert health["homophily"] == {"edges": 1, "share": 0.0, "by_chance": 0.0}
+    rows, sizes = unreached_points(W=sp.csr_array(W), labeled=y >= 0, vertices=points)
+    assert rows.tolist() == [3, 4, 6, 7, 8, 10, 11]
+    assert sizes.tolist() == [5, 5, 5, 2, 5, 2, 5]
+
+
+def test_hubs_are_named_by_their_numbers():
+    star = np.zeros((40, 40))
+    star[7, :] = star[:, 7] = 1
+    star[7, 7] = 0
+    assert graph_health(sp.csr_array(star), numbers=2 * np.arange(40))["hubs"]["largest"] == [{"id": 14, "degree": 39}]

@@ -220,6 +220,16 @@ def test_descent_is_seeded_certified_and_measured_in_float64():
     assert 0.9 < first.attributes["recall"]["lower"] < first.attributes["recall"]["recall"]
 
 
+def test_descent_does_not_depend_on_units_and_refuses_distances_beyond_float32():
+    X = np.random.default_rng(8).normal(size=(300, 5))
+    expected = neighbors(X, 5).ids.read_all()
+    for unit in (1e-30, 1e30):
+        assert (neighbors(X * unit, 5, method="descent").ids.read_all() == expected).mean() > 0.98
+    for unit, message in ((1e60, "apart"), (1e-60, "distances are below 1e-45")):
+        with pytest.raises(DataError, match=message):
+            neighbors(X * unit, 5, method="descent")
+
+
 def test_descent_fills_what_the_search_left_out(monkeypatch):
     """A search that returns nothing for some rows, and copies of one id for others."""
     import pynndescent

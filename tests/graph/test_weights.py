@@ -120,3 +120,33 @@ def test_lists_are_checked(ids):
     lists = Neighbors.from_arrays({"ids": np.array(ids), "distances": np.ones((3, 1), np.float32)})
     with pytest.raises(DataError, match="not valid"):
         weights(lists)
+
+
+def test_copies_do_not_set_the_bandwidth():
+    """Most points are copies, whose k-th neighbor is at distance 0: the median is over the others."""
+    X = np.concatenate([np.zeros((50, 2)), points(30, 2, seed=4)])
+    found = neighbors(X, 3)
+    d = found.distances.read_all()[:, -1].astype(np.float64)
+    W = weights(found, "heat")
+    h = np.median(d[d > 0])
+    lengths = np.linalg.norm(X[:, None] - X[None], axis=2)
+    linked = W.toarray() > 0
+    assert_allclose(W.toarray()[linked], np.exp(-lengths[linked] ** 2 / (2 * h**2)), rtol=1e-5)
+    Y = np.concatenate([np.zeros((20, 2)), points(60, 2, seed=5)])
+    with pytest.raises(ParameterError, match=r"choose a bandwidth near 0\.[1-9]"):
+        weights(neighbors(Y, 3), "heat", bandwidth=1e-4)
+
+
+@pytest.mark.parametrize(("scale", "message"), [(1e60, "apart"), (1e-50, "1500 of 1500 distances are below 1e-45"),
+                                                (1e-160, "no value is larger than"), (1e160, "1e150 or more")])
+def test_features_whose_distances_vanish_or_overflow_are_refused(scale, message):
+    with pytest.raises(DataError, match=message):
+        neighbors(points(300, 3) * scale, 5)
+
+
+@pytest.mark.parametrize("scale", [1e-35, 1e35])
+def test_the_scale_of_the_features_does_not_change_the_weights(scale):
+    X = points(100, 3)
+    for kind in ("heat", "self_tuned"):
+        assert_allclose(weights(neighbors(X * scale, 5), kind).toarray(), weights(neighbors(X, 5), kind).toarray(),
+                        rtol=1e-4)

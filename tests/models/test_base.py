@@ -11,7 +11,8 @@ from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.execution import InProcess
 from dssl.kernels.base import RBF, Linear, Polynomial
 from dssl.kernels.deformed import subsample_deformation
-from dssl.models.base import KernelModel, expand
+from dssl.models.base import LEAST_SUPPORT, KernelModel, expand
+from tests import reference
 
 RNG = np.random.default_rng(0)
 POINTS, NEW = RNG.normal(size=(12, 3)), RNG.normal(size=(7, 3))
@@ -105,3 +106,21 @@ def test_a_deformed_kernel_is_rewritten_in_its_base_kernel():
     assert_allclose(made.values(NEW), kernel(NEW, POINTS) @ coef + intercept, rtol=1e-9, atol=1e-12)
     plain = expand(RBF(1.5), POINTS, coef, intercept, "values", np.empty(0), {})
     assert_array_equal(plain.points, POINTS)
+
+
+def test_support_is_the_largest_kernel_value_relative_to_the_diagonal():
+    rng = np.random.default_rng(0)
+    points, new = rng.normal(size=(6, 2)), np.concatenate([rng.normal(size=(9, 2)), [[1e3, 0.0]]])
+    model = KernelModel(RBF(0.5), points, rng.normal(size=(6, 2)), np.array([0.5, -2.0]), "one_vs_rest", np.arange(2))
+    values, support = model.values_with_support(new, InProcess(2, memory_budget=3000))
+    assert_allclose(support, reference.rbf(new, points, 0.5).max(axis=1), rtol=1e-12)
+    assert_allclose(values, model.values(new), rtol=1e-12)
+    assert_array_equal(values[-1], [0.5, -2.0])  # the intercept alone
+    assert support[-1] < LEAST_SUPPORT
+    assert_array_equal(model.support(new), support)
+    assert model.support(np.empty((0, 2))).shape == (0,)
+    linear = KernelModel(Linear(), points, np.ones((6, 1)), np.zeros(1), "values", np.empty(0))
+    expected = np.abs(new @ points.T).max(axis=1) / (points**2).sum(axis=1).max()
+    assert_allclose(linear.support(new), expected, rtol=1e-12)
+    with pytest.raises(DataError, match="fitted on 2 features"):
+        model.support(np.zeros((3, 5)))

@@ -342,3 +342,14 @@ def test_unlabeled_points_help(draw, settings, least, mean):
         gains.append(found - supervised)
     assert min(gains) > least, gains
     assert np.mean(gains) > mean, gains
+
+
+def test_points_far_from_all_others_have_no_support():
+    X, y, new = blobs()
+    model = LapSVC(**SMALL).fit(X, y)
+    support = model.support(np.concatenate([new, [[500.0, -500.0]]]))
+    assert support.shape == (len(new) + 1,)
+    assert (support[:-1] > 1e-10).all()
+    assert support[-1] == 0
+    with pytest.raises(NotFittedError):
+        LapSVC().support(X)

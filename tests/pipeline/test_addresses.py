@@ -14,7 +14,7 @@ FITTED = {"models", "scores"}
 CHOSEN = {"selection", *FITTED}
 SOLVED = {"columns", "covariance", *CHOSEN}
 ON_GRAPH = {"graph", "health", "system", *SOLVED}
-ON_POINTS = {"points", "neighbors", *ON_GRAPH}
+ON_POINTS = {"points", "vertices", "subsample", "neighbors", *ON_GRAPH}
 LABELED = {"labels", "health", "subsample", *SOLVED}
 
 
@@ -41,7 +41,7 @@ def moved(spec, *overrides):
     ("graph.ridge=0.1", {"system", *SOLVED}), ("graph.laplacian=unnormalized", {"system", *SOLVED}),
     ("graph.weights=binary", ON_GRAPH), ("graph.symmetrize=mean", ON_GRAPH),
     ("graph.n_neighbors=7", {"neighbors", *ON_GRAPH}), ("graph.metric=cosine", {"neighbors", *ON_GRAPH}),
-    ("data.scale=none", ON_POINTS),
+    ("data.scale=none", ON_POINTS), ("graph.duplicates=keep", ON_POINTS - {"points"}),
     ("data.seed=1", set(NAMES) - {"dataset"}), ("data.test.count=50", set(NAMES) - {"dataset"}),
     ("data.points=150", set(NAMES) - {"dataset"}), ("data.keep=[0, 1]", set(NAMES) - {"dataset"}),
     ("data.read.block_rows=100", set(NAMES)),

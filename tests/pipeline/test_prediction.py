@@ -143,6 +143,8 @@ def test_a_pipeline_of_several_files_or_of_a_folder_is_that_of_the_whole(trained
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     found = again.predict(again.points_of(folder / "train.csv", InProcess(2)))
     np.testing.assert_array_equal(found, predict(trained, table, "same.csv"))
+
+
 # ---- fills and levels of the training data
 
 
@@ -250,3 +252,20 @@ def test_svmlight_files_need_not_show_their_first_and_last_column(tmp_path):
     (tmp_path / "new.svm").write_text("0 1:2.5 2:1\n0 2:3\n")
     np.testing.assert_array_equal(model.points_of(str(tmp_path / "new.svm"), InProcess(1)).read_all(),
                                   [[0, 2.5, 1, 0], [0, 0, 3, 0]])
+
+
+
+
+def test_without_a_label_an_integer_is_minus_one(finished, points_file, tmp_path):
+    """In an array of integers -1 stands for no label, as it does in the training data."""
+    with np.load(points_file) as arrays:
+        X = np.concatenate([arrays["X"][:20], [[1e6, 0, 0, 0]]]).astype(np.float32)
+    np.save(tmp_path / "new.npy", X)
+    done = CliRunner().invoke(main, ["predict", finished[1]["model"], str(tmp_path / "new.npy"),
+                                     str(tmp_path / "out.npy"), "--abstain"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    labels = np.load(tmp_path / "out.npy")
+    assert labels.dtype.kind == "i"
+    assert labels[-1] == -1
+    assert labels[:20].min() >= 0
+    assert "1 of 21 points are near no point" in done.stderr

@@ -164,7 +164,7 @@ def test_many_classes_show_the_most_confused_pairs():
     ("health", {"recall": {"certified": "sample", "recall": 0.93, "lower": 0.91, "rows": 500}},
      "Below 95 % the graph misses true neighbors"),
     ("health", {"components": {"count": 31, "largest_share": 0.7}}, "The graph is in pieces"),
-    ("health", {"duplicates": {"points": 1555, "share": 0.7775}}, "Drop equal rows"),
+    ("health", {"duplicates": {"points": 1555, "share": 0.7775}}, "drop equal rows"),
     ("health", {"hubs": {"count": 33, "largest": [{"id": 5, "degree": 900}]}}, "Hubs join points"),
     ("health", {"homophily": {"edges": 44, "share": 0.35, "by_chance": 0.333}}, "this graph cannot help"),
     ("health", {"degree": {"min": 0.0, "median": 3.0, "mean": 3.0, "max": 4.0}}, "get nothing from the graph"),
@@ -196,7 +196,7 @@ def test_labels_per_class_fit_a_line(n_classes, first, words):
 
 def test_unreached_points_are_counted_and_the_first_named():
     found = page(*example_run(3, unreached=57))
-    assert "57 (2.85 %) in 1 component; training points 100, 101, 102" in found
+    assert "57 (2.85 %) in 1 component; rows 100, 101, 102" in found
     assert "109, …" in found
     assert "110" not in Reader(found).text
     assert '<div class="box warning">' in found

@@ -1,0 +1,145 @@
+"""A graph that is given: its weights, or its neighbor lists, checked and brought into the form of those made here."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..blocks import ArrayRows, PartWriter, Receipt
+from ..errors import DataError, ParameterError, explain, require
+from .neighbors import Neighbors
+from .weights import FLOOR
+
+NONE = -1  # the id that fills a list shorter than others
+SHOWN = 5
+LARGEST_DISTANCE = np.float64(1e150)  # whose square is still a float64
+ROUNDING = 1e-12  # relative asymmetry that is put down to rounding
+
+
+def checked_weights(W: Any, n: int) -> sp.csr_array:
+    """Return given weights (n, n) as float64 CSR with sorted indices, without diagonal and stored zeros.
+
+    Raises
+    ------
+    DataError : not sparse, of another shape, negative, not finite, not symmetric, or without any edge.
+    """
+    require(sp.issparse(W) and W.dtype.kind in "biuf", error=DataError,
+            what=f"the weights are {type(W).__name__} of {getattr(W, 'dtype', 'no dtype')}, expected a sparse matrix",
+            why="a graph of n points has far fewer than n^2 edges", fix="pass scipy.sparse.csr_array(W)")
+    require(W.shape == (n, n), f"the weights have shape {W.shape} for {n} points, expected ({n}, {n})", error=DataError,
+            why="row i holds the edges of point i", fix="pass the graph of exactly these points, in their order")
+    W = sp.csr_array(W, dtype=np.float64, copy=True)
+    W.sum_duplicates()
+    bad = int((~np.isfinite(W.data)).sum())
+    require(bad == 0, f"{bad} of {W.nnz} weights are NaN or infinite", error=DataError,
+            why="one such weight spoils every solution", fix="leave these edges out, or give them a finite weight")
+    bad = int((W.data < 0).sum())
+    require(bad == 0, f"{bad} of {W.nnz} weights are negative, the least {W.data.min(initial=0):.3g}", error=DataError,
+            why="the Laplacian is positive semi-definite for non-negative weights only",
+            fix="pass similarities such as exp(-d^2), not distances or correlations below 0")
+    apart = abs(W - W.T)
+    worst, largest = float(apart.max() if apart.nnz else 0), float(W.data.max(initial=0))
+    require(worst <= ROUNDING * largest, f"the weights differ from their transpose by up to {worst:.3g}, in "
+            f"{apart.nnz // 2} pairs", error=DataError, why="the energy of a function counts each pair once",
+            fix="pass W.maximum(W.T), which keeps every edge, or (W + W.T) / 2")
+    W.setdiag(0)
+    W.eliminate_zeros()
+    W.sort_indices()
+    require(W.nnz > 0, f"the weights join none of the {n} points", error=DataError,
+            why="without an edge the unlabeled points say nothing", fix="pass a graph with edges off the diagonal")
+    return W
+
+
+def store_weights(W: sp.csr_array, out: PartWriter) -> Receipt:
+    """Write checked weights (n, n) as the one part of a graph, to be read by `read_graph`; return its receipt.
+
+    As with weights made here, none stays below 1e-10 of the median: those are raised to it, and counted.
+    """
+    n = W.shape[0]
+    floor = FLOOR * float(np.median(W.data))
+    receipt = out.write(data=np.maximum(W.data, floor), indices=W.indices.astype(np.int32 if n < 2**31 else np.int64),
+                        indptr=W.indptr.astype(np.int64))
+    return {**receipt, "rows": [0, n], "n": n, "nnz": int(W.nnz), "raised": int((W.data < floor).sum()), "floor": floor}
+
+
+def described_weights(receipt: Receipt) -> dict[str, Any]:
+    """Return the attributes of stored weights, those that `weigh` returns; JSON."""
+    return {"kind": "given", "bandwidth": None, "symmetrize": None,
+            "entries": receipt["nnz"], **{name: receipt[name] for name in ("n", "nnz", "floor", "raised")}}
+
+
+def checked_neighbors(lists: Any, n: int) -> Neighbors:
+    """Return given lists of n points as Neighbors, ascending by (distance, id), in the dtype of their distances.
+
+    Parameters
+    ----------
+    lists : Neighbors, or (ids, distances), both (n, k). A point's own id at distance 0 is dropped wherever it stands;
+        lists that are shorter than others then end with the id -1 at distance infinity.
+
+    Raises
+    ------
+    ParameterError : neither form. DataError : shapes, ids that are not row numbers, a neighbor named twice, or
+        distances that are negative or not finite.
+    """
+    if isinstance(lists, Neighbors):
+        lists = (lists.ids.read_all(), lists.distances.read_all())
+    if not (isinstance(lists, (tuple, list)) and len(lists) == 2):
+        raise ParameterError(explain(
+            f"the graph is {type(lists).__name__}", why="a graph is given by its weights or by neighbor lists",
+            fix="pass a scipy.sparse matrix (n, n), or the pair (ids, distances) of arrays (n, k), or Neighbors"))
+    ids, distances = np.asarray(lists[0]), np.asarray(lists[1])
+    require(ids.ndim == 2 and ids.shape == distances.shape and ids.shape[1] >= 1, error=DataError,
+            what=f"ids have shape {ids.shape} and distances {distances.shape}", why="each neighbor has a distance",
+            fix="pass two arrays of shape (n, k)")
+    require(len(ids) == n, f"{len(ids)} neighbor lists for {n} points", error=DataError,
+            why="each point has one list", fix="pass the lists of exactly these points, in their order")
+    require(ids.dtype.kind in "iu" and distances.dtype.kind in "iuf", error=DataError,
+            what=f"ids have dtype {ids.dtype} and distances {distances.dtype}",
+            why="an id is the number of a row, a distance a real number", fix="pass integers and floats, in this order")
+    bad = np.argwhere((ids < 0) | (ids >= n))
+    require(len(bad) == 0, f"{len(bad)} ids are not row numbers, such as {_shown(ids, bad)}", error=DataError,
+            why=f"rows are numbered from 0 to {n - 1}", fix="number the neighbors by the rows of the same points")
+    distances = distances.astype(np.result_type(distances.dtype, np.float32), copy=False)
+    bad = np.argwhere(~(distances < LARGEST_DISTANCE) | (distances < 0))
+    require(len(bad) == 0, f"{len(bad)} distances are negative, NaN or beyond {LARGEST_DISTANCE:g}, such as "
+            f"{_shown(distances, bad)}", error=DataError,
+            why="no weight follows from them", fix="pass distances, not similarities, in a smaller unit")
+    own = ids == np.arange(n)[:, None]
+    bad = np.argwhere(own & (distances > 0))
+    require(len(bad) == 0, f"{len(bad)} points are their own neighbors at a distance above 0, first {bad[:1].tolist()}",
+            error=DataError, why="ids and distances do not belong together", fix="pass both from one search")
+    return compacted(ids.astype(np.int64), distances, ~own)
+
+
+def _shown(values: np.ndarray, places: np.ndarray) -> str:
+    return ", ".join(f"{values[i, j]} in row {i}" for i, j in places[:SHOWN])
+
+
+def compacted(ids: np.ndarray, distances: np.ndarray, keep: np.ndarray) -> Neighbors:
+    """Return the kept entries (n, k) bool of lists, ascending by (distance, id), the shorter ones filled with -1.
+
+    Raises
+    ------
+    DataError : nothing is kept, or a list names a neighbor twice.
+    """
+    distances = np.where(keep, distances, np.inf).astype(distances.dtype, copy=False)
+    ids = np.where(keep, ids, NONE)
+    order = np.lexsort((ids, distances), axis=1)
+    longest = int(keep.sum(axis=1).max(initial=0))
+    require(longest > 0, f"no list of the {len(ids)} points names another of them", error=DataError,
+            why="without an edge the unlabeled points say nothing", fix="pass lists of at least one other neighbor")
+    ids, distances = (np.take_along_axis(values, order, axis=1)[:, :longest] for values in (ids, distances))
+    again = np.sort(ids, axis=1)
+    twice = ((again[:, 1:] == again[:, :-1]) & (again[:, 1:] != NONE)).any(axis=1)
+    require(not twice.any(), f"{int(twice.sum())} lists name a neighbor twice, first that of row {int(twice.argmax())}",
+            error=DataError, why="its weight would count twice", fix="list each neighbor once")
+    facts = {"method": "given", "n_neighbors": longest, "n": len(ids), "entries": int((ids != NONE).sum())}
+    return Neighbors(ArrayRows(ids), ArrayRows(distances), facts)
+
+
+def restricted(lists: Neighbors, rows: np.ndarray) -> Neighbors:
+    """Return the lists of some rows among these rows alone, numbered by their places in `rows`; others are dropped."""
+    place = np.full(len(lists) + 1, NONE)  # the last entry is that of the id -1
+    place[rows] = np.arange(len(rows))
+    ids = place[lists.ids.take(rows)]
+    return compacted(ids, lists.distances.take(rows), ids != NONE)

@@ -1,0 +1,284 @@
+"""Pipelines on data with equal rows, on given graphs, with islands, and with test points far from all others."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_blobs
+
+from dssl.blocks import as_rows
+from dssl.data.store import StoredParts
+from dssl.errors import DataError, ParameterError, SpecError
+from dssl.execution import InProcess
+from dssl.graph.neighbors import NeighborParams, neighbors
+from dssl.graph.weights import weights
+from dssl.models.graph_kernel import GraphKernelParams, graph_covariance
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import plan, run
+from dssl.solvers.solve import SolverParams
+
+
+@pytest.fixture
+def spec(tmp_path):
+    """A spec for points that a test saves with `save`."""
+    return {"name": "small", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 40}, "scale": "none"},
+            "labels": {"per_class": 3}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30},
+            "solver": {"method": "jacobi", "tolerance": 1e-10}}
+
+
+def save(spec, X, y):
+    np.savez(spec["data"]["source"], X=X, y=y)
+
+
+def blobs(n=160, seed=0):
+    return make_blobs(n, n_features=3, centers=2, cluster_std=3.0, random_state=seed)
+
+
+def part(spec, workspace, stage, *overrides):
+    address = {item["name"]: item["address"] for item in plan(spec, set=overrides, workspace=workspace)}[stage]
+    return StoredParts(Path(workspace) / "artifacts" / stage / address[:24])
+
+
+def ran(result):
+    return {stage["name"] for stage in result["stages"] if stage["status"] == "done"}
+
+
+# Equal rows
+
+
+def test_equal_rows_are_one_vertex(spec, tmp_path):
+    X, y = blobs(60)
+    which = np.random.default_rng(0).integers(0, 60, size=300)
+    save(spec, X[which], y[which])
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    vertices, split = part(spec, tmp_path / "work", "vertices").read(0), part(spec, tmp_path / "work", "split").read(0)
+    train = which[split["train"]]
+    assert len(vertices["first"]) == len(np.unique(train))
+    assert_array_equal(train[vertices["first"]][vertices["vertex"]], train)
+    assert_array_equal(vertices["multiplicity"], [np.sum(train == train[row]) for row in vertices["first"]])
+    lists = part(spec, tmp_path / "work", "neighbors").rows("ids")
+    assert_array_equal(lists.read_all(), neighbors(X[train[vertices["first"]]], 5).ids.read_all())
+    chosen, labels = (part(spec, tmp_path / "work", stage).read(0) for stage in ("subsample", "labels"))
+    assert_array_equal(vertices["vertex"][chosen["subsample"]], chosen["vertices"])
+    assert len(set(chosen["vertices"].tolist())) == 30
+    assert set(vertices["vertex"][labels["labeled"]].tolist()) <= set(chosen["vertices"].tolist())
+    assert f"{len(vertices['first'])} distinct points" in Path(result["report"]).read_text()
+    assert result["unreached"]["count"] == 0
+    kept = run(spec, set=["graph.duplicates=keep"], workspace=tmp_path / "work", execution=InProcess(2))
+    assert "vertices" in ran(kept)
+    assert "Copies fill one another" in Path(kept["report"]).read_text()
+    assert part(spec, tmp_path / "work", "neighbors", "graph.duplicates=keep").rows("ids").shape == (260, 5)
+
+
+def test_the_pipeline_and_the_estimators_functions_agree_on_copies(spec, tmp_path):
+    X, y = blobs(60)
+    which = np.random.default_rng(1).integers(0, 60, size=200)
+    save(spec, X[which], y[which])
+    run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    work = tmp_path / "work"
+    split, labels = part(spec, work, "split").read(0), part(spec, work, "labels").read(0)
+    params = GraphKernelParams(neighbors=NeighborParams(n_neighbors=5), n_subsample=30,
+                               solver=SolverParams(method="jacobi", tolerance=1e-10))
+    rows = as_rows(X[which][split["train"]].astype(np.float32))  # as they are read
+    found = graph_covariance(rows, labels["labeled"], params, InProcess(1))
+    assert_array_equal(found.subsample, part(spec, work, "subsample").read(0)["subsample"])
+    assert_allclose(found.powers[2], part(spec, work, "covariance").read(0)["power2"], rtol=1e-12)
+
+
+def test_neighbors_are_counted_among_distinct_rows(spec, tmp_path):
+    X, y = blobs(6)
+    save(spec, np.repeat(X, 30, axis=0), np.repeat(y, 30))
+    with pytest.raises(ParameterError, match="n_neighbors=6 with 6 distinct rows among 140"):
+        run(spec, set=["graph.n_neighbors=6"], workspace=tmp_path / "work", execution=InProcess(1))
+
+
+# Given graphs
+
+
+def test_given_graphs_give_what_the_same_graph_made_here_gives(spec, tmp_path):
+    """Lists and weights of all rows, cut to the training points; those of the test points do not matter."""
+    X, y = blobs(160)
+    save(spec, X, y)
+    made = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    train = part(spec, tmp_path / "work", "split").read(0)["train"]
+    found = neighbors(X[train], 5).to_arrays()
+    ids, distances = np.zeros((160, 6), int), np.ones((160, 6))
+    ids[:, 0] = (np.arange(160) + 1) % 160  # lists of test points are dropped, whatever they name
+    ids[:, 1:] = (np.arange(160)[:, None] + np.arange(2, 7)) % 160
+    ids[train], distances[train] = np.hstack([train[:, None], train[found["ids"]]]), np.hstack(
+        [np.zeros((120, 1)), found["distances"]])
+    np.savez(tmp_path / "lists.npz", ids=ids, distances=distances)
+    W = sp.lil_array((160, 160))
+    W[np.ix_(train, train)] = weights(neighbors(X[train], 5)).toarray()
+    sp.save_npz(tmp_path / "W.npz", sp.csr_array(W))
+    for kind, file in (("neighbors", "lists.npz"), ("weights", "W.npz")):
+        override = f"graph.given={{{kind}: '{tmp_path / file}'}}"
+        result = run(spec, set=[override], workspace=tmp_path / "work", execution=InProcess(2))
+        assert {"neighbors", "graph", "system", "scores"} <= ran(result)
+        expected, covariance = (part(spec, tmp_path / "work", "covariance", *by).read(0)["power2"]
+                                for by in ((), (override,)))
+        assert_allclose(covariance, expected, rtol=1e-4, atol=1e-8)
+        assert result["metrics"] == made["metrics"]
+        assert ("The weights were given" if kind == "weights" else "neighbors a point, given") in Path(
+            result["report"]).read_text()
+
+
+def test_other_bytes_of_a_given_graph_are_another_artifact(spec, tmp_path):
+    save(spec, *blobs(160))
+    for kind, stage in (("weights", "graph"), ("neighbors", "neighbors")):
+        addresses = []
+        for text in (b"one", b"two"):
+            (tmp_path / "g.npz").write_bytes(text)
+            planned = plan(spec, set=[f"graph.given={{{kind}: '{tmp_path / 'g.npz'}'}}"], workspace=tmp_path / "w")
+            addresses.append({item["name"]: item["address"] for item in planned})
+        moved = {name for name in addresses[0] if addresses[0][name] != addresses[1][name]}
+        assert stage in moved
+        assert not moved & {"points", "vertices", "subsample"}
+
+
+@pytest.mark.parametrize(("kind", "arrays", "message"), [
+    ("weights", sp.eye_array(3, format="csr"), r"shape \(3, 3\) for 160 points"),
+    ("weights", sp.random_array((160, 160), density=0.1, rng=0, format="csr"), "differ from their transpose"),
+    ("weights", {"ids": np.ones(3)}, "holds no weights"),
+    ("weights", None, "holds no weights"),
+    ("neighbors", {"ids": np.ones((3, 1), int), "distances": np.ones((3, 1))}, "3 neighbor lists for 160 points"),
+    ("neighbors", {"ids": np.ones((160, 1), int)}, "holds no neighbors"),
+    ("neighbors", None, "holds no neighbors"),
+])
+def test_given_files_that_are_refused(spec, tmp_path, kind, arrays, message):
+    save(spec, *blobs(160))
+    path = tmp_path / "given.npz"
+    if arrays is None:
+        path.write_bytes(b"no npz")
+    elif isinstance(arrays, dict):
+        np.savez(path, **arrays)
+    else:
+        sp.save_npz(path, arrays)
+    with pytest.raises(DataError, match=message) as error:
+        run(spec, set=[f"graph.given={{{kind}: '{path}'}}"], workspace=tmp_path / "work", execution=InProcess(1))
+    assert "fix:" in str(error.value)
+
+
+def test_a_graph_of_the_test_points_alone_is_refused(spec, tmp_path):
+    save(spec, *blobs(160))
+    run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    test = part(spec, tmp_path / "work", "split").read(0)["test"]
+    W = sp.lil_array((160, 160))
+    W[test[0], test[1]] = W[test[1], test[0]] = 1.0
+    sp.save_npz(tmp_path / "W.npz", sp.csr_array(W))
+    with pytest.raises(DataError, match="join none of the 120 training points"):
+        run(spec, set=[f"graph.given={{weights: '{tmp_path / 'W.npz'}'}}"], workspace=tmp_path / "work",
+            execution=InProcess(2))
+
+
+def test_a_given_graph_is_one_file_that_exists(spec, tmp_path):
+    save(spec, *blobs(160))
+    for given in ("{}", "{weights: a.npz, neighbors: b.npz}"):
+        with pytest.raises(SpecError, match="exactly one of weights and neighbors"):
+            plan(spec, set=[f"graph.given={given}"], workspace=tmp_path / "work")
+    with pytest.raises(DataError, match=r"nowhere\.npz"):
+        plan(spec, set=["graph.given={weights: nowhere.npz}"], workspace=tmp_path / "work")
+
+
+# Islands
+
+
+def test_points_that_no_label_reaches_are_listed_by_source_row(spec, tmp_path):
+    """An island of a class that is not kept would be dropped, so it is one without labels, far off."""
+    X, y = blobs(160)
+    far = np.random.default_rng(2).normal(size=(25, 3)) + 500
+    place = np.sort(np.random.default_rng(3).permutation(185)[:25])
+    others = np.setdiff1d(np.arange(185), place)
+    points, labels = np.empty((185, 3)), np.full(185, -1)
+    points[place], points[others] = far, X
+    labels[others] = y
+    points[place[1]] = points[place[0]]  # two rows of the island are copies
+    save(spec, points, labels)
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    unreached = result["unreached"]
+    assert unreached["count"] == 25
+    assert unreached["handled"] == "ambient kernel"
+    assert unreached["ids"] == place[:20].tolist()
+    assert Path(unreached["file"]) == tmp_path / "work" / "runs" / result["run"] / "unreached.csv"
+    with open(unreached["file"], newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["row"]) for row in rows] == place.tolist()
+    assert {row["component_size"] for row in rows} == {"25"}
+    assert json.loads((Path(unreached["file"]).parent / "result.json").read_text())["unreached"] == unreached
+    report = Path(result["report"]).read_text()
+    assert f"rows {', '.join(map(str, place[:10]))}, … of the source" in report
+    assert "unreached.csv" in report
+
+
+def test_without_islands_there_is_no_list(spec, tmp_path):
+    save(spec, *blobs(160))
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    assert result["unreached"] == {"count": 0, "ids": [], "handled": "ambient kernel", "file": None}
+    assert not (tmp_path / "work" / "runs" / result["run"] / "unreached.csv").exists()
+
+
+# Points beyond the support, vanishing weights, hubs
+
+
+def test_test_points_beyond_the_support_are_counted_and_said(spec, tmp_path):
+    X, y = blobs(160)
+    save(spec, X, y)
+    plain = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    assert plain["metrics"]["unsupported"] == 0
+    narrow = run(spec, set=["kernel.bandwidth=0.001"], workspace=tmp_path / "work", execution=InProcess(2))
+    assert narrow["metrics"]["unsupported"] == narrow["baselines"]["base"]["unsupported"] == 40
+    assert "test points near no point of the model" in Path(narrow["report"]).read_text()
+    assert "test points near no point of the model" not in Path(plain["report"]).read_text()
+    fitted = open_model(plain["model"])
+    labels, supported = fitted.predict_supported(np.concatenate([X[:5], [[1e4, 0, 0]]]))
+    assert supported.tolist() == [True] * 5 + [False]
+    assert_array_equal(labels[:5], fitted.predict(X[:5]))
+
+
+def test_vanishing_weights_are_in_the_report(spec, tmp_path):
+    X, y = blobs(160)
+    X[:20] += 40 * np.arange(1, 21)[:, None]  # a row of points far from one another
+    save(spec, X, y)
+    result = run(spec, set=["graph.weights=heat"], workspace=tmp_path / "work", execution=InProcess(2))
+    report = Path(result["report"]).read_text()
+    assert "vanishing weights" in report
+    assert "the bandwidth is too small for part of the data" in report
+
+
+def test_hubs_and_given_weights_that_vanish_are_in_the_report(spec, tmp_path):
+    X, y = blobs(160)
+    y[77] = -1  # so it is a training point
+    save(spec, X, y)
+    ring = np.arange(160)
+    W = sp.lil_array((160, 160))
+    W[ring, (ring + 1) % 160] = 1.0
+    W[77, ring], W[77, 77], W[77, 120] = 1.0, 0.0, 1e-300
+    W = sp.csr_array(W).maximum(sp.csr_array(W).T)
+    W[[77, 120], [120, 77]] = 1e-300
+    sp.save_npz(tmp_path / "W.npz", sp.csr_array(W))
+    y[120] = -1
+    save(spec, X, y)
+    result = run(spec, set=[f"graph.given={{weights: '{tmp_path / 'W.npz'}'}}"], workspace=tmp_path / "work",
+                 execution=InProcess(2))
+    report = Path(result["report"]).read_text()
+    assert "the largest, with degrees: 77 (119)" in report  # of 120 training points; named by its row in the source
+    assert "2 raised to" in report
+    assert "These given edges were as good as absent" in report
+
+
+def test_a_bandwidth_that_leaves_nothing_is_refused(spec, tmp_path):
+    save(spec, *blobs(160))
+    with pytest.raises(ParameterError, match="the median weight is exp"):
+        run(spec, set=["graph.weights=heat", "graph.bandwidth=0.0001"], workspace=tmp_path / "work",
+            execution=InProcess(1))
+
+
+def test_features_whose_distances_overflow_are_refused(spec, tmp_path):
+    X, y = blobs(160)
+    save(spec, X * 1e60, y)
+    with pytest.raises(DataError, match="apart"):
+        run(spec, set=["data.read.dtype=float64"], workspace=tmp_path / "work", execution=InProcess(1))
