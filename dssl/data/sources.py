@@ -24,7 +24,7 @@ import pandas as pd
 from sklearn import datasets
 
 from ..errors import DataError, explain, require
-from .patterns import expand, is_url
+from .patterns import expand, is_url, path_of
 from .readers import ENDINGS, IDX_NAME, OPENERS, files_of, folder_format, format_of
 from .readers.idx import IdxReader, labels_beside, labels_name
 
@@ -94,7 +94,7 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
 def _find_one(text: str, labels: str | Path | None, format: str | None, download: bool) -> Source:
     path = _download(text, download) if is_url(text) else _local(text, download)
     if labels is not None:
-        beside = _download(str(labels), download) if is_url(str(labels)) else _path(str(labels))
+        beside = _download(str(labels), download) if is_url(str(labels)) else path_of(str(labels))
         require(beside.is_file(), f"labels {labels} is not a file", why="the labels are read from it",
                 fix="check the path", error=DataError)
         return Source(text, path, beside)
@@ -146,21 +146,8 @@ def _may_be_idx(path: Path) -> bool:
 # ---- paths and names
 
 
-def _path(text: str) -> Path:
-    """Return the path that a text names; raise DataError if no file can have that name."""
-    try:
-        path = Path(text).expanduser()
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return path
-    except (OSError, RuntimeError, ValueError) as error:  # a name too long, no such user, a character 0
-        raise DataError(explain(f"{text[:80]!r} cannot be opened: {error}", why="rows are read from it",
-                                fix="check the path")) from error
-    return path
-
-
 def _local(text: str, download: bool) -> Path:
-    path = _path(text)
+    path = path_of(text)
     if path.is_file() or folder_format(path):
         return path
     looks_like_path = len(path.parts) > 1 or path.suffix in ENDINGS or path.suffix in OPENERS
@@ -319,7 +306,7 @@ def _download(url: str, download: bool) -> Path:
         raise DataError(explain(f"{url} is not a URL: {error}", why="the data are read from it",
                                 fix="correct it, or give a path")) from error
     if parts.scheme == "file":
-        path = _path(urllib.request.url2pathname(parts.path))
+        path = path_of(urllib.request.url2pathname(parts.path))
         require(path.is_file(), f"{url} is not a file", why="there are no rows to read", fix="check the path",
                 error=DataError)
         return path

@@ -36,8 +36,7 @@ def read_or_refused(file: File, folder: Path, *, stored: bool = True) -> Dataset
     A data set is finite, has the shape it declares, and is the same read row by row. A refusal leaves nothing behind.
     """
     out, cache = folder / "out", folder / "cache"
-    for name, raw in {**file.beside, file.name: file.raw}.items():
-        (folder / name).write_bytes(raw)
+    source = file.write(folder)
     options = dict(file.options)
     if options.get("labels"):
         options["labels"] = str(folder / options["labels"])
@@ -46,13 +45,13 @@ def read_or_refused(file: File, folder: Path, *, stored: bool = True) -> Dataset
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            data = ingest(folder / file.name, parts, InProcess(1, BUDGET), scratch=None if stored else cache, **options)
+            data = ingest(source, parts, InProcess(1, BUDGET), scratch=None if stored else cache, **options)
         except DsslError as error:
             left = sorted(path.name for path in folder.iterdir() if path != cache)
             assert left == before, f"a refusal leaves {set(left) - set(before)} behind"
             assert not (cache.is_dir() and any(cache.iterdir())), "a refusal leaves unpacked files behind"
             return told(error)
-        again = ingest(folder / file.name, MemoryParts(), InProcess(1, BUDGET), scratch=cache,
+        again = ingest(source, MemoryParts(), InProcess(1, BUDGET), scratch=cache,
                        **{**options, "block_rows": 1})
     assert not (out / MANIFEST).exists(), "only save finishes a data set"
     _require_equal(data, again)

@@ -6,16 +6,21 @@ import gzip
 import io
 import lzma
 import struct
+import tempfile
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import zarr
 from hypothesis import strategies as st
 from scipy import sparse
 
 COMPRESS = {".gz": lambda raw: gzip.compress(raw, 1, mtime=0), ".bz2": bz2.compress, ".xz": lzma.compress}
-ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".data", ".svm", ".idx")
+ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".data", ".svm", ".idx", ".parquet")
 IDX_CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 NUMBERS = (0.0, 1.0, -1.0, 2.5, -0.125, 3e-7, 1e30, 255.0)
 MISSING = ("", "NA", "?", "nan")
@@ -29,6 +34,19 @@ class File:
     raw: bytes
     options: Mapping[str, Any] = field(default_factory=dict)
     beside: Mapping[str, bytes] = field(default_factory=dict)
+    folder: str | None = None  # what is read, where it is a folder and this file a part of it
+
+    @property
+    def source(self) -> str:
+        """The name of what is read."""
+        return self.folder or self.name
+
+    def write(self, place: Path) -> Path:
+        """Write the files into a place; return the path of what is read."""
+        for name, raw in {**self.beside, self.name: self.raw}.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(raw)
+        return place / self.source
 
 
 @st.composite
@@ -141,11 +159,44 @@ def csv_files(draw: st.DrawFn) -> File:
     return File(name, raw, {option: given[option] for option in sorted(chosen | ({"decimal"} & {*given}))})
 
 
-valid_files = st.one_of(npz_files(), npy_files(), idx_files(), svmlight_files(), csv_files())
+@st.composite
+def parquet_files(draw: st.DrawFn) -> File:
+    """Return a Parquet file of numbers, with labels that are numbers or text, in row groups of any size."""
+    X, y = draw(tables())
+    frame = pd.DataFrame(X.astype(draw(st.sampled_from(["f4", "f8"]))), columns=[f"c{j}" for j in range(X.shape[1])])
+    if draw(st.booleans()):
+        frame["c0"] = np.arange(len(X))
+    kind = draw(st.sampled_from(["integers", "missing", "text", "category"]))
+    text = pd.Series(y.astype(str)).where(y >= 0)
+    frame["label"] = {"integers": y, "missing": np.where(y < 0, np.nan, y), "text": text,
+                      "category": text.astype("category")}[kind]
+    raw = _bytes_of(lambda out: frame.to_parquet(out, index=False, row_group_size=draw(st.integers(1, 9)),
+                                                 compression=draw(st.sampled_from(["snappy", "gzip", "zstd", None]))))
+    return File("t.parquet", raw, draw(st.sampled_from([{}, {}, {"target": "label"}, {"drop": ("c0",)}])))
 
 
 @st.composite
-def packed(draw: st.DrawFn, files: st.SearchStrategy[File] = valid_files) -> File:
+def zarr_files(draw: st.DrawFn) -> File:
+    """Return one file of a Zarr group of version 2 or 3, with the others beside it."""
+    X, y = draw(tables())
+    version, chunk = draw(st.sampled_from([2, 3])), draw(st.integers(1, 9))
+    with tempfile.TemporaryDirectory(prefix="dssl-fuzz-") as folder:
+        group = zarr.open_group(f"{folder}/t.zarr", mode="w", zarr_format=version)
+        for name, array in {"X": X, "y": y, "split": (np.arange(len(X)) % 2).astype(np.uint8)}.items():
+            if name == "X" or draw(st.booleans()):
+                group.create_array(name, data=array, chunks=(chunk, *array.shape[1:]))
+        held = {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(Path(folder).rglob("*"))
+                if path.is_file()}
+    name = draw(st.sampled_from(sorted(held)))
+    return File(name, held.pop(name), {}, held, "t.zarr")
+
+
+single_files = st.one_of(npz_files(), npy_files(), idx_files(), svmlight_files(), csv_files(), parquet_files())
+valid_files = single_files | zarr_files()
+
+
+@st.composite
+def packed(draw: st.DrawFn, files: st.SearchStrategy[File] = single_files) -> File:
     """Return a file as it is, or compressed."""
     file = draw(files)
     ending = draw(st.sampled_from(["", "", "", *COMPRESS]))
@@ -188,14 +239,14 @@ def edited(raw: bytes, kind: str, fraction: int, value: Any) -> bytes:
 @st.composite
 def damaged(draw: st.DrawFn) -> File:
     """Return a valid file with up to three changes, or the head of one before the tail of another."""
-    file = draw(packed())
+    file = draw(packed() | packed() | zarr_files())
     raw = file.raw
     if draw(st.integers(0, 5)) == 0:
         other = draw(packed()).raw
         raw = raw[:len(raw) * draw(fractions) // 1000] + other[len(other) * draw(fractions) // 1000:]
     for edit in draw(st.lists(edits, min_size=1, max_size=3)):
         raw = edited(raw, *edit)
-    if file.beside and draw(st.booleans()):
+    if file.beside and not file.folder and draw(st.booleans()):
         name, beside = next(iter(file.beside.items()))
         return replace(file, beside={name: edited(beside, *draw(edits))})
     return replace(file, raw=raw)
@@ -204,7 +255,7 @@ def damaged(draw: st.DrawFn) -> File:
 @st.composite
 def damaged_inside(draw: st.DrawFn) -> File:
     """Return a file whose compression is sound, and what it holds is not: the sums of archives hide no change."""
-    file = draw(valid_files)
+    file = draw(single_files)
     raw = file.raw
     if file.name == "t.npz":
         return replace(file, raw=_rewritten(raw, draw(st.integers(0, 9)), draw(st.lists(edits, min_size=1,
@@ -217,8 +268,6 @@ def damaged_inside(draw: st.DrawFn) -> File:
 
 def _rewritten(raw: bytes, which: int, changes: list[tuple[str, int, Any]]) -> bytes:
     """Return an npz archive in which one member is changed and the checksums are right."""
-    import zipfile
-
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(raw)) as source, zipfile.ZipFile(out, "w") as target:
         for i, name in enumerate(source.namelist()):
@@ -234,7 +283,7 @@ def _rewritten(raw: bytes, which: int, changes: list[tuple[str, int, Any]]) -> b
 
 random_files = st.builds(File, st.builds("t{}{}".format, st.sampled_from(ENDINGS), st.sampled_from(["", *COMPRESS])),
                          st.builds(bytes.__add__, st.sampled_from([b"", b"PK\3\4", b"\x93NUMPY\1\0", b"\0\0\x08\1",
-                                                                   b"\x1f\x8b\x08\0", b"BZh9", b"\xfd7zXZ\0"]),
+                                                                   b"\x1f\x8b\x08\0", b"BZh9", b"\xfd7zXZ\0", b"PAR1"]),
                                    st.binary(max_size=80)))
 
 cells = st.one_of(st.sampled_from(["1", "0", "-2.5", "1e5", "1,5", "", " ", "NA", "?", "true", "False", "inf", "nan",
@@ -271,7 +320,7 @@ text_files = st.one_of(
 # ---- options
 
 option_values = st.fixed_dictionaries({}, optional={
-    "format": st.sampled_from(["npz", "npy", "svmlight", "csv", "idx", "parquet", ""]),
+    "format": st.sampled_from(["npz", "npy", "svmlight", "csv", "idx", "parquet", "zarr", "dssl", ""]),
     "target": st.sampled_from(["none", "y", "label", "", "X", 0, -1, 7, -99, "0", "-1", "--1", "²", "a0"]),
     "dtype": st.sampled_from(["float32", "float64", "int8", ""]),
     "labels": st.sampled_from(["labels.npy", "nowhere.npy", "", "."]),

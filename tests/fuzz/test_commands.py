@@ -32,12 +32,11 @@ def ingested(file):
     """Ingest a file through the command line, in a folder of its own; return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="dssl-fuzz-"))
     try:
-        for name, raw in {**file.beside, file.name: file.raw}.items():
-            (folder / name).write_bytes(raw)
+        source = file.write(folder)
         options = {**file.options,
                    **({"labels": folder / file.options["labels"]} if file.options.get("labels") else {})}
         flags = [part for name, value in options.items() for part in ("--read", f"{name}={value}")]
-        code = answer("ingest", folder / file.name, folder / "out", *flags)
+        code = answer("ingest", source, folder / "out", *flags)
         assert (folder / "out").exists() == (code == 0)
         if code == 0:
             assert len(open_dataset(folder / "out")) > 0
