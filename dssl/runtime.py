@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from .errors import ClusterError, SpecError, explain, require
 from .execution import MEMORY_BUDGET, Execution, InProcess, OnDask, available_cores
-from .pipeline.spec import parse_yaml
+from .pipeline.spec import is_file, parse_yaml
 
 
 class LocalRuntime(BaseModel):
@@ -49,7 +49,7 @@ class AddressRuntime(BaseModel):
     kind: Literal["address"]
     address: str
     tls: TlsFiles | None = None
-    timeout: float = Field(default=10.0, gt=0, description="seconds")
+    timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False, description="seconds")
 
 
 class InProcessRuntime(BaseModel):
@@ -76,18 +76,32 @@ def load_runtime(source: str | Path | None) -> LocalRuntime | AddressRuntime | I
     if text == "in-process":
         return InProcessRuntime(kind="in-process")
     if "://" in text:
-        return AddressRuntime(kind="address", address=text)
+        return _checked(AddressRuntime(kind="address", address=text))
     path = Path(text)
-    if not path.is_file():
+    if not is_file(path):
         raise SpecError(explain(f"there is no file {text}", why="--on says where tasks run",
                                 fix="name a YAML file such as cluster/local.yaml, an address, or in-process"))
     try:
         fields = parse_yaml(path.read_text(encoding="utf-8"), text)
         adapter: TypeAdapter[Any] = TypeAdapter(Runtime)
-        return adapter.validate_python(fields)
+        return _checked(adapter.validate_python(fields))
     except (ValidationError, UnicodeDecodeError) as error:
         raise SpecError(explain(f"{text} is not a cluster description: {error}", why="tasks need a place to run",
                                 fix="see cluster/local.yaml")) from error
+
+
+def _checked(described: Any) -> Any:
+    """Return the description; raise SpecError if its size or its address would stop the cluster when it is started."""
+    if isinstance(described, LocalRuntime) and described.memory_limit != "auto":
+        parse_size(described.memory_limit)
+    if isinstance(described, AddressRuntime):
+        try:
+            sound = urlsplit(described.address).port != 0
+        except ValueError:
+            sound = False
+        require(sound, f"{described.address!r} is not an address", why="a scheduler is reached there", error=SpecError,
+                fix="write tcp://HOST:PORT or tls://HOST:PORT")
+    return described
 
 
 @contextmanager
@@ -155,7 +169,7 @@ def parse_size(text: str) -> int:
     """
     try:
         size = parse_bytes(text) if any(character.isdigit() for character in text) else 0  # "MB" would be one
-    except ValueError:
+    except (ValueError, OverflowError):
         size = 0
     require(size > 0, f"{text!r} is not a size", why="it says how much memory a task may take",
             fix="write a number and a unit, such as 500MB or 2GiB", error=SpecError)

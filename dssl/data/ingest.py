@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..blocks import BlockedCsrRows, Parts, Receipt, Rows, csr_row_bytes, row_ranges, rows_that_fit
-from ..errors import BudgetError, DataError, IntegrityError, explain, require
+from ..errors import BudgetError, DataError, IntegrityError, ParameterError, explain, require
 from ..execution import Execution, Progress
 from ..params import digest, plain
 from .columns import Columns, WhenMissing, WhenText, some_texts
@@ -31,6 +31,7 @@ from .reading import IngestTask, Reading, code_text, survey_file
 from .sources import Source, find_source, fingerprint
 from .store import StoredParts
 
+OWN_FOLDERS = ("receipts", "parts", "shared", "within")  # of StoredParts, in the order of their removal
 MOST_NAMES = 1 << 16  # classes of a text target; a column with more is an identifier
 READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding", "missing", "drop", "n_columns",
                   "zero_based")
@@ -331,18 +332,34 @@ def _clear_other_parts(parts: Parts, key: str) -> None:
     others = [index for index, receipt in parts.receipts().items() if receipt.get("ingest") != key]
     if not others:
         return
-    unfinished = isinstance(parts, StoredParts) and not (parts.folder / MANIFEST).exists() and all(
-        "ingest" in receipt for receipt in parts.receipts().values())
-    require(unfinished, f"{parts!r} holds parts of something else", error=IntegrityError,
+    require(_unfinished(parts), f"{parts!r} holds parts of something else", error=IntegrityError,
             why="its rows would be mixed with those of this file", fix="delete the folder, or name another one")
     assert isinstance(parts, StoredParts)
-    for name in ("receipts", "parts", "shared", "within"):
+    _remove(parts)
+
+
+def _unfinished(parts: Parts) -> bool:
+    """Return whether the parts are those of an ingest that did not end."""
+    receipts = parts.receipts().values()
+    return (isinstance(parts, StoredParts) and not (parts.folder / MANIFEST).exists() and bool(receipts)
+            and all("ingest" in receipt for receipt in receipts))
+
+
+def _remove(parts: StoredParts) -> None:
+    """Delete what an ingest wrote, and the folder if nothing else is in it."""
+    for name in OWN_FOLDERS:
         shutil.rmtree(parts.folder / name, ignore_errors=True)
+    if parts.folder.is_dir() and not any(parts.folder.iterdir()):
+        parts.folder.rmdir()
 
 
 @contextmanager
 def _scratch(folder: str | Path | None, parts: Parts) -> Iterator[Path]:
-    """Yield a new folder for unpacked files that is gone afterwards, and with it a folder of parts left empty."""
+    """Yield a new folder for unpacked files that is gone afterwards, and with it a folder of parts left empty.
+
+    Data that are refused leave no parts either: the same bytes would be refused again, so none is worth going on with.
+    """
+    empty = isinstance(parts, StoredParts) and not any((parts.folder / name).exists() for name in OWN_FOLDERS)
     own = parts.folder / "unpacked" if folder is None and isinstance(parts, StoredParts) else None
     if own:
         shutil.rmtree(own, ignore_errors=True)  # a killed ingest leaves it
@@ -352,6 +369,10 @@ def _scratch(folder: str | Path | None, parts: Parts) -> Iterator[Path]:
     try:
         with tempfile.TemporaryDirectory(prefix="dssl-", dir=folder) as made:
             yield Path(made)
+    except (DataError, ParameterError):
+        if isinstance(parts, StoredParts) and (empty or _unfinished(parts)):
+            _remove(parts)
+        raise
     finally:
         if own:
             shutil.rmtree(own, ignore_errors=True)

@@ -9,6 +9,19 @@ from ..errors import DataError, explain, require
 MARKS = "*?["
 
 
+def path_of(text: str) -> Path:
+    """Return the path that a text names; raise DataError if no file can have that name."""
+    try:
+        path = Path(text).expanduser()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except (OSError, RuntimeError, ValueError) as error:  # a name too long, no such user, a character 0
+        raise DataError(explain(f"{text[:80]!r} cannot be opened: {error}", why="rows are read from it",
+                                fix="check the path")) from error
+    return path
+
+
 def expand(text: str) -> list[str]:
     """Return the paths that a pattern matches, in natural order; anything else, and a path that is there, as it is.
 
@@ -16,13 +29,13 @@ def expand(text: str) -> list[str]:
     ------
     DataError : the pattern matches nothing, or is a URL.
     """
-    path = Path(text).expanduser()
-    if not any(mark in text for mark in MARKS) or (not is_url(text) and path.exists()):
-        return [text]
     if is_url(text):
         require("*" not in text, f"{text} is a pattern", why="what a server or an object store holds is not listed",
                 fix="list the URLs, or copy the files to a folder", error=DataError)
         return [text]  # a ? begins the query of a URL
+    path = path_of(text)
+    if not any(mark in text for mark in MARKS) or path.exists():
+        return [text]
     found = sorted(glob.glob(str(path), recursive=True), key=natural_order)
     if not found:
         folder = next(parent for parent in path.parents if not any(mark in str(parent) for mark in MARKS))

@@ -24,7 +24,7 @@ import pandas as pd
 from sklearn import datasets
 
 from ..errors import DataError, explain, require
-from .patterns import expand, is_url
+from .patterns import expand, is_url, path_of
 from .readers import ENDINGS, IDX_NAME, OPENERS, files_of, folder_format, format_of
 from .readers.idx import IdxReader, labels_beside, labels_name
 
@@ -94,7 +94,7 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
 def _find_one(text: str, labels: str | Path | None, format: str | None, download: bool) -> Source:
     path = _download(text, download) if is_url(text) else _local(text, download)
     if labels is not None:
-        beside = _download(str(labels), download) if is_url(str(labels)) else Path(labels).expanduser()
+        beside = _download(str(labels), download) if is_url(str(labels)) else path_of(str(labels))
         require(beside.is_file(), f"labels {labels} is not a file", why="the labels are read from it",
                 fix="check the path", error=DataError)
         return Source(text, path, beside)
@@ -147,7 +147,7 @@ def _may_be_idx(path: Path) -> bool:
 
 
 def _local(text: str, download: bool) -> Path:
-    path = Path(text).expanduser()
+    path = path_of(text)
     if path.is_file() or folder_format(path):
         return path
     looks_like_path = len(path.parts) > 1 or path.suffix in ENDINGS or path.suffix in OPENERS
@@ -300,9 +300,13 @@ def _sibling(url: str) -> str | None:
 
 def _download(url: str, download: bool) -> Path:
     """Return the cached copy of a URL, downloaded if there is none yet; file:// is the file itself."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise DataError(explain(f"{url} is not a URL: {error}", why="the data are read from it",
+                                fix="correct it, or give a path")) from error
     if parts.scheme == "file":
-        path = Path(urllib.request.url2pathname(parts.path))
+        path = path_of(urllib.request.url2pathname(parts.path))
         require(path.is_file(), f"{url} is not a file", why="there are no rows to read", fix="check the path",
                 error=DataError)
         return path

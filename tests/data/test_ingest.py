@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from dssl.blocks import MemoryParts
-from dssl.data.dataset import MANIFEST, open_dataset
+from dssl.data.dataset import open_dataset
 from dssl.data.ingest import IngestParams, block_height, ingest, task_bytes
 from dssl.data.readers.base import Scan
 from dssl.data.store import StoredParts
@@ -108,8 +108,23 @@ def test_values_that_are_not_finite_are_counted_and_located(tmp_path, height):
         ingest(tmp_path / "t.npz", StoredParts(tmp_path / "out"), InProcess(2), block_rows=height)
     assert "3 values that are not finite; the first is inf in row 4, column 1 (b)" in str(error.value)
     assert "`when_missing: impute`" in str(error.value)
-    with pytest.raises(DataError, match=MANIFEST):
-        open_dataset(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_refusal_touches_nothing_that_was_there_before(tmp_path):
+    parts = StoredParts(tmp_path / "out")
+    parts.allocate("X", (2, 1), np.float32, 2)
+    parts.write_rows(0, {"X": np.ones((2, 1), np.float32)})  # of another stage, which has no receipt yet
+    (tmp_path / "out" / "notes.txt").write_text("kept")
+    np.savez(tmp_path / "t.npz", X=np.full((3, 1), np.nan))
+    with pytest.raises(DataError, match="not finite"):
+        ingest(tmp_path / "t.npz", StoredParts(tmp_path / "new"), InProcess(1), scratch=tmp_path / "scratch")
+    (tmp_path / "t.csv").write_text("a,y\n1\n")
+    with pytest.raises(DataError, match="line 2"):
+        ingest(tmp_path / "t.csv", parts, InProcess(1))
+    assert_array_equal(parts.rows("X").read_all(), np.ones((2, 1)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "scratch", "t.csv", "t.npz"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["notes.txt", "shared"]
 
 
 def test_numbers_beyond_float32_are_refused_or_kept_in_float64(tmp_path):

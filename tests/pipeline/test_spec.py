@@ -186,7 +186,7 @@ def test_yaml_cannot_grow_without_end(tmp_path):
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
     path = tmp_path / "bomb.yaml"
     path.write_text("\n".join(lines))
-    assert "  a0: " in message_of(path)
+    assert "more than 100,000 values" in message_of(path)
 
 
 def test_the_same_value_in_json_and_yaml():
