@@ -138,7 +138,7 @@ def plan_command(spec: Path, overrides: tuple[str, ...], workspace: str, memory_
     table.add_column("address", no_wrap=True)
     for stage in stages:
         below = "< " if stage["estimated"] else ""
-        sizes = ["" if stage["status"] == "cached" else "?" if size is None else f"{below}{_size(size)}"
+        sizes = ["" if stage["status"] == "cached" else "?" if size is None else f"{below * bool(size)}{_size(size)}"
                  for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
         table.add_row(stage["name"], stage["status"], stage["why"], str(stage["tasks"] or ""), *sizes,
                       stage["address"][:12])

@@ -93,8 +93,8 @@ class Execution(ABC):
                 progress(len(receipts), len(tasks))
 
         self._run(pending, parts, done)
-        peaks = [receipt["task_peak_bytes"] for receipt in receipts.values() if receipt.get("task_peak_bytes")]
-        self.largest_task_bytes = max([*peaks, self.largest_task_bytes or 0]) or None
+        peaks = [self.largest_task_bytes, *(receipt.get("task_peak_bytes") for receipt in receipts.values())]
+        self.largest_task_bytes = max((peak for peak in peaks if peak is not None), default=None)
         return [receipts[index] for index in range(len(tasks))]
 
 

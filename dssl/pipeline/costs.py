@@ -62,6 +62,13 @@ def _count(n: int, height: int) -> int:
     return -(-n // height)
 
 
+def _of_those(f: Facts, found: list[Cost]) -> Cost:
+    """Return the cost of one of several methods, which one is not known yet: the largest or the least figures."""
+    pick = max if f.bound == "most" else min
+    return Cost(*(pick(values) for values in zip(*(
+        (cost.tasks, cost.read, cost.written, cost.peak, cost.least) for cost in found), strict=True)))
+
+
 def dataset(f: Facts) -> Cost:
     """Blocks of the file: as they lie in it, X, and X compressed; text is also parsed as float64."""
     assert f.scan is not None
@@ -105,8 +112,7 @@ def points(f: Facts) -> Cost:
 
 def neighbors(f: Facts) -> Cost:
     """The most of the searches that may be used."""
-    found = [_exact(f) if search == "exact" else _descent(f) for search in sorted(f.search)]
-    return max(found, key=lambda cost: cost.peak if f.bound == "most" else -cost.least)
+    return _of_those(f, [_exact(f) if search == "exact" else _descent(f) for search in sorted(f.search)])
 
 
 def _exact(f: Facts) -> Cost:
@@ -202,7 +208,7 @@ def columns(f: Facts) -> Cost:
         peak = own + solve_bytes(n, width, width, method) + 8 * n * width * (steps > 1)
         found.append(_cost(_count(f.s, width), stored, 8 * n * f.s * len(_factors(f)), peak,
                            own + solve_bytes(n, 1, 1, method)))
-    return max(found, key=lambda cost: cost.peak if f.bound == "most" else -cost.least)
+    return _of_those(f, found)
 
 
 def _factors(f: Facts) -> list[str]:
@@ -235,7 +241,7 @@ def models(f: Facts) -> Cost:
     s, m, d = f.s, f.n_labeled, f.d
     square, kernels = 8 * s * s, len(set(f.spec.baselines) - {"base"}) + 1
     # The makings: a permuted covariance, a Gram matrix, its transpose's difference, and their sum.
-    peak = square * (kernels + 4.3) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s)
+    peak = square * (kernels + 5) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s)
     read = square + 3 * min(f.n, 3 * max(s, m, SAMPLED)) * f.row_bytes
     return _cost(1, read, len(f.spec.baselines) * (s + m) * (f.row_bytes + 8 * f.n_classes), peak, 5 * square)
 

@@ -211,8 +211,8 @@ def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
         try:
             least = COSTS[name](facts).least
         except BudgetError as error:
-            raise BudgetError(explain(f"stage {name} cannot fit: {error.args[0].splitlines()[0]}",
-                                      why="a task holds at least one row of its block in memory", fix=fix)) from error
+            raise BudgetError(explain(f"stage {name} cannot fit, {whose} {limit:,} bytes",
+                                      why=error.args[0].splitlines()[0], fix=fix)) from error
         require(least <= limit, f"stage {name} needs at least {least:,} bytes in one task, {whose} {limit:,} bytes",
                 error=BudgetError, why="it would fail only after the stages before it were paid for",
                 fix=fix)

@@ -123,12 +123,13 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     if known is not None:
         known.learn(name, artifact.attributes, artifact.parts)
         cost = price(item, known).cost
-    measured = max(execution.largest_task_bytes or 0, driver.bytes or 0) or None
+    peaks = (execution.largest_task_bytes, driver.bytes)
+    measured = max((peak for peak in peaks if peak is not None), default=None)
     predicted = cost.peak if cost else None
     apart = execution.tasks_per_process == 1 or (cost is not None and cost.tasks <= 1)
     return {"peak_rss_bytes": max((receipt["peak_rss_bytes"] for receipt in receipts), default=0),
             "predicted_peak_bytes": predicted, "measured_peak_bytes": measured,
-            "ratio": round(measured / predicted, 3) if measured and predicted and apart else None}
+            "ratio": round(measured / predicted, 3) if measured is not None and predicted and apart else None}
 
 
 def _facts(made: Plan) -> dict[str, Any]:

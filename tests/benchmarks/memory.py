@@ -26,8 +26,8 @@ SPECS: dict[str, str | dict[str, Any]] = {
     "mnist_odd_even": str(ROOT / "pipelines" / "mnist_odd_even.yaml"),
     "mnist_vae": {"name": "mnist_vae", "data": {"source": "mnist_vae", "points": 64000, "test": {"count": 500}},
                   "subsample": {"size": 2000}, **EMBEDDED},
-    "covtype": {"name": "covtype", "data": {"source": "covtype", "points": 200000, "test": {"count": 1000}},
-                "subsample": {"size": 200}, **EMBEDDED},
+    "covtype": {"name": "covtype", "data": {"source": "covtype", "points": 100000, "test": {"count": 1000}},
+                "subsample": {"size": 128}, **EMBEDDED},
 }
 
 

@@ -66,7 +66,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, start, dssl, slow_c
     assert outcome(again.document) == outcome(undisturbed)
     assert {stage["name"] for stage in again.document["stages"] if stage["status"] == "cached"} == {
         "dataset", "split", "points", "neighbors", "graph", "labels", "health", "subsample", "system"}
-    assert dssl("verify", "--workspace", tmp_path, "--json").document == {"artifacts": 13}
+    assert dssl("verify", "--workspace", tmp_path, "--json").document == {"artifacts": 13, "unfinished_parts": 0}
 
 
 def alive(process):
