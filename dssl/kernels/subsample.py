@@ -87,7 +87,7 @@ class ColumnsTask:
                     found[f"Z{step}"] = Z
                 if f"RZ{step}" in wanted:
                     found[f"RZ{step}"] = solver.A.apply(Z)
-        evidence = {"max_residual": residual, "iterations": iterations, "columns": len(columns)}
+        evidence = {"max_residual": residual, "iterations": iterations, "n_columns": len(columns)}
         if self.form == "restriction":
             return {**out.write(**found), **evidence}
         return {**out.write_columns(self.first, **found), **evidence}
@@ -233,4 +233,4 @@ def solve_evidence(receipts: Sequence[Receipt], attributes: dict[str, Any]) -> d
     """Return what the solves say of themselves: method, worst residual, iterations."""
     return {"solver": attributes, "max_residual": max(receipt["max_residual"] for receipt in receipts),
             "max_iterations": max(max(receipt["iterations"]) for receipt in receipts),
-            "columns": sum(receipt["columns"] for receipt in receipts)}
+            "columns": sum(receipt["n_columns"] for receipt in receipts)}

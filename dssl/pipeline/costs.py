@@ -194,56 +194,80 @@ def system(f: Facts) -> Cost:
 
 def columns(f: Facts) -> Cost:
     """The solver's arrays, and of a block of columns the right-hand sides and all that solving them takes."""
-    n, power = f.n, f.spec.graph.power
-    steps = power if f.spec.solver.form == "restriction" else (power + 1) // 2
+    n, names = f.n, _factors(f)
+    steps = max(f.spec.powers) if f.spec.solver.form == "restriction" else (max(f.spec.powers) + 1) // 2
+    # While the last step is solved, what earlier steps are stored for is kept; one of it is the right-hand sides.
+    earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
+    kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1)
     found = []
     for method in f.solvers:
         stored = f.stored_bytes if f.stored_bytes is not None else _solver_bytes(f, method)
-        width = column_width(n, (power,), f.spec.solver.block_columns, f.budget, stored)
+        width = column_width(n, f.spec.powers, f.spec.solver.block_columns, f.budget, stored)
         own = stored + 4 * f.nnz
         if method == "direct":
             f.estimated.add("fill of the factor")
             own += (12 * min(n * n, 60 * f.nnz)) * (f.bound == "most")
         # The first right-hand sides are nearly all zeros, which the system does not store.
-        peak = own + solve_bytes(n, width, width, method) + 8 * n * width * (steps > 1)
-        found.append(_cost(_count(f.s, width), stored, 8 * n * f.s * len(_factors(f)), peak,
+        peak = own + solve_bytes(n, width, width, method) + 8 * n * width * kept
+        found.append(_cost(_count(f.s, width), stored, 8 * n * f.s * len(names), peak,
                            own + solve_bytes(n, 1, 1, method)))
     return _of_those(f, found)
 
 
 def _factors(f: Facts) -> list[str]:
-    power = f.spec.graph.power
-    return [f"A{power}"] if f.spec.solver.form == "restriction" else stored_factors((power,))
+    powers = f.spec.powers
+    return [f"A{p}" for p in powers] if f.spec.solver.form == "restriction" else stored_factors(powers)
 
 
 def covariance(f: Facts) -> Cost:
     """A range of rows of the factors, decoded a band at a time, and their product; in the driver, a few such products.
     """
-    n, s, power = f.n, f.s, f.spec.graph.power
-    product, factors = 8 * s * s, len(_factors(f))
-    driver = 4 * product + _whole(product)
+    n, s, powers = f.n, f.s, f.spec.powers
+    square, factors = 8 * s * s, len(_factors(f))
+    product = square * len(powers)
+    driver = 2 * product + 2 * square + _whole(square)
     if f.spec.solver.form == "restriction":
-        whole = 8 * n * s
-        return _cost(0, whole, product, 2 * whole + driver, whole)
-    height = product_rows(n, s, (power,), f.budget)
+        whole = 8 * n * s * factors
+        return _cost(0, whole, product, whole + driver, whole)
+    height = product_rows(n, s, powers, f.budget)
     rows = 8 * s * height
     width = min(f.spec.solver.block_columns, s)
     band = 8 * min(ROW_CHUNK, n) * s
     decoding = _decoding(band, 8 * min(ROW_CHUNK, n) * width) + (band if height > ROW_CHUNK else 0)
-    peak = max(factors * rows + decoding, factors * rows + 1.5 * product, driver)
+    peak = max(factors * rows + decoding, factors * rows + product + square // 2, driver)
     tasks = _count(n, height)
     return _cost(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product)
 
 
-def models(f: Facts) -> Cost:
-    """Matrices on the subsample: the covariance, a factor a kernel, and the makings of the last one; and the labels'.
+def _square(f: Facts) -> int:
+    """Return the bytes of all covariances, of what deforms a kernel with one of them, and of kernels of the labels.
+
+    To deform: a permuted covariance, a Gram matrix, a sum with it and its temporary, and a factor.
     """
     s, m, d = f.s, f.n_labeled, f.d
-    square, kernels = 8 * s * s, len(set(f.spec.baselines) - {"base"}) + 1
-    # The makings: a permuted covariance, a Gram matrix, its transpose's difference, and their sum.
-    peak = square * (kernels + 5) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s)
-    read = square + 3 * min(f.n, 3 * max(s, m, SAMPLED)) * f.row_bytes
-    return _cost(1, read, len(f.spec.baselines) * (s + m) * (f.row_bytes + 8 * f.n_classes), peak, 5 * square)
+    return 8 * s * s * (len(f.spec.powers) + 5) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s)
+
+
+def _training_read(f: Facts) -> int:
+    """Return the bytes that one task of the training reads."""
+    return 8 * f.s * f.s * len(f.spec.powers) + min(f.n, 3 * max(f.s, f.n_labeled, SAMPLED)) * f.row_bytes
+
+
+def selection(f: Facts) -> Cost:
+    """The same for each model and bandwidth, and a kernel of the labels a fold; nothing where there is no grid."""
+    grid, m = f.spec.grid(), f.n_labeled
+    if grid is None:
+        return _cost(0, 0, 0, 0)
+    tasks = len({"model", *f.spec.baselines} - {"shuffled"}) * len(f.spec.kernels())
+    peak = _square(f) + 8 * m * m * (grid.folds + 2) + 24 * f.s * (m + min(f.s, m))
+    return _cost(tasks, tasks * _training_read(f), 0, peak, 8 * f.s * f.s * (len(f.spec.powers) + 3))
+
+
+def models(f: Facts) -> Cost:
+    """Covariances on the subsample, and the makings of one deformed kernel after the other; a task of its own."""
+    s, m = f.s, f.n_labeled
+    written = (len(f.spec.baselines) + 1) * (s + m) * (f.row_bytes + 8 * f.n_classes)
+    return _cost(1, _training_read(f), written, _square(f), 8 * s * s * (len(f.spec.powers) + 3))
 
 
 def scores(f: Facts) -> Cost:
@@ -251,7 +275,7 @@ def scores(f: Facts) -> Cost:
     m, d, n_test = f.s + f.n_labeled, f.d, f.n_test
     outputs = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.kind == "svm" else f.n_classes
     own = (len(f.spec.baselines) + 1) * m * (f.row_bytes + 8 * outputs)
-    kernel = f.spec.kernel.check()
+    kernel = f.spec.kernels()[0].check()
     rows = ArrayRows(np.broadcast_to(np.zeros(1, f"f{f.itemsize}"), (max(n_test, 1), d)))  # a shape without bytes
     height = block_rows(kernel, rows, m, f.budget, kernel_bytes=own)
     each = 8 * m + 16 * d + f.row_bytes
@@ -261,8 +285,8 @@ def scores(f: Facts) -> Cost:
 
 COSTS: dict[str, Callable[[Facts], Cost]] = {
     function.__name__: function for function in (
-        dataset, split, labels, subsample, points, neighbors, graph, health, system, columns, covariance, models,
-        scores)}
+        dataset, split, labels, subsample, points, neighbors, graph, health, system, columns, covariance, selection,
+        models, scores)}
 
 # What to lower where a stage cannot fit; raising the budget is always named too.
 REMEDIES = {
@@ -271,5 +295,5 @@ REMEDIES = {
     "neighbors": "lower data.points, or set graph.method to exact", "graph": "lower graph.n_neighbors",
     "health": "lower graph.n_neighbors or data.points", "system": "lower graph.n_neighbors or data.points",
     "columns": "lower graph.n_neighbors or data.points", "covariance": "lower subsample.size",
-    "models": "lower subsample.size", "scores": "lower subsample.size or labels",
+    "selection": "lower subsample.size", "models": "lower subsample.size", "scores": "lower subsample.size or labels",
 }

@@ -185,4 +185,4 @@ class Facts:
     @property
     def n_solved(self) -> int:
         """Return how many columns are solved, over all steps of their chains."""
-        return self.s * ((self.spec.graph.power + 1) // 2)
+        return self.s * ((max(self.spec.powers) + 1) // 2)

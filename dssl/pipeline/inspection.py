@@ -26,9 +26,9 @@ def inspect(name: str, workspace: Workspace) -> dict[str, Any]:
     path = Path(name)
     if path.name == "result.json" and path.is_file():
         return describe_run(path.parent)
-    if path.is_dir():
+    if name and path.is_dir():
         return describe_folder(path)
-    if (workspace.root / "runs" / name).is_dir() and name:
+    if name and (workspace.root / "runs" / name).is_dir():
         return describe_run(workspace.root / "runs" / name)
     artifacts = workspace.root / "artifacts"
     if name in stage_names():
