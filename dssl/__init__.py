@@ -10,7 +10,7 @@ _PUBLIC = {
     "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.dataset",
     "Laplacian": "dssl.graph.laplacian", "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.models.svm", "LapKernelRidge": "dssl.models.svm",
-    "run": "dssl.pipeline.run", "plan": "dssl.pipeline.run",
+    "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
 __all__ = ["Dataset", "LapKernelRidge", "LapSVC", "Laplacian", "neighbors", "open_dataset", "plan", "run", "solve",
            "weights"]
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from .graph.neighbors import neighbors
     from .graph.weights import weights
     from .models.svm import LapKernelRidge, LapSVC
-    from .pipeline.run import plan, run
+    from .pipeline.plan import plan
+    from .pipeline.run import run
     from .solvers.solve import solve
 
 

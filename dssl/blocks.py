@@ -164,6 +164,11 @@ def csr_row_bytes(nnz: int, n_rows: int, dtype: np.dtype) -> int:
 class Arrays(ABC):
     """Named arrays that a task needs whole, with JSON attributes."""
 
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Return the bytes of all arrays, without loading them."""
+
     @abstractmethod
     def load(self) -> dict[str, np.ndarray]:
         """Return the arrays by name; the caller must not write to them."""
@@ -174,6 +179,10 @@ class HeldArrays(Arrays):
 
     def __init__(self, **arrays: np.ndarray):
         self.arrays = arrays
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
 
     def load(self) -> dict[str, np.ndarray]:
         return self.arrays
@@ -242,12 +251,12 @@ class PartWriter:
     def write_rows(self, start: int, /, **arrays: np.ndarray) -> Receipt:
         """Write this task's rows of shared arrays."""
         self.parts.write_rows(start, arrays)
-        return {"rows": [start, start + len(next(iter(arrays.values())))]}
+        return {"rows": [start, start + len(next(iter(arrays.values())))], "arrays": sorted(arrays)}
 
     def write_columns(self, start: int, /, **arrays: np.ndarray) -> Receipt:
         """Write this task's columns of shared arrays."""
         self.parts.write_columns(start, arrays)
-        return {"columns": [start, start + next(iter(arrays.values())).shape[1]]}
+        return {"columns": [start, start + next(iter(arrays.values())).shape[1]], "arrays": sorted(arrays)}
 
 
 class MemoryParts(Parts):

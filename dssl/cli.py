@@ -1,7 +1,8 @@
-"""The command line: `dssl run`, `plan`, `ingest`, `predict`, `verify`, `report`, `schema`.
+"""The command line: `dssl run`, `plan`, `ingest`, `predict`, `verify`, `inspect`, `report`, `doctor`, `schema`.
 
 One JSON document on standard output with --json, everything else on standard error. Exit codes: 0 done, 1 failed,
 2 bad spec or usage, 3 integrity, 4 cluster unreachable, 5 locked by another run, 130 interrupted.
+A command imports what it needs when it is called, so that `dssl --help` does not wait for everything.
 """
 
 import csv
@@ -12,25 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from . import __version__
-from .data.append import append
-from .data.dataset import Dataset
-from .data.ingest import ingest
-from .data.store import StoredParts
 from .errors import DataError, DsslError, SpecError, explain, require
-from .execution import InProcess
-from .pipeline.artifacts import Workspace
-from .pipeline.prediction import open_model
-from .pipeline.run import DEFAULT_WORKSPACE, plan, run
-from .pipeline.spec import Spec, ingest_params, parse_yaml
-from .runtime import open_runtime, parse_size
 
 INTERRUPTED = 130
+DEFAULT_WORKSPACE = "dssl-work"
 console = Console(stderr=True, soft_wrap=True)
 
 set_option = click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
@@ -45,6 +35,10 @@ budget_option = click.option("--memory-budget", default=None, metavar="SIZE",
                              help="Memory one task may take, such as 500MB or 2GiB. Default: 1GiB.")
 read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE",
                            help="A reader's option, such as target=y, or target=none for points without labels.")
+fresh_option = click.option("--fresh", is_flag=True, help="Make every artifact anew.")
+from_option = click.option("--from", "from_stage", default=None, metavar="STAGE",
+                           help="Make this stage anew, and all that depend on it.")
+until_option = click.option("--until", default=None, metavar="STAGE", help="Stop after this stage.")
 
 
 class Commands(click.Group):
@@ -82,19 +76,32 @@ def main() -> None:
 @workspace_option
 @on_option
 @budget_option
-@click.option("--fresh", is_flag=True, help="Make every artifact anew.")
+@fresh_option
+@from_option
+@until_option
 @json_option
+@click.option("--quiet", is_flag=True, help="Tell nothing of the progress.")
 def run_command(spec: Path, overrides: tuple[str, ...], workspace: str, runtime: str | None,
-                memory_budget: str | None, fresh: bool, as_json: bool) -> None:
+                memory_budget: str | None, fresh: bool, from_stage: str | None, until: str | None, as_json: bool,
+                quiet: bool) -> None:
     """Run the pipeline SPEC; what an earlier run made is used again."""
+    from .pipeline.plan import make_plan
+    from .pipeline.run import run
+    from .progress import Reporter
+    from .runtime import open_runtime, parse_size
+
     budget = None if memory_budget is None else parse_size(memory_budget)
-    stages = plan(spec, set=overrides, workspace=workspace)  # a bad spec is told before a cluster is started
-    if not fresh and all(stage["status"] == "cached" for stage in stages):
+    # A bad spec is told before a cluster is started.
+    made = make_plan(spec, set=overrides, workspace=workspace, memory_budget=budget, fresh=fresh,
+                     from_stage=from_stage, until=until)
+    if all(stage.status == "cached" for stage in made.selected):
         runtime = "in-process"  # nothing will be computed, so nothing is started
-    with open_runtime(runtime, budget) as (execution, where), _Reporter(where) as reporter:
-        result = run(spec, set=overrides, workspace=workspace, execution=execution, fresh=fresh, events=reporter.tell)
+    with open_runtime(runtime, budget) as (execution, where), Reporter(where, console, quiet=quiet) as reporter:
+        result = run(made, execution=execution, events=reporter.tell)
     if as_json:
         click.echo(json.dumps(result, indent=1))
+    elif result["status"] == "stopped":
+        click.echo(f"{result['name']}: stopped after {result['until']}")
     else:
         _print_result(result)
 
@@ -103,17 +110,43 @@ def run_command(spec: Path, overrides: tuple[str, ...], workspace: str, runtime:
 @click.argument("spec", type=click.Path(path_type=Path))
 @set_option
 @workspace_option
+@budget_option
+@fresh_option
+@from_option
+@until_option
 @json_option
-def plan_command(spec: Path, overrides: tuple[str, ...], workspace: str, as_json: bool) -> None:
-    """Show what a run of SPEC would do: which stages are cached, partial, or to run, and why."""
-    stages = plan(spec, set=overrides, workspace=workspace)
+def plan_command(spec: Path, overrides: tuple[str, ...], workspace: str, memory_budget: str | None, fresh: bool,
+                 from_stage: str | None, until: str | None, as_json: bool) -> None:
+    """Show what a run of SPEC would do: which stages are cached, partial, or to run, why, and what they take.
+
+    Bytes are those of arrays before compression, peak memory that of the largest task. "<" marks a figure that follows
+    from something an earlier stage has yet to find, taken from above.
+    """
+    from .pipeline.plan import make_plan
+    from .runtime import parse_size
+
+    budget = None if memory_budget is None else parse_size(memory_budget)
+    made = make_plan(spec, set=overrides, workspace=workspace, memory_budget=budget, fresh=fresh,
+                     from_stage=from_stage, until=until)
+    stages = [stage.to_dict() for stage in made.selected]
     if as_json:
-        click.echo(json.dumps({"stages": stages}, indent=1))
+        click.echo(json.dumps({"stages": stages, "memory_budget": made.budget}, indent=1))
         return
-    table = Table("stage", "status", "why", "address")
+    table = Table("stage", "status", "why", box=None)
+    for title in ("tasks", "read", "written", "peak memory"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("address", no_wrap=True)
     for stage in stages:
-        table.add_row(stage["name"], stage["status"], stage["why"], stage["address"][:12])
-    Console().print(table)
+        below = "< " if stage["estimated"] else ""
+        sizes = ["" if stage["status"] == "cached" else "?" if size is None else f"{below * bool(size)}{_size(size)}"
+                 for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
+        table.add_row(stage["name"], stage["status"], stage["why"], str(stage["tasks"] or ""), *sizes,
+                      stage["address"][:12])
+    out = Console(width=None if sys.stdout.isatty() else 140)
+    out.print(table)
+    estimated = sorted({name for stage in stages for name in stage["estimated"]})
+    if estimated:
+        out.print(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
 
 
 @main.command("ingest")
@@ -129,6 +162,12 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: tuple[str, ..
     Several files are read as one, in the order given; those that match a pattern in natural order: part-2 before
     part-10.
     """
+    from .data.append import append
+    from .data.ingest import ingest
+    from .data.store import StoredParts
+    from .execution import InProcess
+    from .pipeline.spec import ingest_params
+
     chosen = _read_options(options)
     if adds:
         ingest_params(chosen, "--read")
@@ -140,7 +179,7 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: tuple[str, ..
     _print_dataset(ingest(source, StoredParts(folder), InProcess(), params).save(folder), folder, as_json)
 
 
-def _print_dataset(dataset: Dataset, folder: Path, as_json: bool) -> None:
+def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
     facts = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
              "attributes": dataset.attributes}
     if dataset.attributes.get("imputed"):
@@ -163,6 +202,12 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
 
     SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'.
     """
+    import numpy as np
+
+    from .execution import InProcess
+    from .pipeline.prediction import open_model
+    from .pipeline.spec import ingest_params
+
     require(out.suffix in (".csv", ".npy"), f"{out} ends in {out.suffix or 'nothing'}",
             why="predictions are written as text or as an array", fix="name a .csv or .npy file")
     fitted = open_model(model, name)
@@ -204,11 +249,67 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
 @workspace_option
 @json_option
 def verify_command(workspace: str, as_json: bool) -> None:
-    """Read every stored byte of the workspace, and stop at the first that is missing or damaged (exit code 3)."""
-    checked = Workspace.at(workspace).verify()
-    require(checked > 0, f"{workspace} holds no artifacts", error=DataError,
+    """Read every stored byte of the workspace, and stop at the first that is missing or damaged (exit code 3).
+
+    Of artifacts that an interrupted run left unfinished, the finished parts are read.
+    """
+    from .pipeline.artifacts import Workspace
+
+    place = Workspace.at(workspace)
+    checked, parts = place.verify(), place.verify_unfinished()
+    require(checked + parts > 0, f"{workspace} holds no artifacts", error=DataError,
             why="nothing was read, so nothing is known to be sound", fix="check --workspace, or run a pipeline first")
-    click.echo(json.dumps({"artifacts": checked}) if as_json else f"{checked} artifacts are as they were written")
+    unfinished = f", and so are {parts} finished parts of unfinished ones" if parts else ""
+    click.echo(json.dumps({"artifacts": checked, "unfinished_parts": parts}) if as_json else
+               f"{checked} artifacts are as they were written{unfinished}")
+
+
+@main.command("inspect")
+@click.argument("name", metavar="PATH|ADDRESS|STAGE|RUN")
+@workspace_option
+@json_option
+def inspect_command(name: str, workspace: str, as_json: bool) -> None:
+    """Show what an artifact or a run is: parameters, inputs, arrays, attributes, bytes on disk."""
+    from .pipeline.artifacts import Workspace
+    from .pipeline.inspection import inspect
+
+    found = inspect(name, Workspace.at(workspace))
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    out, arrays = Console(), found.pop("arrays", [])
+    for key, value in found.items():
+        text = _size(value) if key == "bytes_on_disk" else value if isinstance(value, str) else json.dumps(value)
+        out.print(f"{key:>14}  {text if len(text) < 2000 else text[:2000] + ' ... (--json shows all)'}", markup=False,
+                  highlight=False, soft_wrap=True)
+    if arrays:
+        table = Table("array", "shape", "dtype", "chunks", "bytes", "on disk", box=None)
+        for array in arrays:
+            table.add_row(array["name"], " x ".join(map(str, array["shape"])), array["dtype"],
+                          " x ".join(map(str, array["chunks"])), _size(array["bytes"]), _size(array["bytes_on_disk"]))
+        out.print(table)
+
+
+@main.command("doctor")
+@workspace_option
+@on_option
+@json_option
+@click.pass_context
+def doctor_command(ctx: click.Context, workspace: str, runtime: str | None, as_json: bool) -> None:
+    """Check this machine, the workspace, and with --on a cluster; exit code 1 if there is a problem."""
+    from .doctor import examine, worst
+
+    colors = {"ok": "green", "warning": "yellow", "problem": "red"}
+    checks = []
+    for check in examine(workspace, runtime):
+        checks.append(check)
+        if not as_json:
+            click.echo(f"{click.style(f'{check.level:>8}', fg=colors[check.level])}  {check.name}: {check.found}"
+                       + (f"\n          fix: {check.fix}" if check.fix else ""))
+    if as_json:
+        click.echo(json.dumps({"status": worst(checks), "checks": [check.to_dict() for check in checks]}, indent=1))
+    if worst(checks) == "problem":
+        ctx.exit(1)
 
 
 @main.command("report")
@@ -216,6 +317,8 @@ def verify_command(workspace: str, as_json: bool) -> None:
 @workspace_option
 def report_command(run_id: str | None, workspace: str) -> None:
     """Print the path of a run's report (the newest by default)."""
+    from .pipeline.artifacts import Workspace
+
     reports = sorted(Workspace.at(workspace).root.glob(f"runs/{run_id or '*'}/report.html"),
                      key=lambda path: path.stat().st_mtime_ns)
     require(bool(reports), f"no report of run {run_id or '(any)'} in {workspace}", error=DataError,
@@ -226,11 +329,15 @@ def report_command(run_id: str | None, workspace: str) -> None:
 @main.command("schema")
 def schema_command() -> None:
     """Print the JSON Schema of a spec, for editors."""
+    from .pipeline.spec import Spec
+
     click.echo(json.dumps(Spec.model_json_schema(), indent=1))
 
 
 def _read_options(options: tuple[str, ...]) -> dict[str, Any]:
     """Return the values of `--read KEY=VALUE` options."""
+    from .pipeline.spec import parse_yaml
+
     fields: dict[str, Any] = {}
     for option in options:
         name, equals, value = option.partition("=")
@@ -240,38 +347,13 @@ def _read_options(options: tuple[str, ...]) -> dict[str, Any]:
     return fields
 
 
-class _Reporter:
-    """Progress bars on a terminal, plain lines elsewhere; always on standard error."""
-
-    def __init__(self, where: str):
-        self.where = where
-        self.tasks: dict[str, Any] = {}
-        self.bars = Progress(TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn(),
-                             TimeElapsedColumn(), console=console) if console.is_terminal else None
-
-    def __enter__(self) -> "_Reporter":
-        console.print(f"running on {self.where}")
-        if self.bars:
-            self.bars.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.bars:
-            self.bars.stop()
-
-    def tell(self, event: dict[str, Any]) -> None:
-        """Show one event of a run."""
-        name = event["stage"]
-        if self.bars is None:
-            if event["event"] == "stage" and "seconds" in event:
-                console.print(f"{name:>12}  {event['status']:<7} {event['seconds']:8.2f} s")
-            return
-        if name not in self.tasks:
-            self.tasks[name] = self.bars.add_task(name, total=None)
-        if event["event"] == "progress":
-            self.bars.update(self.tasks[name], total=event["of"], completed=event["done"])
-        elif "seconds" in event:
-            self.bars.update(self.tasks[name], description=f"{name} {event['status']}", total=1, completed=1)
+def _size(nbytes: float) -> str:
+    """Return bytes as people read them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.0f} {unit}" if unit == "B" or nbytes >= 99.5 else f"{nbytes:.1f} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.1f} TB"
 
 
 def _print_result(result: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ stage that was killed repeats only what is missing, and both give the same parts
 """
 
 import os
-import resource
 import shutil
 import time
 import weakref
@@ -38,6 +37,7 @@ from .blocks import (
 )
 from .data.store import StoredParts
 from .errors import ClusterError, TaskFailed, explain
+from .measure import PeakMemory, process_peak
 from .params import digest
 
 SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
@@ -58,6 +58,9 @@ class Execution(ABC):
 
     memory_budget: int  # bytes that one task may take
     scratch_folder: str | None = None  # where parts that are not kept go, if they have to be stored
+    memory_limit: int | None = None  # bytes above which a task's process is ended, per task; None where there is none
+    tasks_per_process: int = 1  # that run side by side
+    largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None
 
     @abstractmethod
     def scratch(self) -> Parts:
@@ -90,6 +93,8 @@ class Execution(ABC):
                 progress(len(receipts), len(tasks))
 
         self._run(pending, parts, done)
+        peaks = [self.largest_task_bytes, *(receipt.get("task_peak_bytes") for receipt in receipts.values())]
+        self.largest_task_bytes = max((peak for peak in peaks if peak is not None), default=None)
         return [receipts[index] for index in range(len(tasks))]
 
 
@@ -104,11 +109,17 @@ def share_sparse(rows: Rows, parts: Parts, block_rows: int) -> BlockedCsrRows:
 
 
 def run_part(task: Task, parts: Parts, index: int) -> Receipt:
-    """Run one task into its part and record the receipt with seconds and the peak memory of the process (bytes)."""
+    """Run one task into its part and record the receipt with seconds and peak memory (bytes).
+
+    `task_peak_bytes` is how far the process grew during the task, None where that cannot be measured; it is the task's
+    own where no other runs in the process. `peak_rss_bytes` is the most that the process has ever held.
+    """
     begin = time.perf_counter()
-    receipt = dict(task(PartWriter(parts, index)) or {})
+    with PeakMemory() as peak:
+        receipt = dict(task(PartWriter(parts, index)) or {})
+    receipt["task_peak_bytes"] = peak.bytes
     receipt["seconds"] = round(time.perf_counter() - begin, 6)
-    receipt["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    receipt["peak_rss_bytes"] = process_peak()
     receipt["process"] = os.getpid()
     parts.finish(index, receipt)
     return receipt
@@ -123,7 +134,7 @@ class InProcess(Execution):
     """Runs tasks in threads of this process, one core each."""
 
     def __init__(self, threads: int | None = None, memory_budget: int = MEMORY_BUDGET):
-        self.threads = threads or available_cores()
+        self.threads = self.tasks_per_process = threads or available_cores()
         self.memory_budget = memory_budget
 
     def scratch(self) -> Parts:
@@ -172,15 +183,22 @@ class OnDask(Execution):
 
     def __init__(self, client: Client, memory_budget: int | None = None):
         self.client = client
-        self.memory_budget = memory_budget or min(MEMORY_BUDGET, self._half_of_a_worker())
+        self.memory_limit = self._share_of_a_worker()
+        # Half of it unless told otherwise, since NumPy cannot spill.
+        self.memory_budget = memory_budget or min(MEMORY_BUDGET, (self.memory_limit or 2 * MEMORY_BUDGET) // 2)
+        self.tasks_per_process = max(client.nthreads().values(), default=1)
         self._folder: str | None = None
         self._scratches = 0
 
-    def _half_of_a_worker(self) -> int:
-        """Return the bytes one task may take: half its share of the smallest worker, since NumPy cannot spill."""
+    def _share_of_a_worker(self) -> int | None:
+        """Return the bytes of a task's share of the smallest worker, or None if no worker has a limit."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         shares = [worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]]
-        return min(shares) // 2 if shares else MEMORY_BUDGET
+        return min(shares, default=None)
+
+    def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        """Return the answer of every worker by its address."""
+        return self.client.run(question, *arguments)
 
     def scratch(self) -> Parts:
         """Return parts in a folder that lives as long as this execution.

@@ -7,8 +7,10 @@
 
 import ipaddress
 import logging
+import signal
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -118,15 +120,35 @@ def open_runtime(source: str | Path | None, memory_budget: int | None = None) ->
         execution = InProcess(described.threads, budget)
         yield execution, f"{execution.threads} threads of this process"
     elif isinstance(described, LocalRuntime):
-        with LocalCluster(n_workers=described.workers, threads_per_worker=described.threads_per_worker, processes=True,
-                          memory_limit=described.memory_limit, dashboard_address=None, silence_logs=logging.CRITICAL,
-                          # Without a port of its own choice the scheduler warns where 8787 is taken.
-                          scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}) as cluster, Client(cluster) as client:
+        with ExitStack() as stack:
+            with _interrupts_ignored():
+                cluster = stack.enter_context(LocalCluster(
+                    n_workers=described.workers, threads_per_worker=described.threads_per_worker, processes=True,
+                    memory_limit=described.memory_limit, dashboard_address=None, silence_logs=logging.CRITICAL,
+                    # Without a port of its own choice the scheduler warns where 8787 is taken.
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}))
+            client = stack.enter_context(Client(cluster))
             yield (OnDask(client, budget),
                    f"{described.workers} local processes, {described.threads_per_worker} thread(s) each")
     else:
         with _connect(described) as client:
             yield OnDask(client, budget), f"the scheduler at {described.address}"
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore SIGINT, and have the processes that are started meanwhile ignore it for good.
+
+    A terminal sends it to all of them. The command ends its workers itself; a page of their tracebacks tells nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set a handler
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _connect(described: AddressRuntime) -> Client:

@@ -212,8 +212,8 @@ def test_a_writer_writes_one_part_and_says_what(parts):
     parts.allocate("Z", (10, 3), np.float64, 10, 2)
     writer = PartWriter(parts, 7)
     assert writer.write(a=np.ones(2)) == {}
-    assert writer.write_rows(5, X=TABLE[5:]) == {"rows": [5, 10]}
-    assert writer.write_columns(2, Z=TABLE[:, 2:]) == {"columns": [2, 3]}
+    assert writer.write_rows(5, X=TABLE[5:]) == {"rows": [5, 10], "arrays": ["X"]}
+    assert writer.write_columns(2, Z=TABLE[:, 2:]) == {"columns": [2, 3], "arrays": ["Z"]}
     assert_array_equal(parts.read(7)["a"], np.ones(2))
     assert_array_equal(parts.rows("X").read(5, 10), TABLE[5:])
     assert parts.receipts() == {}  # the execution records it, when the task has returned

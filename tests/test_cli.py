@@ -68,7 +68,7 @@ def test_run_prints_a_table_or_one_document(made, workspace):
 def test_plan(made, workspace):
     stages = json.loads(invoke("plan", made / "spec.yaml", "--workspace", workspace, "--json").stdout)["stages"]
     assert {stage["status"] for stage in stages} == {"cached"}
-    assert all(set(stage) == {"name", "status", "why", "address"} for stage in stages)
+    assert all({"name", "status", "why", "address", "tasks", "peak_bytes"} <= set(stage) for stage in stages)
     changed = invoke("plan", made / "spec.yaml", "--workspace", workspace, "--set", "labels.seed=5")
     assert changed.exit_code == 0
     assert "to run" in changed.stdout
@@ -167,7 +167,8 @@ def test_points_near_no_point_of_the_model_are_told_and_may_stay_without_a_label
 def test_verify(workspace, tmp_path):
     sound = invoke("verify", "--workspace", workspace)
     assert (sound.exit_code, sound.stdout) == (0, f"{len(STAGES)} artifacts are as they were written\n")
-    assert json.loads(invoke("verify", "--workspace", workspace, "--json").stdout) == {"artifacts": len(STAGES)}
+    assert json.loads(invoke("verify", "--workspace", workspace, "--json").stdout) == {
+        "artifacts": len(STAGES), "unfinished_parts": 0}
     chunk = next(path for path in workspace.glob("artifacts/models/*/parts/000000/model.coef/c/**/*") if path.is_file())
     chunk.unlink()
     damaged = invoke("verify", "--workspace", workspace)
@@ -266,7 +267,7 @@ def test_schema_help_and_version():
     schema = json.loads(invoke("schema").stdout)
     assert {"name", "data", "labels", "graph", "model"} <= set(schema["properties"])
     shown = invoke("--help")
-    for command in ("run", "plan", "ingest", "predict", "verify", "report", "schema"):
+    for command in ("run", "plan", "ingest", "predict", "verify", "inspect", "report", "doctor", "schema"):
         assert command in shown.stdout
         assert invoke(command, "--help").exit_code == 0
     assert invoke("--version").stdout == f"dssl, version {__version__}\n"
@@ -280,6 +281,10 @@ def test_schema_help_and_version():
     (["run", "spec.yaml", "--on", "tcp://10.0.0.1:8786"], 4, "neither encrypted nor on this machine"),
     (["run", "spec.yaml", "--workspace", "s3://bucket/work"], 2, "a workspace at s3://bucket/work is not supported"),
     (["plan", "spec.yaml", "--set", "data.source=none.csv"], 1, "none.csv"),
+    (["run", "spec.yaml", "--from", "colums"], 2, "--from 'colums' is not a stage"),
+    (["plan", "spec.yaml", "--until", "colums"], 2, "columns, covariance"),
+    (["run", "spec.yaml", "--on", "in-process", "--memory-budget", "20kB"], 1, "memory budget is 20,000 bytes"),
+    (["inspect", "colums"], 1, "'colums' names nothing"),
 ])
 def test_exit_codes(made, monkeypatch, tmp_path, arguments, code, told):
     monkeypatch.chdir(made)
@@ -299,3 +304,68 @@ def test_a_file_that_may_not_be_written_is_1(made, tmp_path):
     assert found.exit_code == 1
     assert "fix:" in found.stderr
     assert str(tmp_path / "file") in found.stderr
+
+
+def test_the_plan_shows_what_a_stage_takes(made, workspace):
+    shown = invoke("plan", made / "spec.yaml", "--workspace", workspace / "new")
+    assert shown.exit_code == 0
+    for text in ("tasks", "peak memory", "< ", "<: taken from above", "entries of W", "MB"):
+        assert text in shown.stdout
+    partly = invoke("plan", made / "spec.yaml", "--workspace", workspace, "--from", "covariance", "--until", "models")
+    assert "asked to be made anew" in partly.stdout
+    assert "scores" not in partly.stdout
+    document = json.loads(invoke("plan", made / "spec.yaml", "--workspace", workspace, "--json", "--memory-budget",
+                                 "300MB").stdout)
+    assert document["memory_budget"] == 300_000_000
+
+
+def test_from_and_until(made, workspace):
+    stopped = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--from", "subsample",
+                     "--until", "columns", "--json")
+    assert stopped.exit_code == 0, stopped.stderr
+    result = json.loads(stopped.stdout)
+    assert result["status"] == "stopped"
+    assert "metrics" not in result
+    assert [stage["name"] for stage in result["stages"] if stage["status"] == "done"] == ["subsample", "columns"]
+    shown = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--until", "split")
+    assert shown.stdout == "trees: stopped after split\n"
+    no_model = invoke("predict", workspace / "runs" / result["run"] / "result.json", made / "new.csv", "out.csv")
+    assert no_model.exit_code == 1
+    assert "was stopped before" in no_model.stderr
+
+
+def test_quiet(made, workspace):
+    done = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--quiet", "--json")
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["status"] == "done"
+
+
+def test_inspect(made, workspace):
+    shown = invoke("inspect", "graph", "--workspace", workspace)
+    assert shown.exit_code == 0
+    for text in ("artifact", "self_tuned", "parts/000000/data", "float64", "bytes_on_disk"):
+        assert text in shown.stdout
+    run = json.loads((made / "result.json").read_text())["run"]
+    found = json.loads(invoke("inspect", run, "--workspace", workspace, "--json").stdout)
+    assert (found["kind"], found["name"]) == ("run", "trees")
+
+
+def test_doctor(tmp_path):
+    sound = invoke("doctor", "--workspace", tmp_path / "work")
+    assert sound.exit_code == 0, sound.stdout
+    assert "ok  Python: 3." in sound.stdout
+    (tmp_path / "file").write_text("in the way")
+    found = invoke("doctor", "--workspace", tmp_path / "file" / "work", "--json")
+    assert found.exit_code == 1
+    document = json.loads(found.stdout)
+    assert document["status"] == "problem"
+    assert all(set(check) == {"name", "level", "found", "fix"} for check in document["checks"])
+
+
+def test_a_moved_workspace_predicts(made, workspace, tmp_path):
+    moved = workspace.rename(tmp_path / "moved")
+    run = json.loads((made / "result.json").read_text())["run"]
+    done = invoke("predict", moved / "runs" / run / "result.json", made / "new.csv", tmp_path / "out.npy", "--read",
+                  "target=none")
+    assert done.exit_code == 0, done.stderr

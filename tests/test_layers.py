@@ -16,7 +16,7 @@ PACKAGE = Path(dssl.__file__).parent
 LONGEST_FILE = 400  # lines
 
 # Base, in its own order: each imports only from those before it.
-BASE = ("errors", "params", "blocks", "csr", "data.store", "data.labels", "execution", "inputs")
+BASE = ("errors", "params", "blocks", "csr", "data.store", "data.labels", "measure", "execution", "inputs")
 BELOW = {
     "solvers": {"base"},
     "graph": {"base", "solvers"},
@@ -27,7 +27,9 @@ BELOW = {
     "report": {"base"},
     "pipeline": {"base", "solvers", "graph", "kernels", "models", "selection", "data", "report"},
     "runtime": {"base"},
-    "cli": {"base", "data", "report", "pipeline", "runtime"},
+    "progress": set(),
+    "doctor": {"base", "data", "runtime"},
+    "cli": {"base", "data", "report", "pipeline", "runtime", "progress", "doctor"},
 }
 ALSO = {("runtime", "pipeline.spec")}  # a cluster description is YAML as a spec is
 

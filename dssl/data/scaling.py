@@ -21,6 +21,7 @@ ScalingKind = Literal["standardize", "unit_range", "max_abs", "unit_norm", "glob
 KINDS = ("standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none")
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
 MOST_LISTED = 100  # constant columns of sparse rows that are named
+SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
 LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks share the work
 
 
@@ -266,15 +267,26 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
     return Scaling(params.kind, shift, factor, attributes)
 
 
+def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None) -> int:
+    """Return the rows of a block whose moments one task finds: whole chunks of `chunk` rows where one fits."""
+    if sparse_row_bytes is not None:
+        height = min(rows_that_fit(budget, 5 * sparse_row_bytes, n, fixed_bytes=80 * d),
+                     max(1, LARGEST_BLOCK // sparse_row_bytes))
+    else:
+        height = min(rows_that_fit(budget, 24 * d, n), max(1, LARGEST_BLOCK // (8 * max(d, 1))))
+    return max(1, height // chunk) * chunk if chunk <= height else height
+
+
+def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
+    """Return the rows that one task scales: it reads chunks of `chunk` rows, one at a time, and writes one chunk."""
+    fit = rows_that_fit(budget, 4 * row_bytes, n, fixed_bytes=chunk * row_bytes)
+    return min(fit, max(1, SCALED_CHUNK // row_bytes))
+
+
 def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Moments:
     n, d = rows.shape
-    if rows.is_sparse:
-        height = min(rows_that_fit(execution.memory_budget, 5 * rows.row_bytes, n, fixed_bytes=80 * d),
-                     max(1, LARGEST_BLOCK // rows.row_bytes))
-    else:
-        height = min(rows_that_fit(execution.memory_budget, 24 * d, n), max(1, LARGEST_BLOCK // (8 * max(d, 1))))
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
-    height = max(1, height // chunk) * chunk if chunk <= height else height
+    height = moment_rows(n, d, chunk, execution.memory_budget, rows.row_bytes if rows.is_sparse else None)
     tasks = []
     for start, stop in row_ranges(n, height):
         chosen = None if ids is None else ids[np.searchsorted(ids, start):np.searchsorted(ids, stop)] - start

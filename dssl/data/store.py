@@ -26,7 +26,7 @@ from ..errors import DataError, IntegrityError, ParameterError, explain, require
 
 NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
 MANIFEST = "dataset.json"  # of a data set; written last
-CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 16 << 20  # of a part's array; writing and reading hold about two of them beside it
 CACHE_BYTES = 1 << 30
 
 
@@ -72,7 +72,11 @@ def write_range(path: Path, axis: int, start: int, block: np.ndarray) -> None:
             f"{('rows', 'columns')[axis]} {start} to {stop} of {path.name} do not fill chunks of {unit}",
             why="two tasks that write into one chunk overwrite each other",
             fix=f"give every task a multiple of {unit}")
-    array[(slice(None),) * axis + (slice(start, stop),)] = block
+    # Zarr encodes many chunks at a time; one band of them after the other holds a band's copies and no more.
+    band, first = array.chunks[0], start if axis == 0 else 0
+    for row in range(0, len(block), band):
+        rows = slice(first + row, first + min(row + band, len(block)))
+        array[(rows,) if axis == 0 else (rows, slice(start, stop))] = block[row:row + band]
 
 
 def _chunk_paths(array: zarr.Array, path: Path, start: int, stop: int) -> Iterator[Path]:
@@ -97,19 +101,46 @@ def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
     chunks = list(_chunk_paths(array, path, start, stop))
     for chunk in chunks:
         if not chunk.is_file():
-            raise IntegrityError(explain(
-                f"{chunk} is missing", why="its values cannot be guessed, and Zarr would read them as zeros",
-                fix=f"delete {_artifact_of(path)} and run again: only that artifact is made anew",
-            ))
+            raise _missing(chunk, path)
+    unit = array.chunks[0]
     try:
-        return np.asarray(array[start:stop])
+        if start // unit == (stop - 1) // unit:
+            return np.asarray(array[start:stop])
+        # Zarr decodes many chunks at a time: one band of them after the other takes less memory than all at once.
+        out, begin = np.empty((stop - start, *array.shape[1:]), array.dtype), start
+        while begin < stop:
+            end = min(stop, (begin // unit + 1) * unit)
+            out[begin - start:end - start] = array[begin:end]
+            begin = end
+        return out
     except (ValueError, RuntimeError) as error:
         damaged = next((chunk for chunk in chunks if not _readable(array, path, chunk)), chunks[0])
-        raise IntegrityError(explain(
-            f"{damaged} is damaged", why=f"its bytes do not match their checksum ({error})",
-            fix=f"delete {_artifact_of(path)} and run again: only that artifact is made anew; "
-                "then check the disk",
-        )) from error
+        raise _damaged(damaged, path, str(error)) from error
+
+
+def check_chunks(path: Path, axis: int, start: int, stop: int) -> None:
+    """Decode the chunks of a range of rows (axis 0) or columns (1); raise IntegrityError as `read_rows` does."""
+    array = _open(path)
+    numbers = [range(-(-size // unit)) for size, unit in zip(array.shape, array.chunks, strict=True)]
+    numbers[axis] = range(start // array.chunks[axis], -(-stop // array.chunks[axis]))
+    for key in itertools.product(*numbers):
+        chunk = path / array.metadata.encode_chunk_key(key)
+        if not chunk.is_file():
+            raise _missing(chunk, path)
+        if not _readable(array, path, chunk):
+            raise _damaged(chunk, path, "it does not decode")
+
+
+def _missing(chunk: Path, path: Path) -> IntegrityError:
+    return IntegrityError(explain(
+        f"{chunk} is missing", why="its values cannot be guessed, and Zarr would read them as zeros",
+        fix=f"delete {_artifact_of(path)} and run again: only that artifact is made anew"))
+
+
+def _damaged(chunk: Path, path: Path, why: str) -> IntegrityError:
+    return IntegrityError(explain(
+        f"{chunk} is damaged", why=f"its bytes do not match their checksum ({why})",
+        fix=f"delete {_artifact_of(path)} and run again: only that artifact is made anew; then check the disk"))
 
 
 def _readable(array: zarr.Array, path: Path, chunk: Path) -> bool:
@@ -124,7 +155,8 @@ def _readable(array: zarr.Array, path: Path, chunk: Path) -> bool:
 
 def _artifact_of(path: Path) -> Path:
     """Return the nearest folder above that is one artifact, or the array itself."""
-    return next((parent for parent in path.parents if (parent / "manifest.json").exists()), path)
+    marks = ("manifest.json", "begun.json")
+    return next((parent for parent in path.parents if any((parent / mark).exists() for mark in marks)), path)
 
 
 class StoredRows(Rows):
@@ -185,7 +217,8 @@ class StoredParts(Parts):
             row_bytes = max(1, value.nbytes // max(len(value), 1)) if value.ndim else value.nbytes
             rows = value.reshape(1) if value.ndim == 0 else value
             path = self.folder / "parts" / f"{index:06d}" / name
-            create_array(path, rows.shape, rows.dtype, max(1, CHUNK_BYTES // row_bytes), None,
+            # No larger than the array: a chunk is filled up, and held whole, when it is written and read.
+            create_array(path, rows.shape, rows.dtype, min(len(rows), max(1, CHUNK_BYTES // row_bytes)), None,
                          {"scalar": value.ndim == 0, "sha256": checksum(rows)})
             if rows.size:
                 write_range(path, 0, 0, rows)
@@ -249,6 +282,11 @@ class StoredArrays(Arrays):
     def __init__(self, parts: StoredParts, index: int = 0):
         self.parts, self.index = parts, index
 
+    @property
+    def nbytes(self) -> int:
+        folder = self.parts.folder / "parts" / f"{self.index:06d}"
+        return sum(_open(folder / name).nbytes for name in read_json(folder / NAMES))
+
     def load(self) -> dict[str, np.ndarray]:
         """Return the arrays; the same content is read once a process, up to `CACHE_BYTES` of it."""
         folder = self.parts.folder / "parts" / f"{self.index:06d}"
@@ -272,6 +310,15 @@ def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
+def describe_arrays(folder: Path) -> list[dict[str, Any]]:
+    """Return path, shape, dtype, chunks, bytes, and bytes on disk of every array in a folder; reads no values."""
+    paths = [description.parent for description in sorted(folder.rglob("zarr.json"))]
+    return [{"name": str(path.relative_to(folder)), "shape": list(array.shape), "dtype": str(array.dtype),
+             "chunks": list(array.chunks), "bytes": int(array.nbytes),
+             "bytes_on_disk": sum(file.stat().st_size for file in path.rglob("*") if file.is_file())}
+            for path, array in ((path, _open(path)) for path in paths)]
+
+
 def verify_parts(parts: StoredParts) -> None:
     """Read every byte of every shared array and part; raise IntegrityError on the first that is not as written."""
     for path in sorted((parts.folder / "shared").glob("*")):
@@ -283,6 +330,23 @@ def verify_parts(parts: StoredParts) -> None:
         parts.read(index)
     for folder in sorted((parts.folder / "within").glob("*")):
         verify_parts(StoredParts(folder))
+
+
+def verify_finished(parts: StoredParts) -> int:
+    """Read what the finished parts of a stage wrote, and return their number; what is under way is left out.
+
+    Raises
+    ------
+    IntegrityError : a receipt, or an array that it is of, is missing or not as written.
+    """
+    receipts = parts.receipts()
+    for index, receipt in receipts.items():
+        if (parts.folder / "parts" / f"{index:06d}").is_dir():
+            parts.read(index)
+        axis = "rows" if "rows" in receipt else "columns"
+        for name in receipt.get("arrays", ()):
+            check_chunks(parts.folder / "shared" / name, int(axis == "columns"), *receipt[axis])
+    return len(receipts) + sum(verify_finished(StoredParts(folder)) for folder in (parts.folder / "within").glob("*"))
 
 
 def write_json(path: Path, value: Any, *, exclusive: bool = False) -> bool:

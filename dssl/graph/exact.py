@@ -117,6 +117,16 @@ def query_rows(n_rows: int, n_columns: int, k: int, budget: int) -> int:
     return min(fit, max(LEAST_BLOCK, min(MOST_BLOCK, -(-n_rows // MOST_TASKS))), n_rows)
 
 
+def points_are_held(n_rows: int, n_columns: int, itemsize: int, budget: int) -> bool:
+    """Return whether all points are laid out once: twice their layout fits half of the budget."""
+    return 2 * layout_bytes(n_rows, n_columns, itemsize) <= budget // 2
+
+
+def streamed_rows(n_rows: int, n_columns: int, itemsize: int, budget: int) -> int:
+    """Return the rows of a block of points that a task reads and lays out: twice its layout fits a quarter."""
+    return rows_that_fit(budget // 4, 2 * layout_bytes(1, n_columns, itemsize), n_rows)
+
+
 def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> ExactPlan:
     """Lay the points out, if they fit, and choose the search that costs less.
 
@@ -131,13 +141,13 @@ def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> ExactPlan:
     frame = principal_frame(measurable(X.take(sample_ids(n, SAMPLE_ROWS)), metric))
     itemsize = measured_itemsize(X.dtype, metric)
     points: HeldPoints | StreamedPoints
-    if 2 * layout_bytes(n, d, itemsize) <= execution.memory_budget // 2:
+    if points_are_held(n, d, itemsize, execution.memory_budget):
         layout = lay_out(measurable(X.read_all(), metric), np.arange(n), frame)
         scratch = execution.scratch()
         scratch.write(0, layout.arrays())
         points, copies = HeldPoints(scratch.arrays(0)), 1
     else:
-        block_rows = rows_that_fit(execution.memory_budget // 4, 2 * layout_bytes(1, d, itemsize), n)
+        block_rows = streamed_rows(n, d, itemsize, execution.memory_budget)
         points, copies = StreamedPoints(X, block_rows, metric, frame), -(-n // block_rows)
         layout = next(points.layouts())
     pilot = sample_ids(n, PILOT_QUERIES)

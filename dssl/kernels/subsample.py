@@ -87,7 +87,7 @@ class ColumnsTask:
                     found[f"Z{step}"] = Z
                 if f"RZ{step}" in wanted:
                     found[f"RZ{step}"] = solver.A.apply(Z)
-        evidence = {"max_residual": residual, "iterations": iterations, "columns": len(columns)}
+        evidence = {"max_residual": residual, "iterations": iterations, "n_columns": len(columns)}
         if self.form == "restriction":
             return {**out.write(**found), **evidence}
         return {**out.write_columns(self.first, **found), **evidence}
@@ -114,6 +114,30 @@ class ProductTask:
         return out.write(**shares)
 
 
+def column_width(n: int, powers: Sequence[int], block_columns: int, budget: int, solver_bytes: int) -> int:
+    """Return how many columns a task solves: as many as fit the budget beside the solver's arrays.
+
+    Raises
+    ------
+    BudgetError : the solver's arrays and one column do not fit.
+    """
+    per_column = n * (8 * (len(stored_factors(powers)) + 1) + 60)
+    return rows_that_fit(budget, per_column, block_columns, fixed_bytes=solver_bytes)
+
+
+def product_rows(n: int, s: int, powers: Sequence[int], budget: int) -> int:
+    """Return how many rows of the factors a task multiplies: whole chunks where they fit, at least 8 tasks.
+
+    Raises
+    ------
+    BudgetError : one row and the products (s, s) do not fit.
+    """
+    height = rows_that_fit(budget, 8 * s * len(stored_factors(powers)), n, fixed_bytes=8 * s * s * len(powers))
+    if height < min(ROW_CHUNK, n):
+        return height
+    return min(height // ROW_CHUNK * ROW_CHUNK or ROW_CHUNK, max(ROW_CHUNK, -(-n // 8 // ROW_CHUNK) * ROW_CHUNK))
+
+
 def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.ndarray, powers: Sequence[int],
                   execution: Execution, parts: Parts, *, form: Form = "energy",
                   progress: Progress | None = None) -> list[Receipt]:
@@ -123,8 +147,7 @@ def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.nd
     (`Solver.solve_bytes` and the right-hand sides).
     """
     names = stored_factors(powers)
-    per_column = n * (8 * (len(names) + 1) + 60)
-    width = rows_that_fit(execution.memory_budget, per_column, params.block_columns)
+    width = column_width(n, powers, params.block_columns, execution.memory_budget, solver.nbytes)
     ranges = row_ranges(len(subsample), width)
     if form == "energy":
         for name in names:
@@ -147,9 +170,7 @@ def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequ
         found = {p: np.hstack([block[f"A{p}"][subsample] for block in blocks]) for p in powers}
     else:
         names = stored_factors(powers)
-        height = rows_that_fit(execution.memory_budget, 8 * s * len(names), n, fixed_bytes=8 * s * s * len(powers))
-        height = max(ROW_CHUNK, height // ROW_CHUNK * ROW_CHUNK)
-        height = min(height, max(ROW_CHUNK, -(-n // 8 // ROW_CHUNK) * ROW_CHUNK))
+        height = product_rows(n, s, powers, execution.memory_budget)
         factors = {name: columns.rows(name) for name in names}
         tasks = [ProductTask(factors, tuple(powers), start, stop) for start, stop in row_ranges(n, height)]
         execution.map(tasks, parts, progress)
@@ -212,4 +233,4 @@ def solve_evidence(receipts: Sequence[Receipt], attributes: dict[str, Any]) -> d
     """Return what the solves say of themselves: method, worst residual, iterations."""
     return {"solver": attributes, "max_residual": max(receipt["max_residual"] for receipt in receipts),
             "max_iterations": max(max(receipt["iterations"]) for receipt in receipts),
-            "columns": sum(receipt["columns"] for receipt in receipts)}
+            "columns": sum(receipt["n_columns"] for receipt in receipts)}

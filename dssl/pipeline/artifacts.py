@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.lock import Lock
-from ..data.store import StoredParts, local_path, read_json, verify_parts, write_json
+from ..data.store import StoredParts, local_path, read_json, verify_finished, verify_parts, write_json
 from ..errors import IntegrityError, explain
 from ..params import digest, plain
 
@@ -150,6 +150,12 @@ class Workspace:
                     why="the folder's name and its content disagree", fix=f"delete {path.parent} and run again"))
             made.verify()
         return len(manifests)
+
+    def verify_unfinished(self) -> int:
+        """Read what the finished parts of artifacts without a manifest wrote; return the number of these parts."""
+        begun = sorted((self.root / "artifacts").glob("*/*/begun.json"))
+        return sum(verify_finished(StoredParts(path.parent)) for path in begun
+                   if not (path.parent / "manifest.json").is_file())
 
     def lock(self) -> "Lock":
         return Lock(self.root / "lock.json")

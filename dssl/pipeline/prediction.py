@@ -169,6 +169,22 @@ class ChosenColumns(Rows):
         return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]
 
 
+def _model_of(result: Path) -> Path:
+    """Return the folder of the model that a result.json names, wherever its workspace is now.
+
+    Raises
+    ------
+    DataError : the run was stopped before it had a model.
+    """
+    named = read_json(result).get("model")
+    if named is None:
+        raise DataError(explain(f"the run of {result} has no model", why="it was stopped before the stage that fits it",
+                                fix="run the pipeline without --until"))
+    folder = (result.parent / named).resolve()  # an absolute path stays as it is: older results hold one
+    moved = result.resolve().parents[2] / "artifacts" / "models" / folder.name
+    return folder if folder.is_dir() else moved
+
+
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     """Return a fitted pipeline from the folder that a result names as "model", or from the result.json itself.
 
@@ -178,7 +194,7 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     """
     folder = Path(path)
     if folder.name == "result.json" and folder.is_file():
-        folder = Path(read_json(folder)["model"])
+        folder = _model_of(folder)
     manifest = folder / "manifest.json"
     if not manifest.is_file():
         raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",

@@ -1,150 +1,154 @@
-"""Run and plan: walk the table of stages, make what is missing, report what was measured."""
+"""Run: walk the table of stages, make what is missing, report what was measured beside what was predicted."""
 
-import json
-import resource
+import os
 import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..data.sources import Source
-from ..data.store import write_json
+from ..data.store import read_json, write_json
+from ..errors import ParameterError, require
 from ..execution import Execution, current_execution
+from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import write_report
-from .artifacts import LIBRARIES, Artifact, Workspace
+from .artifacts import LIBRARIES
+from .facts import Facts
 from .islands import write_unreached
-from .spec import Spec, load_spec
-from .stages import STAGES, Context, Stage, source_of
+from .plan import DEFAULT_WORKSPACE, Plan, PlannedStage, make_plan, price, refuse_what_cannot_fit
+from .stages import Context
 
-DEFAULT_WORKSPACE = "dssl-work"
 Events = Callable[[dict[str, Any]], None]
 
 
-@dataclass(frozen=True)
-class PlannedStage:
-    """A stage with its artifact: "cached", "partial" (some parts are finished) or "to run", and why."""
-
-    stage: Stage
-    artifact: Artifact
-    status: str
-    why: str
-
-
-def planned_stages(spec: Spec, workspace: Workspace, source_digest: str) -> list[PlannedStage]:
-    """Return the stages of a spec with the addresses of their artifacts and what is there of them."""
-    planned: dict[str, PlannedStage] = {}
-    for stage in STAGES:
-        inputs = {name: planned[name].artifact.address for name in stage.needs}
-        if not stage.needs:
-            inputs = {"source": source_digest}
-        artifact = workspace.artifact(stage.name, stage.version, stage.params(spec), inputs)
-        waiting = [name for name in stage.needs if planned[name].status != "cached"]
-        if artifact.exists:
-            status, why = "cached", "same inputs and parameters"
-        elif finished := artifact.finished_parts:
-            status, why = "partial", f"{finished} parts are finished"
-        else:
-            status, why = "to run", f"after {', '.join(waiting)}" if waiting else "not made yet"
-        planned[stage.name] = PlannedStage(stage, artifact, status, why)
-    return list(planned.values())
-
-
-def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
-         workspace: str | Path = DEFAULT_WORKSPACE) -> list[dict[str, Any]]:
-    """Return what a run would do: per stage its name, "cached", "partial" or "to run", why, and its address."""
-    checked = load_spec(spec, tuple(set))
-    _, source_digest = source_of(checked)
-    return [{"name": item.stage.name, "status": item.status, "why": item.why, "address": item.artifact.address}
-            for item in planned_stages(checked, Workspace.at(workspace), source_digest)]
-
-
-def run(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace: str | Path = DEFAULT_WORKSPACE,
-        execution: Execution | None = None, memory_budget: int | None = None, fresh: bool = False,
+def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
+        workspace: str | Path = DEFAULT_WORKSPACE, execution: Execution | None = None,
+        memory_budget: int | None = None, fresh: bool = False, from_stage: str | None = None, until: str | None = None,
         events: Events | None = None) -> dict[str, Any]:
     """Run a pipeline and return its result: metrics, baselines, what each stage took, and the report's path.
 
     Parameters
     ----------
-    spec : a YAML file or a mapping. set : overrides "key.key=value".
-    workspace : folder of artifacts and runs; every worker must be able to open it.
+    spec : a YAML file, a mapping, or what `make_plan` returned, which then holds all but execution and events.
+    set : overrides "key.key=value". workspace : folder of artifacts and runs; every worker must be able to open it.
     execution : where tasks run; the active Dask client by default, or threads of this process.
     memory_budget : bytes one task may take. fresh : make every artifact anew.
+    from_stage : make this stage and all that depend on it anew. until : stop after this stage; the result then has
+        the status "stopped", and neither metrics nor a report.
     events : called with {"event": "stage" | "progress", ...} as the run goes on.
 
     Raises
     ------
-    SpecError, DataError : before any stage runs where the answer is known. IntegrityError : a stored array is
-        damaged or missing. LockedError : another run holds the workspace.
+    SpecError, DataError : before any stage runs where the answer is known. BudgetError : a stage cannot fit, before
+        any stage runs. IntegrityError : a stored array is damaged or missing. LockedError : another run holds the
+        workspace.
     """
-    checked = load_spec(spec, tuple(set))
-    source, source_digest = source_of(checked)
-    place = Workspace.at(workspace)
+    if isinstance(spec, Plan):
+        require(not (tuple(set) or fresh or from_stage or until), "a plan, and options that it was made without",
+                why="a plan is of one spec and one set of stages", fix="pass the options to make_plan",
+                error=ParameterError)
+        made = spec
+    else:
+        made = make_plan(spec, set=set, workspace=workspace, memory_budget=memory_budget, fresh=fresh,
+                         from_stage=from_stage, until=until)
+    place = made.workspace
     tell = events or (lambda event: None)
+    return_freed_memory()
+    execution = execution or current_execution(memory_budget)
+    refuse_what_cannot_fit(made, execution)
     with place.lock():
-        execution = execution or current_execution(memory_budget)
         scratch = place.root / "scratch"  # the lock is ours: what is there was left by a run that was killed
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         execution.scratch_folder = str(scratch)
-        items = planned_stages(checked, place, source_digest)
-        if fresh:
-            for item in items:
+        made = made.again(execution.memory_budget)
+        for item in made.stages:
+            if item.stage.name in made.remake:
                 item.artifact.remove()
-            items = planned_stages(checked, place, source_digest)
         identity = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
         folder = place.root / "runs" / identity
         # Paths as well as addresses: a run's record is read by people.
-        write_json(folder / "spec.json", checked.model_dump())
-        records = [_run_stage(item, items, checked, source, execution, tell) for item in items]
-        result = _result(identity, checked, items, records)
-        result["unreached"] = write_unreached(folder, next(i.artifact for i in items if i.stage.name == "health"))
-        libraries = {name: version(name) for name in LIBRARIES}
-        facts = {**_facts(items), "spec": checked.model_dump(), "libraries": libraries}
-        result["report"] = str(write_report(folder / "report.html", result, facts))
-        write_json(folder / "result.json", result)
+        write_json(folder / "spec.json", made.spec.model_dump())
+        known = made.facts and replace(made.facts, attributes=dict(made.facts.attributes))
+        records = [_run_stage(item, made, known, execution, tell) for item in made.selected]
+        result = _result(identity, made, records)
+        if result["status"] == "done":
+            health = next(item.artifact for item in made.stages if item.stage.name == "health")
+            result["unreached"] = write_unreached(folder, health)
+            libraries = {name: version(name) for name in LIBRARIES}
+            facts = {**_facts(made), "spec": made.spec.model_dump(), "libraries": libraries}
+            result["report"] = str(write_report(folder / "report.html", result, facts))
+        # In the file, paths are relative to it, so that a workspace can be moved.
+        paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
+        write_json(folder / "result.json", result | paths)
         return result
 
 
-def _run_stage(item: PlannedStage, items: list[PlannedStage], spec: Spec, source: Source, execution: Execution,
+def _run_stage(item: PlannedStage, made: Plan, known: Facts | None, execution: Execution,
                tell: Events) -> dict[str, Any]:
-    """Make one artifact unless it exists; return the record of it."""
+    """Make one artifact unless it exists; return the record of it, and add what it found to what is known."""
     name, artifact = item.stage.name, item.artifact
     begin = time.perf_counter()
     tell({"event": "stage", "stage": name, "status": item.status})
-    peak = 0
-    if not artifact.exists:
-        artifact.begin({"memory_budget": execution.memory_budget})
-        inputs = {other.stage.name: other.artifact for other in items if other.stage.name in item.stage.needs}
-
-        def progress(done: int, of: int) -> None:
-            tell({"event": "progress", "stage": name, "done": done, "of": of})
-
-        attributes = item.stage.run(Context(spec, source, inputs, artifact.parts, execution, progress))
-        receipts = [json.loads(path.read_text()) for path in artifact.folder.glob("**/receipts/*.json")]
-        peak = max((receipt["peak_rss_bytes"] for receipt in receipts), default=0)
-        artifact.publish(attributes)
-    status = "cached" if item.status == "cached" else "done"
-    seconds = round(time.perf_counter() - begin, 3)
-    tell({"event": "stage", "stage": name, "status": status, "seconds": seconds})
-    return {"name": name, "status": status, "seconds": seconds, "address": artifact.address, "peak_rss_bytes": peak}
+    record: dict[str, Any] = {
+        "name": name, "status": "cached" if item.status == "cached" else "done", "address": artifact.address,
+        "peak_rss_bytes": 0, "predicted_peak_bytes": None, "measured_peak_bytes": None, "ratio": None}
+    if item.status != "cached":
+        record |= _make(item, made, known, execution, tell)
+    record["seconds"] = round(time.perf_counter() - begin, 3)
+    tell({"event": "stage", "stage": name, "status": record["status"], "seconds": record["seconds"]})
+    return record
 
 
-def _facts(items: list[PlannedStage]) -> dict[str, Any]:
+def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execution, tell: Events) -> dict[str, Any]:
+    """Make one artifact; return its peak memory (bytes), predicted and measured.
+
+    Predicted is what the plan's formula gives for what the stages found and chose (a search, a solver), this one too.
+    Measured is the most of its tasks and of its steps in this process. Threads of one process cannot be told apart:
+    where several tasks ran side by side in one, there is no ratio.
+    """
+    name, artifact = item.stage.name, item.artifact
+    artifact.begin({"memory_budget": execution.memory_budget})
+    inputs = {other.stage.name: other.artifact for other in made.stages if other.stage.name in item.stage.needs}
+
+    def progress(done: int, of: int) -> None:
+        tell({"event": "progress", "stage": name, "done": done, "of": of})
+
+    execution.largest_task_bytes = None
+    with PeakMemory() as driver:
+        attributes = item.stage.run(Context(made.spec, made.source, inputs, artifact.parts, execution, progress))
+    receipts = [read_json(path) for path in artifact.folder.glob("**/receipts/*.json")]
+    artifact.publish(attributes)
+    cost = None
+    if known is not None:
+        known.learn(name, artifact.attributes, artifact.parts)
+        cost = price(item, known).cost
+    peaks = (execution.largest_task_bytes, driver.bytes)
+    measured = max((peak for peak in peaks if peak is not None), default=None)
+    predicted = cost.peak if cost else None
+    apart = execution.tasks_per_process == 1 or (cost is not None and cost.tasks <= 1)
+    return {"peak_rss_bytes": max((receipt["peak_rss_bytes"] for receipt in receipts), default=0),
+            "predicted_peak_bytes": predicted, "measured_peak_bytes": measured,
+            "ratio": round(measured / predicted, 3) if measured is not None and predicted and apart else None}
+
+
+def _facts(made: Plan) -> dict[str, Any]:
     """Return the attributes of every stage by name."""
-    return {item.stage.name: item.artifact.attributes for item in items}
+    return {item.stage.name: item.artifact.attributes for item in made.stages}
 
 
-def _result(identity: str, spec: Spec, items: list[PlannedStage], records: list[dict[str, Any]]) -> dict[str, Any]:
-    facts = _facts(items)
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[str, Any]:
+    peak = max(process_peak(), *(record["peak_rss_bytes"] for record in records))
+    result = {"run": identity, "name": made.spec.name, "stages": records, "peak_rss_bytes": peak}
+    if len(records) < len(made.stages):
+        return {**result, "status": "stopped", "until": made.until}
+    facts = _facts(made)
     return {
-        "run": identity, "name": spec.name, "status": "done", "metrics": facts["scores"]["metrics"],
+        **result, "status": "done", "metrics": facts["scores"]["metrics"],
         "baselines": facts["scores"]["baselines"], "gain": facts["scores"]["gain"],
         "selection": facts["selection"]["choices"],
-        "stages": records, "peak_rss_bytes": max(own, *(record["peak_rss_bytes"] for record in records)),
-        "model": str(next(item.artifact.folder for item in items if item.stage.name == "models")),
+        "model": str(next(item.artifact.folder for item in made.stages if item.stage.name == "models")),
     }

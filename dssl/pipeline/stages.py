@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import BlockedCsrRows, PartWriter, Receipt, Rows, csr_arrays, row_ranges, rows_that_fit
+from ..blocks import BlockedCsrRows, PartWriter, Receipt, Rows, csr_arrays, row_ranges
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
 from ..data.labels import choose_labels, keep_classes, map_classes, sample_points, split_test
 from ..data.readers import format_of
-from ..data.scaling import Scaling, ScalingParams, fit_scaling
+from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows
 from ..data.sources import Source, find_source, fingerprint
 from ..errors import DataError, require
 from ..graph.regularizer import prepare_regularizer
@@ -117,11 +117,8 @@ def make_points(context: Context) -> dict[str, Any]:
     scaling = fit_scaling(rows, chosen["train"], ScalingParams(kind=context.spec.data.scale), context.execution,
                           feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
     row_bytes = rows.row_bytes if rows.is_sparse else rows.shape[1] * rows.dtype.itemsize
-    # A task reads the chunks of X that its ids fall into one at a time, and writes one chunk.
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
-    fit = rows_that_fit(context.execution.memory_budget, 4 * row_bytes, len(chosen["train"]),
-                        fixed_bytes=chunk * row_bytes)
-    height = min(fit, max(1, (16 << 20) // row_bytes))
+    height = scaled_rows(len(chosen["train"]), row_bytes, chunk, context.execution.memory_budget)
     tasks = {}
     for name in ("train", "test"):
         if not rows.is_sparse:

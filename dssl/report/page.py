@@ -279,16 +279,26 @@ def _stages(result: dict[str, Any]) -> Html:
     cached = sum(stage.get("status") == "cached" for stage in stages)
     summary = (f"{counted(len(stages), 'stage')} in {duration(total)}, {number(cached) if cached else 'none'} of them "
                f"cached; peak memory of a process {size(result.get('peak_rss_bytes'))}.")
-    rows = [(stage.get("name"), stage.get("status"), duration(stage.get("seconds")), size(stage.get("peak_rss_bytes")),
-             tag("code", str(stage.get("address", ABSENT))[:24])) for stage in stages[:MOST_STAGES]]
+    rows = [(stage.get("name"), stage.get("status"), duration(stage.get("seconds")),
+             size(stage.get("predicted_peak_bytes")), size(stage.get("measured_peak_bytes")),
+             _ratio(stage.get("ratio")), tag("code", str(stage.get("address", ABSENT))[:24]))
+            for stage in stages[:MOST_STAGES]]
     more = tag("p", f"{number(len(stages) - MOST_STAGES)} more stages are in result.json.") \
         if len(stages) > MOST_STAGES else ""
     figure = _figure(seconds_plot(stages), "Seconds a stage.") if stages else ""
-    note = tag("p", "Peak memory is that of the process in which a stage's tasks ran, so within one process it never "
-               "falls; a stage without tasks has none of its own.", class_="small")
+    note = tag("p", "Peak memory is that of a stage's largest step: a task, or a step of the process that ran the "
+               "pipeline; how far the process grew. Threads of one process cannot be told apart: where several tasks "
+               "ran side by side in one, the measure is theirs together, and there is no ratio.", class_="small")
     model = tag("p", "Model: ", tag("code", result["model"])) if result.get("model") else ""
     return joined((tag("p", summary), figure,
-                   table(("stage", "status", "time", "peak memory", "address"), rows, (2, 3)), more, note, model))
+                   table(("stage", "status", "time", "peak memory predicted", "measured", "ratio", "address"), rows,
+                         (2, 3, 4, 5)), more, note, model))
+
+
+def _ratio(value: Any) -> str:
+    """Return the measured over the predicted memory."""
+    ratio = finite(value)
+    return ABSENT if ratio is None else f"{ratio:.2f}"
 
 
 def _spec(facts: dict[str, Any]) -> Html:

@@ -12,6 +12,8 @@ from scipy.linalg import eigh
 
 from .operators import ScaledMatrix, multiply
 
+FEW_VECTORS, MOST_VECTORS = 16, 96
+
 
 @dataclass(frozen=True)
 class Deflation:
@@ -70,6 +72,16 @@ def _ritz(A: ScaledMatrix, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return V @ (T @ vectors).astype(V.dtype), values
 
 
+def deflated_vectors(n: int, n_columns: int, asked: int | None = None) -> int:
+    """Return how many eigenvectors are deflated for this many columns; the more columns, the more vectors repay."""
+    return min(asked or int(np.clip(n_columns // 8, FEW_VECTORS, MOST_VECTORS)), max(1, n // 4))
+
+
+def basis_width(m: int) -> int:
+    """Return the width of the block in which m eigenvectors are sought."""
+    return m + max(4, m // 8)
+
+
 def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rounds: int = 4) -> Deflation:
     """Return a basis of about the m lowest eigenvectors, by Chebyshev-filtered subspace iteration on a block.
 
@@ -82,7 +94,7 @@ def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rou
     ----------
     Zhou, Saad, "A Chebyshev-Davidson algorithm for large symmetric eigenproblems", SIMAX 2007.
     """
-    width = min(m + max(4, m // 8), A.n - len(A.energy))  # the near-null vectors take one dimension a component
+    width = min(basis_width(m), A.n - len(A.energy))  # the near-null vectors take one dimension a component
     if width == 0:
         return Deflation(np.empty((A.n, 0)), np.empty(0))
     V = np.random.default_rng([seed, m]).standard_normal((A.n, width), dtype=np.float32)
@@ -93,6 +105,7 @@ def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rou
         V, values = _ritz(A, V)
         low = float(np.clip(values[-1], 1e-3, 1.0))
     U = V[:, :m].astype(np.float64)
+    del V
     A.project(U)
     U, values = _ritz(A, U)
     return Deflation(U, values)

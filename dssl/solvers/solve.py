@@ -15,14 +15,13 @@ import numpy as np
 from ..errors import DataError, NotConverged, explain, require
 from .amg import Hierarchy, hierarchy
 from .columns import add_columns, column_norms, to_float32
-from .deflation import Deflation, deflation_basis
+from .deflation import FEW_VECTORS, Deflation, deflated_vectors, deflation_basis
 from .direct import LARGEST, Factor
 from .operators import ScaledMatrix, scaled_matrix
 from .pcg import conjugate_gradients
 
 Method = Literal["auto", "jacobi", "deflated", "amg", "direct"]
 PROBES = 8  # columns on which `auto` counts iterations
-FEW_VECTORS = 16  # eigenvectors that the probe deflates
 DIGITS = 1e-4  # the most one float32 correction reduces a residual
 
 
@@ -126,10 +125,8 @@ class Solver:
         return found
 
     def solve_bytes(self, t: int) -> int:
-        """Return the most bytes that `solve` takes for t columns: the solution, and the arrays of one block."""
-        floats32 = 4 if self.levels is None else 7
-        block = min(t, self.params.block_columns)
-        return self.A.n * (8 * t + (3 * 8 + 4 * floats32) * block)
+        """Return the most bytes that `solve` takes for t columns."""
+        return solve_bytes(self.A.n, t, self.params.block_columns, self.params.method)
 
     def _solve_block(self, B: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return value (n, t), and residuals, convergence and iterations (t,), of one block of columns."""
@@ -179,6 +176,15 @@ class Solver:
         return Factor(self.A)
 
 
+def solve_bytes(n: int, t: int, block_columns: int, method: str) -> int:
+    """Return the most bytes that solving t columns of n unknowns takes: the solution, and the arrays of one block.
+
+    Beside the right-hand sides and the solver's own arrays: three blocks in float64, four in float32, seven for "amg".
+    """
+    floats32 = 7 if method == "amg" else 4
+    return n * (8 * t + (3 * 8 + 4 * floats32) * min(t, block_columns))
+
+
 def _per_correction(needed: np.ndarray) -> np.ndarray:
     """Return how far one correction reduces each residual: evenly over as few corrections as float32 allows."""
     aim = 0.6 * needed  # the float64 residual ends a little above the float32 one
@@ -222,10 +228,8 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
 
 
 def _deflated(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
-    """Return a deflated solver; the more columns, the more vectors repay their cost."""
-    m = params.n_vectors or int(np.clip(n_columns // 8, FEW_VECTORS, 96))
-    m = min(m, max(1, A.n // 4))
-    basis = deflation_basis(A, m, seed=params.seed)
+    """Return a deflated solver."""
+    basis = deflation_basis(A, deflated_vectors(A.n, n_columns, params.n_vectors), seed=params.seed)
     return Solver(A, replace(params, method="deflated"), deflation=basis,
                   attributes={"method": "deflated", "n_vectors": basis.U.shape[1]})
 

@@ -96,7 +96,8 @@ def test_predictions_of_a_file(quickstart, tmp_path, dssl):
     assert np.mean(found == y) > 0.85
     assert done.document["n"] == len(y)
     assert sum(done.document["counts"].values()) == len(y)
-    assert dssl("verify", "--workspace", quickstart[0], "--json").document == {"artifacts": len(STAGES)}
+    assert dssl("verify", "--workspace", quickstart[0], "--json").document == {
+        "artifacts": len(STAGES), "unfinished_parts": 0}
 
 
 # Exit codes

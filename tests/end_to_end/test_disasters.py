@@ -68,7 +68,8 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, start, dssl, slow_c
     assert outcome(again.document) == outcome(undisturbed)
     assert {stage["name"] for stage in again.document["stages"] if stage["status"] == "cached"} == {
         "dataset", "split", "points", "neighbors", "graph", "labels", "health", "subsample", "system"}
-    assert dssl("verify", "--workspace", tmp_path, "--json").document == {"artifacts": len(STAGES)}
+    assert dssl("verify", "--workspace", tmp_path, "--json").document == {
+        "artifacts": len(STAGES), "unfinished_parts": 0}
 
 
 def alive(process):
@@ -135,6 +136,20 @@ def test_a_run_that_is_interrupted_says_so_and_leaves_no_lock(tmp_path, start, s
     assert "Traceback" not in err
     assert not (tmp_path / "lock.json").exists()
     assert 10 <= len(receipts(tmp_path)) < 100
+
+
+@pytest.mark.cluster
+def test_an_interrupt_that_reaches_the_workers_too_prints_one_line(tmp_path, start, slow_columns):
+    """A terminal sends Ctrl-C to the command and to all its worker processes."""
+    run = start("run", slow_columns, "--workspace", tmp_path, "--on", LOCAL, "--json")
+    wait_for_receipts(tmp_path, 10, run)
+    os.killpg(run.pid, signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert out == ""
+    assert err.splitlines()[-1] == "interrupted: finished parts are kept, run again to go on"
+    assert "Traceback" not in err
+    assert not (tmp_path / "lock.json").exists()
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ def test_a_small_budget_makes_narrow_blocks():
     execution = InProcess(1, memory_budget=160 * 84 * 5)
     receipts = solve_columns(HeldArrays(**prepare(R, 23, SolverParams(), vector).to_arrays()),
                              SolverParams(method="direct"), 160, S, (1,), execution, MemoryParts())
-    assert [receipt["columns"] for receipt in receipts] == [5, 5, 5, 5, 3]
+    assert [receipt["n_columns"] for receipt in receipts] == [5, 5, 5, 5, 3]
 
 
 def test_powers_share_their_solves():
@@ -218,7 +218,7 @@ def test_resume_solves_only_the_missing_columns(tmp_path):
     again, after = run()
 
     assert [name for name in after if after[name] != before[name]] == ["000002.json"]
-    assert [receipt["columns"] for receipt in again] == [receipt["columns"] for receipt in first]
+    assert [receipt["n_columns"] for receipt in again] == [receipt["n_columns"] for receipt in first]
     assert_array_equal(parts.rows("Z1").read_all(), expected)
 
 

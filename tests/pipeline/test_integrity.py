@@ -18,7 +18,8 @@ import pytest
 from dssl.errors import IntegrityError, LockedError
 from dssl.execution import InProcess
 from dssl.pipeline.artifacts import Workspace
-from dssl.pipeline.run import plan, run
+from dssl.pipeline.plan import plan
+from dssl.pipeline.run import run
 from dssl.pipeline.stages import STAGES
 
 

@@ -17,8 +17,9 @@ from dssl.data.store import StoredParts
 from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, SpecError
 from dssl.execution import InProcess, OnDask
 from dssl.pipeline.artifacts import Workspace
+from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
-from dssl.pipeline.run import plan, run
+from dssl.pipeline.run import run
 from dssl.pipeline.stages import STAGES
 
 NAMES = [stage.name for stage in STAGES]
@@ -67,7 +68,10 @@ def test_the_result_says_what_was_found(finished):
         assert scores["accuracy"] == pytest.approx(1 - scores["error"])
     assert result["peak_rss_bytes"] > 50 << 20
     folder = workspace / "runs" / result["run"]
-    assert json.loads((folder / "result.json").read_text()) == result
+    stored = json.loads((folder / "result.json").read_text())
+    assert {name: (folder / stored[name]).resolve() for name in ("model", "report")} == {
+        name: Path(result[name]) for name in ("model", "report")}  # relative: the workspace may be moved
+    assert stored | {name: result[name] for name in ("model", "report")} == result
     assert Path(result["report"]) == folder / "report.html"
     assert "<html" in Path(result["report"]).read_text() or "<!doctype" in Path(result["report"]).read_text().lower()
     assert not (workspace / "lock.json").exists()

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from dssl.errors import SpecError
-from dssl.pipeline.run import plan, run
+from dssl.pipeline.plan import plan
+from dssl.pipeline.run import run
 from dssl.pipeline.spec import Spec, load_spec, parse_yaml
 
 PIPELINES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))

@@ -1,0 +1,287 @@
+"""Whether dssl can work here: one check a line, ok, warning or problem, each with what to do."""
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
+from typing import Literal
+
+import numba
+import psutil
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from .data.sources import cache_folder, named_files
+from .data.store import local_path
+from .errors import DsslError
+from .execution import MEMORY_BUDGET, OnDask, available_cores
+from .runtime import open_runtime
+
+Level = Literal["ok", "warning", "problem"]
+THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+LEAST_FREE = 2 << 30  # bytes of a disk below which a warning is due
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, how it is, what was found, and what to do unless it is well."""
+
+    name: str
+    level: Level
+    found: str
+    fix: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def examine(workspace: str | Path, where: str | Path | None = None) -> Iterator[Check]:
+    """Yield all checks of this machine and this workspace, and of a cluster if one is named."""
+    yield check_python()
+    yield from check_libraries()
+    yield check_machine()
+    yield check_threads()
+    yield check_compiled_code()
+    yield check_data()
+    yield from check_workspace(workspace)
+    yield from check_extras()
+    if where is not None:
+        yield from check_cluster(where, workspace)
+
+
+def requirements() -> list[Requirement]:
+    """Return what dssl depends on, with bounds: of the installed package, or else of the pyproject.toml beside it."""
+    try:
+        found = requires("dssl") or []
+    except PackageNotFoundError:
+        project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+        found = project["dependencies"] + [f"{item} ; extra == '{extra}'" for extra, items in
+                                           project["optional-dependencies"].items() for item in items]
+    return [Requirement(text) for text in found]
+
+
+def check_python() -> Check:
+    """Compare the interpreter with the bounds of the package."""
+    try:
+        bound = metadata("dssl")["Requires-Python"] or ""
+    except PackageNotFoundError:
+        bound = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["requires-python"]
+    mine = platform.python_version()
+    if SpecifierSet(bound).contains(mine, prereleases=True):
+        return Check("Python", "ok", f"{mine}, {sys.executable}")
+    return Check("Python", "problem", f"{mine}, dssl needs {bound}", f"make an environment with Python {bound}")
+
+
+def check_libraries() -> Iterator[Check]:
+    """Compare the installed versions with the bounds of the package."""
+    wrong, fine = [], []
+    for requirement in requirements():
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            found = version(requirement.name)
+        except PackageNotFoundError:
+            wrong.append(Check(requirement.name, "problem", "is not installed", f'pip install "{requirement}"'))
+            continue
+        if requirement.specifier.contains(found, prereleases=True):
+            fine.append(f"{requirement.name} {found}")
+        else:
+            wrong.append(Check(requirement.name, "problem", f"{found}, dssl needs {requirement.specifier}",
+                               f'pip install "{requirement}"'))
+    yield Check("libraries", "ok", ", ".join(fine))
+    yield from wrong
+
+
+def check_machine() -> Check:
+    """Compare memory with what one task a core may take."""
+    memory, cores = psutil.virtual_memory(), available_cores()
+    found = f"{cores} cores, {_size(memory.total)} of memory, {_size(memory.available)} of it free"
+    if memory.available < cores * MEMORY_BUDGET:
+        return Check("machine", "warning", found, f"one task a core may take {_size(MEMORY_BUDGET)}: lower "
+                     "--memory-budget, or name fewer workers with --on")
+    return Check("machine", "ok", found)
+
+
+def check_threads() -> Check:
+    """Tell the settings by which libraries start threads; dssl runs each task on one core."""
+    given = {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}
+    wrong = [name for name, value in given.items() if not value.isdigit() or int(value) < 1]
+    found = ", ".join(f"{name}={value}" for name, value in given.items()) or "none set; a task uses one core"
+    if wrong:
+        return Check("threads", "problem", found, f"unset {', '.join(wrong)}, or set it to a whole number from 1 on")
+    return Check("threads", "ok", found)
+
+
+def check_compiled_code() -> Check:
+    """See whether compiled functions can be kept: else each process compiles them anew, for a minute or more."""
+    folder = Path(numba.config.CACHE_DIR or Path(__file__).parent / "__pycache__")  # type: ignore[attr-defined]
+    error = _write_error(folder)
+    if error is None:
+        return Check("compiled code", "ok", f"is kept in {folder}")
+    return Check("compiled code", "warning", f"{folder} cannot be written ({error})",
+                 "set NUMBA_CACHE_DIR to a folder that can be, or every process compiles for itself")
+
+
+def check_data() -> Check:
+    """See whether named data sets are found."""
+    named = os.environ.get("DSSL_DATA")
+    if not named:
+        return Check("DSSL_DATA", "ok", f"is not set; named data sets are looked for in {cache_folder()}")
+    sets = named_files(Path(named).expanduser())
+    if not sets:
+        return Check("DSSL_DATA", "warning", f"{named} holds no data sets", "set it to the folder of mnist.npz")
+    return Check("DSSL_DATA", "ok", f"{named}: {len(sets)} data sets")
+
+
+def check_workspace(workspace: str | Path) -> Iterator[Check]:
+    """See whether the workspace can be written, locked, and has space."""
+    try:
+        folder = local_path(workspace)
+    except DsslError as refused:
+        yield Check("workspace", "problem", str(refused).splitlines()[0], "name a folder")
+        return
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    error = _write_error(place)
+    if error is not None:
+        yield Check("workspace", "problem", f"{place} cannot be written ({error})", "mend permissions, or name another")
+        return
+    yield Check("workspace", "ok", f"{folder}{'' if folder.exists() else ' (will be made)'}")
+    free = shutil.disk_usage(place).free
+    low = free < LEAST_FREE
+    yield Check("disk", "warning" if low else "ok", f"{_size(free)} free at {place}",
+                "`dssl plan` tells what a run writes; free some space" if low else "")
+    yield _check_locks(place)
+
+
+def _check_locks(place: Path) -> Check:
+    """See whether the file system has locks and exclusive links, by which one run at a time is told."""
+    import fcntl
+
+    with tempfile.TemporaryDirectory(prefix=".dssl-doctor-", dir=place) as folder:
+        file = Path(folder) / "file"
+        file.touch()
+        try:
+            os.link(file, Path(folder) / "link")
+        except OSError as refused:
+            return Check("file system", "problem", f"has no hard links ({refused.strerror})",
+                         "artifacts are published by them: name a workspace on another file system")
+        try:
+            with open(file, "w", encoding="utf-8") as opened:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as refused:
+            return Check("file system", "warning", f"has no locks ({refused.strerror})",
+                         "do not start two runs in one workspace at the same moment")
+    return Check("file system", "ok", "has locks and exclusive links")
+
+
+def check_extras() -> Iterator[Check]:
+    """Tell which optional libraries are there; none is needed."""
+    by_extra: dict[str, list[str]] = {}
+    for requirement in requirements():
+        text = str(requirement.marker or "")
+        if "extra" in text and requirement.name != "dssl":
+            by_extra.setdefault(text.split("extra ==")[-1].strip(" '\")"), []).append(requirement.name)
+    for extra, names in sorted(by_extra.items()):
+        if extra in ("dev", "test"):
+            continue
+        missing = [name for name in names if not _is_installed(name)]
+        yield Check(f"extra {extra}", "ok", "is installed" if not missing else
+                    f"is not installed; where it is needed: pip install 'dssl[{extra}]'")
+
+
+def check_cluster(where: str | Path, workspace: str | Path) -> Iterator[Check]:
+    """Connect, and compare every worker with this process: versions, memory, and the workspace."""
+    try:
+        with open_runtime(where) as (execution, described):
+            yield Check("cluster", "ok", described)
+            if isinstance(execution, OnDask):
+                yield from check_workers(execution, local_path(workspace))
+    except ImportError as error:
+        yield Check("cluster", "problem", f"a worker cannot import dssl ({error})", "install dssl on every machine")
+    except DsslError as error:
+        what, *more = str(error).splitlines()
+        yield Check("cluster", "problem", what, next((line.removeprefix("  fix: ") for line in more if "fix:" in line),
+                                                     "see the message"))
+
+
+def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
+    """Compare every worker with this process."""
+    mine, workers = _versions(), execution.ask_workers(_versions)
+    if not workers:
+        yield Check("workers", "problem", "there are none", "start workers, and ask again")
+        return
+    different = [f"{address}: {name} {theirs.get(name, 'missing')}, here {own}" for address, theirs in workers.items()
+                 for name, own in mine.items() if theirs.get(name) != own]
+    yield Check("versions", "problem" if different else "ok", "; ".join(different[:4]) or
+                f"equal on {len(workers)} workers", "install the same versions on every machine" if different else "")
+    limit = execution.memory_limit
+    if limit is None:
+        yield Check("memory of workers", "warning", "no limit is set", "start workers with a memory limit, so that one "
+                    "that grows is ended and not its machine")
+    elif limit < execution.memory_budget:
+        yield Check("memory of workers", "problem", f"{_size(limit)} a task, the budget is "
+                    f"{_size(execution.memory_budget)}", "lower --memory-budget, or raise the workers' memory limit")
+    else:
+        yield Check("memory of workers", "ok", f"{_size(limit)} a task, the budget is {_size(execution.memory_budget)}")
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    with tempfile.TemporaryDirectory(prefix=".dssl-doctor-", dir=place) as made:
+        seen = execution.ask_workers(_leave_a_file, made)
+        blind = [f"{address}: {error}" for address, error in seen.items() if error]
+        lost = len(seen) - len(blind) - len(list(Path(made).iterdir()))
+    if blind or lost > 0:
+        yield Check("workspace on workers", "problem", "; ".join(blind[:4]) or f"{lost} workers wrote elsewhere",
+                    "name a workspace on a file system that every machine mounts at the same path")
+    else:
+        yield Check("workspace on workers", "ok", f"{len(seen)} workers can open {folder}")
+
+
+def _versions() -> dict[str, str]:
+    from . import __version__
+
+    names = [item.name for item in requirements() if not item.marker]
+    return {"dssl": __version__, "python": platform.python_version(),
+            **{name: version(name) for name in names if _is_installed(name)}}
+
+
+def _leave_a_file(folder: str) -> str | None:
+    """Write a file of this worker's own; return why it cannot."""
+    try:
+        tempfile.mkstemp(dir=folder)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _write_error(folder: Path) -> str | None:
+    """Return why nothing can be written to a folder, or to the one above it that is there; None if it can."""
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _size(nbytes: float) -> str:
+    return f"{nbytes / 2**30:.1f} GiB"
+
+
+def worst(checks: list[Check]) -> Level:
+    """Return the most serious level."""
+    levels: tuple[Level, ...] = ("problem", "warning", "ok")
+    return next((level for level in levels if any(check.level == level for check in checks)), "ok")

@@ -1,0 +1,299 @@
+"""What each stage takes: tasks, bytes read and written, and the peak memory of its largest step.
+
+One function a stage, of `Facts`. Block heights come from the functions by which the stages themselves choose them, so
+that a plan and its run cannot disagree. Bytes are those of arrays, before compression: what lies on disk is less.
+Coefficients that no array accounts for were measured, and `tests/benchmarks/memory.py` measures them again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..blocks import ArrayRows
+from ..data.ingest import block_height, task_bytes
+from ..data.scaling import moment_rows, scaled_rows
+from ..data.store import CHUNK_BYTES
+from ..graph.exact import points_are_held, query_rows, streamed_rows
+from ..graph.layout import MAX_FURTHER, MAX_LEADING, SAMPLE_ROWS, layout_bytes
+from ..graph.metric import measured_itemsize
+from ..graph.weights import BLOCK_ROWS, MEDIAN_ENTRIES
+from ..kernels.gram import block_rows
+from ..kernels.subsample import ROW_CHUNK, column_width, product_rows, stored_factors
+from ..solvers.deflation import basis_width, deflated_vectors
+from ..solvers.solve import solve_bytes
+from .facts import Facts
+
+SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays, plans of the store
+COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
+CHUNKS_AT_ONCE = 10  # that the store decodes side by side, where a band of rows has several
+SAMPLED = 1000  # points of the median distance
+AMG_WORK = 8.0  # entries that a multigrid cycle touches for each of the matrix, where it is not known: 3 to 8 measured
+
+
+@dataclass(frozen=True)
+class Cost:
+    """tasks; bytes of arrays read and written over all tasks; peak memory of the largest task or of a step of the
+    driver; the least that peak can be, however small the blocks. The last two in bytes, beside what the process holds.
+    """
+
+    tasks: int
+    read: int
+    written: int
+    peak: int
+    least: int
+
+
+def _decoding(band_bytes: float, chunk_bytes: float) -> float:
+    """Return what reading takes beside its result: a band of rows, its chunks decoded and, half as large, as stored."""
+    return min(band_bytes, CHUNKS_AT_ONCE * chunk_bytes) * 1.5
+
+
+def _whole(nbytes: float) -> float:
+    """Return what reading or writing a part's array takes beside it."""
+    return min(nbytes, CHUNK_BYTES) * 1.5
+
+
+def _cost(tasks: int, read: float, written: float, peak: float, least: float = 0) -> Cost:
+    return Cost(int(tasks), int(read), int(written), int(peak) + SMALL, int(least))
+
+
+def _count(n: int, height: int) -> int:
+    return -(-n // height)
+
+
+def _of_those(f: Facts, found: list[Cost]) -> Cost:
+    """Return the cost of one of several methods, which one is not known yet: the largest or the least figures."""
+    pick = max if f.bound == "most" else min
+    return Cost(*(pick(values) for values in zip(*(
+        (cost.tasks, cost.read, cost.written, cost.peak, cost.least) for cost in found), strict=True)))
+
+
+def dataset(f: Facts) -> Cost:
+    """Blocks of the file: as they lie in it, X, and X compressed; text is also parsed as float64."""
+    assert f.scan is not None
+    scan, height = f.scan, block_height(f.scan, f.spec.data.ingest_params(), f.budget)
+    holds_numbers = scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
+    each = scan.row_bytes + 1.75 * f.row_bytes if holds_numbers else task_bytes(scan, f.itemsize)
+    return _cost(_count(scan.n_rows, height), scan.row_bytes * scan.n_rows,
+                 scan.n_rows * (f.row_bytes + 16 + scan.has_split), height * each, task_bytes(scan, f.itemsize))
+
+
+def split(f: Facts) -> Cost:
+    """In the driver: labels of all rows, their codes, and permutations of them."""
+    return _cost(0, 9 * f.n_rows, 16 * (f.n + f.n_test), 100 * f.n_rows, 100 * f.n_rows)
+
+
+def labels(f: Facts) -> Cost:
+    return _cost(0, 16 * (f.n + f.n_test), 16 * f.n_labeled, 60 * f.n + 16 * f.n_test, 60 * f.n)
+
+
+def subsample(f: Facts) -> Cost:
+    return _cost(0, 16 * f.n_labeled, 8 * f.s, 24 * f.n + 16 * f.s, 24 * f.n)
+
+
+def points(f: Facts) -> Cost:
+    """Moments: a block, and three of it in float64; then scaling: a chunk of X, the rows chosen of it, two in float64.
+    """
+    d, row = f.d, f.row_bytes
+    kind, chunk = f.spec.data.scale, f.x_chunk
+    height = scaled_rows(f.n, row, chunk, f.budget)
+    tasks = _count(f.n, height) + _count(f.n_test, height)
+    wide = 0 if kind == "none" else 16 * d
+    peak = max(height * row + chunk * row * 1.5, height * (2 * row + wide))
+    read = (f.n + f.n_test + tasks * chunk) * row
+    if kind != "none":
+        block = moment_rows(f.n_rows, d, chunk, f.budget)
+        share = min(1.0, f.n / max(f.n_rows, 1))
+        peak = max(peak, block * (row + (24 * d + 8) * share))
+        tasks, read = tasks + _count(f.n_rows, block), read + f.n_rows * row
+    return _cost(tasks, read, (f.n + f.n_test) * row, peak, chunk * row + 4 * row)
+
+
+def neighbors(f: Facts) -> Cost:
+    """The most of the searches that may be used."""
+    return _of_those(f, [_exact(f) if search == "exact" else _descent(f) for search in sorted(f.search)])
+
+
+def _exact(f: Facts) -> Cost:
+    """In the driver: a sample in float64, then points beside their layout; in a task: the layout and its queries."""
+    n, d, k = f.n, f.d, f.k
+    itemsize = measured_itemsize(np.dtype(f"f{f.itemsize}"), f.spec.graph.metric)
+    axes = min(d, MAX_LEADING + MAX_FURTHER)
+    frame = min(n, SAMPLE_ROWS) * d * (f.itemsize + 16) + 24 * d * d
+    if f.spec.graph.metric == "cosine":
+        frame += min(n, SAMPLE_ROWS) * d * 8
+    height = query_rows(n, d, k, f.budget)
+    held = points_are_held(n, d, itemsize, f.budget)
+    block = n if held else streamed_rows(n, d, itemsize, f.budget)
+    layout = layout_bytes(block, d, itemsize)
+    laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
+    queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
+    search = layout + max(_whole(layout), queries) if held else laying_out + queries
+    tasks, read = _count(n, height), n * f.row_bytes * (4 if held else 4 + _count(n, height))
+    peak = max(frame, laying_out, search)
+    return _cost(tasks, read + layout * held, 12 * n * k + layout * held, peak + COMPILED, frame)
+
+
+def _descent(f: Facts) -> Cost:
+    """All rows, centered in float64 and then float32, candidates and their lists; then, in the driver, the certificate.
+    """
+    n, d, k = f.n, f.d, f.k
+    rows = n * d * measured_itemsize(np.dtype(f"f{f.itemsize}"), f.spec.graph.metric)
+    fixed = rows + n * max(12 * d, 4 * d + 60 * (k + 6))
+    return _cost(1, 3 * rows, 12 * n * k, fixed + 3 * COMPILED, fixed)
+
+
+def graph(f: Facts) -> Cost:
+    """The entries of a block of rows, in both directions, before and after they are joined; in the driver, a median."""
+    n, entries = f.n, f.n * f.k
+    tasks = _count(n, BLOCK_ROWS)
+    tuned = f.spec.graph.weights == "self_tuned"
+    block = min(n, BLOCK_ROWS)
+    median = 0 if f.spec.graph.weights == "binary" else 24 * min(entries, MEDIAN_ENTRIES) + 24 * n
+    peak = max(130 * block * f.k + 16 * n * tuned, median)
+    return _cost(tasks, (tasks * (1 + tuned) + 2 * (median > 0)) * 12 * entries, 12 * f.nnz + 8 * n, peak,
+                 130 * block * f.k)
+
+
+def health(f: Facts) -> Cost:
+    """The matrix, joined from its blocks, and its upper half."""
+    peak = 30 * f.nnz + 40 * f.n
+    return _cost(1, 12 * f.nnz + 8 * f.n + 12 * f.n * f.k, 0, peak, peak)
+
+
+def _matrix_bytes(f: Facts) -> int:
+    """Return the bytes of the solver's matrix as it is stored."""
+    return 44 * f.n + 12 * f.nnz
+
+
+def _solver_bytes(f: Facts, method: str) -> int:
+    """Return the bytes of a prepared solver as it is stored."""
+    if method == "deflated":
+        return _matrix_bytes(f) + 8 * f.n * deflated_vectors(f.n, f.n_solved)
+    if method == "amg":
+        f.estimated.add("levels")
+        return _matrix_bytes(f) + int(4.7 * AMG_WORK * f.nnz) * (f.bound == "most")
+    return _matrix_bytes(f)
+
+
+def system(f: Facts) -> Cost:
+    """Forming the matrix; then, beside it in three forms, eigenvectors or a hierarchy."""
+    n, nnz = f.n, f.nnz
+    forming, kept, most = 70 * nnz + 160 * n, 40 * nnz + 90 * n, 0.0
+    for method in f.solvers:
+        if method == "deflated":
+            m = deflated_vectors(n, f.n_solved)
+            most = max(most, n * max(20 * basis_width(m), 24 * m))
+        elif method == "amg":
+            f.estimated.add("levels")
+            most = max(most, 17 * AMG_WORK * nnz)
+    written = max(_solver_bytes(f, method) for method in f.solvers)
+    return _cost(1, 12 * nnz + 8 * n, written, max(forming, kept + most) + COMPILED, forming)
+
+
+def columns(f: Facts) -> Cost:
+    """The solver's arrays, and of a block of columns the right-hand sides and all that solving them takes."""
+    n, names = f.n, _factors(f)
+    steps = max(f.spec.powers) if f.spec.solver.form == "restriction" else (max(f.spec.powers) + 1) // 2
+    # While the last step is solved, what earlier steps are stored for is kept; one of it is the right-hand sides.
+    earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
+    kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1)
+    found = []
+    for method in f.solvers:
+        stored = f.stored_bytes if f.stored_bytes is not None else _solver_bytes(f, method)
+        width = column_width(n, f.spec.powers, f.spec.solver.block_columns, f.budget, stored)
+        own = stored + 4 * f.nnz
+        if method == "direct":
+            f.estimated.add("fill of the factor")
+            own += (12 * min(n * n, 60 * f.nnz)) * (f.bound == "most")
+        # The first right-hand sides are nearly all zeros, which the system does not store.
+        peak = own + solve_bytes(n, width, width, method) + 8 * n * width * kept
+        found.append(_cost(_count(f.s, width), stored, 8 * n * f.s * len(names), peak,
+                           own + solve_bytes(n, 1, 1, method)))
+    return _of_those(f, found)
+
+
+def _factors(f: Facts) -> list[str]:
+    powers = f.spec.powers
+    return [f"A{p}" for p in powers] if f.spec.solver.form == "restriction" else stored_factors(powers)
+
+
+def covariance(f: Facts) -> Cost:
+    """A range of rows of the factors, decoded a band at a time, and their product; in the driver, a few such products.
+    """
+    n, s, powers = f.n, f.s, f.spec.powers
+    square, factors = 8 * s * s, len(_factors(f))
+    product = square * len(powers)
+    driver = 2 * product + 2 * square + _whole(square)
+    if f.spec.solver.form == "restriction":
+        whole = 8 * n * s * factors
+        return _cost(0, whole, product, whole + driver, whole)
+    height = product_rows(n, s, powers, f.budget)
+    rows = 8 * s * height
+    width = min(f.spec.solver.block_columns, s)
+    band = 8 * min(ROW_CHUNK, n) * s
+    decoding = _decoding(band, 8 * min(ROW_CHUNK, n) * width) + (band if height > ROW_CHUNK else 0)
+    peak = max(factors * rows + decoding, factors * rows + product + square // 2, driver)
+    tasks = _count(n, height)
+    return _cost(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product)
+
+
+def _square(f: Facts) -> int:
+    """Return the bytes of all covariances, of what deforms a kernel with one of them, and of kernels of the labels.
+
+    To deform: a permuted covariance, a Gram matrix, a sum with it and its temporary, and a factor.
+    """
+    s, m, d = f.s, f.n_labeled, f.d
+    return 8 * s * s * (len(f.spec.powers) + 5) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s)
+
+
+def _training_read(f: Facts) -> int:
+    """Return the bytes that one task of the training reads."""
+    return 8 * f.s * f.s * len(f.spec.powers) + min(f.n, 3 * max(f.s, f.n_labeled, SAMPLED)) * f.row_bytes
+
+
+def selection(f: Facts) -> Cost:
+    """The same for each model and bandwidth, and a kernel of the labels a fold; nothing where there is no grid."""
+    grid, m = f.spec.grid(), f.n_labeled
+    if grid is None:
+        return _cost(0, 0, 0, 0)
+    tasks = len({"model", *f.spec.baselines} - {"shuffled"}) * len(f.spec.kernels())
+    peak = _square(f) + 8 * m * m * (grid.folds + 2) + 24 * f.s * (m + min(f.s, m))
+    return _cost(tasks, tasks * _training_read(f), 0, peak, 8 * f.s * f.s * (len(f.spec.powers) + 3))
+
+
+def models(f: Facts) -> Cost:
+    """Covariances on the subsample, and the makings of one deformed kernel after the other; a task of its own."""
+    s, m = f.s, f.n_labeled
+    written = (len(f.spec.baselines) + 1) * (s + m) * (f.row_bytes + 8 * f.n_classes)
+    return _cost(1, _training_read(f), written, _square(f), 8 * s * s * (len(f.spec.powers) + 3))
+
+
+def scores(f: Facts) -> Cost:
+    """A block of the kernel between test points and the points of a model, and all models."""
+    m, d, n_test = f.s + f.n_labeled, f.d, f.n_test
+    outputs = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.kind == "svm" else f.n_classes
+    own = (len(f.spec.baselines) + 1) * m * (f.row_bytes + 8 * outputs)
+    kernel = f.spec.kernels()[0].check()
+    rows = ArrayRows(np.broadcast_to(np.zeros(1, f"f{f.itemsize}"), (max(n_test, 1), d)))  # a shape without bytes
+    height = block_rows(kernel, rows, m, f.budget, kernel_bytes=own)
+    each = 8 * m + 16 * d + f.row_bytes
+    return _cost(_count(n_test, height), n_test * f.row_bytes + own, 8 * n_test * (len(f.spec.baselines) + 1),
+                 min(height, n_test) * each + 24 * m * d + own, 24 * m * d + own)
+
+
+COSTS: dict[str, Callable[[Facts], Cost]] = {
+    function.__name__: function for function in (
+        dataset, split, labels, subsample, points, neighbors, graph, health, system, columns, covariance, selection,
+        models, scores)}
+
+# What to lower where a stage cannot fit; raising the budget is always named too.
+REMEDIES = {
+    "dataset": "read fewer columns (data.read.drop)", "split": "use a smaller file", "labels": "lower data.points",
+    "subsample": "lower data.points", "points": "read fewer columns, or lower data.read.block_rows",
+    "neighbors": "lower data.points, or set graph.method to exact", "graph": "lower graph.n_neighbors",
+    "health": "lower graph.n_neighbors or data.points", "system": "lower graph.n_neighbors or data.points",
+    "columns": "lower graph.n_neighbors or data.points", "covariance": "lower subsample.size",
+    "selection": "lower subsample.size", "models": "lower subsample.size", "scores": "lower subsample.size or labels",
+}

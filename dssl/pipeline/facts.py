@@ -1,0 +1,188 @@
+"""What the costs of stages follow from: the spec, the file, and what finished stages have found.
+
+A number that a stage has yet to find is bounded: from above for what a plan shows, from below for what it refuses.
+The names of the bounded ones that a cost was computed from are kept in `estimated`.
+"""
+
+import math
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..blocks import Parts
+from ..data.dataset import chunk_rows
+from ..data.ingest import READER_OPTIONS, IngestParams, block_height
+from ..data.readers import Scan, open_reader
+from ..data.sources import Source
+from ..graph.neighbors import ALWAYS_EXACT_ROWS
+from ..solvers.direct import LARGEST
+from .spec import Spec
+
+Bound = Literal["most", "least"]
+GUESSED_CLASSES = 20  # where neither the spec nor the file names them
+
+
+def scan_source(source: Source, params: IngestParams) -> Scan:
+    """Return what a source holds; a compressed file is unpacked meanwhile, into a folder for temporary files.
+
+    Raises
+    ------
+    DataError : the file cannot be used.
+    """
+    given = {name: value for name in READER_OPTIONS if (value := getattr(params, name)) is not None}
+    with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
+        return open_reader(source.path, params.format, scratch=Path(folder), labels=source.labels, **given).scan()
+
+
+@dataclass
+class Facts:
+    """The numbers that memory and bytes are functions of.
+
+    scan : of the source; None where the dataset is stored. attributes : of finished stages by name.
+    stored_bytes : of the prepared solver, if it is stored. bound : how numbers that are not known are estimated.
+    """
+
+    spec: Spec
+    budget: int
+    scan: Scan | None
+    attributes: dict[str, dict[str, Any]]
+    stored_bytes: int | None = None
+    bound: Bound = "most"
+    estimated: set[str] = field(default_factory=set)
+
+    def learn(self, stage: str, attributes: dict[str, Any], parts: Parts) -> None:
+        """Take what a stage found, now that it is finished."""
+        self.attributes[stage] = attributes
+        if stage == "system":
+            self.stored_bytes = parts.arrays(0).nbytes
+
+    def _of(self, stage: str, name: str, most: float, least: float, what: str) -> int:
+        """Return what a finished stage found, or the bound of it, noting that it is one."""
+        if stage in self.attributes:
+            return int(self.attributes[stage][name])
+        if most != least:
+            self.estimated.add(what)
+        return math.ceil(most if self.bound == "most" else least)
+
+    # The file
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.attributes["dataset"]["n"]) if self.scan is None else self.scan.n_rows
+
+    @property
+    def d(self) -> int:
+        return int(self.attributes["dataset"]["d"]) if self.scan is None else self.scan.n_columns
+
+    @property
+    def itemsize(self) -> int:
+        return np.dtype(self.spec.data.ingest_params().dtype).itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        """Return the bytes of one stored row of X."""
+        return self.d * self.itemsize
+
+    @property
+    def x_chunk(self) -> int:
+        """Return the rows of a chunk of X."""
+        if self.scan is not None:
+            return block_height(self.scan, self.spec.data.ingest_params(), self.budget)
+        return chunk_rows(self.n_rows, self.row_bytes)
+
+    # The points
+
+    @property
+    def n_classes(self) -> int:
+        data = self.spec.data
+        if "split" in self.attributes:
+            return len(self.attributes["split"]["classes"])
+        named = data.classes or data.keep or (self.scan.label_names if self.scan else None)
+        if named:
+            return len(named)
+        return self._of("split", "classes", GUESSED_CLASSES, 2, "number of classes")
+
+    @property
+    def n_test(self) -> int:
+        test = self.spec.data.test
+        if test.count is not None:
+            most = least = float(test.count)
+        elif test.fraction is not None:
+            most, least = float(math.ceil(test.fraction * self.n_rows)), 1.0
+        else:
+            most, least = float(self.n_rows), 1.0
+        return self._of("split", "n_test", min(most, self.n_rows), min(least, self.n_rows), "test points")
+
+    @property
+    def n(self) -> int:
+        """Return the number of training points, the vertices of the graph."""
+        data = self.spec.data
+        if data.points is not None:
+            return self._of("split", "n_train", data.points, data.points, "training points")
+        most = self.n_rows - (data.test.count or 1)
+        # Classes may be left out, and rows without a label are never test points.
+        least = most if data.test.count and data.keep is None and data.classes is None else 2
+        return self._of("split", "n_train", max(most, 2), max(least, 2), "training points")
+
+    @property
+    def n_labeled(self) -> int:
+        labels = self.spec.labels
+        if labels.count is not None:
+            return self._of("labels", "n_labeled", labels.count, labels.count, "labeled points")
+        if labels.per_class is not None:
+            each = labels.per_class * self.n_classes
+            return self._of("labels", "n_labeled", min(each, self.n), min(each, self.n), "labeled points")
+        share = labels.fraction or 1.0
+        return self._of("labels", "n_labeled", share * self.n, 2, "labeled points")
+
+    @property
+    def s(self) -> int:
+        """Return the number of points at which functions are measured."""
+        return self._of("subsample", "n_subsample", *(2 * (min(self.spec.subsample.size, self.n),)), "subsample")
+
+    # The graph
+
+    @property
+    def k(self) -> int:
+        return self.spec.graph.n_neighbors
+
+    @property
+    def nnz(self) -> int:
+        """Return the entries of W: at most both directions of every list entry."""
+        both = self.spec.graph.symmetrize != "minimum"
+        return self._of("graph", "nnz", (2 if both else 1) * self.n * self.k, self.n * self.k if both else 0,
+                        "entries of W")
+
+    @property
+    def search(self) -> set[str]:
+        """Return the search that is used, or those that may be: "exact", "descent"."""
+        method = self.spec.graph.method
+        if "neighbors" in self.attributes:
+            return {self.attributes["neighbors"]["method"]}
+        if method == "auto" and self.n > ALWAYS_EXACT_ROWS:
+            self.estimated.add("search")
+            return {"exact", "descent"}
+        return {"exact" if method == "auto" else method}
+
+    # The solver
+
+    @property
+    def solvers(self) -> set[str]:
+        """Return the solver that is used, or those that may be."""
+        method = self.spec.solver.method
+        if "system" in self.attributes:
+            return {self.attributes["system"]["params"]["method"]}
+        if method != "auto":
+            return {method}
+        if self.n <= LARGEST:
+            return {"direct"}
+        self.estimated.add("solver")
+        return {"deflated", "amg"}
+
+    @property
+    def n_solved(self) -> int:
+        """Return how many columns are solved, over all steps of their chains."""
+        return self.s * ((max(self.spec.powers) + 1) // 2)

@@ -1,0 +1,85 @@
+"""What an artifact or a run is: parameters, inputs, arrays, attributes, bytes on disk."""
+
+from pathlib import Path
+from typing import Any
+
+from ..data.store import describe_arrays, read_json
+from ..errors import DataError, require
+from .artifacts import Workspace, read_manifest
+from .plan import stage_names
+
+SHORTEST_ADDRESS = 4  # characters that name an artifact
+
+
+def inspect(name: str, workspace: Workspace) -> dict[str, Any]:
+    """Return what a folder, an address, a stage or a run is.
+
+    Parameters
+    ----------
+    name : a path (of an artifact, a data set, a run or its result.json), the beginning of an address, the name of a
+        stage (its newest artifact), or the identity of a run.
+
+    Raises
+    ------
+    DataError : it names nothing, or more than one artifact.
+    """
+    path = Path(name)
+    if path.name == "result.json" and path.is_file():
+        return describe_run(path.parent)
+    if name and path.is_dir():
+        return describe_folder(path)
+    if name and (workspace.root / "runs" / name).is_dir():
+        return describe_run(workspace.root / "runs" / name)
+    artifacts = workspace.root / "artifacts"
+    if name in stage_names():
+        made = sorted(artifacts.glob(f"{name}/*/manifest.json"), key=lambda path: path.stat().st_mtime_ns)
+        require(bool(made), f"{workspace.root} holds no artifact of stage {name}", error=DataError,
+                why="no run has made it yet", fix="run a pipeline, or check --workspace")
+        return describe_folder(made[-1].parent)
+    known = {folder.name: folder for folder in artifacts.glob("*/*") if folder.is_dir()}
+    fits = [folder for address, folder in known.items() if len(name) >= SHORTEST_ADDRESS
+            and (address.startswith(name) or name.startswith(address))]
+    require(len(fits) == 1, f"{name!r} names {len(fits) or 'nothing'}{' artifacts' if fits else ''}", error=DataError,
+            why=f"it is no folder, stage or run, and of {len(known)} addresses in {workspace.root} "
+                f"{len(fits) or 'none'} begin{'' if fits else 's'} with it",
+            fix="give a path, a longer part of the address, a run, or one of the stages " + ", ".join(stage_names()))
+    return describe_folder(fits[0])
+
+
+def describe_folder(folder: Path) -> dict[str, Any]:
+    """Return what an artifact's, a data set's or a run's folder holds.
+
+    Raises
+    ------
+    DataError : it is none of these. IntegrityError : its manifest is damaged.
+    """
+    if (folder / "result.json").is_file() or (folder / "spec.json").is_file():
+        return describe_run(folder)
+    found: dict[str, Any] = {"path": str(folder.resolve())}
+    if (folder / "manifest.json").is_file():
+        manifest = read_manifest(folder / "manifest.json")
+        found |= {"kind": "artifact", "status": "complete", **{
+            name: manifest[name] for name in ("stage", "version", "address", "params", "inputs", "attributes",
+                                              "libraries")}}
+    elif (folder / "begun.json").is_file():
+        finished = len(list(folder.glob("**/receipts/*.json")))
+        found |= {"kind": "artifact", "status": f"unfinished, {finished} parts are finished",
+                  "stage": folder.resolve().parent.name, "params": read_json(folder / "begun.json")}
+    else:
+        require((folder / "dataset.json").is_file(), f"{folder} is no artifact, run or data set", error=DataError,
+                why="it has no manifest.json, result.json or dataset.json", fix="name a folder that dssl made")
+        found |= {"kind": "data set", "attributes": read_json(folder / "dataset.json")["attributes"]}
+    return {**found, "arrays": describe_arrays(folder), "bytes_on_disk": disk_bytes(folder)}
+
+
+def describe_run(folder: Path) -> dict[str, Any]:
+    """Return what a run's folder holds: its spec, and its result if it came to one."""
+    spec, result = folder / "spec.json", folder / "result.json"
+    return {"path": str(folder.resolve()), "kind": "run", "status": "unfinished",
+            "spec": read_json(spec) if spec.is_file() else None,
+            **(read_json(result) if result.is_file() else {}), "bytes_on_disk": disk_bytes(folder)}
+
+
+def disk_bytes(folder: Path) -> int:
+    """Return the bytes of all files of a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,218 @@
+"""A plan: per stage what is there of it, what it would take, and whether it can fit; made before anything runs."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..data.readers import Scan
+from ..data.sources import Source
+from ..errors import BudgetError, SpecError, explain, require
+from ..execution import MEMORY_BUDGET, Execution
+from .artifacts import Artifact, Workspace
+from .costs import COSTS, REMEDIES, Cost
+from .facts import Bound, Facts, scan_source
+from .spec import Spec, load_spec
+from .stages import STAGES, Stage, source_of
+
+DEFAULT_WORKSPACE = "dssl-work"
+Status = Literal["cached", "partial", "to run"]
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage with its artifact: "cached", "partial" (some parts are finished) or "to run", and why.
+
+    cost : of what a run would do; None for a stage that is cached, or that has no cost function.
+    estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find.
+    """
+
+    stage: Stage
+    artifact: Artifact
+    status: Status
+    why: str
+    cost: Cost | None = None
+    estimated: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; of a cached stage nothing is run, so its figures are 0."""
+        cost = self.cost or (Cost(0, 0, 0, 0, 0) if self.status == "cached" else None)
+        figures = {"tasks": cost.tasks, "read_bytes": cost.read, "written_bytes": cost.written,
+                   "peak_bytes": cost.peak} if cost else dict.fromkeys(
+                       ("tasks", "read_bytes", "written_bytes", "peak_bytes"))
+        return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
+                **figures, "estimated": list(self.estimated)}
+
+
+def stage_names() -> list[str]:
+    """Return the names of all stages in the order in which they run."""
+    return [stage.name for stage in STAGES]
+
+
+def check_stage(name: str, option: str) -> str:
+    """Return the name of a stage; raise SpecError with the names there are."""
+    require(name in stage_names(), f"{option} {name!r} is not a stage", error=SpecError,
+            why="a pipeline is made of named stages", fix=f"name one of {', '.join(stage_names())}")
+    return name
+
+
+def dependents(name: str) -> set[str]:
+    """Return a stage and all that depend on it."""
+    found = {name}
+    for stage in STAGES:
+        if found & set(stage.needs):
+            found.add(stage.name)
+    return found
+
+
+def planned_stages(spec: Spec, workspace: Workspace, source_digest: str,
+                   remake: Collection[str] = ()) -> list[PlannedStage]:
+    """Return the stages of a spec with the addresses of their artifacts and what is there of them.
+
+    remake : names of stages that are to be made anew, whatever is there.
+    """
+    planned: dict[str, PlannedStage] = {}
+    for stage in STAGES:
+        inputs = {name: planned[name].artifact.address for name in stage.needs}
+        if not stage.needs:
+            inputs = {"source": source_digest}
+        artifact = workspace.artifact(stage.name, stage.version, stage.params(spec), inputs)
+        waiting = [name for name in stage.needs if planned[name].status != "cached"]
+        status: Status = "to run"
+        if stage.name in remake:
+            why = "asked to be made anew"
+        elif artifact.exists:
+            status, why = "cached", "same inputs and parameters"
+        elif finished := artifact.finished_parts:
+            status, why = "partial", f"{finished} parts are finished"
+        else:
+            why = f"after {', '.join(waiting)}" if waiting else "not made yet"
+        planned[stage.name] = PlannedStage(stage, artifact, status, why)
+    return list(planned.values())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked spec, its source, and what a run of it would do.
+
+    budget : bytes one task may take. remake : stages to be made anew. until : the last stage that is run.
+    facts : what the costs follow from; None where nothing is to run.
+    """
+
+    spec: Spec
+    source: Source
+    source_digest: str
+    workspace: Workspace
+    budget: int
+    remake: frozenset[str]
+    until: str
+    stages: list[PlannedStage]
+    facts: Facts | None
+
+    def again(self, budget: int) -> "Plan":
+        """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again."""
+        stages = planned_stages(self.spec, self.workspace, self.source_digest, self.remake)
+        return replace(self, budget=budget)._priced(stages)
+
+    def _priced(self, stages: list[PlannedStage]) -> "Plan":
+        """Return the plan with these stages, and the costs of those that would run."""
+        if all(item.status == "cached" for item in stages):
+            return replace(self, stages=stages, facts=None)
+        facts = facts_of(self.spec, self.source, self.budget, stages, self.facts.scan if self.facts else None)
+        return replace(self, facts=facts, stages=[item if item.status == "cached" else price(item, facts)
+                                                  for item in stages])
+
+    @property
+    def selected(self) -> list[PlannedStage]:
+        """Return the stages up to and with `until`."""
+        return self.stages[:stage_names().index(self.until) + 1]
+
+
+def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
+              workspace: str | Path = DEFAULT_WORKSPACE, memory_budget: int | None = None, fresh: bool = False,
+              from_stage: str | None = None, until: str | None = None) -> Plan:
+    """Return what a run would do.
+
+    Parameters
+    ----------
+    fresh : make every stage anew. from_stage : this one, and all that depend on it. until : run no stage after it.
+
+    Raises
+    ------
+    SpecError : the spec, or the name of a stage. DataError : there is no such source, or it cannot be used.
+    """
+    remake = frozenset(stage_names()) if fresh else frozenset()
+    if from_stage is not None:
+        remake |= dependents(check_stage(from_stage, "--from"))
+    last = stage_names()[-1] if until is None else check_stage(until, "--until")
+    checked, place = load_spec(spec, tuple(set)), Workspace.at(workspace)
+    source, source_digest = source_of(checked)
+    budget = memory_budget or MEMORY_BUDGET
+    stages = planned_stages(checked, place, source_digest, remake)
+    return Plan(checked, source, source_digest, place, budget, remake, last, stages, None)._priced(stages)
+
+
+def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace: str | Path = DEFAULT_WORKSPACE,
+         memory_budget: int | None = None) -> list[dict[str, Any]]:
+    """Return what a run would do, one mapping a stage.
+
+    name, status ("cached", "partial", "to run"), why, address; tasks; read_bytes and written_bytes, of arrays before
+    compression; peak_bytes, the predicted memory of its largest task; estimated, the names of the numbers behind
+    these that an earlier stage has yet to find, taken from above.
+    """
+    made = make_plan(spec, set=set, workspace=workspace, memory_budget=memory_budget)
+    return [item.to_dict() for item in made.stages]
+
+
+def facts_of(spec: Spec, source: Source, budget: int, items: list[PlannedStage], scan: Scan | None = None) -> Facts:
+    """Return what is known: the attributes of cached stages, and a scan of the source (made here unless given)."""
+    cached = {item.stage.name: item.artifact for item in items if item.status == "cached"}
+    if "dataset" not in cached and scan is None:
+        scan = scan_source(source, spec.data.ingest_params())
+    stored = cached["system"].parts.arrays(0).nbytes if "system" in cached else None
+    attributes = {name: artifact.attributes for name, artifact in cached.items()}
+    return Facts(spec, budget, None if "dataset" in cached else scan, attributes, stored)
+
+
+def price(item: PlannedStage, facts: Facts) -> PlannedStage:
+    """Return the stage with its cost; what cannot fit has none."""
+    name = item.stage.name
+    if name not in COSTS:
+        return item
+    bounds: tuple[Bound, ...] = ("most", "least")
+    for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
+        own = _with(facts, bound)
+        try:
+            return replace(item, cost=COSTS[name](own), estimated=tuple(sorted(own.estimated)))
+        except BudgetError:
+            continue
+    return item
+
+
+def _with(facts: Facts, bound: Bound) -> Facts:
+    return replace(facts, bound=bound, estimated=set())
+
+
+def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
+    """Raise BudgetError for the first stage to run whose smallest possible task exceeds what a task may take.
+
+    Numbers that are not known yet are taken from below, so nothing is refused that could be done.
+    """
+    if made.facts is None:
+        return
+    facts = _with(replace(made.facts, budget=execution.memory_budget), "least")
+    to_run = [item for item in made.selected if item.status != "cached" and item.stage.name in COSTS]
+    limit = min(execution.memory_budget, execution.memory_limit or execution.memory_budget)
+    whose = "the memory budget is" if limit == execution.memory_budget else "a worker's share of its memory limit is"
+    for item in to_run:
+        name = item.stage.name
+        fix = f"{REMEDIES.get(name, 'use fewer points')}, or raise --memory-budget"
+        fix += "" if limit == execution.memory_budget else " and the workers' memory_limit"
+        try:
+            least = COSTS[name](facts).least
+        except BudgetError as error:
+            raise BudgetError(explain(f"stage {name} cannot fit, {whose} {limit:,} bytes",
+                                      why=error.args[0].splitlines()[0], fix=fix)) from error
+        require(least <= limit, f"stage {name} needs at least {least:,} bytes in one task, {whose} {limit:,} bytes",
+                error=BudgetError, why="it would fail only after the stages before it were paid for",
+                fix=fix)

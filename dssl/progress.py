@@ -1,0 +1,69 @@
+"""What a run is doing, on standard error: bars on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+EVERY = 10.0  # seconds between two lines of one stage
+
+
+class Reporter:
+    """Shows the events of a run.
+
+    On a terminal a bar a stage. Elsewhere a line when a stage ends, one when it begins to run tasks, and of a long one
+    no more than one every `EVERY` seconds, with its tasks and its seconds. With `quiet`, nothing.
+    """
+
+    def __init__(self, where: str, console: Console, *, quiet: bool = False,
+                 clock: Callable[[], float] = time.monotonic):
+        self.where, self.console, self.quiet, self.clock = where, console, quiet, clock
+        self.tasks: dict[str, Any] = {}
+        self._begun = self._told = 0.0
+        self.bars = Progress(TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn(),
+                             TimeElapsedColumn(), console=console) if console.is_terminal and not quiet else None
+
+    def __enter__(self) -> Self:
+        self._say(f"running on {self.where}")
+        if self.bars:
+            self.bars.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.bars:
+            self.bars.stop()
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Show one event of a run."""
+        if self.bars is not None:
+            self._move_bar(self.bars, event)
+        elif event["event"] == "progress":
+            self._tell_progress(event)
+        elif "seconds" in event:
+            self._say(f"{event['stage']:>12}  {event['status']:<7} {event['seconds']:8.2f} s")
+        else:
+            self._begun = self.clock()
+            self._told = self._begun - EVERY
+
+    def _tell_progress(self, event: dict[str, Any]) -> None:
+        now, done, of = self.clock(), event["done"], event["of"]
+        first = self._told < self._begun
+        if of < 2 or done == of or (not first and now - self._told < EVERY):
+            return
+        self._told = now
+        self._say(f"{event['stage']:>12}  {'running':<7} {now - self._begun:8.2f} s  {done} of {of} tasks")
+
+    def _move_bar(self, bars: Progress, event: dict[str, Any]) -> None:
+        name = event["stage"]
+        if name not in self.tasks:
+            self.tasks[name] = bars.add_task(name, total=None)
+        if event["event"] == "progress":
+            bars.update(self.tasks[name], total=event["of"], completed=event["done"])
+        elif "seconds" in event:
+            bars.update(self.tasks[name], description=f"{name} {event['status']}", total=1, completed=1)
+
+    def _say(self, text: str) -> None:
+        if not self.quiet:
+            self.console.print(text)

@@ -1,0 +1,116 @@
+"""What stages are predicted to take: every stage, how it grows, and against what tasks take."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dssl.data.readers import Scan
+from dssl.errors import BudgetError
+from dssl.execution import InProcess
+from dssl.pipeline.costs import COSTS, REMEDIES
+from dssl.pipeline.facts import Facts
+from dssl.pipeline.run import run
+from dssl.pipeline.spec import load_spec
+from dssl.pipeline.stages import STAGES
+
+NAMES = [stage.name for stage in STAGES]
+MB = 1 << 20
+
+
+def spec_of(**changes):
+    fields = {"name": "s", "data": {"source": "none.npz", "test": {"count": 100}}, "labels": {"count": 50},
+              "graph": {"n_neighbors": 10, "method": "exact"}, "subsample": {"size": 500},
+              "solver": {"method": "deflated"}}
+    for key, value in changes.items():
+        fields[key] = value if key in ("data", "labels") else fields.get(key, {}) | value
+    return load_spec(fields)
+
+
+def facts_of(n=50_000, d=50, budget=1 << 30, **changes):
+    scan = Scan(n_rows=n, n_columns=d, dtype="float32", target="y", row_bytes=4 * d)
+    return Facts(spec_of(**changes), budget, scan, {})
+
+
+def test_every_stage_has_a_cost_and_a_remedy():
+    assert [name for name in NAMES if name not in COSTS] == []
+    assert [name for name in NAMES if name not in REMEDIES] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(n=st.integers(1000, 5_000_000), d=st.integers(1, 3000), size=st.integers(1, 3000), power=st.integers(1, 6))
+def test_costs_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, size, power):
+    facts = facts_of(n, d, budget=1 << 40, subsample={"size": size}, graph={"power": power, "n_neighbors": 10,
+                                                                            "method": "exact"})
+    cost = COSTS[name](facts)
+    assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
+    assert 0 <= cost.least <= cost.peak
+
+
+@pytest.mark.parametrize("name", ["split", "graph", "health", "system", "columns"])
+def test_more_points_take_more(name):
+    small, large = (COSTS[name](facts_of(n, budget=1 << 40)) for n in (100_000, 1_000_000))
+    assert large.peak > small.peak or name == "graph"  # its blocks have a fixed height
+    assert large.read > 5 * small.read
+
+
+@pytest.mark.parametrize("name", ["dataset", "points", "neighbors", "columns", "covariance", "scores"])
+def test_a_smaller_budget_makes_more_tasks_and_smaller_ones(name):
+    sizes = {"subsample": {"size": 2000}, "data": {"source": "none.npz", "test": {"count": 50_000}}}
+    large, small = (COSTS[name](facts_of(100_000, 300, budget=budget, **sizes)) for budget in (4 << 30, 256 * MB))
+    assert small.tasks >= large.tasks
+    assert small.peak <= large.peak
+
+
+def test_blocks_never_grow_beyond_the_budget_where_they_follow_it():
+    for budget in (200 * MB, 400 * MB, 1 << 30):
+        for name in ("columns", "covariance", "scores", "points"):
+            cost = COSTS[name](facts_of(200_000, 100, budget=budget))
+            assert cost.peak <= 1.25 * budget, name
+
+
+def test_what_a_stage_has_yet_to_find_is_taken_from_above_and_named():
+    facts = facts_of(solver={"method": "auto"}, graph={"n_neighbors": 10, "method": "auto"})
+    above = COSTS["columns"](facts)
+    assert {"entries of W", "solver"} <= facts.estimated
+    below = COSTS["columns"](replace(facts, bound="least", estimated=set()))
+    facts.estimated.clear()
+    facts.attributes |= {"graph": {"nnz": 700_000}, "system": {"params": {"method": "deflated"}}}
+    exact = COSTS["columns"](facts)
+    assert facts.estimated == set()
+    assert below.least <= exact.peak <= above.peak
+
+
+def test_points_and_labels_of_a_finished_split_are_exact():
+    facts = facts_of(data={"source": "none.npz", "test": {"fraction": 0.2}}, labels={"per_class": 7})
+    COSTS["models"](facts)
+    assert {"training points", "number of classes"} & facts.estimated
+    facts.estimated.clear()
+    facts.attributes |= {"split": {"classes": [0, 1, 2], "n_train": 40_000, "n_test": 10_000},
+                         "labels": {"n_labeled": 21}}
+    COSTS["models"](facts)
+    assert (facts.n, facts.n_test, facts.n_labeled, facts.n_classes) == (40_000, 10_000, 21, 3)
+    assert facts.estimated == set()
+
+
+@pytest.mark.parametrize("name", ["columns", "scores", "covariance"])
+def test_a_row_that_does_not_fit_is_a_budget_error(name):
+    with pytest.raises(BudgetError):
+        COSTS[name](facts_of(1_000_000, 100, budget=1 * MB, subsample={"size": 3000}))
+
+
+@pytest.mark.slow
+def test_predictions_are_within_a_quarter_of_large_tasks(tmp_path):
+    """One task at a time in this process; the benchmark `memory` does it for real data on worker processes."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 40_000)
+    np.savez(tmp_path / "points.npz", X=(rng.normal(size=(40_000, 8)) + 3 * y[:, None]).astype(np.float32), y=y)
+    spec = {"name": "wide", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 1000}},
+            "labels": {"per_class": 5}, "graph": {"n_neighbors": 6, "ridge": 1.0},
+            "subsample": {"size": 256}, "solver": {"method": "jacobi", "block_columns": 128}}
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
+    columns = next(stage for stage in result["stages"] if stage["name"] == "columns")
+    assert columns["measured_peak_bytes"] > 200e6
+    assert 0.75 <= columns["ratio"] <= 1.25

@@ -1,0 +1,185 @@
+"""A plan: what it knows, what it refuses, what is made anew, and that it reads the source once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dssl.data import sources
+from dssl.errors import BudgetError, ParameterError, SpecError
+from dssl.execution import InProcess
+from dssl.pipeline import stages as table
+from dssl.pipeline.plan import dependents, make_plan, plan, refuse_what_cannot_fit
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from dssl.pipeline.stages import STAGES
+
+NAMES = [stage.name for stage in STAGES]
+
+
+def statuses(result):
+    return {stage["name"]: stage["status"] for stage in result["stages"]}
+
+
+def test_a_plan_of_nothing_made_estimates(spec, tmp_path):
+    rows = {row["name"]: row for row in plan(spec, workspace=tmp_path / "new")}
+    assert list(rows) == NAMES
+    for row in rows.values():
+        assert set(row) == {"name", "status", "why", "address", "tasks", "read_bytes", "written_bytes", "peak_bytes",
+                            "estimated"}
+        assert row["peak_bytes"] > 0
+    assert rows["dataset"]["estimated"] == []
+    assert "entries of W" in rows["columns"]["estimated"]
+    assert rows["columns"]["tasks"] == 5
+    assert rows["covariance"]["written_bytes"] == 2 * 8 * 40 * 40
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_finished_pipeline_takes_nothing(spec, workspace):
+    assert all(row["tasks"] == row["read_bytes"] == row["written_bytes"] == row["peak_bytes"] == 0
+               for row in plan(spec, workspace=workspace))
+
+
+def test_what_is_finished_is_exact(spec, workspace):
+    rows = {row["name"]: row for row in plan(spec, set=["graph.power=3"], workspace=workspace)}
+    assert rows["columns"]["status"] == "to run"
+    assert rows["columns"]["estimated"] == []  # nor does the solver depend on the power: both take two solves
+    changed = {row["name"]: row for row in plan(spec, set=["graph.n_neighbors=7"], workspace=workspace)}
+    assert changed["columns"]["estimated"] == ["entries of W"]
+    assert changed["dataset"]["status"] == "cached"
+
+
+def test_plan_and_run_agree_on_tasks_and_bytes(spec, finished):
+    workspace, _ = finished
+    from dssl.data.store import describe_arrays
+    rows = {row["name"]: row for row in plan(spec, workspace=workspace / "elsewhere")}
+    for name in ("points", "neighbors", "columns", "scores"):
+        folder, = (workspace / "artifacts" / name).iterdir()
+        receipts = len(list(folder.glob("receipts/*.json")))
+        stored = sum(array["bytes"] for array in describe_arrays(folder) if array["name"].startswith("shared"))
+        # The moments, and the layout of points, are tasks and arrays of the stage that are not kept.
+        assert rows[name]["tasks"] - receipts == (1 if name == "points" else 0), name
+        assert stored <= rows[name]["written_bytes"], name
+
+
+# Refused early
+
+
+@pytest.mark.parametrize(("change", "budget", "stage", "remedy"), [
+    ("subsample.size=200", 1_200_000, "models", "lower subsample.size"),
+    ("graph.symmetrize=mean", 100_000, "graph", "lower graph.n_neighbors"),
+])
+def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace, change, budget, stage, remedy):
+    before = sorted(workspace.rglob("*"))
+    with pytest.raises(BudgetError) as error:
+        run(spec, set=[change], workspace=workspace, execution=InProcess(1, memory_budget=budget))
+    said = str(error.value)
+    assert f"stage {stage} needs at least " in said
+    assert f"the memory budget is {budget:,} bytes" in said
+    assert remedy in said
+    assert "--memory-budget" in said
+    assert sorted(workspace.rglob("*")) == before
+
+
+def test_a_row_that_does_not_fit_is_refused_too(spec, tmp_path):
+    with pytest.raises(BudgetError, match=r"stage neighbors cannot fit, the memory budget is 1,000,000 bytes"):
+        run(spec, workspace=tmp_path / "work", execution=InProcess(1, memory_budget=1_000_000))
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_workers_limit_refuses_too(spec, tmp_path):
+    execution = InProcess(1)
+    execution.memory_limit = 100_000
+    with pytest.raises(BudgetError, match=r"a worker's share of its memory limit is 100,000 bytes") as error:
+        run(spec, set=["subsample.size=200"], workspace=tmp_path / "work", execution=execution)
+    assert "memory_limit" in str(error.value)
+
+
+def test_what_is_cached_is_never_refused(spec, workspace):
+    made = make_plan(spec, workspace=workspace)
+    refuse_what_cannot_fit(made, InProcess(1, memory_budget=1))
+    with pytest.raises(BudgetError, match="stage models"):
+        refuse_what_cannot_fit(make_plan(spec, set=["model.eta=3"], workspace=workspace), InProcess(1, memory_budget=1))
+
+
+# From and until
+
+
+def test_from_makes_a_stage_and_its_dependents_anew(spec, finished, workspace):
+    result = run(spec, workspace=workspace, execution=InProcess(2), from_stage="subsample")
+    made = {name for name, status in statuses(result).items() if status == "done"}
+    assert made == dependents("subsample") == {
+        "subsample", "columns", "covariance", "selection", "models", "scores"}
+    assert result["metrics"] == finished[1]["metrics"]
+    shown = {item.stage.name: item for item in make_plan(spec, workspace=workspace, from_stage="covariance").stages}
+    assert shown["covariance"].why == "asked to be made anew"
+    assert shown["columns"].status == "cached"
+
+
+def test_until_stops_and_the_next_run_goes_on(spec, finished, tmp_path):
+    stopped = run(spec, workspace=tmp_path, execution=InProcess(2), until="neighbors")
+    assert (stopped["status"], stopped["until"]) == ("stopped", "neighbors")
+    assert [stage["name"] for stage in stopped["stages"]] == NAMES[:NAMES.index("neighbors") + 1]
+    assert not {"metrics", "model", "report"} & set(stopped)
+    file = tmp_path / "runs" / stopped["run"] / "result.json"
+    assert json.loads(file.read_text()) == stopped
+    with pytest.raises(Exception, match="was stopped before"):
+        open_model(file)
+    result = run(spec, workspace=tmp_path, execution=InProcess(2))
+    assert {name for name, status in statuses(result).items() if status == "cached"} == {
+        stage["name"] for stage in stopped["stages"]}
+    assert result["metrics"] == finished[1]["metrics"]
+
+
+@pytest.mark.parametrize("option", ["from_stage", "until"])
+def test_a_stage_that_does_not_exist_lists_those_that_do(spec, tmp_path, option):
+    with pytest.raises(SpecError, match="'colums' is not a stage") as error:
+        make_plan(spec, workspace=tmp_path, **{option: "colums"})
+    assert "columns, covariance" in str(error.value)
+
+
+# Once
+
+
+def test_the_source_is_hashed_once_for_plan_and_run(spec, tmp_path, monkeypatch):
+    hashed = []
+    monkeypatch.setattr(table, "fingerprint", lambda source: hashed.append(source) or sources.fingerprint(source))
+    made = make_plan(spec, workspace=tmp_path)
+    run(made, execution=InProcess(2))
+    assert len(hashed) == 1
+
+
+def test_a_plan_takes_no_options_again(spec, tmp_path):
+    with pytest.raises(ParameterError, match="options that it was made without"):
+        run(make_plan(spec, workspace=tmp_path), fresh=True)
+
+
+# What was measured
+
+
+def test_the_run_records_predicted_and_measured(finished, workspace):
+    for stage in finished[1]["stages"]:
+        assert stage["predicted_peak_bytes"] > 0
+        assert stage["measured_peak_bytes"] >= 0
+        # Two threads: where several tasks ran side by side the measure is of both, and there is no ratio.
+        assert (stage["ratio"] is None) == (stage["name"] in ("columns", "points"))
+
+
+def test_a_cached_stage_has_no_figures(spec, workspace):
+    again = run(spec, workspace=workspace, execution=InProcess(1))
+    assert {(stage["predicted_peak_bytes"], stage["measured_peak_bytes"], stage["ratio"])
+            for stage in again["stages"]} == {(None, None, None)}
+
+
+# A workspace that was moved
+
+
+def test_a_moved_workspace_keeps_its_models(finished, workspace, tmp_path):
+    moved = Path(workspace).rename(tmp_path / "moved")
+    result = moved / "runs" / finished[1]["run"] / "result.json"
+    assert open_model(result).model.points.shape[1] == 4
+    stored = json.loads(result.read_text())
+    assert not Path(stored["model"]).is_absolute()
+    stored["model"] = f"/gone/artifacts/models/{Path(stored['model']).name}"  # as results were written before
+    result.write_text(json.dumps(stored))
+    assert open_model(result).model.points.shape[1] == 4

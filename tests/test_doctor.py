@@ -1,0 +1,89 @@
+"""What doctor finds: a sound machine, and one fault after the other."""
+
+import os
+
+import pytest
+
+from dssl import doctor
+from dssl.doctor import check_cluster, check_workers, examine, worst
+from dssl.execution import OnDask
+
+
+def levels(checks):
+    return {check.name: check.level for check in checks}
+
+
+def one(checks, name):
+    return next(check for check in checks if check.name == name)
+
+
+def test_this_machine_and_a_new_workspace(tmp_path, monkeypatch):
+    monkeypatch.delenv("DSSL_DATA", raising=False)
+    checks = list(examine(tmp_path / "work"))
+    assert {"Python", "libraries", "machine", "threads", "compiled code", "DSSL_DATA", "workspace", "disk",
+            "file system", "extra s3"} <= set(levels(checks))
+    assert worst(checks) != "problem"
+    assert "numpy" in one(checks, "libraries").found
+    assert all(check.fix for check in checks if check.level != "ok")
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_library_that_is_too_old_or_missing(monkeypatch):
+    monkeypatch.setattr(doctor, "requirements", lambda: [doctor.Requirement("numpy>=99"),
+                                                         doctor.Requirement("no-such-library>=1")])
+    checks = list(doctor.check_libraries())
+    assert one(checks, "numpy").level == one(checks, "no-such-library").level == "problem"
+    assert 'pip install "numpy>=99"' in one(checks, "numpy").fix
+    assert worst(checks) == "problem"
+
+
+def test_threads_that_are_no_number(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "many")
+    assert doctor.check_threads().level == "problem"
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
+    assert doctor.check_threads().level == "ok"
+
+
+def test_a_data_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("DSSL_DATA", str(tmp_path / "none"))
+    assert doctor.check_data().level == "warning"
+    (tmp_path / "points.npz").write_bytes(b"PK")
+    monkeypatch.setenv("DSSL_DATA", str(tmp_path))
+    assert doctor.check_data().found.endswith("1 data sets")
+
+
+def test_a_workspace_that_is_in_the_way_or_elsewhere(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert one(list(doctor.check_workspace(tmp_path / "file" / "work")), "workspace").level == "problem"
+    assert one(list(doctor.check_workspace("s3://bucket/work")), "workspace").level == "problem"
+
+
+def test_memory_that_is_short(monkeypatch):
+    monkeypatch.setattr(doctor, "MEMORY_BUDGET", 1 << 50)
+    assert doctor.check_machine().level == "warning"
+
+
+def test_a_cluster_that_is_not_there(tmp_path):
+    (tmp_path / "gone.yaml").write_text("kind: address\naddress: tcp://127.0.0.1:9\ntimeout: 1\n")
+    check, = check_cluster(tmp_path / "gone.yaml", tmp_path)
+    assert check.level == "problem"
+    assert "no scheduler answers" in check.found
+    assert "dask scheduler" in check.fix
+
+
+@pytest.mark.cluster
+def test_workers_are_compared(cluster_client, tmp_path):
+    checks = list(check_workers(OnDask(cluster_client), tmp_path / "work"))
+    assert levels(checks) == {"versions": "ok", "memory of workers": "ok", "workspace on workers": "ok"}
+    assert "2 workers can open" in one(checks, "workspace on workers").found
+    large = OnDask(cluster_client, memory_budget=1 << 40)
+    assert one(list(check_workers(large, tmp_path)), "memory of workers").level == "problem"
+
+
+@pytest.mark.cluster
+def test_a_worker_of_another_version(cluster_client, tmp_path, monkeypatch):
+    monkeypatch.setattr("dssl.__version__", "9.9.9")
+    found = one(list(check_workers(OnDask(cluster_client), tmp_path)), "versions")
+    assert found.level == "problem"
+    assert "9.9.9" in found.found
+    assert os.listdir(tmp_path) == []

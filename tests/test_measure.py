@@ -1,0 +1,110 @@
+"""How far this process grows: alone, nested, in threads, and where the system cannot tell."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from dssl import measure
+from dssl.blocks import MemoryParts
+from dssl.execution import InProcess
+from dssl.measure import PeakMemory, process_peak, return_freed_memory
+
+MB = 1 << 20
+
+
+def take(megabytes):
+    np.ones(megabytes * MB // 8)
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_run():
+    return_freed_memory()
+
+
+def test_a_peak_that_is_over_is_measured():
+    with PeakMemory() as peak:
+        take(160)
+    assert peak.bytes == pytest.approx(160 * MB, rel=0.1)
+
+
+def test_what_was_there_before_is_not_counted():
+    held = np.ones(100 * MB // 8)
+    with PeakMemory() as peak:
+        take(60)
+    assert len(held)
+    assert peak.bytes == pytest.approx(60 * MB, rel=0.15)
+
+
+def test_memory_that_was_freed_before_does_not_hide_what_is_taken():
+    rows = [np.ones(1000) for _ in range(10_000)]  # 80 MB in small pieces, which the C library keeps
+    del rows
+    with PeakMemory() as peak:
+        rows = [np.ones(1000) for _ in range(10_000)]
+    assert len(rows) == 10_000
+    assert peak.bytes == pytest.approx(80e6, rel=0.15)
+
+
+def test_an_inner_measure_does_not_disturb_the_outer():
+    with PeakMemory() as outer:
+        take(120)
+        with PeakMemory() as inner:
+            take(40)
+        take(20)
+    assert inner.bytes == pytest.approx(40 * MB, rel=0.15)
+    assert outer.bytes == pytest.approx(120 * MB, rel=0.1)
+
+
+def test_an_error_leaves_no_measure_open():
+    with pytest.raises(ValueError, match="inside"), PeakMemory():
+        raise ValueError("inside")
+    assert PeakMemory._open == []
+
+
+def test_overlapping_measures_are_of_the_process():
+    both, release = threading.Barrier(2), threading.Barrier(2)
+    peaks = []
+
+    def work():
+        with PeakMemory() as peak:
+            both.wait()
+            block = np.ones(50 * MB // 8)
+            release.wait()
+        peaks.append((peak.bytes, len(block)))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(size for size, _ in peaks) == pytest.approx(100 * MB, rel=0.15)
+
+
+def test_the_peak_of_the_process_outlives_a_reset():
+    with PeakMemory():
+        take(200)
+    before = process_peak()
+    with PeakMemory() as peak:
+        take(1)
+    assert process_peak() >= before > peak.bytes
+
+
+def test_a_system_that_cannot_tell_says_none(monkeypatch, tmp_path):
+    monkeypatch.setattr(measure, "CLEAR", tmp_path / "none" / "clear_refs")
+    with PeakMemory() as peak:
+        take(10)
+    assert peak.bytes is None
+
+
+class HungryTask:
+    def __call__(self, out):
+        take(120)
+        return {}
+
+
+def test_receipts_hold_the_peak_of_their_task():
+    execution = InProcess(1)
+    receipt, = execution.map([HungryTask()], MemoryParts())
+    assert receipt["task_peak_bytes"] == pytest.approx(120 * MB, rel=0.1)
+    assert execution.largest_task_bytes == receipt["task_peak_bytes"]
+    assert receipt["peak_rss_bytes"] > 120 * MB
