@@ -260,8 +260,8 @@ def test_without_a_label_an_integer_is_minus_one(finished, points_file, tmp_path
     """In an array of integers -1 stands for no label, as it does in the training data."""
     with np.load(points_file) as arrays:
         X = np.concatenate([arrays["X"][:20], [[1e6, 0, 0, 0]]]).astype(np.float32)
-    np.save(tmp_path / "new.npy", X)
-    done = CliRunner().invoke(main, ["predict", finished[1]["model"], str(tmp_path / "new.npy"),
+    np.savez(tmp_path / "new.npz", X=X)
+    done = CliRunner().invoke(main, ["predict", finished[1]["model"], str(tmp_path / "new.npz"),
                                      str(tmp_path / "out.npy"), "--abstain"], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     labels = np.load(tmp_path / "out.npy")
