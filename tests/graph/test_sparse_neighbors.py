@@ -18,7 +18,14 @@ from dssl.graph.health import certify_recall
 from dssl.graph.heap import squared_distance
 from dssl.graph.inverted import Queries, nothing_is_rounded
 from dssl.graph.metric import check_rows, measurable
-from dssl.graph.neighbors import NeighborParams, Neighbors, find_neighbors, neighbors
+from dssl.graph.neighbors import (
+    NeighborParams,
+    Neighbors,
+    descent_seconds,
+    find_neighbors,
+    neighbors,
+    seconds_of_descent,
+)
 from dssl.graph.sparse_distance import in_tree_order, row_distances
 
 
@@ -193,6 +200,17 @@ def test_the_search_is_planned_without_reading_all_rows(monkeypatch):
     wide = in_parts(X, 700)
     assert inverted.point_rows(wide, "euclidean", 1 << 30) % 700 == 0
     assert inverted.point_rows(wide, "euclidean", 1 << 17) in range(1, 700)
+
+
+def test_the_method_is_chosen_by_predicted_seconds(monkeypatch):
+    X = zipf(300, 40, 4, 17)
+    monkeypatch.setattr("dssl.graph.neighbors.ALWAYS_EXACT_ROWS", 100)
+    assert neighbors(X, 5).attributes["method"] == "exact"
+    wider = sparse.csr_array((X.data, X.indices, X.indptr), shape=(300, 5000))
+    longer = as_csr(X + sparse.csr_array(np.ones((300, 40), np.float32)))
+    assert seconds_of_descent(CsrRows(wider), 5) == seconds_of_descent(CsrRows(X), 5)
+    assert seconds_of_descent(CsrRows(longer), 5) > seconds_of_descent(CsrRows(X), 5)
+    assert seconds_of_descent(ArrayRows(X.toarray()), 5) == descent_seconds(300, 40, 5)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
