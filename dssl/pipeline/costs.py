@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..blocks import ArrayRows
-from ..data.ingest import block_height, task_bytes
+from ..data.ingest import task_bytes
 from ..data.scaling import moment_rows, scaled_rows
 from ..data.store import CHUNK_BYTES
 from ..graph.exact import points_are_held, query_rows, streamed_rows
@@ -72,11 +72,14 @@ def _of_those(f: Facts, found: list[Cost]) -> Cost:
 def dataset(f: Facts) -> Cost:
     """Blocks of the file: as they lie in it, X, and X compressed; text is also parsed as float64."""
     assert f.scan is not None
-    scan, height = f.scan, block_height(f.scan, f.spec.data.ingest_params(), f.budget)
-    holds_numbers = scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
-    each = scan.row_bytes + 1.75 * f.row_bytes if holds_numbers else task_bytes(scan, f.itemsize)
+    scan, height = f.scan, f.x_chunk
+    most = task_bytes(scan, f.itemsize, text=f.text, is_sparse=f.sparse_entries is not None)
+    dense = scan.nnz is None and scan.unit_bytes == 0 and not f.text
+    holds_numbers = dense and scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
+    each = scan.row_bytes + 1.75 * f.row_bytes if holds_numbers else most
     return _cost(_count(scan.n_rows, height), scan.row_bytes * scan.n_rows,
-                 scan.n_rows * (f.row_bytes + 16 + scan.has_split), height * each, task_bytes(scan, f.itemsize))
+                 scan.n_rows * (f.row_bytes + 16 + scan.has_split), scan.unit_bytes + height * each,
+                 scan.unit_bytes + most)
 
 
 def split(f: Facts) -> Cost:
@@ -95,7 +98,8 @@ def subsample(f: Facts) -> Cost:
 def points(f: Facts) -> Cost:
     """Moments: a block, and three of it in float64; then scaling: a chunk of X, the rows chosen of it, two in float64.
     """
-    d, row = f.d, f.row_bytes
+    d, row = f.width, f.row_bytes
+    sparse = f.sparse_entries is not None
     kind, chunk = f.spec.data.scale, f.x_chunk
     height = scaled_rows(f.n, row, chunk, f.budget)
     tasks = _count(f.n, height) + _count(f.n_test, height)
@@ -103,7 +107,7 @@ def points(f: Facts) -> Cost:
     peak = max(height * row + chunk * row * 1.5, height * (2 * row + wide))
     read = (f.n + f.n_test + tasks * chunk) * row
     if kind != "none":
-        block = moment_rows(f.n_rows, d, chunk, f.budget)
+        block = moment_rows(f.n_rows, f.d, chunk, f.budget, row if sparse else None)
         share = min(1.0, f.n / max(f.n_rows, 1))
         peak = max(peak, block * (row + (24 * d + 8) * share))
         tasks, read = tasks + _count(f.n_rows, block), read + f.n_rows * row
@@ -117,7 +121,7 @@ def neighbors(f: Facts) -> Cost:
 
 def _exact(f: Facts) -> Cost:
     """In the driver: a sample in float64, then points beside their layout; in a task: the layout and its queries."""
-    n, d, k = f.n, f.d, f.k
+    n, d, k = f.n, f.width, f.k
     itemsize = measured_itemsize(np.dtype(f"f{f.itemsize}"), f.spec.graph.metric)
     axes = min(d, MAX_LEADING + MAX_FURTHER)
     frame = min(n, SAMPLE_ROWS) * d * (f.itemsize + 16) + 24 * d * d
@@ -138,7 +142,7 @@ def _exact(f: Facts) -> Cost:
 def _descent(f: Facts) -> Cost:
     """All rows, centered in float64 and then float32, candidates and their lists; then, in the driver, the certificate.
     """
-    n, d, k = f.n, f.d, f.k
+    n, d, k = f.n, f.width, f.k
     rows = n * d * measured_itemsize(np.dtype(f"f{f.itemsize}"), f.spec.graph.metric)
     fixed = rows + n * max(12 * d, 4 * d + 60 * (k + 6))
     return _cost(1, 3 * rows, 12 * n * k, fixed + 3 * COMPILED, fixed)
@@ -244,7 +248,7 @@ def _square(f: Facts) -> int:
 
     To deform: a permuted covariance, a Gram matrix, a sum with it and its temporary, and a factor.
     """
-    s, m, d = f.s, f.n_labeled, f.d
+    s, m, d = f.s, f.n_labeled, f.width
     return 8 * s * s * (len(f.spec.powers) + 5) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s)
 
 
@@ -272,7 +276,7 @@ def models(f: Facts) -> Cost:
 
 def scores(f: Facts) -> Cost:
     """A block of the kernel between test points and the points of a model, and all models."""
-    m, d, n_test = f.s + f.n_labeled, f.d, f.n_test
+    m, d, n_test = f.s + f.n_labeled, f.width, f.n_test
     outputs = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.kind == "svm" else f.n_classes
     own = (len(f.spec.baselines) + 1) * m * (f.row_bytes + 8 * outputs)
     kernel = f.spec.kernels()[0].check()

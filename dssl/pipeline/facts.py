@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..blocks import Parts
-from ..data.dataset import chunk_rows
-from ..data.ingest import READER_OPTIONS, IngestParams, block_height
-from ..data.readers import Scan, open_reader
+from ..blocks import Parts, csr_row_bytes
+from ..data.dataset import chunk_rows, keeps_sparse
+from ..data.ingest import READER_OPTIONS, IngestParams, block_height, open_source
+from ..data.readers import Scan
 from ..data.sources import Source
 from ..graph.neighbors import ALWAYS_EXACT_ROWS
 from ..solvers.direct import LARGEST
@@ -33,8 +33,10 @@ def scan_source(source: Source, params: IngestParams) -> Scan:
     DataError : the file cannot be used.
     """
     given = {name: value for name in READER_OPTIONS if (value := getattr(params, name)) is not None}
+    if params.when_text != "error":
+        given["when_text"] = params.when_text
     with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-        return open_reader(source.path, params.format, scratch=Path(folder), labels=source.labels, **given).scan()
+        return open_source(source, params.format, scratch=Path(folder), **given).scan()
 
 
 @dataclass
@@ -75,23 +77,57 @@ class Facts:
 
     @property
     def d(self) -> int:
-        return int(self.attributes["dataset"]["d"]) if self.scan is None else self.scan.n_columns
+        if "dataset" in self.attributes or self.scan is None:
+            return int(self.attributes["dataset"]["d"])
+        if self.text:
+            self.estimated.add("columns made of text")
+        return self.scan.n_columns
+
+    @property
+    def text(self) -> bool:
+        """Return whether cells of text become columns."""
+        return self.spec.data.ingest_params().when_text != "error"
 
     @property
     def itemsize(self) -> int:
         return np.dtype(self.spec.data.ingest_params().dtype).itemsize
 
     @property
+    def sparse_entries(self) -> int | None:
+        """Return the entries of X where it is stored as CSR, else None."""
+        if "dataset" in self.attributes or self.scan is None:
+            described = self.attributes["dataset"]["X"]
+            return None if described is None else int(described["nnz"])
+        asked = self.spec.data.ingest_params().sparse
+        if not keeps_sparse(asked, self.scan.nnz, (self.scan.n_rows, self.scan.n_columns)):
+            return None
+        return self.scan.n_rows * self.scan.n_columns if self.scan.nnz is None else self.scan.nnz
+
+    @property
     def row_bytes(self) -> int:
         """Return the bytes of one stored row of X."""
-        return self.d * self.itemsize
+        entries = self.sparse_entries
+        if entries is None:
+            return self.d * self.itemsize
+        return csr_row_bytes(entries, self.n_rows, np.dtype(self.spec.data.ingest_params().dtype))
+
+    @property
+    def width(self) -> int:
+        """Return the columns of a dense row of as many bytes; of sparse rows no cost is measured, this is a guess."""
+        if self.sparse_entries is None:
+            return self.d
+        self.estimated.add("work on sparse rows")
+        return min(self.d, -(-self.row_bytes // self.itemsize))
 
     @property
     def x_chunk(self) -> int:
         """Return the rows of a chunk of X."""
+        entries = self.sparse_entries
         if self.scan is not None:
-            return block_height(self.scan, self.spec.data.ingest_params(), self.budget)
-        return chunk_rows(self.n_rows, self.row_bytes)
+            return block_height(self.scan, self.spec.data.ingest_params(), self.budget, text=self.text,
+                                is_sparse=entries is not None)
+        described = self.attributes["dataset"]["X"]
+        return chunk_rows(self.n_rows, self.row_bytes) if described is None else int(described["block_rows"])
 
     # The points
 
