@@ -1,8 +1,7 @@
 """Rows and parts: how a task reads its block and where it puts what it made.
 
-`Rows` is a tall array read by ranges, `Arrays` a few named arrays read whole, `Parts` the place where
-the tasks of one stage write. Each has a form in memory here and a stored form in `data/store.py`; a task
-holds either and cannot tell which.
+`Rows` is a tall array read by ranges, `Arrays` a few named arrays read whole, `Parts` the place where the tasks of one
+stage write. Each has a form in memory here and a stored form in `data/store.py`; a task cannot tell which it holds.
 """
 
 from abc import ABC, abstractmethod
@@ -347,10 +346,9 @@ class BlockedCsrRows(Rows):
         return csr_of(arrays, (height, self.shape[1]))
 
     def read(self, start: int, stop: int) -> Any:
-        stop = min(stop, len(self))
+        stop, pieces = min(stop, len(self)), []
         if stop <= start:
             return sparse.csr_array((0, self.shape[1]), dtype=self.dtype)
-        pieces = []
         for number in range(start // self.block_rows, (stop - 1) // self.block_rows + 1):
             begin = number * self.block_rows
             pieces.append(self._block(number)[max(start - begin, 0):stop - begin])

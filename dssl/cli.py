@@ -336,7 +336,7 @@ def schema_command() -> None:
 
 def _read_options(options: tuple[str, ...]) -> dict[str, Any]:
     """Return the values of `--read KEY=VALUE` options."""
-    from .pipeline.spec import parse_yaml
+    from .pipeline.plain_yaml import parse_yaml
 
     fields: dict[str, Any] = {}
     for option in options:

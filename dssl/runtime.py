@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from .errors import ClusterError, SpecError, explain, require
 from .execution import MEMORY_BUDGET, Execution, InProcess, OnDask, available_cores
-from .pipeline.spec import is_file, parse_yaml
+from .pipeline.plain_yaml import is_file, parse_yaml
 
 
 class LocalRuntime(BaseModel):

@@ -31,7 +31,7 @@ BELOW = {
     "doctor": {"base", "data", "runtime"},
     "cli": {"base", "data", "report", "pipeline", "runtime", "progress", "doctor"},
 }
-ALSO = {("runtime", "pipeline.spec")}  # a cluster description is YAML as a spec is
+ALSO = {("runtime", "pipeline.plain_yaml")}  # a cluster description is YAML as a spec is
 
 DOORS = {
     "zarr": {"data.store", "data.foreign_zarr"},

@@ -12,7 +12,7 @@ from dssl.data.ingest import ingest
 from dssl.data.store import StoredParts
 from dssl.errors import DsslError, SpecError
 from dssl.execution import InProcess
-from dssl.pipeline.run import plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.spec import Spec, load_spec
 from dssl.runtime import load_runtime
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dssl.pipeline.artifacts import Workspace
-from dssl.pipeline.run import plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.stages import STAGES
 
 NAMES = [stage.name for stage in STAGES]

@@ -17,8 +17,9 @@ from dssl.execution import InProcess
 from dssl.graph.neighbors import NeighborParams, neighbors
 from dssl.graph.weights import weights
 from dssl.models.graph_kernel import GraphKernelParams, graph_covariance
+from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
-from dssl.pipeline.run import plan, run
+from dssl.pipeline.run import run
 from dssl.solvers.solve import SolverParams
 
 

@@ -1,0 +1,92 @@
+"""YAML as plain values: no code, no key twice, nothing endless, and an error with the place of what is wrong."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import SpecError, explain
+
+LARGEST_SPEC = 1 << 20  # bytes
+MOST_OPEN = 200  # brackets that are open at a place; the YAML scanner takes time quadratic in them
+MOST_VALUES, DEEPEST = 100_000, 32  # after aliases are replaced; of sections within sections
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Safe YAML in which a key given twice is an error, not the last one's value."""
+
+
+def _mapping(loader: _StrictLoader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    seen: dict[Any, Any] = {}
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, (str, int, float, bool)):
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is not a word or a number",
+                                                    key_node.start_mark)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
+        seen[key] = None
+    return loader.construct_mapping(node, deep)
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def parse_yaml(text: str, origin: str) -> Any:
+    """Return the value of a YAML text; raise SpecError with line and column if it is none."""
+    if len(text) > LARGEST_SPEC or _open_brackets(text) > MOST_OPEN:
+        raise SpecError(explain(f"{origin} has {len(text):,} characters, or more than {MOST_OPEN} brackets are open",
+                                why="a spec is a page, not a data file",
+                                fix="close the brackets; put data into a file and name it as data.source"))
+    try:
+        value = yaml.load(text, _StrictLoader)
+    except (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError) as error:
+        # LookupError and AttributeError: what PyYAML raises at `!!bool x`, `!!int ""` and `!!timestamp x`
+        raise SpecError(explain(f"{origin} is not YAML: {error}", why="nothing can be run from it",
+                                fix="mend the line that is named; indent with spaces")) from error
+    require_plain(value, origin)
+    return value
+
+
+def _open_brackets(text: str) -> int:
+    """Return how many brackets are open at most at one place of a text."""
+    depth = most = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = max(0, depth + (1 if bracket in "[{" else -1))
+        most = max(most, depth)
+    return most
+
+
+def require_plain(value: Any, origin: str) -> None:
+    """Raise SpecError if nested values are many, deep or endless, or one cannot be written down.
+
+    A few lines of YAML whose aliases name each other stand for billions of values, or hold themselves.
+    """
+    pending, seen = [(value, 0)], 0
+    while pending:
+        item, depth = pending.pop()
+        seen += 1
+        if seen > MOST_VALUES or depth > DEEPEST:
+            raise SpecError(explain(
+                f"{origin} holds more than {MOST_VALUES:,} values, or one more than {DEEPEST} sections deep",
+                why="a spec is a page, not a data file", fix="put data into a file and name it as data.source"))
+        if isinstance(item, dict):
+            pending += [(part, depth + 1) for pair in item.items() for part in pair]
+        elif isinstance(item, (list, tuple)):
+            pending += [(part, depth + 1) for part in item]
+        elif isinstance(item, int) and not -1 << 63 <= item < 1 << 63:
+            raise SpecError(explain(f"{origin} holds an integer of {item.bit_length()} bits",
+                                    why="integers are stored in 64 bits", fix="write a number below 2^63"))
+        elif isinstance(item, str) and any(mark == "\0" or "\ud800" <= mark <= "\udfff" for mark in item):
+            raise SpecError(explain(f"{origin} holds the text {item[:40]!r}",
+                                    why="no file can hold or be named by the character 0 or half a surrogate pair",
+                                    fix="correct the escape in quotes"))
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is a file of that name; the system refuses some names, such as very long ones."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
