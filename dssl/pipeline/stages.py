@@ -65,8 +65,10 @@ def make_split(context: Context) -> dict[str, Any]:
         ids, codes, classes = keep_classes(codes, classes, data.keep)
     if data.classes is not None:
         codes, classes = map_classes(codes, classes, data.classes)
-    require(len(classes) >= 2, f"{context.source.name} has "
-            f"{len(classes)} class(es): {classes.tolist()[:5]}", error=DataError,
+    require(len(classes) >= 1, f"no point of {context.source.name} has a label", error=DataError,
+            why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no label")
+    require(len(classes) >= 2, f"{context.source.name} has {len(classes)} class(es): {classes.tolist()[:5]}",
+            error=DataError,
             why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
     require(len(classes) <= 1000, f"the target has {len(classes)} different values", error=DataError,
             why="that is a quantity, not a class", fix="map it to classes with data.classes")

@@ -6,13 +6,16 @@ import lzma
 import struct
 from pathlib import Path
 
+import dask.array
 import numpy as np
 import pandas as pd
 import yaml
+import zarr
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, make_blobs
 
 from dssl import LapKernelRidge, LapSVC
+from dssl.blocks import as_csr
 from dssl.data.dataset import Dataset
 from dssl.pipeline.artifacts import Workspace
 
@@ -76,6 +79,27 @@ def ingest(folder: Path, source: Path, *options: str) -> Outcome:
     """Run `dssl ingest`."""
     return command(folder, "ingest", str(source), str(folder / "out"), "--json",
                    *(part for option in options for part in ("--read", option)), ok=ingested)
+
+
+def wide(folder: Path) -> Path:
+    """Write a sparse svmlight file of many columns; a class has its own."""
+    rng, (_, y) = np.random.default_rng(0), blobs()
+    columns = rng.integers(0, 40, size=(N, 8)) + 40 * y[:, None]
+    X = sparse.csr_array((np.ones(8 * N), (np.repeat(np.arange(N), 8), columns.ravel())), shape=(N, 5000))
+    X.sum_duplicates()
+    dump_svmlight_file(as_csr(X), y, str(folder / "wide.svm"))
+    with open(folder / "wide.svm", "a", encoding="utf-8") as file:
+        file.write("1 45:1 4999:1\n")
+    return folder / "wide.svm"
+
+
+def given_graph(folder: Path, *, n: int = N, symmetric: bool = True) -> str:
+    """Write a ring as a sparse matrix of weights."""
+    ring = sparse.diags_array([np.ones(n - 1)], offsets=[1], shape=(n, n)).tolil()
+    ring[0, n - 1] = 1.0
+    W = sparse.csr_matrix(ring + ring.T if symmetric else ring)
+    sparse.save_npz(folder / "W.npz", W)
+    return str(folder / "W.npz")
 
 
 # ---- readers
@@ -201,7 +225,132 @@ def _(folder: Path) -> Outcome:
     return command(folder, "ingest", "http://127.0.0.1:9/points.csv", str(folder / "out"))
 
 
+@case("Readers", "Parquet, row group by row group", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    frame().to_parquet(folder / "points.parquet", row_group_size=50)
+    return ingest(folder, folder / "points.parquet")
+
+
+@case("Readers", "Parquet with a date", 1, "")
+def _(folder: Path) -> Outcome:
+    frame().assign(a=pd.Timestamp("2020-01-01")).to_parquet(folder / "points.parquet")
+    return ingest(folder, folder / "points.parquet")
+
+
+@case("Readers", "Parquet cut short", 1, "")
+def _(folder: Path) -> Outcome:
+    frame().to_parquet(folder / "points.parquet")
+    (folder / "points.parquet").write_bytes((folder / "points.parquet").read_bytes()[:-40])
+    return ingest(folder, folder / "points.parquet")
+
+
+@case("Readers", "a Zarr group with X and y", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    group = zarr.open_group(str(folder / "points.zarr"), mode="w")
+    for name, values in zip(("X", "y"), blobs(), strict=True):
+        group.create_array(name, data=values, chunks=(40, *values.shape[1:]))
+    return ingest(folder, folder / "points.zarr")
+
+
+@case("Readers", "a folder that `dssl ingest` wrote", 0, "runs")
+def _(folder: Path) -> Outcome:
+    ingest(folder, npz(folder))
+    return pipeline(folder, folder / "out")
+
+
+@case("Readers", "several files by a pattern", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    for number, start in enumerate(range(0, N, 40)):
+        csv(folder, frame()[start:start + 40], f"part-{number}.csv")
+    return ingest(folder, folder / "part-*.csv")
+
+
+@case("Readers", "a pattern that matches nothing", 1, "")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, folder / "part-*.csv")
+
+
+@case("Readers", "several files with other columns", 1, "")
+def _(folder: Path) -> Outcome:
+    csv(folder, frame(), "part-0.csv")
+    csv(folder, frame().rename(columns={"b": "width"}), "part-1.csv")
+    return ingest(folder, folder / "part-*.csv")
+
+
+@case("Readers", "`dssl ingest --append` of more rows", 0, "240 points, 3 features")
+def _(folder: Path) -> Outcome:
+    source = csv(folder, frame())
+    ingest(folder, source)
+    return command(folder, "ingest", str(source), str(folder / "out"), "--append", "--json", ok=ingested)
+
+
+@case("Readers", "`--append` of other columns", 1, "")
+def _(folder: Path) -> Outcome:
+    ingest(folder, csv(folder, frame()))
+    other = csv(folder, frame().drop(columns="c"), "other.csv")
+    return command(folder, "ingest", str(other), str(folder / "out"), "--append", "--json", ok=ingested)
+
+
+@case("Readers", "sparse text of 5,000 columns, scaled by unit length", 0, "runs")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, wide(folder), data={"scale": "unit_norm"})
+
+
+@case("Readers", "sparse text of 5,000 columns, to be standardized", 1, "unit_norm")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, wide(folder))
+
+
 # ---- values
+
+@case("Values", "missing cells and `when_missing: impute`", 0, "runs")
+def _(folder: Path) -> Outcome:
+    table = frame()
+    table.loc[::9, "b"] = np.nan
+    return pipeline(folder, csv(folder, table), data={"read": {"when_missing": "impute"}})
+
+
+@case("Values", "a column that is missing throughout and `impute`", 1, "")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, csv(folder, frame().assign(b="")), data={"read": {"when_missing": "impute"}})
+
+
+@case("Values", "a column of text and `when_text: one_hot`", 0, "5 features")
+def _(folder: Path) -> Outcome:
+    table = frame().assign(b=np.where(np.arange(N) % 3, np.where(np.arange(N) % 2, "red", "blue"), "green"))
+    return ingest(folder, csv(folder, table), "when_text=one_hot")
+
+
+@case("Values", "a column of names and `when_text: one_hot`", 1, "")
+def _(folder: Path) -> Outcome:
+    table = pd.concat([frame()] * 10, ignore_index=True)
+    return ingest(folder, csv(folder, table.assign(b=[f"name {i}" for i in range(len(table))])), "when_text=one_hot")
+
+
+@case("Values", "numbers near 1e9 that differ by 1, as float32", 1, "float64")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, X=1e9 + blobs()[0].astype(np.float64)))
+
+
+@case("Values", "a bandwidth that makes every weight vanish", 1, "")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), graph={"weights": "heat", "bandwidth": 1e-9})
+
+
+@case("Values", "a given graph", 0, "runs")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder)}})
+
+
+@case("Values", "a given graph that is not symmetric", 1, "")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder, symmetric=False)}})
+
+
+@case("Values", "a given graph of other points", 1, "")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder, n=N - 1)}})
+
 
 @case("Values", "NaN in X", 1, "not finite")
 def _(folder: Path) -> Outcome:
@@ -392,6 +541,36 @@ def _(folder: Path) -> Outcome:
                    ok=lambda facts: f"{facts['n']} predictions")
 
 
+@case("Specs and commands", "predict a point far from all, with `--abstain`", 0, "1 without a label")
+def _(folder: Path) -> Outcome:
+    pipeline(folder, csv(folder, frame()))
+    result = next((folder / "work" / "runs").glob("*/result.json"))
+    new = csv(folder, pd.DataFrame({"a": [0.0, 1e6], "b": [0.0, 0.0], "c": [0.0, 0.0]}), "new.csv")
+    return command(folder, "predict", str(result), str(new), str(folder / "labels.csv"), "--abstain", "--json",
+                   ok=lambda facts: f"{facts['n']} predictions, {facts['unsupported']} without a label")
+
+
+@case("Specs and commands", "`--from` a stage that there is not", 2, "")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), "--from", "kernels")
+
+
+@case("Specs and commands", "`--until graph`", 0, "stopped after graph")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), "--until", "graph",
+                    ok=lambda result: f"{result['status']} after {result['stages'][-1]['name']}")
+
+
+@case("Specs and commands", "`dssl plan` of a run that cannot fit", 1, "budget")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder), "--memory-budget", "40kB", subsample={"size": 90})
+
+
+@case("Specs and commands", "`dssl inspect` of nothing", 1, "")
+def _(folder: Path) -> Outcome:
+    return command(folder, "inspect", "nothing", "--workspace", str(folder / "work"))
+
+
 # ---- machines and storage
 
 @case("Machines and storage", "a scheduler that does not answer", 4, "")
@@ -542,3 +721,52 @@ def _(folder: Path) -> Outcome:
     table = frame().drop(columns="label")
     table.loc[3, "b"] = np.nan
     return fitted(folder, lambda: str(Dataset.from_arrays(table)))
+
+
+@case("Estimators", "LapSVC on a dask array", None, "fits; 2 classes")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    return fitted(folder, lambda: score(LapSVC().fit(dask.array.from_array(X, chunks=(50, 2)), y), X))
+
+
+@case("Estimators", "LapSVC on a pandas table with text", None, "")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    return fitted(folder, lambda: score(LapSVC().fit(frame().drop(columns="label").assign(b="blue"), y), X))
+
+
+@case("Estimators", "LapSVC on a CSR matrix", None, "fits; 2 classes")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    return fitted(folder, lambda: score(LapSVC().fit(sparse.csr_array(X), y), X))
+
+
+@case("Estimators", "LapSVC, a weight below 0", None, "")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    return fitted(folder, lambda: score(LapSVC().fit(X, y, sample_weight=-np.ones(N)), X))
+
+
+@case("Estimators", "`predict_proba` without `probability=True`", None, "probability=True")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    return fitted(folder, lambda: str(LapSVC().fit(X, y).predict_proba(X)))
+
+
+@case("Estimators", "`probability=True`, a class with one label", None, "")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    y[:24][np.flatnonzero(y[:24] == 1)[1:]] = -1
+    return fitted(folder, lambda: score(LapSVC(probability=True).fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, eta=1e14", None, "eta")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    return fitted(folder, lambda: score(LapSVC(eta=1e14).fit(X, y), X))
+
+
+@case("Estimators", "LapSVC, more labels than `n_subsample`", None, "fits; 2 classes; ")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    return fitted(folder, lambda: score(LapSVC(n_subsample=50).fit(X, y), X))

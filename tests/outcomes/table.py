@@ -107,7 +107,7 @@ def fitted(folder: Path, action: Callable[[], str]) -> Outcome:
             text = action()
         except DsslError as error:
             return Outcome(None, clean(f"{type(error).__name__}: {error}", folder))
-        except (ValueError, TypeError) as error:  # scikit-learn's, whose advice changes with its versions
+        except (ValueError, TypeError, AttributeError) as error:  # scikit-learn's: its advice changes with versions
             return Outcome(None, clean(f"{type(error).__name__}: {str(error).partition('. ')[0]}", folder))
     told = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
     return Outcome(None, clean("; ".join([text, *told[:1]]), folder))
