@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..blocks import ArrayRows
+from ..blocks import ArrayRows, rows_that_fit
 from ..data.ingest import task_bytes
 from ..data.scaling import moment_rows, scaled_rows
 from ..data.store import CHUNK_BYTES
 from ..graph.exact import points_are_held, query_rows, streamed_rows
 from ..graph.layout import MAX_FURTHER, MAX_LEADING, SAMPLE_ROWS, layout_bytes
 from ..graph.metric import measured_itemsize
+from ..graph.vertices import BLOCK_BYTES
 from ..graph.weights import BLOCK_ROWS, MEDIAN_ENTRIES
 from ..kernels.gram import block_rows
 from ..kernels.subsample import ROW_CHUNK, column_width, product_rows, stored_factors
@@ -114,14 +115,29 @@ def points(f: Facts) -> Cost:
     return _cost(tasks, read, (f.n + f.n_test) * row, peak, chunk * row + 4 * row)
 
 
+def vertices(f: Facts) -> Cost:
+    """Hashes of all rows, in blocks; then, in the driver, which of them are equal."""
+    collapse = f.spec.graph.duplicates == "collapse" and f.spec.graph.given is None
+    if not collapse:
+        return _cost(0, 0, 24 * f.n, 40 * f.n, 24 * f.n)
+    each = 4 * f.row_bytes + 40
+    height = min(rows_that_fit(f.budget, each, f.n), max(1, BLOCK_BYTES // each))
+    return _cost(_count(f.n, height), f.n * (f.row_bytes + 8), 32 * f.n, max(height * each, 48 * f.n) + _whole(8 * f.n),
+                 max(each, 48 * f.n))
+
+
 def neighbors(f: Facts) -> Cost:
-    """The most of the searches that may be used."""
+    """The most of the searches that may be used; or lists from a file, sorted and cut to the points."""
+    if f.spec.graph.given is not None:
+        f.estimated.add("given graph")
+        entries = f.vertices * f.k * (f.spec.graph.given.kind == "neighbors")
+        return _cost(int(entries > 0), 16 * entries, 12 * entries, 60 * entries)
     return _of_those(f, [_exact(f) if search == "exact" else _descent(f) for search in sorted(f.search)])
 
 
 def _exact(f: Facts) -> Cost:
     """In the driver: a sample in float64, then points beside their layout; in a task: the layout and its queries."""
-    n, d, k = f.n, f.width, f.k
+    n, d, k = f.vertices, f.width, f.k
     itemsize = measured_itemsize(np.dtype(f"f{f.itemsize}"), f.spec.graph.metric)
     axes = min(d, MAX_LEADING + MAX_FURTHER)
     frame = min(n, SAMPLE_ROWS) * d * (f.itemsize + 16) + 24 * d * d
@@ -142,7 +158,7 @@ def _exact(f: Facts) -> Cost:
 def _descent(f: Facts) -> Cost:
     """All rows, centered in float64 and then float32, candidates and their lists; then, in the driver, the certificate.
     """
-    n, d, k = f.n, f.width, f.k
+    n, d, k = f.vertices, f.width, f.k
     rows = n * d * measured_itemsize(np.dtype(f"f{f.itemsize}"), f.spec.graph.metric)
     fixed = rows + n * max(12 * d, 4 * d + 60 * (k + 6))
     return _cost(1, 3 * rows, 12 * n * k, fixed + 3 * COMPILED, fixed)
@@ -150,7 +166,7 @@ def _descent(f: Facts) -> Cost:
 
 def graph(f: Facts) -> Cost:
     """The entries of a block of rows, in both directions, before and after they are joined; in the driver, a median."""
-    n, entries = f.n, f.n * f.k
+    n, entries = f.vertices, f.vertices * f.k
     tasks = _count(n, BLOCK_ROWS)
     tuned = f.spec.graph.weights == "self_tuned"
     block = min(n, BLOCK_ROWS)
@@ -162,19 +178,19 @@ def graph(f: Facts) -> Cost:
 
 def health(f: Facts) -> Cost:
     """The matrix, joined from its blocks, and its upper half."""
-    peak = 30 * f.nnz + 40 * f.n
-    return _cost(1, 12 * f.nnz + 8 * f.n + 12 * f.n * f.k, 0, peak, peak)
+    peak = 30 * f.nnz + 40 * f.vertices
+    return _cost(1, 12 * f.nnz + 8 * f.vertices + 12 * f.vertices * f.k, 0, peak, peak)
 
 
 def _matrix_bytes(f: Facts) -> int:
     """Return the bytes of the solver's matrix as it is stored."""
-    return 44 * f.n + 12 * f.nnz
+    return 44 * f.vertices + 12 * f.nnz
 
 
 def _solver_bytes(f: Facts, method: str) -> int:
     """Return the bytes of a prepared solver as it is stored."""
     if method == "deflated":
-        return _matrix_bytes(f) + 8 * f.n * deflated_vectors(f.n, f.n_solved)
+        return _matrix_bytes(f) + 8 * f.vertices * deflated_vectors(f.vertices, f.n_solved)
     if method == "amg":
         f.estimated.add("levels")
         return _matrix_bytes(f) + int(4.7 * AMG_WORK * f.nnz) * (f.bound == "most")
@@ -183,7 +199,7 @@ def _solver_bytes(f: Facts, method: str) -> int:
 
 def system(f: Facts) -> Cost:
     """Forming the matrix; then, beside it in three forms, eigenvectors or a hierarchy."""
-    n, nnz = f.n, f.nnz
+    n, nnz = f.vertices, f.nnz
     forming, kept, most = 70 * nnz + 160 * n, 40 * nnz + 90 * n, 0.0
     for method in f.solvers:
         if method == "deflated":
@@ -198,7 +214,7 @@ def system(f: Facts) -> Cost:
 
 def columns(f: Facts) -> Cost:
     """The solver's arrays, and of a block of columns the right-hand sides and all that solving them takes."""
-    n, names = f.n, _factors(f)
+    n, names = f.vertices, _factors(f)
     steps = max(f.spec.powers) if f.spec.solver.form == "restriction" else (max(f.spec.powers) + 1) // 2
     # While the last step is solved, what earlier steps are stored for is kept; one of it is the right-hand sides.
     earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
@@ -226,7 +242,7 @@ def _factors(f: Facts) -> list[str]:
 def covariance(f: Facts) -> Cost:
     """A range of rows of the factors, decoded a band at a time, and their product; in the driver, a few such products.
     """
-    n, s, powers = f.n, f.s, f.spec.powers
+    n, s, powers = f.vertices, f.s, f.spec.powers
     square, factors = 8 * s * s, len(_factors(f))
     product = square * len(powers)
     driver = 2 * product + 2 * square + _whole(square)
@@ -275,7 +291,7 @@ def models(f: Facts) -> Cost:
 
 
 def scores(f: Facts) -> Cost:
-    """A block of the kernel between test points and the points of a model, and all models."""
+    """A block of the kernel between test points and the points of a model, and all models; codes, and the support."""
     m, d, n_test = f.s + f.n_labeled, f.width, f.n_test
     outputs = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.kind == "svm" else f.n_classes
     own = (len(f.spec.baselines) + 1) * m * (f.row_bytes + 8 * outputs)
@@ -283,19 +299,20 @@ def scores(f: Facts) -> Cost:
     rows = ArrayRows(np.broadcast_to(np.zeros(1, f"f{f.itemsize}"), (max(n_test, 1), d)))  # a shape without bytes
     height = block_rows(kernel, rows, m, f.budget, kernel_bytes=own)
     each = 8 * m + 16 * d + f.row_bytes
-    return _cost(_count(n_test, height), n_test * f.row_bytes + own, 8 * n_test * (len(f.spec.baselines) + 1),
+    return _cost(_count(n_test, height), n_test * f.row_bytes + own, n_test * (8 * (len(f.spec.baselines) + 1) + 4),
                  min(height, n_test) * each + 24 * m * d + own, 24 * m * d + own)
 
 
 COSTS: dict[str, Callable[[Facts], Cost]] = {
     function.__name__: function for function in (
-        dataset, split, labels, subsample, points, neighbors, graph, health, system, columns, covariance, selection,
-        models, scores)}
+        dataset, split, labels, subsample, points, vertices, neighbors, graph, health, system, columns, covariance,
+        selection, models, scores)}
 
 # What to lower where a stage cannot fit; raising the budget is always named too.
 REMEDIES = {
     "dataset": "read fewer columns (data.read.drop)", "split": "use a smaller file", "labels": "lower data.points",
     "subsample": "lower data.points", "points": "read fewer columns, or lower data.read.block_rows",
+    "vertices": "lower data.points, or set graph.duplicates to keep",
     "neighbors": "lower data.points, or set graph.method to exact", "graph": "lower graph.n_neighbors",
     "health": "lower graph.n_neighbors or data.points", "system": "lower graph.n_neighbors or data.points",
     "columns": "lower graph.n_neighbors or data.points", "covariance": "lower subsample.size",

@@ -154,7 +154,7 @@ class Facts:
 
     @property
     def n(self) -> int:
-        """Return the number of training points, the vertices of the graph."""
+        """Return the number of training points."""
         data = self.spec.data
         if data.points is not None:
             return self._of("split", "n_train", data.points, data.points, "training points")
@@ -182,6 +182,12 @@ class Facts:
     # The graph
 
     @property
+    def vertices(self) -> int:
+        """Return the number of vertices: of the training points, the distinct ones."""
+        collapse = self.spec.graph.duplicates == "collapse" and self.spec.graph.given is None
+        return self._of("vertices", "vertices", self.n, 2 if collapse else self.n, "distinct points")
+
+    @property
     def k(self) -> int:
         return self.spec.graph.n_neighbors
 
@@ -189,8 +195,8 @@ class Facts:
     def nnz(self) -> int:
         """Return the entries of W: at most both directions of every list entry."""
         both = self.spec.graph.symmetrize != "minimum"
-        return self._of("graph", "nnz", (2 if both else 1) * self.n * self.k, self.n * self.k if both else 0,
-                        "entries of W")
+        listed = self.vertices * self.k
+        return self._of("graph", "nnz", (2 if both else 1) * listed, listed if both else 0, "entries of W")
 
     @property
     def search(self) -> set[str]:
@@ -198,7 +204,7 @@ class Facts:
         method = self.spec.graph.method
         if "neighbors" in self.attributes:
             return {self.attributes["neighbors"]["method"]}
-        if method == "auto" and self.n > ALWAYS_EXACT_ROWS:
+        if method == "auto" and self.vertices > ALWAYS_EXACT_ROWS:
             self.estimated.add("search")
             return {"exact", "descent"}
         return {"exact" if method == "auto" else method}
@@ -213,7 +219,7 @@ class Facts:
             return {self.attributes["system"]["params"]["method"]}
         if method != "auto":
             return {method}
-        if self.n <= LARGEST:
+        if self.vertices <= LARGEST:
             return {"direct"}
         self.estimated.add("solver")
         return {"deflated", "amg"}

@@ -77,7 +77,8 @@ def test_what_a_stage_has_yet_to_find_is_taken_from_above_and_named():
     assert {"entries of W", "solver"} <= facts.estimated
     below = COSTS["columns"](replace(facts, bound="least", estimated=set()))
     facts.estimated.clear()
-    facts.attributes |= {"graph": {"nnz": 700_000}, "system": {"params": {"method": "deflated"}}}
+    facts.attributes |= {"vertices": {"vertices": 49_900}, "graph": {"nnz": 700_000},
+                         "system": {"params": {"method": "deflated"}}}
     exact = COSTS["columns"](facts)
     assert facts.estimated == set()
     assert below.least <= exact.peak <= above.peak
