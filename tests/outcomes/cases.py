@@ -231,13 +231,13 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.parquet")
 
 
-@case("Readers", "Parquet with a date", 1, "")
+@case("Readers", "Parquet with a date", 1, "of type timestamp")
 def _(folder: Path) -> Outcome:
     frame().assign(a=pd.Timestamp("2020-01-01")).to_parquet(folder / "points.parquet")
     return ingest(folder, folder / "points.parquet")
 
 
-@case("Readers", "Parquet cut short", 1, "")
+@case("Readers", "Parquet cut short", 1, "cannot be read as Parquet")
 def _(folder: Path) -> Outcome:
     frame().to_parquet(folder / "points.parquet")
     (folder / "points.parquet").write_bytes((folder / "points.parquet").read_bytes()[:-40])
@@ -265,12 +265,12 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "part-*.csv")
 
 
-@case("Readers", "a pattern that matches nothing", 1, "")
+@case("Readers", "a pattern that matches nothing", 1, "no file matches")
 def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "part-*.csv")
 
 
-@case("Readers", "several files with other columns", 1, "")
+@case("Readers", "several files with other columns", 1, "have different columns")
 def _(folder: Path) -> Outcome:
     csv(folder, frame(), "part-0.csv")
     csv(folder, frame().rename(columns={"b": "width"}), "part-1.csv")
@@ -284,7 +284,7 @@ def _(folder: Path) -> Outcome:
     return command(folder, "ingest", str(source), str(folder / "out"), "--append", "--json", ok=ingested)
 
 
-@case("Readers", "`--append` of other columns", 1, "")
+@case("Readers", "`--append` of other columns", 1, "have different columns")
 def _(folder: Path) -> Outcome:
     ingest(folder, csv(folder, frame()))
     other = csv(folder, frame().drop(columns="c"), "other.csv")
@@ -310,7 +310,7 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, csv(folder, table), data={"read": {"when_missing": "impute"}})
 
 
-@case("Values", "a column that is missing throughout and `impute`", 1, "")
+@case("Values", "a column that is missing throughout and `impute`", 1, "no cell that is not missing")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, csv(folder, frame().assign(b="")), data={"read": {"when_missing": "impute"}})
 
@@ -321,7 +321,7 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, csv(folder, table), "when_text=one_hot")
 
 
-@case("Values", "a column of names and `when_text: one_hot`", 1, "")
+@case("Values", "a column of names and `when_text: one_hot`", 1, "looks like an identifier")
 def _(folder: Path) -> Outcome:
     table = pd.concat([frame()] * 10, ignore_index=True)
     return ingest(folder, csv(folder, table.assign(b=[f"name {i}" for i in range(len(table))])), "when_text=one_hot")
@@ -332,7 +332,7 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=1e9 + blobs()[0].astype(np.float64)))
 
 
-@case("Values", "a bandwidth that makes every weight vanish", 1, "")
+@case("Values", "a bandwidth that makes every weight vanish", 2, "the median weight is")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), graph={"weights": "heat", "bandwidth": 1e-9})
 
@@ -342,12 +342,12 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder)}})
 
 
-@case("Values", "a given graph that is not symmetric", 1, "")
+@case("Values", "a given graph that is not symmetric", 1, "differ from their transpose")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder, symmetric=False)}})
 
 
-@case("Values", "a given graph of other points", 1, "")
+@case("Values", "a given graph of other points", 1, "for 120 points")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder, n=N - 1)}})
 
@@ -392,7 +392,7 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=np.repeat(X, 3, axis=0), y=np.repeat(y, 3)))
 
 
-@case("Values", "all points equal", 1, "")
+@case("Values", "all points equal", 2, "1 distinct rows")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=np.ones((N, 3), np.float32)))
 
@@ -550,7 +550,7 @@ def _(folder: Path) -> Outcome:
                    ok=lambda facts: f"{facts['n']} predictions, {facts['unsupported']} without a label")
 
 
-@case("Specs and commands", "`--from` a stage that there is not", 2, "")
+@case("Specs and commands", "`--from` a stage that there is not", 2, "is not a stage")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), "--from", "kernels")
 
@@ -566,14 +566,14 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), "--memory-budget", "40kB", subsample={"size": 90})
 
 
-@case("Specs and commands", "`dssl inspect` of nothing", 1, "")
+@case("Specs and commands", "`dssl inspect` of nothing", 1, "names nothing")
 def _(folder: Path) -> Outcome:
     return command(folder, "inspect", "nothing", "--workspace", str(folder / "work"))
 
 
 # ---- machines and storage
 
-@case("Machines and storage", "a scheduler that does not answer", 4, "")
+@case("Machines and storage", "a scheduler that does not answer", 4, "no scheduler answers")
 def _(folder: Path) -> Outcome:
     (folder / "where.yaml").write_text(yaml.safe_dump({"kind": "address", "address": "tcp://127.0.0.1:9",
                                                        "timeout": 1}))
@@ -729,7 +729,7 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: score(LapSVC().fit(dask.array.from_array(X, chunks=(50, 2)), y), X))
 
 
-@case("Estimators", "LapSVC on a pandas table with text", None, "")
+@case("Estimators", "LapSVC on a pandas table with text", None, "hold no numbers")
 def _(folder: Path) -> Outcome:
     X, y = semi()
     return fitted(folder, lambda: score(LapSVC().fit(frame().drop(columns="label").assign(b="blue"), y), X))
@@ -741,19 +741,19 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: score(LapSVC().fit(sparse.csr_array(X), y), X))
 
 
-@case("Estimators", "LapSVC, a weight below 0", None, "")
+@case("Estimators", "LapSVC, a weight below 0", None, "finite numbers >= 0")
 def _(folder: Path) -> Outcome:
     X, y = semi()
     return fitted(folder, lambda: score(LapSVC().fit(X, y, sample_weight=-np.ones(N)), X))
 
 
-@case("Estimators", "`predict_proba` without `probability=True`", None, "probability=True")
+@case("Estimators", "`predict_proba` without `probability=True`", None, "no attribute")
 def _(folder: Path) -> Outcome:
     X, y = semi()
     return fitted(folder, lambda: str(LapSVC().fit(X, y).predict_proba(X)))
 
 
-@case("Estimators", "`probability=True`, a class with one label", None, "")
+@case("Estimators", "`probability=True`, a class with one label", None, "has one labeled point")
 def _(folder: Path) -> Outcome:
     X, y = semi()
     y[:24][np.flatnonzero(y[:24] == 1)[1:]] = -1
