@@ -64,6 +64,16 @@ def test_lines_of_empty_quotes_are_no_rows(raw, options):
         File("t.csv", raw, options))
 
 
+@pytest.mark.parametrize(("at", "value"), [(6, b"\xd8\0"), (8, b"\xff\xff"), (10, b"\x0e\0"), (42, b"\xff\xff\xff\x7f"),
+                                           (46, b"\xff\xff")], ids=["version", "flags", "method", "offset", "name"])
+def test_directories_of_archives_that_are_damaged_are_refused(at, value):
+    held = io.BytesIO()
+    np.savez(held, X=np.ones((2, 1)))
+    raw = held.getvalue()
+    begin = raw.rindex(b"PK\1\2") + at
+    assert "t.npz" in outcome(File("t.npz", raw[:begin] + value + raw[begin + len(value):]))
+
+
 @pytest.mark.parametrize("labels", [np.array([0x110000, 65], "<u4").view("<U1"), np.array([b"\xff", b"a"], "S1")],
                          ids=["beyond Unicode", "not UTF-8"])
 def test_labels_that_are_not_text_are_refused(labels):
