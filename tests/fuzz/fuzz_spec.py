@@ -6,7 +6,8 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["yaml", "dssl.pipeline.spec", "dssl.runtime", "dssl.kernels.base"]):
+with atheris.instrument_imports(include=["yaml", "dssl.pipeline.spec", "dssl.pipeline.plain_yaml", "dssl.runtime",
+                                         "dssl.kernels.base"]):
     from dssl.data import sources
 
     from .claims import described_or_refused, understood_or_refused

@@ -154,8 +154,11 @@ def target_values(y: np.ndarray, name: str) -> np.ndarray:
     if y.dtype.kind == "f":
         return np.asarray(y, np.float64)
     if y.dtype.kind in "US":
-        text = y.astype(str) if y.dtype.kind == "U" else np.char.decode(y, "utf-8")
-        return text.astype(object)
+        try:
+            return (y.astype(str) if y.dtype.kind == "U" else np.char.decode(y, "utf-8")).astype(object)
+        except (UnicodeDecodeError, SystemError) as error:  # SystemError: what Python calls a character beyond U+10FFFF
+            raise DataError(explain(f"{name} holds labels that are not text: {error}", why="they would be read wrongly",
+                                    fix="copy or download the file again, or save the labels as integers")) from error
     raise DataError(explain(
         f"{name} holds labels of type {y.dtype}", why="labels are integers, floats or text",
         fix="convert the target and save the file again",

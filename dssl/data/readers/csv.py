@@ -137,6 +137,8 @@ class CsvReader(Reader):
                            "name its true format with `format:`") from error
         require(len(delimiter) == 1 or delimiter == WHITESPACE, f"delimiter={delimiter!r}",
                 why="fields are separated by one character", fix=f'name one character, or "{WHITESPACE}"')
+        if not records:  # lines of empty quotes
+            raise no_rows(self.name)
         header = looks_like_header(records, self.missing) if self.header is None else self.header
         fields = len(records[0])
         names = tuple(name.strip() for name in records[0]) if header else tuple(str(i) for i in range(fields))

@@ -4,6 +4,8 @@
 """
 
 import errno
+import lzma
+import struct
 import zipfile
 import zlib
 from pathlib import Path
@@ -29,6 +31,15 @@ from .base import (
 from .npy import map_npy, require_length, table_shape
 
 CSR = ("data", "indices", "indptr", "shape")
+
+# What zipfile raises at a damaged archive, beside what it says on purpose: sizes and offsets are taken as they are.
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, NotImplementedError, RuntimeError, EOFError,
+           OSError, ValueError, OverflowError, LookupError)
+
+
+def _of_the_disk(error: Exception) -> bool:
+    """Return whether an error says something of the disk and not of the archive; EINVAL: it points before its start."""
+    return isinstance(error, DataError) or (isinstance(error, OSError) and error.errno not in (None, errno.EINVAL))
 
 
 class NpzReader(Reader):
@@ -78,7 +89,9 @@ class NpzReader(Reader):
         try:
             with zipfile.ZipFile(self.path) as archive:
                 files = archive.namelist()
-        except zipfile.BadZipFile as error:
+        except DAMAGED as error:
+            if _of_the_disk(error):
+                raise
             raise DataError(explain(
                 f"{self.name} ({self.path.stat().st_size:,} bytes) is not a .npz archive: {error}",
                 why="the file is cut short, or of another format",
@@ -110,8 +123,8 @@ class NpzReader(Reader):
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(file) as source:
                 write_stream(source, out, self.path)
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-            if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL: it points before its beginning
+        except DAMAGED as error:
+            if _of_the_disk(error):
                 raise
             raise DataError(explain(
                 f"{self._label(member)} cannot be unpacked: {error}",

@@ -85,6 +85,10 @@ class ParquetReader(Reader):
         if metadata.num_rows == 0:
             raise no_rows(self.name)
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        counts = [group.num_rows for group in groups]
+        require(sum(counts) == metadata.num_rows and min(counts, default=0) >= 0, error=DataError,
+                what=f"{self.name} says it has {metadata.num_rows:,} rows, and {sum(counts):,} in its row groups",
+                why="its footer is damaged", fix="copy or download the file again")
         self._groups = np.cumsum([0, *(group.num_rows for group in groups)])
         used = {*self._features, *([] if target is None else [names[target]])}
         width = sum(_width(schema.field(name).type) for name in used)
@@ -245,6 +249,8 @@ def _width(type_: Any) -> int:
 
 def _stored_bytes(group: Any, used: set[str]) -> int:
     """Return the bytes of the columns in use of one row group, as pages are held to decode them."""
+    if len(used) == group.num_columns:  # of a damaged footer, `column` ends the process (seen with pyarrow 26)
+        return group.total_byte_size
     columns = (group.column(i) for i in range(group.num_columns))
     return sum(max(column.total_uncompressed_size, column.total_compressed_size) for column in columns
                if column.path_in_schema in used)
