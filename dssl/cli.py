@@ -240,8 +240,9 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
                       f"intercept alone would decide their label; {left}")
     kept = labels[~empty]
     counts = {str(label): int(count) for label, count in zip(*np.unique(kept, return_counts=True), strict=True)}
-    click.echo(json.dumps({"out": str(out), "n": len(labels), "counts": counts, "unsupported": unsupported})
-               if as_json else
+    facts = {"out": str(out), "n": len(labels), "counts": counts, "unsupported": unsupported, "imputed": imputed,
+             "unseen": unseen}
+    click.echo(json.dumps(facts) if as_json else
                f"{len(labels)} predictions in {out}: " + ", ".join(f"{k} {v}" for k, v in counts.items()))
 
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +27,8 @@ def cluster_client():
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
                       memory_limit="2GiB") as cluster, Client(cluster, set_as_default=False) as client:
         yield client
+
+
+# A property that is slow on a busy machine is not wrong; what is too slow meets pytest's own limit.
+settings.register_profile("dssl", deadline=None)
+settings.load_profile("dssl")

@@ -213,7 +213,7 @@ def measured_row_bytes(X: Rows, metric: str) -> int:
 
 def sparse_query_rows(X: Rows, k: int, metric: str, budget: int) -> int:
     """Return the largest block of sparse rows for one task: `measured_row_bytes` and 40 k a row, in half the budget."""
-    return rows_that_fit(budget // 2, measured_row_bytes(X, metric) + 40 * k, len(X), fixed_bytes=_tile_bytes(X))
+    return rows_that_fit(budget // 2, measured_row_bytes(X, metric) + 40 * k, len(X), fixed_bytes=tile_bytes(X))
 
 
 def point_rows(X: Rows, metric: str, budget: int) -> int:
@@ -225,7 +225,7 @@ def point_rows(X: Rows, metric: str, budget: int) -> int:
     return max(1, fit // part) * part if part <= fit else fit
 
 
-def _tile_bytes(X: Rows) -> int:
+def tile_bytes(X: Rows) -> int:
     """Return the bytes of a tile: the products, its rows by row and by column, its heads, and those of the queries."""
     points = min(POINT_TILE, len(X))
     return 8 * QUERY_TILE * points + 3 * points * (X.row_bytes + 8 * 32) + 16 * X.shape[1]

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..blocks import ArrayRows, rows_that_fit
+from ..blocks import ArrayRows, BlockedCsrRows, MemoryParts, rows_that_fit
 from ..data.ingest import task_bytes
 from ..data.scaling import moment_rows, scaled_rows
 from ..data.store import CHUNK_BYTES
-from ..graph.exact import points_are_held, query_rows, streamed_rows
+from ..graph.exact import exact_block_rows, points_are_held, query_rows, streamed_rows
+from ..graph.inverted import measured_row_bytes, point_rows, tile_bytes
 from ..graph.layout import MAX_FURTHER, MAX_LEADING, SAMPLE_ROWS, layout_bytes
 from ..graph.metric import measured_itemsize
 from ..graph.vertices import BLOCK_BYTES
@@ -132,7 +133,21 @@ def neighbors(f: Facts) -> Cost:
         f.estimated.add("given graph")
         entries = f.vertices * f.k * (f.spec.graph.given.kind == "neighbors")
         return _cost(int(entries > 0), 16 * entries, 12 * entries, 60 * entries)
-    return _of_those(f, [_exact(f) if search == "exact" else _descent(f) for search in sorted(f.search)])
+    exact = _exact if f.sparse_entries is None else _inverted
+    return _of_those(f, [exact(f) if search == "exact" else _descent(f) for search in sorted(f.search)])
+
+
+def _inverted(f: Facts) -> Cost:
+    """Sparse rows: in a task its queries with their heaps, the points that it reads at a time, and a tile of them."""
+    n, k, metric = f.vertices, f.k, f.spec.graph.metric
+    entries = -(-(f.sparse_entries or 0) * n // max(f.n_rows, 1))
+    rows = BlockedCsrRows(MemoryParts(), (n, f.d), np.dtype(f"f{f.itemsize}"), 1, entries)  # a shape without bytes
+    height, points = exact_block_rows(rows, k, metric, f.budget), point_rows(rows, metric, f.budget)
+    each, tile = measured_row_bytes(rows, metric), tile_bytes(rows)
+    sample = min(n, SAMPLE_ROWS) * rows.row_bytes * 3 + 24 * f.d
+    tasks = _count(n, height)
+    return _cost(tasks, (tasks + 2) * n * rows.row_bytes, 12 * n * k,
+                 max(sample, height * (each + 40 * k) + min(points, n) * each + tile) + COMPILED, each + 40 * k + tile)
 
 
 def _exact(f: Facts) -> Cost:

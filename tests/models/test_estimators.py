@@ -420,7 +420,9 @@ def test_a_constant_column_says_nothing():
 @pytest.mark.parametrize("dtype", [np.float16, np.int16, np.float32, np.longdouble, object, bool])
 def test_points_of_every_type(dtype):
     X, y, new = blobs()
-    X, new = (np.round(points * (0.1 if dtype is bool else 1)).astype(dtype) for points in (X, new))
+    if dtype is bool:  # bits of the numbers, since two columns of truth have four distinct rows
+        X, new = (np.hstack([points > level for level in range(-4, 5)]) for points in (X, new))
+    X, new = (np.round(points).astype(dtype) for points in (X, new))
     found = LapSVC(**SMALL).fit(X, y).decision_function(new)
     expected = LapSVC(**SMALL).fit(X.astype(np.float32), y).decision_function(new.astype(np.float32))
     assert_allclose(found, expected, atol=1e-5)

@@ -1,17 +1,14 @@
 """A pipeline on sparse rows, from the data set to predictions, against the same pipeline on dense rows."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from dssl.blocks import BlockedCsrRows, CsrRows, as_csr, csr_arrays, row_ranges
-from dssl.data.ingest import ingest
+from dssl.blocks import CsrRows, as_csr, csr_arrays
 from dssl.errors import DataError
 from dssl.execution import InProcess, OnDask
-from dssl.pipeline import stages
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
@@ -22,7 +19,7 @@ N, D, BLOCK = 260, 1200, 50
 
 @pytest.fixture(scope="module")
 def text_like(tmp_path_factory):
-    """An npz file of 260 documents about three topics over 1,200 words, three fifths of their words common to all."""
+    """A CSR npz file of 260 documents about three topics over 1,200 words, three fifths of them common to all."""
     rng = np.random.default_rng(0)
     topic = np.arange(N) % 3
     X = np.minimum(zipf(N, 300, 15, 1).toarray(), 1)
@@ -31,23 +28,14 @@ def text_like(tmp_path_factory):
         own[row, 300 * topic[row] + rng.integers(0, 60, 10)] = 2
     X = np.hstack([X, own])
     path = tmp_path_factory.mktemp("text") / "text.npz"
-    np.savez(path, X=X, y=topic)
+    np.savez(path, **csr_arrays(X), shape=X.shape, y=topic)
     return path, X
 
 
-def sparse_ingest(source, parts, execution, params=None, **options):
-    """Ingest, then lay X into parts of sparse rows, beside the target."""
-    dataset = ingest(source, parts, execution, params, **options)
-    place, X = parts, as_csr(dataset.X.read_all())
-    first = 1 + max(parts.receipts(), default=0)
-    for number, (start, stop) in enumerate(row_ranges(N, BLOCK)):
-        place.write(first + number, csr_arrays(X[start:stop]))
-    rows = BlockedCsrRows(place, X.shape, X.dtype, BLOCK, X.nnz, first)
-    return replace(dataset, X=rows)
-
-
-def spec_of(path, **data):
-    return {"name": "text", "data": {"source": str(path), "test": {"count": 60}, "scale": "unit_norm", **data},
+def spec_of(path, sparse=True, **data):
+    read = {"sparse": True, "block_rows": BLOCK} if sparse else {"sparse": False}
+    return {"name": "text",
+            "data": {"source": str(path), "read": read, "test": {"count": 60}, "scale": "unit_norm", **data},
             "labels": {"per_class": 4}, "graph": {"n_neighbors": 6}, "subsample": {"size": 50},
             "solver": {"method": "jacobi", "block_columns": 25}, "kernel": {"bandwidth": 1.0},
             "baselines": ["base", "shuffled", "budget"]}
@@ -57,10 +45,8 @@ def spec_of(path, **data):
 def runs(text_like, tmp_path_factory):
     """The workspaces and results of the sparse and the dense run."""
     places = tmp_path_factory.mktemp("sparse"), tmp_path_factory.mktemp("dense")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "ingest", sparse_ingest)
-        found = run(spec_of(text_like[0]), workspace=places[0], execution=InProcess(2))
-    return places, (found, run(spec_of(text_like[0]), workspace=places[1], execution=InProcess(2)))
+    return places, tuple(run(spec_of(text_like[0], sparse), workspace=place, execution=InProcess(2))
+                         for place, sparse in zip(places, (True, False), strict=True))
 
 
 def points_of(place):
@@ -96,23 +82,20 @@ def test_a_model_of_sparse_points_predicts_sparse_and_dense_rows(runs, text_like
 
 
 @pytest.mark.parametrize("scale", ["standardize", "unit_range"])
-def test_a_scaling_that_moves_zeros_ends_the_run_before_the_graph(scale, text_like, tmp_path, monkeypatch):
-    monkeypatch.setattr(stages, "ingest", sparse_ingest)
+def test_a_scaling_that_moves_zeros_ends_the_run_before_the_graph(scale, text_like, tmp_path):
     with pytest.raises(DataError, match=r"(?s)sparse rows.*data.scale: unit_norm.*read: \{sparse: false\}"):
         run(spec_of(text_like[0], scale=scale), workspace=tmp_path, execution=InProcess(1))
     assert not list((tmp_path / "artifacts").glob("neighbors/*"))
 
 
-def test_the_number_of_parts_does_not_change_the_result(runs, text_like, tmp_path, monkeypatch):
-    monkeypatch.setattr(stages, "ingest", sparse_ingest)
+def test_the_number_of_parts_does_not_change_the_result(runs, text_like, tmp_path):
     found = run(spec_of(text_like[0]), workspace=tmp_path, execution=InProcess(2, memory_budget=1 << 21))
     assert found["metrics"] == runs[1][0]["metrics"]
     assert points_of(tmp_path)["train"]["block_rows"] <= points_of(runs[0][0])["train"]["block_rows"]
 
 
 @pytest.mark.cluster
-def test_workers_run_the_sparse_pipeline(cluster_client, runs, text_like, tmp_path, monkeypatch):
-    monkeypatch.setattr(stages, "ingest", sparse_ingest)
+def test_workers_run_the_sparse_pipeline(cluster_client, runs, text_like, tmp_path):
     execution = OnDask(cluster_client)
     found = run(spec_of(text_like[0]), workspace=tmp_path, execution=execution)
     assert found["metrics"] == runs[1][0]["metrics"]

@@ -34,7 +34,9 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
     gain["unlabeled_data"] = "no clear difference" if p >= 0.05 else "helped" if better else "hurt"
     names = ["dataset", "split", "points", "neighbors", "graph", "labels", "health", "models", "scores"]
     stages = [{"name": name, "status": "cached" if name == "dataset" else "done", "seconds": 0.25 * (i + 1),
-               "address": f"{i:x}" * 64, "peak_rss_bytes": 0 if name == "split" else 345_000_000}
+               "address": f"{i:x}" * 64, "peak_rss_bytes": 0 if name == "split" else 345_000_000,
+               "predicted_peak_bytes": 300_000_000, "measured_peak_bytes": None if name == "split" else 330_000_000,
+               "ratio": None if name == "split" else 1.1}
               for i, name in enumerate(names)]
     result = {"run": "20250101T000000-abcdef", "name": "example", "status": "done", "metrics": metrics,
               "baselines": baselines, "gain": gain, "stages": stages, "peak_rss_bytes": 512_000_000,
