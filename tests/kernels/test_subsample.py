@@ -166,9 +166,9 @@ def test_blocks_do_not_matter(columns, rows, threads):
 
 def test_a_small_budget_makes_narrow_blocks():
     R, vector, S = expander()
-    execution = InProcess(1, memory_budget=160 * 84 * 5)
-    receipts = solve_columns(HeldArrays(**prepare(R, 23, SolverParams(), vector).to_arrays()),
-                             SolverParams(method="direct"), 160, S, (1,), execution, MemoryParts())
+    solver = HeldArrays(**prepare(R, 23, SolverParams(), vector).to_arrays())
+    execution = InProcess(1, memory_budget=solver.nbytes + 160 * 84 * 5)
+    receipts = solve_columns(solver, SolverParams(method="direct"), 160, S, (1,), execution, MemoryParts())
     assert [receipt["n_columns"] for receipt in receipts] == [5, 5, 5, 5, 3]
 
 
