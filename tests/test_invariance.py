@@ -19,6 +19,7 @@ from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
 from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.tiles import POINT_TILE, QUERY_TILE
+from dssl.graph.vertices import distinct_rows, find_vertices
 from dssl.graph.weights import weights
 from dssl.kernels.base import RBF, median_bandwidth
 from dssl.kernels.subsample import inverse_on_subsample
@@ -309,3 +310,34 @@ def test_every_label_given_twice_counts_as_twice_the_penalty(seed, C, kind):
     twice = fit_labels(kernel(X[both], X[both]), codes[both], 3, LearnerParams(kind=kind, C=C))
     expected, found = kernel(new, X) @ once[0] + once[1], kernel(new, X[both]) @ twice[0] + twice[1]
     assert_allclose(found, expected, rtol=1e-6, atol=SURE if kind == "svm" else 1e-8)
+
+
+# ---- duplicates
+
+
+@thorough(8)
+@given(seed=seeds, kind=st.sampled_from([LapSVC, LapKernelRidge]))
+def test_the_order_of_copies_and_which_comes_first_change_nothing(seed, kind):
+    X, y, new = problem(seed)
+    rng = np.random.default_rng(seed)
+    copies = rng.integers(1, 5, len(X))
+    rows = np.repeat(np.arange(len(X)), copies)
+    given = y[rows] if kind is LapSVC else np.where(y[rows] < 0, np.nan, y[rows].astype(float))
+    expected, found = (
+        estimator(kind).fit(X[rows][order], given[order])
+        for order in (np.arange(len(rows)), rng.permutation(len(rows))))
+    values = [model.decision_function(new) if kind is LapSVC else model.predict(new) for model in (expected, found)]
+    assert_allclose(values[0], values[1], atol=SURE if kind is LapSVC else 1e-7)
+
+
+@thorough(8)
+@given(seed=seeds, copies=st.integers(2, 30))
+def test_copies_of_one_point_leave_the_neighbors_of_the_others(seed, copies):
+    X, _, _ = problem(seed)
+    many = np.vstack([X, np.repeat(X[:1], copies, axis=0)])
+    points = find_vertices(ArrayRows(many), InProcess(1))
+    assert_array_equal(points.first, np.arange(len(X)))
+    assert_array_equal(points.multiplicity, [copies + 1] + [1] * (len(X) - 1))
+    lists = find_neighbors(distinct_rows(ArrayRows(many), points, InProcess(1)), NeighborParams(n_neighbors=5),
+                           InProcess(1))
+    assert_array_equal(lists.ids.read_all(), neighbors(X, 5).ids.read_all())
