@@ -27,22 +27,24 @@ KERNELS = ("deformed", "full", "base", "budget")
 COLORS = {"deformed": "#1b6ca8", "full": "#111111", "base": "#c44e52", "budget": "#8a8a8a"}
 
 
-def measure(name: str, count: int, draw: int, workspace: str, execution: InProcess) -> dict:
-    """Return the test errors of one draw."""
+def measure(name: str, count: int, draw: int, workspace: str, execution: InProcess, size: int | None = None) -> dict:
+    """Return the test errors of one draw; with `size` points measured at instead of the pipeline's, without "full"."""
     chosen = [f"labels.count={count}", f"labels.seed={draw}", f"subsample.seed={draw}", f"selection.seed={draw}"]
     if name in SMALL:
         chosen.append(f"data.seed={draw}")
+    if size:
+        chosen.append(f"subsample.size={size}")
     spec = PIPELINES / f"{name}.yaml"
     result = run(spec, set=chosen, workspace=workspace, execution=execution)
     errors = {"deformed": result["metrics"]["error"], "base": result["baselines"]["base"]["error"],
               "budget": result["baselines"]["budget"]["error"], "shuffled": result["baselines"]["shuffled"]["error"]}
     parameters = {"deformed": result["selection"]["model"], "base": result["selection"]["base"],
                   "budget": result["selection"]["budget"]}
-    if name in SMALL:
+    if name in SMALL and not size:
         whole = [*chosen, f"subsample.size={SMALL[name]}", "baselines=[base, shuffled]"]
         full = run(spec, set=whole, workspace=workspace, execution=execution)
         errors["full"], parameters["full"] = full["metrics"]["error"], full["selection"]["model"]
-    return {"set": name, "labels": count, "draw": draw, "errors": errors, "chosen": parameters,
+    return {"set": f"{name}, s = {size}" if size else name, "labels": count, "draw": draw, "errors": errors, "chosen": parameters,
             "seconds": sum(stage["seconds"] for stage in result["stages"] if stage["status"] == "done")}
 
 
@@ -120,6 +122,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--counts", type=int, nargs="*")
+    parser.add_argument("--size", type=int, help="points at which functions are measured, instead of the pipeline's")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--workspace", default="dssl-work")
     parser.add_argument("--table", nargs="*", help="print the table of these files of JSON lines")
@@ -135,7 +138,7 @@ def main() -> None:
         for draw in range(arguments.first, arguments.first + arguments.draws):
             for count in arguments.counts or COUNTS[name]:
                 execution = InProcess(arguments.threads)
-                line = measure(name, count, draw, arguments.workspace, execution)
+                line = measure(name, count, draw, arguments.workspace, execution, arguments.size)
                 sys.stdout.write(json.dumps(line) + "\n")
                 sys.stdout.flush()
 
