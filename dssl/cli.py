@@ -210,6 +210,10 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
 
     require(out.suffix in (".csv", ".npy"), f"{out} ends in {out.suffix or 'nothing'}",
             why="predictions are written as text or as an array", fix="name a .csv or .npy file")
+    require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the predictions are written into it",
+            fix="make it, or name another file")
+    require(not out.exists() or not Path(source).exists() or not out.samefile(source), f"{out} is the source itself",
+            why="the predictions would take the place of the points", fix="name another file for the predictions")
     fitted = open_model(model, name)
     classes = fitted.model.classes
     require(not abstain or out.suffix == ".csv" or (classes.dtype.kind in "iu" and -1 not in classes), error=SpecError,
@@ -227,12 +231,17 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
                    f"as {texts}; it counts as none of the known ones", err=True)
     if imputed:
         click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
-    if out.suffix == ".npy":
-        np.save(out, np.where(empty, -1, labels) if empty.any() else labels)
-    else:
-        cells = ("" if no_label else label for label, no_label in zip(labels.tolist(), empty, strict=True))
-        with open(out, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([["label"], *([cell] for cell in cells)])
+    draft = out.with_name(f".{out.name}.draft{out.suffix}")
+    try:
+        if out.suffix == ".npy":
+            np.save(draft, np.where(empty, -1, labels) if empty.any() else labels)
+        else:
+            cells = ("" if no_label else label for label, no_label in zip(labels.tolist(), empty, strict=True))
+            with open(draft, "w", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([["label"], *([cell] for cell in cells)])
+        draft.replace(out)  # a reader sees all predictions or none
+    finally:
+        draft.unlink(missing_ok=True)
     unsupported = int((~supported).sum())
     if unsupported:
         left = "they have no label" if abstain else "--abstain gives them no label"

@@ -369,3 +369,32 @@ def test_a_moved_workspace_predicts(made, workspace, tmp_path):
     done = invoke("predict", moved / "runs" / run / "result.json", made / "new.csv", tmp_path / "out.npy", "--read",
                   "target=none")
     assert done.exit_code == 0, done.stderr
+
+
+def test_from_after_until_is_refused_and_nothing_is_deleted(made, workspace):
+    before = sorted(path.name for path in workspace.glob("artifacts/*/*"))
+    done = invoke("run", made / "spec.yaml", "--workspace", workspace, "--from", "scores", "--until", "graph")
+    assert done.exit_code == 2
+    assert "scores comes after graph" in done.stderr
+    assert sorted(path.name for path in workspace.glob("artifacts/*/*")) == before
+
+
+def test_what_comes_after_until_is_kept(made, workspace):
+    before = sorted(path.name for path in workspace.glob("artifacts/*/*"))
+    done = invoke("run", made / "spec.yaml", "--workspace", workspace, "--on", "in-process", "--json",
+                  "--from", "points", "--until", "graph")
+    assert done.exit_code == 0, done.stderr
+    assert sorted(path.name for path in workspace.glob("artifacts/*/*")) == before
+
+
+def test_predictions_do_not_take_the_place_of_the_points(made, workspace, tmp_path):
+    result = next(workspace.glob("runs/*/result.json"))
+    points = Path(shutil.copy(made / "new.csv", tmp_path / "new.csv"))
+    before = points.read_bytes()
+    for out, words in ((points, "is the source itself"), (tmp_path / "none" / "p.csv", "there is no folder")):
+        done = invoke("predict", result, points, out)
+        assert done.exit_code == 2
+        assert words in done.stderr
+    assert points.read_bytes() == before
+    assert invoke("predict", result, points, tmp_path / "p.csv").exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["new.csv", "p.csv"]

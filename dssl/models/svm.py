@@ -18,16 +18,12 @@ from ..graph.neighbors import NeighborParams
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams
 from ..inputs import header_of, labels_of, rows_of
-from ..kernels.base import diagonal_of, kernel_from
+from ..kernels.base import kernel_from
 from ..solvers.solve import SolverParams
 from .base import KernelModel, expand
 from .calibration import Calibration, fit_calibration, mean_margins, out_of_fold_scores
-from .graph_kernel import GraphKernelParams, deform, evidence_of, graph_covariance
+from .graph_kernel import GraphKernelParams, check_eta, check_share, deform, evidence_of, graph_covariance
 from .learners import LearnerParams, fit_labels, fit_values
-
-# The deformed kernel is a difference that shrinks as 1 / eta. Measured against 64-bit mantissas: its relative error is
-# 1e-15 eta to 1e-14 eta while it is at least 1e-9 of the base kernel, and beyond that soon no digit is left.
-MOST_ETA, LEAST_SHARE = 1e8, 1e-9
 
 
 class DeformedKernelEstimator(BaseEstimator):
@@ -74,9 +70,7 @@ class DeformedKernelEstimator(BaseEstimator):
 
     def _labels(self, X: Any, y: Any) -> Any:
         """Return y in this process, or the target of X where X is a Dataset and y is None; checks eta first."""
-        require(0 <= self.eta <= MOST_ETA, f"eta={self.eta!r}, expected 0 to {MOST_ETA:g}",
-                why="it weighs the graph against the base kernel, of which about 1 / eta is left: beyond 1e8 that is "
-                    "rounding error", fix="use 0 for the base kernel, or 1 to 1000")
+        check_eta(self.eta)
         y = X if y is None and getattr(X, "y", None) is not None and hasattr(X, "targets") else y
         require(y is not None, f"{type(self).__name__} requires y to be passed, but the target y is None",
                 why="it learns from the points that have a label", fix="pass y with the marker of unlabeled points",
@@ -110,11 +104,8 @@ class DeformedKernelEstimator(BaseEstimator):
         covariance = graph_covariance(rows, labeled, params, execution, graph)
         kernel = deform(base, rows.take(covariance.subsample), covariance.powers[self.power], self.eta)
         points = rows.take(labeled)
-        K, whole = kernel(points, points), float(diagonal_of(base, points).sum())
-        require(float(np.trace(K)) >= LEAST_SHARE * whole, f"eta={self.eta:g}, ridge={self.ridge:g} and power="
-                f"{self.power} leave {np.trace(K) / max(whole, 1e-300):.1g} of the base kernel at the labeled points",
-                why="it is a difference of nearly equal numbers, so that few of its digits are right",
-                fix="lower eta, or raise ridge")
+        K = kernel(points, points)
+        check_share(K, base, points, self.eta)
         self.evidence_ = {**evidence_of(covariance), "n_labeled": len(labeled), "n_unlabeled": n - len(labeled)}
         self.subsample_ = covariance.subsample
         return kernel, points, K

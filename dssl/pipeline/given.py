@@ -9,13 +9,13 @@ Each is read whole by one task: weights take 40 bytes an edge in each direction,
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..blocks import Arrays, PartWriter, Receipt, row_ranges
-from ..data.sources import find_source, fingerprint
+from ..data.sources import find_source, fingerprint, is_url
 from ..errors import DataError, explain, require
 from ..graph.given import checked_neighbors, checked_weights, restricted, store_weights
 from .spec import GivenGraph
@@ -24,8 +24,15 @@ LIST_ROWS = 1 << 16  # lists in one chunk
 
 
 def given_path(given: GivenGraph) -> Path:
-    """Return the local file of a given graph; raise DataError if there is none."""
-    return find_source(given.path, format="npz").path
+    """Return the local file of a given graph, a path or a URL; raise DataError if there is none."""
+    if is_url(given.path):
+        return find_source(given.path, format="npz").path
+    path = Path(given.path).expanduser()
+    require(path.is_file(), f"graph.given.{given.kind}: {given.path} is not a file", error=DataError,
+            why="the graph is read from it", fix="give the path or the URL of an .npz file")
+    require(is_zipfile(path), f"graph.given.{given.kind}: {given.path} is not an .npz file", error=DataError,
+            why="a graph is read from one", fix="write it with scipy.sparse.save_npz or numpy.savez")
+    return path
 
 
 def given_digest(given: GivenGraph) -> dict[str, str]:

@@ -145,6 +145,10 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
     if from_stage is not None:
         remake |= dependents(check_stage(from_stage, "--from"))
     last = stage_names()[-1] if until is None else check_stage(until, "--until")
+    begins = 0 if from_stage is None else stage_names().index(from_stage)
+    require(begins <= stage_names().index(last), f"--from {from_stage} --until {last}", error=SpecError,
+            why=f"{from_stage} comes after {last}, so nothing would be made",
+            fix="name an earlier stage in --from, or a later one in --until")
     checked, place = load_spec(spec, tuple(set)), Workspace.at(workspace)
     source, source_digest = source_of(checked)
     budget = memory_budget or MEMORY_BUDGET

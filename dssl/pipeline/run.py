@@ -65,9 +65,6 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         scratch.mkdir(parents=True)
         execution.scratch_folder = str(scratch)
         made = made.again(execution.memory_budget)
-        for item in made.stages:
-            if item.stage.name in made.remake:
-                item.artifact.remove()
         identity = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
         folder = place.root / "runs" / identity
         # Paths as well as addresses: a run's record is read by people.
@@ -97,6 +94,8 @@ def _run_stage(item: PlannedStage, made: Plan, known: Facts | None, execution: E
         "name": name, "status": "cached" if item.status == "cached" else "done", "address": artifact.address,
         "peak_rss_bytes": 0, "predicted_peak_bytes": None, "measured_peak_bytes": None, "ratio": None}
     if item.status != "cached":
+        if name in made.remake:  # now and not before: until here a run that is killed has lost nothing
+            artifact.remove()
         record |= _make(item, made, known, execution, tell)
     record["seconds"] = round(time.perf_counter() - begin, 3)
     tell({"event": "stage", "stage": name, "status": record["status"], "seconds": record["seconds"]})

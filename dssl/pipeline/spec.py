@@ -13,6 +13,7 @@ from ..graph.neighbors import NeighborParams
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams
 from ..kernels.base import Kernel, kernel_from
+from ..models.graph_kernel import check_eta
 from ..models.learners import LearnerParams
 from ..selection.search import GridParams
 from ..solvers.solve import SolverParams
@@ -148,7 +149,7 @@ class GraphSpec(Section):
 
 
 class SubsampleSpec(Section):
-    """The points at which functions are measured: all labeled ones and a random draw of the others."""
+    """The points at which functions are measured: the labeled ones, as many as fit, and a random draw of the others."""
 
     size: int = Field(default=1000, ge=1)
     seed: int = Field(default=0, ge=0)
@@ -191,6 +192,7 @@ class ModelSpec(Section):
 
     def params(self) -> LearnerParams:
         """Return the learner's parameters."""
+        check_eta(self.eta)
         return LearnerParams(kind=self.kind, C=self.C)
 
 
@@ -227,6 +229,10 @@ class Spec(Section):
     def _parts_agree(self) -> "Spec":
         if not {"base", "shuffled"} <= set(self.baselines):
             raise ValueError("baselines always holds base and shuffled; budget may be added")
+        if len(set(self.baselines)) < len(self.baselines):
+            raise ValueError("baselines names one twice")
+        if "budget" in self.baselines and self.subsample.size < 2:
+            raise ValueError("the budget baseline is a graph of the subsample: subsample.size is at least 2 then")
         return self
 
     def grid(self) -> GridParams | None:
@@ -248,6 +254,9 @@ class Spec(Section):
         chosen = self.selection.bandwidth if self.selection else None
         if not chosen:
             return (self.kernel,)
+        if self.kernel.name not in ("rbf", "laplacian"):
+            raise SpecError(explain(f"selection.bandwidth={chosen}, and kernel.name is {self.kernel.name}",
+                                    why="that kernel has no bandwidth", fix="leave selection.bandwidth out"))
         return tuple(self.kernel.model_copy(update={"bandwidth": bandwidth}) for bandwidth in chosen)
 
     def check(self) -> "Spec":

@@ -24,7 +24,7 @@ from ..kernels.gram import block_rows, entries_of
 from ..kernels.subsample import inverse_on_subsample
 from ..kernels.support import largest_diagonal, supported_values
 from ..models.base import LEAST_SUPPORT, KernelModel, expand
-from ..models.graph_kernel import deform, shuffled
+from ..models.graph_kernel import check_share, deform, shuffled
 from ..models.learners import LearnerParams, fit_labels
 from ..selection.folds import labeled_folds
 from ..selection.search import GridParams, search_base, search_deformed
@@ -122,11 +122,13 @@ class FitTask:
         receipt: Receipt = {"models": {}}
         for name in self.names:
             chosen = self.choices[name]
-            kernel: Any = training.base(chosen["bandwidth"])
+            base = training.base(chosen["bandwidth"])
+            kernel: Any = base
             if name != "base":
                 A = training.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
-                kernel = deform(kernel, X_S, A, chosen["eta"])
+                kernel = deform(base, X_S, A, chosen["eta"])
             K = kernel(X_l, X_l)
+            check_share(K, base, X_l, chosen["eta"] or 0.0)
             coef, intercept, coding = fit_labels(K, codes, len(self.classes),
                                                  LearnerParams(kind=training.kind, C=chosen["C"]))
             parameters = {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}

@@ -22,7 +22,7 @@ from ..errors import require
 from ..kernels.base import Kernel
 from ..kernels.deformed import factor_positive
 from ..models.base import Coding, class_pairs, class_scores
-from ..models.graph_kernel import absolute_eta
+from ..models.graph_kernel import absolute_eta, check_eta
 from ..models.learners import LearnerParams, fit_labels
 
 
@@ -49,8 +49,10 @@ class GridParams:
                     why="equal grid points waste work", fix="leave one out")
         require(all(isinstance(p, (int, np.integer)) and 1 <= p <= 64 for p in self.power),
                 f"power={list(self.power)}", why="Q = R^p is formed by p solves of R", fix="use 1, 2 and 3")
-        require(all(0 < eta < np.inf for eta in self.eta), f"eta={list(self.eta)}",
-                why="it weighs the graph against the base kernel", fix="use 1, 10 and 100; 0 is the base kernel")
+        for eta in self.eta:
+            check_eta(eta)
+        require(min(self.eta) > 0, f"eta={list(self.eta)} has a 0", why="eta 0 is the base kernel, which is a baseline "
+                "of its own", fix="leave the 0 out")
         require(all(0 < C < np.inf for C in self.C), f"C={list(self.C)}", why="it weighs the labels",
                 fix="use 1 to 100")
         require(self.folds >= 2, f"folds={self.folds}", why="a fold is held out of the others", fix="use 5 or 10")

@@ -44,7 +44,8 @@ def measure(name: str, count: int, draw: int, workspace: str, execution: InProce
         whole = [*chosen, f"subsample.size={SMALL[name]}", "baselines=[base, shuffled]"]
         full = run(spec, set=whole, workspace=workspace, execution=execution)
         errors["full"], parameters["full"] = full["metrics"]["error"], full["selection"]["model"]
-    return {"set": f"{name}, s = {size}" if size else name, "labels": count, "draw": draw, "errors": errors, "chosen": parameters,
+    title = f"{name}, s = {size}" if size else name
+    return {"set": title, "labels": count, "draw": draw, "errors": errors, "chosen": parameters,
             "seconds": sum(stage["seconds"] for stage in result["stages"] if stage["status"] == "done")}
 
 

@@ -241,3 +241,13 @@ def test_an_appended_data_set_is_a_source_and_can_be_saved_elsewhere(tmp_path):
     assert arrays_of(data.save(tmp_path / "copy")) == arrays_of(data)
     with pytest.raises(DataError, match="is not empty"):
         data.save(tmp_path / "d")
+
+
+def test_minus_one_among_integers_stays_unlabeled_beside_text(tmp_path):
+    (tmp_path / "first.csv").write_text("a,label\n1,oak\n2,ash\n3,oak\n")
+    ingest(tmp_path / "first.csv", StoredParts(tmp_path / "set"), InProcess(1)).save(tmp_path / "set")
+    np.savez(tmp_path / "more.npz", X=np.array([[4.0], [5.0]], np.float32), y=np.array([-1, -1]),
+             columns=np.array(["a"]))
+    found = append(tmp_path / "more.npz", tmp_path / "set")
+    assert found.attributes["label_names"] == ["ash", "oak"]
+    assert found.y.read_all().tolist() == [1, 0, 1, -1, -1]

@@ -14,7 +14,15 @@ from dssl.graph.neighbors import NeighborParams, neighbors
 from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights import WeightParams, WeightsRaised, weights
 from dssl.kernels.base import RBF
-from dssl.models.graph_kernel import GraphKernelParams, deform, draw_subsample, graph_covariance, shuffled
+from dssl.models.graph_kernel import (
+    GraphKernelParams,
+    check_eta,
+    check_share,
+    deform,
+    draw_subsample,
+    graph_covariance,
+    shuffled,
+)
 from dssl.models.svm import LapKernelRidge, LapSVC
 from dssl.solvers.solve import SolverParams
 from tests import reference
@@ -224,3 +232,18 @@ def test_weights_that_vanish_warn_and_a_bandwidth_that_leaves_none_is_refused():
     with pytest.raises(ParameterError, match="the median weight is exp"):
         graph_covariance(ArrayRows(X), np.array([0]), exact_params(weights=WeightParams(kind="heat", bandwidth=1e-5)),
                          InProcess(1))
+
+
+def test_a_kernel_of_which_the_graph_left_nothing_is_refused():
+    X = np.arange(6.0)[:, None]
+    base = RBF(1.0)
+    check_share(base(X, X), base, X, 10.0)
+    check_share(2e-9 * base(X, X), base, X, 10.0)
+    with pytest.raises(ParameterError, match="eta=10 leaves 5e-10 of the base kernel"):
+        check_share(5e-10 * base(X, X), base, X, 10.0)
+
+
+@pytest.mark.parametrize("eta", ["a", None, -1, 1.1e8, float("nan"), True, [1]])
+def test_an_eta_that_is_no_weight_is_refused(eta):
+    with pytest.raises(ParameterError, match=r"expected 0 to 1e\+08"):
+        check_eta(eta)

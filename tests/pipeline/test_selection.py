@@ -62,6 +62,16 @@ def test_a_longer_grid_uses_the_graph_again(searched):
     assert ran == ["selection", "models", "scores"]
 
 
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"model": {"eta": 1e20}}, "expected 0 to 1e"), ({"selection": {"eta": [10, 1e9]}}, "eta=1000000000"),
+    ({"baselines": ["base", "shuffled", "base"]}, "names one twice"), ({"subsample": {"size": 1}}, "at least 2"),
+    ({"kernel": {"name": "linear"}, "selection": {"bandwidth": ["median"]}}, "has no bandwidth"),
+])
+def test_what_would_leave_rounding_errors_or_nothing_is_refused(small_spec, changes, message):
+    with pytest.raises(SpecError, match=message):
+        load_spec({**small_spec, **changes})
+
+
 @pytest.mark.parametrize(("section", "message"), [
     ({"power": []}, "selection.power"), ({"eta": [0]}, "0 is the base kernel"), ({"folds": 1}, "selection.folds"),
     ({"bandwidth": ["half"]}, "selection: bandwidth='half'"), ({"sigma": [1]}, "selection.sigma"),

@@ -166,7 +166,10 @@ def target_values(y: np.ndarray, name: str) -> np.ndarray:
 
 
 def text_of(y: np.ndarray) -> np.ndarray:
-    """Return labels as objects: text, None where missing; numbers as they are printed, whole ones without a point."""
+    """Return labels as objects: text, None where missing; numbers as they are printed, whole ones without a point.
+
+    Of integers, -1 marks what is missing.
+    """
     if y.dtype == object:
         return y
     return np.array([_shown(label) for label in y.tolist()], object)
@@ -175,7 +178,7 @@ def text_of(y: np.ndarray) -> np.ndarray:
 def _shown(label: int | float) -> str | None:
     if isinstance(label, float):
         return None if math.isnan(label) else str(int(label)) if label.is_integer() else repr(label)
-    return str(label)
+    return None if label == -1 else str(label)
 
 
 def whole_numbers(y: np.ndarray) -> np.ndarray:
