@@ -30,8 +30,6 @@ def given_path(given: GivenGraph) -> Path:
     path = Path(given.path).expanduser()
     require(path.is_file(), f"graph.given.{given.kind}: {given.path} is not a file", error=DataError,
             why="the graph is read from it", fix="give the path or the URL of an .npz file")
-    require(is_zipfile(path), f"graph.given.{given.kind}: {given.path} is not an .npz file", error=DataError,
-            why="a graph is read from one", fix="write it with scipy.sparse.save_npz or numpy.savez")
     return path
 
 
@@ -48,6 +46,8 @@ def given_digest(given: GivenGraph) -> dict[str, str]:
 def _read(path: str, kind: str) -> Any:
     """Return the sparse matrix, or the pair of arrays, of a file; raise DataError if it holds none."""
     try:
+        if not is_zipfile(path):
+            raise BadZipFile("it is not an .npz archive")
         if kind == "weights":
             return sp.load_npz(path)
         with np.load(path, allow_pickle=False) as arrays:
