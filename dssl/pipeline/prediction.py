@@ -186,13 +186,15 @@ def _model_of(result: Path) -> Path:
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
-    """Return a fitted pipeline from the folder that a result names as "model", or from the result.json itself.
+    """Return a fitted pipeline from a run's folder, its result.json, or the folder that this names as "model".
 
     Raises
     ------
     DataError : there is no model. IntegrityError : it is damaged.
     """
     folder = Path(path)
+    if (folder / "result.json").is_file():
+        folder = folder / "result.json"  # of a run's folder
     if folder.name == "result.json" and folder.is_file():
         folder = _model_of(folder)
     manifest = folder / "manifest.json"
