@@ -205,6 +205,14 @@ class ScaledRows(Rows):
         return self.scaling.transform(self.rows.take(ids))
 
 
+def require_kept_zeros(kind: ScalingKind, n: int, d: int) -> None:
+    """Raise DataError if a scaling of sparse rows (n, d) would move their zeros."""
+    require(kind in KEEPS_ZEROS, f"scaling {kind!r} of sparse rows ({n} x {d})", error=DataError,
+            why=f"it moves zeros, so every row would hold all {d} columns",
+            fix="set `data.scale: unit_norm`, max_abs, global_range or none; or, where all columns fit, read the file "
+                "as dense rows: `read: {sparse: false}`")
+
+
 def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execution: Execution, *,
                 feature_names: list[str] | None = None) -> Scaling:
     """Return the scaling of some training rows.
@@ -228,10 +236,8 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
             why="it is made of their means and ranges", fix="check the split into training and test points")
     require(not len(numbers) or (numbers[0] >= 0 and numbers[-1] < n), f"training rows up to {numbers.max(initial=0)}",
             why=f"there are {n} rows", fix="choose the rows from this data set", error=DataError)
-    require(not rows.is_sparse or params.kind in KEEPS_ZEROS, f"scaling {params.kind!r} of sparse rows ({n} x {d})",
-            why=f"it moves zeros, so every row would hold all {d} columns", error=DataError,
-            fix="set `data.scale: unit_norm`, max_abs, global_range or none; or, where all columns fit, read the file "
-                "as dense rows: `read: {sparse: false}`")
+    if rows.is_sparse:
+        require_kept_zeros(params.kind, n, d)
     empty = np.empty(0)
     if params.kind == "none":
         return Scaling(params.kind, empty, empty, {"n_columns": d})

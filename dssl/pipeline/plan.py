@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..data.readers import Scan
+from ..data.scaling import require_kept_zeros
 from ..data.sources import Source
 from ..errors import BudgetError, SpecError, explain, require
 from ..execution import MEMORY_BUDGET, Execution
@@ -119,6 +120,8 @@ class Plan:
         if all(item.status == "cached" for item in stages):
             return replace(self, stages=stages, facts=None)
         facts = facts_of(self.spec, self.source, self.budget, stages, self.facts.scan if self.facts else None)
+        if facts.sparse_entries is not None:
+            require_kept_zeros(self.spec.data.scale, facts.n_rows, facts.d)
         return replace(self, facts=facts, stages=[item if item.status == "cached" else price(item, facts)
                                                   for item in stages])
 
