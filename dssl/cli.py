@@ -7,7 +7,6 @@ A command imports what it needs when it is called, so that `dssl --help` does no
 
 import csv
 import json
-import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -66,8 +65,6 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="dssl")
 def main() -> None:
     """Distributed semi-supervised learning: few labels, many points, one YAML file."""
-    for name in ("distributed", "distributed.client"):  # what they report, a run's own messages say in one sentence
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @main.command("run")

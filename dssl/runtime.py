@@ -114,6 +114,8 @@ def open_runtime(source: str | Path | None, memory_budget: int | None = None) ->
     ------
     ClusterError : no scheduler answers, or an address off this machine is not encrypted.
     """
+    for name in ("distributed", "distributed.client"):  # what they report, a run's own messages say in one sentence
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     described = load_runtime(source)
     budget = memory_budget or MEMORY_BUDGET
     if isinstance(described, InProcessRuntime):

@@ -457,6 +457,6 @@ def test_too_much_weight_on_the_graph_is_an_error_before_digits_are_lost():
             LapSVC(**SMALL | {"eta": eta}).fit(X, y)
     moons = two_moons(150, noise=0.1)
     given = np.where(np.arange(150) < 10, moons.targets(), -1)
-    with pytest.raises(ParameterError, match=r"eta=1e\+06, ridge=0.001 and power=3 leave .*e-11 of the base kernel"):
+    with pytest.raises(ParameterError, match=r"eta=1e\+06 leaves .*e-11 of the base kernel"):
         LapSVC(eta=1e6, ridge=1e-3, power=3).fit(moons, given)
     assert np.isfinite(LapSVC(**SMALL | {"eta": 1e6}).fit(X, y).decision_function(new)).all()
