@@ -29,7 +29,7 @@ def cluster_client():
         yield client
 
 
-# A property that is slow on a busy machine is not wrong; what is too slow meets pytest's own limit. Examples are the same
-# in every run, so that a change is judged by what it changed; DSSL_FUZZ asks for others.
+# A property that is slow on a busy machine is not wrong; what is too slow meets pytest's own limit. The examples are
+# the same in every run, so that a change is judged by what it changed; DSSL_FUZZ asks for others.
 settings.register_profile("dssl", deadline=None, derandomize="DSSL_FUZZ" not in os.environ)
 settings.load_profile("dssl")
