@@ -1,0 +1,95 @@
+"""The whitened basis of a Nystrom approximation: functions of the landmarks in which their norm is the Euclidean one.
+
+With `K_ss = U E U'` and `T = U E^-1/2`, over the eigenvalues that are not rounding, `T' K_ss T = I`. A function
+`f = sum_j a_j K(z_j, .)` with `a = T b` has the norm `|f|_K = |b|`, and `Phi = K_ns T` gives its values. A system in b is
+then well posed where the one in a is singular: equal landmarks, wide kernels, kernels of finite rank.
+"""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+from scipy.linalg import eigh
+
+from ..errors import DataError, require
+
+CUTOFF = 1e-10  # relative to the largest eigenvalue: well above rounding, about s times 1e-16
+NEGATIVE = 1e-8  # relative to the largest eigenvalue: what rounding leaves below zero, and no kernel goes beyond
+ASYMMETRY = 1e-8  # relative to the largest entry
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """T (s, r) with `T' K_ss T = I`, and what was kept of K_ss.
+
+    `T` is in Fortran order. Its columns go from the smallest eigenvalue kept to the largest; their signs, and any
+    rotation among equal eigenvalues, are arbitrary, and no function of the kernel depends on them.
+    """
+
+    T: np.ndarray
+    largest: float  # eigenvalue of K_ss
+    condition: float  # the largest eigenvalue over the smallest one kept, at most 1 / cutoff
+
+    @property
+    def rank(self) -> int:
+        """Return r, the number of eigenvalues kept."""
+        return self.T.shape[1]
+
+
+def whiten(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
+    """Return T = U E^-1/2 of K_ss = U E U' without the eigenvalues below `cutoff` times the largest.
+
+    Parameters
+    ----------
+    K_ss : ndarray, shape (s, s)
+        Gram matrix of the landmarks, in float64: in float32 its own rounding is a thousand times the cut-off. It is not
+        changed.
+    cutoff : relative eigenvalue, above 0 and below 1; eigenvalues below it are dropped with their functions.
+
+    Returns
+    -------
+    Whitening; O(s^3) time, 24 s^2 bytes beside K_ss: a copy that turns into T, and LAPACK's workspace.
+
+    Raises
+    ------
+    DataError : K_ss is not square, finite and symmetric, is zero, or has a negative eigenvalue beyond rounding.
+    ParameterError : the cutoff is not between 0 and 1.
+    """
+    require(isinstance(cutoff, Real) and not isinstance(cutoff, bool) and 0 < cutoff < 1,
+            f"cutoff={cutoff!r}, expected a number above 0 and below 1",
+            why="it is the smallest eigenvalue kept, relative to the largest: at 0 rounding would be divided by itself",
+            fix=f"leave it at {CUTOFF:g}; a larger one drops more of the space that the landmarks span")
+    K = np.asarray(K_ss)
+    require(K.ndim == 2 and K.shape[0] == K.shape[1] > 0 and K.dtype.kind in "biuf",
+            f"K_ss has shape {K.shape} and dtype {K.dtype}, expected (s, s) numbers", error=DataError,
+            why="it compares every landmark with every landmark", fix="pass kernel(Z, Z) of the landmarks Z")
+    size = float(np.abs(K).max())
+    require(math.isfinite(size), "K_ss holds NaN or infinite values", error=DataError,
+            why="a kernel value that is not a number has no eigenvalues",
+            fix="drop or impute points that are not finite; scale the features if the kernel overflows")
+    require(size > 0, f"K_ss is zero for all {len(K)} landmarks", error=DataError,
+            why="the landmarks then span no function but zero",
+            fix="check that the features were read correctly, or use a kernel that is not zero at these points")
+    require(_asymmetry(K) <= ASYMMETRY * size, f"K_ss differs from its transpose by {_asymmetry(K):.3g}, with entries "
+            f"up to {size:.3g}", error=DataError, why="a kernel is symmetric", fix="return K(x, z) = K(z, x)")
+    # Divided by its size, a Gram matrix of 1e-200 does not underflow. Transposed, it is in LAPACK's order. "evd" takes
+    # as long as "evr" (0.2 s at s = 1,000, 4 s at 3,000, on one core) and its vectors are orthogonal to rounding.
+    scaled = np.divide(K, size, dtype=np.float64)
+    values, vectors = eigh(scaled.T, driver="evd", overwrite_a=True, check_finite=False)
+    largest = float(values[-1])
+    require(values[0] >= -NEGATIVE * largest, f"K_ss has the eigenvalue {values[0] * size:.3g} below zero, the largest "
+            f"is {largest * size:.3g}", error=DataError,
+            why="a kernel has no negative eigenvalue, and the norm of a function would be imaginary",
+            fix="use a positive semi-definite kernel; a similarity that is none has to be changed first")
+    first = int(np.searchsorted(values, cutoff * largest))  # eigenvalues ascend
+    T = vectors[:, first:]
+    T /= np.sqrt(values[first:]) * math.sqrt(size)
+    return Whitening(T, largest * size, largest / float(values[first]))
+
+
+def _asymmetry(K: np.ndarray) -> float:
+    """Return the largest |K_ij - K_ji|, by blocks of rows."""
+    step = 256
+    return max(float(np.abs(K[start:start + step] - K[:, start:start + step].T).max())
+               for start in range(0, len(K), step))

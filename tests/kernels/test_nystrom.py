@@ -1,0 +1,107 @@
+"""The whitened basis against its definition: T' K T = I, nothing lost, ranks, and what is refused."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl.errors import DataError, ParameterError
+from dssl.kernels.base import RBF, Cosine, Linear, Polynomial
+from dssl.kernels.nystrom import whiten
+
+from .. import reference
+
+
+def points(n, d=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+@settings(max_examples=25)
+@given(s=st.integers(1, 30), bandwidth=st.floats(0.05, 20.0), copies=st.integers(0, 5), scale=st.floats(1e-150, 1e150))
+def test_the_basis_is_orthonormal_and_spans_the_landmarks(s, bandwidth, copies, scale):
+    """T'KT = I; and K T T' K = K, since T T' is the pseudo-inverse. Copies of landmarks add nothing to the rank."""
+    Z = points(s)
+    Z = np.concatenate([Z, Z[:copies]])
+    K = scale * RBF(bandwidth)(Z, Z)
+    before = K.copy()
+    found = whiten(K, 1e-9)
+    assert_array_equal(K, before)
+    assert 1 <= found.rank <= s
+    assert_allclose(found.T.T @ K @ found.T, np.eye(found.rank), atol=1e-5)
+    assert_allclose(K @ found.T @ (found.T.T @ K), K, atol=3e-9 * found.largest)
+    assert_allclose(found.largest, np.linalg.eigvalsh(K / scale)[-1] * scale, rtol=1e-10)
+    assert 1 <= found.condition <= 1e9
+
+
+def test_a_well_posed_matrix_keeps_everything():
+    K = RBF(0.5)(points(20), points(20))
+    found, values = whiten(K), np.linalg.eigvalsh(K)
+    assert found.rank == 20
+    assert_allclose(found.T @ found.T.T, np.linalg.inv(K), rtol=1e-8, atol=1e-10)
+    assert_allclose(found.condition, values[-1] / values[0])
+
+
+@pytest.mark.parametrize(("kernel", "rank"), [(Linear(), 3), (Cosine(), 3), (Polynomial(2), 10)])
+def test_kernels_of_finite_rank(kernel, rank):
+    Z = points(40)
+    K = kernel(Z, Z)
+    found = whiten(K)
+    assert found.rank == rank
+    assert_allclose(found.T @ found.T.T, reference.pseudo_inverse(K), atol=1e-9)
+
+
+def test_equal_landmarks_have_rank_one():
+    Z = np.ones((7, 3))
+    found = whiten(RBF(1.0)(Z, Z))
+    assert found.rank == 1
+    assert_allclose((found.largest, found.condition), (7, 1))
+    assert_allclose(np.abs(found.T), 1 / 7)
+
+
+def test_the_cutoff_drops_eigenvalues_relative_to_the_largest():
+    U = np.linalg.qr(points(4, 4))[0]
+    K = U @ np.diag([1e3, 1.0, 1e-3, 1e-6]) @ U.T
+    K = (K + K.T) / 2
+    assert [whiten(K, cutoff).rank for cutoff in (0.5, 1e-4, 1e-7, 1e-10)] == [1, 2, 3, 4]
+    assert_allclose(whiten(K, 1e-4).condition, 1e3, rtol=1e-9)
+
+
+@pytest.mark.parametrize("cutoff", [0, 1, -1e-3, 2.0, np.nan, "1e-10", True, None])
+def test_cutoffs_that_are_none(cutoff):
+    with pytest.raises(ParameterError, match="cutoff="):
+        whiten(np.eye(3), cutoff)
+
+
+@pytest.mark.parametrize(("K", "says"), [
+    (np.zeros((3, 3)), "zero for all 3 landmarks"),
+    (np.full((3, 3), np.nan), "NaN or infinite"),
+    (np.diag([1.0, np.inf]), "NaN or infinite"),
+    (np.diag([1.0, -1e-6]), "the eigenvalue -1e-06 below zero"),
+    (-np.eye(2), "below zero"),
+    (np.array([[1.0, 0.5], [0.4, 1.0]]), "differs from its transpose by 0.1"),
+    (np.ones((2, 3)), r"shape \(2, 3\)"),
+    (np.ones(3), r"shape \(3,\)"),
+    (np.ones((0, 0)), r"shape \(0, 0\)"),
+    (np.array([["a"]]), "dtype <U1"),
+], ids=["zero", "nan", "inf", "negative", "all negative", "asymmetric", "wide", "flat", "empty", "text"])
+def test_matrices_that_no_kernel_makes(K, says):
+    with pytest.raises(DataError, match=says):
+        whiten(K)
+
+
+def test_rounding_below_zero_is_no_negative_eigenvalue():
+    K = np.diag([1.0, 1e-3, -1e-9])
+    assert whiten(K).rank == 2
+
+
+def test_peak_memory_stays_within_the_formula():
+    K = RBF(1.0)(points(600), points(600))
+    whiten(K[:10, :10])
+    tracemalloc.start()
+    whiten(K)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.5 * 24 * 600**2 < peak < 1.02 * 24 * 600**2 + 100_000
