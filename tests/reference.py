@@ -131,6 +131,49 @@ def laprls(K, L, y, labeled, ambient, manifold):
     return K @ np.linalg.solve(A, J @ np.where(labeled, y, 0.0))
 
 
+# Nystrom LapRLS: Li, Liu, Yin, Wang 2019. Targets y have shape (n, t) or (n,) with 0 where unlabeled. Squared errors
+# are summed here and averaged above: with l labels, lambda_A = l * ambient and lambda_I = l * manifold / n^2.
+
+
+def rls(K_mm, y, lam):
+    """Return alpha of plain regularized least squares on the labeled points: (K_mm + lam I)^-1 y."""
+    return np.linalg.solve(K_mm + lam * np.eye(len(K_mm)), y)
+
+
+def laprls_coef(K, L, y, labeled, lambda_A, lambda_I):
+    """Return alpha of eq. (3), one coefficient a point: (J K + lambda_A I + lambda_I L K)^-1 y."""
+    J = np.diag(labeled.astype(float))
+    return np.linalg.solve(J @ K + lambda_A * np.eye(len(K)) + lambda_I * L @ K, y)
+
+
+def nystrom_matrix(K_ns, K_ss, L, labeled, lambda_A, lambda_I):
+    """Return H of eq. (4): K_ms' K_ms + lambda_A K_ss + lambda_I K_ns' L K_ns."""
+    K_ms = K_ns[labeled]
+    return K_ms.T @ K_ms + lambda_A * K_ss + lambda_I * K_ns.T @ L @ K_ns
+
+
+def nystrom_laprls(K_ns, K_ss, L, y, labeled, lambda_A, lambda_I, smallest=1e-13):
+    """Return alpha of eq. (4), one coefficient a landmark, by the pseudo-inverse: H^+ K_ms' y."""
+    H = nystrom_matrix(K_ns, K_ss, L, labeled, lambda_A, lambda_I)
+    return pseudo_inverse(H, smallest) @ K_ns[labeled].T @ y[labeled]
+
+
+def preconditioner_5(K_ms, K_ss, L_ss, n, lambda_A, lambda_I):
+    """Return P of eq. (5), for m <= sqrt(n); L_ss are the rows and columns of L at the landmarks."""
+    return K_ms.T @ K_ms + lambda_A * K_ss + lambda_I * (n / len(K_ss)) ** 2 * K_ss @ L_ss @ K_ss
+
+
+def preconditioner_6(m, K_ss, L_ss, n, lambda_A, lambda_I):
+    """Return P of eq. (6), for m > sqrt(n)."""
+    s = len(K_ss)
+    return m / s * K_ss.T @ K_ss + lambda_A * K_ss + lambda_I * (n / s) ** 2 * K_ss @ L_ss @ K_ss
+
+
+def leverage_scores(K, mu):
+    """Return the ridge leverage scores, the diagonal of K (K + mu I)^-1 (Alaoui, Mahoney 2015)."""
+    return np.diagonal(K @ np.linalg.inv(K + mu * np.eye(len(K))))
+
+
 def svm(K, y, C):
     """Return (coef, bias) of f(x) = sum_i coef_i K(x_i, x) + bias, from the dual of the hinge loss; y in {-1, +1}.
 

@@ -1,8 +1,8 @@
 """The whitened basis of a Nystrom approximation: functions of the landmarks in which their norm is the Euclidean one.
 
 With `K_ss = U E U'` and `T = U E^-1/2`, over the eigenvalues that are not rounding, `T' K_ss T = I`. A function
-`f = sum_j a_j K(z_j, .)` with `a = T b` has the norm `|f|_K = |b|`, and `Phi = K_ns T` gives its values. A system in b is
-then well posed where the one in a is singular: equal landmarks, wide kernels, kernels of finite rank.
+`f = sum_j a_j K(z_j, .)` with `a = T b` has the norm `|f|_K = |b|` and the values `Phi b`, `Phi = K_ns T`. A system in
+b is then well posed where the one in a is singular: equal landmarks, wide kernels, kernels of finite rank.
 """
 
 import math
