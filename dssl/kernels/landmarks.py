@@ -1,0 +1,185 @@
+"""Landmarks of a Nystrom approximation: how many, and which rows or centers they are.
+
+`uniform` rows are free and what the theory covers; `kmeans` centers lie where rows do, at the cost of a few passes over
+them; `leverage` rows are those that others do not explain, at the cost of one pass against a pilot. The rule "sqrt"
+takes `ceil(sqrt m)` landmarks from m labeled rows and `ceil(sqrt(n - m))` from the others (Li, Liu, Yin, Wang,
+"Approximate manifold regularization: scalable algorithm and generalization analysis", IJCAI 2019).
+"""
+
+import math
+import warnings
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from ..blocks import Rows, block_rng
+from ..csr import point_arrays, points_of
+from ..errors import DataError, explain, require
+from ..execution import Execution
+from .base import Kernel
+from .centers import kmeans_centers
+from .leverage import leverage_rows
+
+Method = Literal["uniform", "kmeans", "leverage"]
+METHODS = ("uniform", "kmeans", "leverage")
+PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` draw from streams 2 to 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandmarkParams:
+    """n_landmarks : a whole number of them; a float in (0, 1], the fraction of all rows; or "sqrt", the rule above.
+
+    method : "uniform", "kmeans" or "leverage".
+    """
+
+    n_landmarks: int | float | Literal["sqrt"] = "sqrt"
+    method: Method = "uniform"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        n = self.n_landmarks
+        whole = isinstance(n, Integral) and not isinstance(n, bool) and n >= 1
+        fraction = isinstance(n, Real) and not isinstance(n, Integral) and 0 < n <= 1
+        require(whole or fraction or (isinstance(n, str) and n == "sqrt"),
+                f'n_landmarks={n!r}, expected a whole number >= 1, a fraction in (0, 1], or "sqrt"',
+                why="a function is a sum over landmarks, and there is at least one",
+                fix='use "sqrt" (about the square root of the rows), 500 to 5,000, or a fraction such as 0.1')
+        require(self.method in METHODS, f"method={self.method!r} chooses no landmarks",
+                why="it decides which rows or centers they are", fix=f"use one of {', '.join(METHODS)}")
+        require(isinstance(self.seed, Integral) and not isinstance(self.seed, bool) and self.seed >= 0,
+                f"seed={self.seed!r}, expected a whole number >= 0", why="equal seeds give equal landmarks",
+                fix="use 0, or another number for other landmarks")
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """points (s, d), an array or sparse rows, all different; rows (s,), their numbers, or None for centers.
+
+    attributes : JSON. `method`, `asked` (how many were to be chosen) and `dropped_duplicates` (how many of these were
+    equal to another), and what `leverage_rows` or `kmeans_centers` say of themselves.
+    """
+
+    points: Any
+    rows: np.ndarray | None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {**point_arrays("points", self.points), **({} if self.rows is None else {"rows": self.rows})}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Landmarks":
+        return cls(points_of(arrays, "points"), arrays.get("rows"), attributes)
+
+
+def ceil_root(number: int) -> int:
+    """Return the square root of a whole number, rounded up, without rounding on the way."""
+    return math.isqrt(number - 1) + 1 if number > 0 else 0
+
+
+def landmark_count(params: LandmarkParams, n_labeled: int, n: int) -> int:
+    """Return how many landmarks are meant, from 1 to n, given how many of the n rows are labeled.
+
+    Warns
+    -----
+    UserWarning : more landmarks are asked for than there are rows; there are then n.
+    """
+    require(n >= 1 and 0 <= n_labeled <= n, f"{n_labeled} of {n} rows are labeled", error=DataError,
+            why="landmarks are chosen among rows", fix="pass the numbers of labeled rows and of all rows")
+    asked = params.n_landmarks
+    if isinstance(asked, str):
+        return ceil_root(n_labeled) + ceil_root(n - n_labeled)
+    if not isinstance(asked, Integral):
+        return max(1, min(n, math.ceil(float(asked) * n * (1 - 1e-12))))  # 0.07 of 100 is 7.000000000000001
+    if asked > n:
+        warnings.warn(explain(
+            f"n_landmarks={asked} and {n} rows", why="a landmark is a row or the mean of some, so all rows will serve",
+            fix=f"set n_landmarks to {n} or less, or to a fraction"), UserWarning, stacklevel=2)
+    return min(int(asked), n)
+
+
+def uniform_rows(n: int, count: int, seed: int, preferred: np.ndarray | None = None) -> np.ndarray:
+    """Return `count` different row numbers of n, (s,) int64 ascending.
+
+    With m preferred rows these give the share `ceil(sqrt m)` of `ceil(sqrt m) + ceil(sqrt(n - m))`, and the others the
+    rest: exactly the rule where `count` is that sum. Without, every row is as likely.
+    """
+    if preferred is None or not len(preferred):
+        return np.sort(block_rng(seed, OTHERS_STREAM).choice(n, count, replace=False, shuffle=False))
+    preferred = np.unique(preferred)
+    m = len(preferred)
+    a, b = ceil_root(m), ceil_root(n - m)
+    mine = max(min(-(-count * a // (a + b)), m), count - (n - m))
+    first = preferred[block_rng(seed, PREFERRED_STREAM).choice(m, mine, replace=False, shuffle=False)]
+    others = block_rng(seed, OTHERS_STREAM).choice(n - m, count - mine, replace=False, shuffle=False)
+    # The k-th row that is not preferred comes after those preferred rows that have at most k others before them.
+    others = others + np.searchsorted(preferred - np.arange(m), others, side="right")
+    return np.sort(np.concatenate([first, others])).astype(np.int64)
+
+
+def first_of_each(points: Any) -> np.ndarray:
+    """Return the positions of the points (s, d) that equal none before them, ascending; zeros of either sign are equal.
+
+    O(s d) time; the bytes of the points once more.
+    """
+    if sparse.issparse(points):
+        points = points.copy()
+        points.eliminate_zeros()
+        ends = points.indptr
+        keys = [points.indices[ends[i]:ends[i + 1]].tobytes() + points.data[ends[i]:ends[i + 1]].tobytes()
+                for i in range(points.shape[0])]
+    else:
+        keys = [(row + 0.0).tobytes() for row in points]
+    seen: dict[bytes, int] = {}
+    return np.array([i for i, key in enumerate(keys) if seen.setdefault(key, i) == i], np.int64)
+
+
+def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkParams, execution: Execution,
+                     preferred: np.ndarray | None = None) -> Landmarks:
+    """Return `count` landmarks of the rows (n, d), fewer where some of those chosen are equal.
+
+    Parameters
+    ----------
+    kernel : what leverage is measured by; the other methods do not call it.
+    count : from 1 to n, as `landmark_count` says.
+    preferred : numbers of the labeled rows; uniform landmarks by the rule "sqrt" are drawn from them and from
+        the others apart. Otherwise unused.
+
+    Returns
+    -------
+    Landmarks in the order of the rows, in the rows' type; for k-means dense centers (s, d) in float64, which kernels
+    compare with sparse rows too. Equal for a seed, whatever number of threads or workers there is.
+    Memory: `s` rows, and that of `leverage_rows` or `kmeans_centers`, in blocks of the execution's budget.
+
+    Raises
+    ------
+    ParameterError : the count or a preferred row is not among the rows. DataError : a landmark is not finite.
+    BudgetError : the landmarks and one row do not fit the memory budget.
+    """
+    n = len(rows)
+    require(1 <= count <= n, f"count={count} landmarks of {n} rows", why="landmarks are chosen without replacement",
+            fix="take the count from landmark_count")
+    if preferred is not None and len(preferred):
+        low, high = int(np.min(preferred)), int(np.max(preferred))
+        require(low >= 0 and high < n, f"preferred rows span {low} to {high}", why=f"the rows are 0 to {n - 1}",
+                fix="pass the numbers of the labeled rows, np.flatnonzero(labeled)")
+    ids: np.ndarray | None = None
+    found: dict[str, Any] = {}
+    if params.method == "kmeans":
+        points, found = kmeans_centers(rows, count, params.seed, execution)
+    else:
+        if params.method == "leverage":
+            ids, found = leverage_rows(rows, kernel, count, params.seed, execution)
+        else:
+            ids = uniform_rows(n, count, params.seed, preferred if params.n_landmarks == "sqrt" else None)
+        points = rows.take(ids)
+    values = points.data if sparse.issparse(points) else points
+    require(bool(np.isfinite(values).all()), "a landmark holds NaN or infinite values", error=DataError,
+            why="the kernel between it and any point is not a number", fix="drop or impute these rows first")
+    kept = first_of_each(points)
+    if len(kept) < count:
+        points, ids = points[kept], None if ids is None else ids[kept]
+    return Landmarks(points, ids, {"method": params.method, "asked": count, "dropped_duplicates": count - len(kept),
+                                   **found})

@@ -1,0 +1,231 @@
+"""Landmarks: how many, which, how often; the same in threads, in blocks, stored, sparse or dense."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from dssl.blocks import as_rows
+from dssl.data.store import StoredParts
+from dssl.errors import DataError, ParameterError
+from dssl.execution import InProcess, OnDask
+from dssl.kernels.base import RBF
+from dssl.kernels.landmarks import (
+    METHODS,
+    LandmarkParams,
+    Landmarks,
+    choose_landmarks,
+    first_of_each,
+    landmark_count,
+    uniform_rows,
+)
+
+KERNEL = RBF(1.0)
+
+
+def points(n=60, d=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def sparse_points(n=60, d=12, seed=0):
+    X = points(n, d, seed)
+    X[np.abs(X) < 1.0] = 0
+    return sparse.csr_array(X)
+
+
+def choose(X, count, method="uniform", seed=0, execution=None, preferred=None, n_landmarks="sqrt"):
+    params = LandmarkParams(n_landmarks=n_landmarks, method=method, seed=seed)
+    return choose_landmarks(as_rows(X), KERNEL, count, params, execution or InProcess(1), preferred)
+
+
+def dense(points):
+    return points.toarray() if sparse.issparse(points) else points
+
+
+class TestCount:
+    @pytest.mark.parametrize(("asked", "m", "n", "count"), [
+        ("sqrt", 10, 110, 4 + 10), ("sqrt", 0, 9, 3), ("sqrt", 9, 9, 3), ("sqrt", 1, 2, 2), ("sqrt", 10, 100, 4 + 10),
+        (7, 3, 50, 7), (np.int64(50), 3, 50, 50), (0.1, 3, 50, 5), (0.07, 0, 100, 7), (0.071, 0, 100, 8),
+        (1e-9, 0, 50, 1), (1.0, 3, 50, 50), (1, 3, 50, 1), ("sqrt", 10**16 + 1, 10**16 + 1, 10**8 + 1),
+    ])
+    def test_number_fraction_and_rule(self, asked, m, n, count):
+        assert landmark_count(LandmarkParams(n_landmarks=asked), m, n) == count
+
+    @given(m=st.integers(0, 300), u=st.integers(0, 300))
+    def test_the_rule_never_exceeds_the_rows(self, m, u):
+        if m + u:
+            assert 1 <= landmark_count(LandmarkParams(), m, m + u) <= m + u
+
+    def test_more_than_there_are_rows(self):
+        with pytest.warns(UserWarning, match=r"n_landmarks=11 and 10 rows\n  why: .*\n  fix: set n_landmarks to 10"):
+            assert landmark_count(LandmarkParams(n_landmarks=11), 3, 10) == 10
+
+    @pytest.mark.parametrize("asked", [0, -1, 0.0, 1.5, -0.1, True, False, np.nan, np.inf, "root", None, [3]])
+    def test_numbers_that_are_none(self, asked):
+        with pytest.raises(ParameterError, match="n_landmarks="):
+            LandmarkParams(n_landmarks=asked)
+
+    @pytest.mark.parametrize("fields", [{"method": "greedy"}, {"seed": -1}, {"seed": 0.5}, {"seed": True}])
+    def test_other_parameters(self, fields):
+        with pytest.raises(ParameterError, match=next(iter(fields))):
+            LandmarkParams(**fields)
+
+    @pytest.mark.parametrize(("m", "n"), [(0, 0), (5, 4), (-1, 4)])
+    def test_rows_that_cannot_be(self, m, n):
+        with pytest.raises(DataError, match="rows are labeled"):
+            landmark_count(LandmarkParams(), m, n)
+
+
+class TestUniform:
+    @settings(max_examples=50)
+    @given(st.data())
+    def test_rows_are_different_ascending_and_of_both_kinds(self, data):
+        n = data.draw(st.integers(1, 60))
+        m = data.draw(st.integers(0, n))
+        preferred = np.random.default_rng(n).permutation(n)[:m]
+        count = landmark_count(LandmarkParams(), m, n)
+        chosen = uniform_rows(n, count, data.draw(st.integers(0, 99)), preferred)
+        assert chosen.dtype == np.int64
+        assert len(chosen) == count
+        assert (np.diff(chosen) > 0).all()
+        assert chosen[0] >= 0
+        assert chosen[-1] < n
+        assert np.isin(chosen, preferred).sum() == int(np.ceil(np.sqrt(m)))
+
+    @given(n=st.integers(1, 30), m=st.integers(0, 30), count=st.integers(1, 30))
+    def test_any_count_is_served(self, n, m, count):
+        chosen = uniform_rows(n, min(count, n), 0, np.arange(min(m, n)))
+        assert len(np.unique(chosen)) == min(count, n)
+
+    def test_every_row_is_as_likely(self):
+        preferred, hits = np.array([1, 4, 7, 18]), np.zeros(20)
+        for seed in range(3000):
+            hits[uniform_rows(20, 6, seed, preferred)] += 1
+        assert_allclose(hits[preferred] / 3000, 2 / 4, atol=0.04)
+        assert_allclose(np.delete(hits, preferred) / 3000, 4 / 16, atol=0.04)
+
+    def test_only_the_rule_prefers_labeled_rows(self):
+        labeled = np.arange(4)
+        by_rule = choose(points(), 10, preferred=labeled)
+        assert np.isin(by_rule.rows, labeled).sum() == 2
+        by_number = [choose(points(), 10, preferred=labeled, n_landmarks=10, seed=seed).rows for seed in range(20)]
+        assert_array_equal(by_number[0], choose(points(), 10, n_landmarks=10).rows)
+        assert len({int(np.isin(rows, labeled).sum()) for rows in by_number}) > 1
+
+    @pytest.mark.parametrize("preferred", [[-1, 3], [3, 60]])
+    def test_preferred_rows_that_are_none(self, preferred):
+        with pytest.raises(ParameterError, match="preferred rows span"):
+            choose(points(), 10, preferred=np.array(preferred))
+
+
+@pytest.mark.parametrize("method", METHODS)
+class TestEveryMethod:
+    def test_landmarks_are_rows_or_centers(self, method):
+        X = points()
+        found = choose(X, 12, method)
+        assert found.points.shape == (12, 3)
+        assert found.attributes["asked"] == 12
+        assert found.attributes["dropped_duplicates"] == 0
+        assert found.attributes["method"] == method
+        if method == "kmeans":
+            assert found.rows is None
+        else:
+            assert_array_equal(found.points, X[found.rows])
+            assert (np.diff(found.rows) > 0).all()
+
+    @pytest.mark.parametrize("make", [points, sparse_points], ids=["dense", "sparse"])
+    def test_the_same_in_one_thread_and_two(self, method, make):
+        X = make(300)
+        one, two, other = (choose(X, 15, method, seed, InProcess(threads, 200_000))
+                           for seed, threads in ((0, 1), (0, 2), (1, 2)))
+        assert one.attributes == two.attributes
+        assert_array_equal(dense(one.points), dense(two.points))
+        assert not np.array_equal(dense(one.points), dense(other.points))
+
+    @pytest.mark.parametrize("make", [points, sparse_points], ids=["dense", "sparse"])
+    def test_blocks_move_only_the_last_digits(self, method, make):
+        X = make(300)
+        wide, narrow = (choose(X, 15, method, execution=InProcess(1, budget)) for budget in (1 << 30, 100_000))
+        assert_allclose(dense(wide.points), dense(narrow.points), rtol=1e-12, atol=1e-13)
+
+    def test_sparse_rows_give_the_landmarks_of_their_dense_form(self, method):
+        X = sparse_points()
+        found, expected = choose(X, 12, method), choose(X.toarray(), 12, method)
+        assert sparse.issparse(found.points) == (method != "kmeans")
+        assert_allclose(dense(found.points), expected.points, atol=1e-12)
+        assert_allclose(KERNEL(X, found.points), KERNEL(X.toarray(), expected.points), atol=1e-12)
+
+    def test_float32_rows(self, method):
+        found = choose(points().astype(np.float32), 12, method)
+        assert found.points.dtype == (np.float64 if method == "kmeans" else np.float32)
+
+    def test_all_rows_or_one(self, method):
+        assert len(choose(points(20), 20, method).points) == 20
+        assert len(choose(points(20), 1, method).points) == 1
+        assert len(choose(points(1), 1, method).points) == 1
+        with pytest.raises(ParameterError, match="count=21 landmarks of 20 rows"):
+            choose(points(20), 21, method)
+        with pytest.raises(ParameterError, match="count=0 landmarks"):
+            choose(points(20), 0, method)
+
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+    def test_points_that_are_all_equal_make_one_landmark(self, method, form):
+        found = choose(form(np.full((50, 4), 2.5)), 8, method)
+        assert found.points.shape == (1, 4)
+        assert found.attributes["dropped_duplicates"] == 7
+        assert_allclose(dense(found.points), 2.5)
+        assert choose(form(np.zeros((50, 4))), 8, method).points.shape == (1, 4)
+
+    def test_copies_are_told_and_dropped(self, method):
+        X = np.repeat(points(10), 6, axis=0)
+        found = choose(X, 30, method)
+        assert 5 <= len(found.points) <= 10
+        assert len(np.unique(found.points, axis=0)) == len(found.points) == 30 - found.attributes["dropped_duplicates"]
+
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+    def test_points_that_are_not_finite(self, method, form):
+        X = points()
+        X[::2, 1] = np.nan
+        with pytest.raises(DataError, match="NaN or infinite"):
+            choose(form(X), 40, method)
+
+    def test_a_constant_feature_changes_nothing(self, method):
+        X = points()
+        found = choose(np.column_stack([X, np.full(60, 7.0)]), 12, method)
+        assert_allclose(found.points[:, :3], choose(X, 12, method).points, atol=1e-12)
+        assert_allclose(found.points[:, 3], 7)
+
+    def test_arrays_and_back(self, method):
+        for X in (points(), sparse_points()):
+            found = choose(X, 12, method)
+            again = Landmarks.from_arrays(found.to_arrays(), json.loads(json.dumps(found.attributes)))
+            assert_array_equal(dense(again.points), dense(found.points))
+            assert_array_equal(again.rows, found.rows)
+            assert again.attributes == found.attributes
+
+    def test_stored_rows(self, method, tmp_path):
+        X, parts = points(50), StoredParts(tmp_path)
+        parts.allocate("X", X.shape, X.dtype, 16)
+        for start in range(0, 50, 16):
+            parts.write_rows(start, {"X": X[start:start + 16]})
+        assert_array_equal(choose(parts.rows("X"), 9, method).points, choose(X, 9, method).points)
+
+    @pytest.mark.cluster
+    def test_workers_give_the_bits_of_threads(self, method, cluster_client):
+        for X in (points(300), sparse_points(300)):
+            execution = OnDask(cluster_client, 1 << 20)
+            shared = choose(execution.share_rows(as_rows(X)), 15, method, execution=execution)
+            here = choose(X, 15, method, execution=InProcess(2, 1 << 20))
+            assert_array_equal(dense(shared.points), dense(here.points))
+            assert shared.attributes == here.attributes
+
+
+def test_zeros_of_either_sign_and_stored_zeros_are_equal():
+    assert_array_equal(first_of_each(np.array([[0.0, 1], [1, 0], [-0.0, 1], [1, 0], [2, 0]])), [0, 1, 4])
+    stored = sparse.csr_array((np.array([0.0, 1, 1]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    assert_array_equal(first_of_each(stored), [0])
+    assert stored.nnz == 3
