@@ -65,7 +65,7 @@ class Laplacian:
         return self.W.shape[0]
 
     @cached_property
-    def _joint(self) -> np.ndarray:
+    def joint(self) -> np.ndarray:
         """Return the entries of M W M, in the places of those of W."""
         if self.multiplicity is None:
             return self.W.data
@@ -76,7 +76,7 @@ class Laplacian:
     @cached_property
     def degrees(self) -> np.ndarray:
         """Return the weighted degrees, (n,), of W, or of M W M."""
-        joint = sp.csr_array((self._joint, self.W.indices, self.W.indptr), shape=self.W.shape)
+        joint = sp.csr_array((self.joint, self.W.indices, self.W.indptr), shape=self.W.shape)
         return np.asarray(joint.sum(axis=1)).ravel()
 
     @cached_property
@@ -108,7 +108,7 @@ class Laplacian:
         else:
             scale = 1 / np.sqrt(self.multiplicity)
             diagonal = self.degrees / self.multiplicity + ridge
-        off = -self._joint
+        off = -self.joint
         if scale is not None:
             rows = np.repeat(np.arange(self.n), np.diff(self.W.indptr))
             # The product of the scales first: it is the same number for (i, j) and (j, i).

@@ -1,0 +1,254 @@
+"""Solve many systems of Nystrom LapRLS at once: from Gram matrices, or by conjugate gradients on shared products."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve
+
+from ..blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from ..errors import NotConverged, explain
+from ..execution import Execution
+from ..kernels.products import ColumnsTask, JudgeTask, let_go, runs_of_blocks, sum_parts
+from ..solvers.blocked_cg import Stop, blocked_cg
+from .laprls_system import NystromSystem, System, SystemParams, gram_bytes, gram_matrices
+from .preconditioner import factor_raised, make_preconditioner
+
+SYSTEMS_IN_A_TASK = 8
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Coefficients of landmarks (p, s, c) and intercepts (p, c) of p systems, with the evidence (JSON)."""
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GramSolveTask:
+    """Solve some systems from Gram matrices: `b` (p, r, c)."""
+
+    sums: Arrays  # what `gram_matrices` returns, and `penalty` (r, r)
+    systems: tuple[System, ...]
+    chance: tuple[float, float]
+    right: np.ndarray
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        sums = self.sums.load()
+        labels = sums["labels"].sum(axis=0)
+        found, residual = [], 0.0
+        for system, right in zip(self.systems, self.right, strict=True):
+            A = labels - sums["labels"][system.held] if system.held >= 0 else labels
+            A = A + system.lambda_A * sums["penalty"]
+            if system.lambda_I > 0 and system.control:
+                a, b = self.chance
+                A += system.lambda_I * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
+            elif system.lambda_I > 0:
+                A += system.lambda_I * sums["energy"]
+            solution = cho_solve(factor_raised(A), right, check_finite=False)
+            scale = np.maximum(np.linalg.norm(right, axis=0), 1e-300)
+            residual = max(residual, float((np.linalg.norm(A @ solution - right, axis=0) / scale).max()))
+            found.append(solution)
+        return {**out.write(b=np.array(found)), "residual": residual}
+
+
+def solve_from_gram(system: NystromSystem, sums: dict[str, np.ndarray], systems: Sequence[System],
+                    execution: Execution) -> Functions:
+    """Return the functions of all systems: a Cholesky factor, r^3 / 3 flops, for each.
+
+    sums : what `gram_matrices` returned, with `energy` where a lambda_I is positive and `points` where one is the
+    control's.
+    """
+    right = system.right_sides(sums, systems)
+    shared = execution.share(**sums, penalty=system.penalty())
+    ranges = row_ranges(len(systems), SYSTEMS_IN_A_TASK)
+    parts = execution.scratch()
+    receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), system.blocks.chance,
+                                            right[start:stop]) for start, stop in ranges], parts)
+    b = np.concatenate([parts.read(index)["b"] for index in range(len(ranges))])
+    coef = np.array([system.lift(own) for own in b])
+    return Functions(coef, system.intercepts(systems), {
+        "method": "nystrom-direct", "max_residual": max(receipt["residual"] for receipt in receipts)})
+
+
+@dataclass
+class BlockedProduct:
+    """The product of columns with their systems, over all blocks of points, by tasks."""
+
+    system: NystromSystem
+    of_column: np.ndarray  # (t,), the system of each column
+    systems: Sequence[System]
+    sums: np.ndarray  # Phi' 1 (r,)
+    execution: Execution
+    passes: int = 0
+
+    def __post_init__(self) -> None:
+        a, b = self.system.blocks.chance
+        own = [self.systems[index] for index in self.of_column]
+        self.lambda_A = np.array([item.lambda_A for item in own])
+        self.energy = np.array([0.0 if item.control else item.lambda_I for item in own])
+        self.points = np.array([item.lambda_I * a if item.control else 0.0 for item in own])
+        self.rank_one = np.array([item.lambda_I * b if item.control else 0.0 for item in own])
+        self.held = np.array([item.held for item in own])
+        budget = self.execution.memory_budget
+        self.runs = runs_of_blocks(len(self.system.problem.ranges), 32)
+        self.keep = budget // 2 * self.execution.tasks_per_process
+
+    def __call__(self, P: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the products (r, u) of P (r, u) with the systems of these columns (u,)."""
+        self.passes += 1
+        execution, parts = self.execution, self.execution.scratch()
+        shared = execution.share(P=self.system.lift(P), energy=self.energy[columns], points=self.points[columns],
+                                 held=self.held[columns])
+        execution.map([ColumnsTask(self.system.problem, shared, first, last, self.keep, index)
+                       for index, (first, last) in enumerate(self.runs)], parts)
+        total = self.system.lower(sum_parts(parts, len(self.runs), execution)["total"])
+        remove(parts)
+        total += self.lambda_A[columns] * (self.system.penalty() @ P if self.system.whitening is None else P)
+        if self.rank_one[columns].any():
+            total += self.rank_one[columns] * np.outer(self.sums, self.sums @ P)
+        return total
+
+
+def remove(parts: Parts) -> None:
+    """Delete the parts of one product, where they are files."""
+    if hasattr(parts, "remove"):
+        parts.remove()
+
+
+def solve_by_products(system: NystromSystem, systems: Sequence[System], execution: Execution, *,
+                      preconditioned: bool) -> Functions:
+    """Return the functions of all systems by conjugate gradients, all columns in one run.
+
+    Raises
+    ------
+    NotConverged : a column ended above the tolerance.
+    """
+    params = system.params
+    sums = gram_matrices(system, execution, execution.scratch(), energy=False, labels=False,
+                         sums=any(item.control and item.lambda_I > 0 for item in systems))
+    right = system.right_sides(sums, systems)
+    p, r, c = right.shape
+    of_column = np.repeat(np.arange(p), c)
+    product = BlockedProduct(system, of_column, systems, sums["sums"], execution)
+    evidence: dict[str, Any] = {"preconditioner": "none"}
+    precondition = None
+    if preconditioned and params.preconditioner != "none":
+        made, evidence = make_preconditioner(system, systems, execution)
+        factors = made.factors(systems)
+
+        def precondition(R: np.ndarray, columns: np.ndarray) -> np.ndarray:
+            Z = np.empty_like(R)
+            for index in np.unique(of_column[columns]):
+                mine = of_column[columns] == index
+                Z[:, mine] = factors.solve(int(index), R[:, mine])
+            return Z
+
+    B = right.transpose(1, 0, 2).reshape(r, p * c)
+    found = blocked_cg(product, B, precondition, Stop(params.tolerance, params.max_iterations))
+    forget(execution)
+    b = found.value.reshape(r, p, c).transpose(1, 0, 2)
+    evidence |= {"method": "nystrom-pcg" if preconditioned else "nystrom-cg", "passes": product.passes,
+                 "iterations": found.iterations.reshape(p, c).max(axis=1).tolist(),
+                 "max_residual": float(found.residuals.max(initial=0.0)),
+                 "not_converged": int((~found.converged).sum())}
+    require_converged(evidence, params)
+    return Functions(np.array([system.lift(own) for own in b]), system.intercepts(systems), evidence)
+
+
+def require_converged(evidence: dict[str, Any], params: SystemParams) -> None:
+    """Raise NotConverged where a column is above its tolerance."""
+    if evidence["not_converged"]:
+        raise NotConverged(explain(
+            f"{evidence['not_converged']} columns did not converge in {params.max_iterations} iterations: the worst "
+            f"relative residual is {evidence['max_residual']:.2e}, tolerance {params.tolerance:.0e}",
+            why="coefficients that do not solve the system are no estimate of anything",
+            fix='use preconditioner "edges" with whitening, solver "nystrom-direct", a larger lambda_A, or raise '
+                "max_iterations"))
+
+
+def forget(execution: Execution) -> None:
+    """Let every process give back the kernel blocks that it kept."""
+    let_go()
+    if hasattr(execution, "ask_workers"):
+        execution.ask_workers(let_go)
+
+
+FLOPS, SPARSE_FLOPS, ENTRY_SECONDS, READ_BYTES = 3e10, 1.5e9, 3e-9, 8e9  # of one core, a second, or seconds an entry
+USUAL_ITERATIONS = 25
+
+
+def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems: Sequence[System], n_outputs: int,
+                  budget: int, itemsize: int, processes: int) -> tuple[str, dict[str, float]]:
+    """Return "nystrom-direct" or "nystrom-pcg", and the seconds of one core that each is expected to take.
+
+    v vertices with `halo` more read a block, nnz entries of E, s landmarks, m labels, d features. Gram matrices take
+    `v s (4 s) + m s^2` flops once and `s^3 / 3` a system, whatever the number of columns; iterations take
+    `4 v (1 + halo) s` flops a column, and the kernel again each time where it does not fit in memory. Gram matrices
+    are not formed where their sums exceed the budget.
+    """
+    entry = ENTRY_SECONDS + 2 * d / FLOPS
+    graph = any(item.lambda_I > 0 and not item.control for item in systems)
+    control = any(item.lambda_I > 0 and item.control for item in systems)
+    n_folds = len({item.held for item in systems if item.held >= 0}) or 1
+    penalties = len({(item.lambda_A, item.lambda_I, item.control) for item in systems})
+    reached, t = (1 + halo if graph else 1.0), len(systems) * n_outputs
+    points = float(v if graph or control else m)
+    products = points * s * s * (2 + 2 * graph + control) + m * s * s + len(systems) * s**3 / 3
+    direct = points * reached * s * entry + products / FLOPS + 2.0 * nnz * s * graph / SPARSE_FLOPS
+    kept = points * reached * s * itemsize <= budget / 2 * processes
+    product = points * reached * s * max(4 * t / FLOPS, 2 * itemsize / READ_BYTES) + 2.0 * nnz * t / SPARSE_FLOPS
+    iterations = USUAL_ITERATIONS * (product + (0 if kept else points * reached * s * entry))
+    pcg = points * reached * s * entry + 4 * s * s * 3 * entry + (4 * 6 + penalties / 3) * s**3 / FLOPS + iterations
+    costs = {"nystrom-direct": direct, "nystrom-pcg": pcg}
+    fits = gram_bytes(s, n_folds, control) <= budget
+    return "nystrom-direct" if fits and direct <= pcg else "nystrom-pcg", costs
+
+
+def method_of(system: NystromSystem, systems: Sequence[System], execution: Execution) -> tuple[str, dict[str, float]]:
+    """Return the method that the parameters name, or the cheaper one for "auto", and the costs of both."""
+    if system.params.solver != "auto":
+        return system.params.solver, {}
+    blocks, lines = system.blocks, system.lines
+    return choose_method(blocks.n, blocks.halo, blocks.nnz, system.s, len(lines.row), system.problem.rows.shape[1],
+                         systems, lines.target.shape[1], execution.memory_budget, system.params.itemsize,
+                         execution.tasks_per_process)
+
+
+def solve_nystrom(system: NystromSystem, systems: Sequence[System], execution: Execution, method: str,
+                  parts: Parts | None = None) -> Functions:
+    """Return the functions of all systems by "nystrom-direct", "nystrom-pcg" or "nystrom-cg"."""
+    if method != "nystrom-direct":
+        return solve_by_products(system, systems, execution, preconditioned=method == "nystrom-pcg")
+    control = any(item.lambda_I > 0 and item.control for item in systems)
+    sums = gram_matrices(system, execution, parts or execution.scratch(), points=control, sums=control,
+                         energy=any(item.lambda_I > 0 and not item.control for item in systems))
+    return solve_from_gram(system, sums, systems, execution)
+
+
+def judge(system: NystromSystem, functions: Functions, systems: Sequence[System], coded: bool,
+          execution: Execution) -> dict[str, np.ndarray]:
+    """Return what each pair of penalties does at labeled points that its systems did not see.
+
+    systems : F of each pair, held folds 0 to F - 1 in order. Returns, by pair, `squares` (mean squared residual over
+    points and columns) and `wrong` (share of points; zero unless `coded`).
+    """
+    F = system.lines.n_folds
+    p, s, c = functions.coef.shape
+    assert [item.held for item in systems] == list(range(F)) * (p // F)
+    B = functions.coef.reshape(p // F, F, s, c).transpose(1, 2, 0, 3)
+    intercept = functions.intercept.reshape(p // F, F, c).transpose(1, 0, 2)
+    shared = execution.share(B=np.ascontiguousarray(B), intercept=intercept)
+    runs, parts = runs_of_blocks(len(system.problem.ranges), 32), execution.scratch()
+    execution.map([JudgeTask(system.problem, shared, first, last, coded) for first, last in runs], parts)
+    found = sum_parts(parts, len(runs), execution)
+    whole = system.lines.weight.sum()
+    return {"squares": found["squares"] / (whole * c), "wrong": found["wrong"] / whole}
+
+
+def with_folds(pairs: Sequence[System], n_folds: int) -> list[System]:
+    """Return each system once a fold, that fold held out."""
+    return [replace(pair, held=fold) for pair in pairs for fold in range(n_folds)]
