@@ -10,16 +10,18 @@ _PUBLIC = {
     "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.dataset",
     "Laplacian": "dssl.graph.laplacian", "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.models.svm", "LapKernelRidge": "dssl.models.svm",
+    "LapRLSClassifier": "dssl.models.laprls_estimators", "LapRLSRegressor": "dssl.models.laprls_estimators",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
-__all__ = ["Dataset", "LapKernelRidge", "LapSVC", "Laplacian", "neighbors", "open_dataset", "plan", "run", "solve",
-           "weights"]
+__all__ = ["Dataset", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "Laplacian", "neighbors",
+           "open_dataset", "plan", "run", "solve", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset, open_dataset
     from .graph.laplacian import Laplacian
     from .graph.neighbors import neighbors
     from .graph.weights import weights
+    from .models.laprls_estimators import LapRLSClassifier, LapRLSRegressor
     from .models.svm import LapKernelRidge, LapSVC
     from .pipeline.plan import plan
     from .pipeline.run import run

@@ -16,7 +16,7 @@ of the file 107 %.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -111,7 +111,8 @@ class EnergyBlocks:
     """E in blocks: part i of `parts` holds `data`, `indices`, `indptr` and `halo` of vertices [i b, (i + 1) b).
 
     Vertices are numbered by their place in `order`, which part `n_blocks` holds beside `scale`, C in that order.
-    nnz : of E. halo : vertices read beside their own over all blocks, as a share of all vertices. chance : see `GraphEnergy.chance`.
+    nnz : of E. halo : vertices read beside their own over all blocks, as a share of all vertices. chance :
+    see `GraphEnergy.chance`.
     """
 
     parts: Parts

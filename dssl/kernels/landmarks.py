@@ -25,17 +25,19 @@ from .leverage import leverage_rows
 
 Method = Literal["uniform", "kmeans", "leverage"]
 METHODS = ("uniform", "kmeans", "leverage")
+USUAL = 1000
 PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` draw from streams 2 to 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class LandmarkParams:
-    """n_landmarks : a whole number of them; a float in (0, 1], the fraction of all rows; or "sqrt", the rule above.
+    """n_landmarks : a whole number of them; a float in (0, 1], the fraction of all rows; "sqrt", the rule above; or
+        "auto", `USUAL` or as many as "sqrt" if these are more, and all rows where there are fewer.
 
     method : "uniform", "kmeans" or "leverage".
     """
 
-    n_landmarks: int | float | Literal["sqrt"] = "sqrt"
+    n_landmarks: int | float | Literal["sqrt", "auto"] = "sqrt"
     method: Method = "uniform"
     seed: int = 0
 
@@ -43,8 +45,8 @@ class LandmarkParams:
         n = self.n_landmarks
         whole = isinstance(n, Integral) and not isinstance(n, bool) and n >= 1
         fraction = isinstance(n, Real) and not isinstance(n, Integral) and 0 < n <= 1
-        require(whole or fraction or (isinstance(n, str) and n == "sqrt"),
-                f'n_landmarks={n!r}, expected a whole number >= 1, a fraction in (0, 1], or "sqrt"',
+        require(whole or fraction or (isinstance(n, str) and n in ("sqrt", "auto")),
+                f'n_landmarks={n!r}, expected a whole number >= 1, a fraction in (0, 1], "sqrt" or "auto"',
                 why="a function is a sum over landmarks, and there is at least one",
                 fix='use "sqrt" (about the square root of the rows), 500 to 5,000, or a fraction such as 0.1')
         require(self.method in METHODS, f"method={self.method!r} chooses no landmarks",
@@ -90,7 +92,8 @@ def landmark_count(params: LandmarkParams, n_labeled: int, n: int) -> int:
             why="landmarks are chosen among rows", fix="pass the numbers of labeled rows and of all rows")
     asked = params.n_landmarks
     if isinstance(asked, str):
-        return ceil_root(n_labeled) + ceil_root(n - n_labeled)
+        rule = ceil_root(n_labeled) + ceil_root(n - n_labeled)
+        return rule if asked == "sqrt" else min(n, max(USUAL, rule))
     if not isinstance(asked, Integral):
         return max(1, min(n, math.ceil(float(asked) * n * (1 - 1e-12))))  # 0.07 of 100 is 7.000000000000001
     if asked > n:

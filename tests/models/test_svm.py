@@ -55,7 +55,8 @@ def test_svc_is_the_svm_in_the_kernel_of_equation_4(settings):
     coef, bias = reference.svm(K_ll / scale, np.where(y[labeled] == 1, 1.0, -1.0), estimator.C)
     for points, block in ((X, K), (new, K_new)):
         expected = block[:, labeled] @ coef / scale + bias
-        assert_allclose(estimator.decision_function(points), expected, atol=2e-4)
+        # Both machines stop at a tolerance of their own; which digits it costs depends on the processor's BLAS.
+        assert_allclose(estimator.decision_function(points), expected, atol=2e-4, rtol=5e-4)
         clear = np.abs(expected) > 1e-3
         assert_array_equal(estimator.predict(points)[clear], (expected > 0)[clear].astype(int))
 
