@@ -25,6 +25,7 @@ from ..kernels.subsample import ROW_CHUNK, column_width, product_rows, stored_fa
 from ..solvers.deflation import basis_width, deflated_vectors
 from ..solvers.solve import solve_bytes
 from .facts import Facts
+from .spec import Spec
 
 SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays, plans of the store
 COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
@@ -333,3 +334,13 @@ REMEDIES = {
     "columns": "lower graph.n_neighbors or data.points", "covariance": "lower subsample.size",
     "selection": "lower subsample.size", "models": "lower subsample.size", "scores": "lower subsample.size or labels",
 }
+
+
+def costs_of(spec: Spec) -> dict[str, Callable[[Facts], Cost]]:
+    """Return the cost functions of the stages of a spec, by name."""
+    return COSTS
+
+
+def remedies_of(spec: Spec) -> dict[str, str]:
+    """Return what to lower where a stage of a spec cannot fit, by name."""
+    return REMEDIES
