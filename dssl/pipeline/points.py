@@ -8,7 +8,15 @@ import numpy as np
 from ..blocks import BlockedCsrRows, PartWriter, Receipt, Rows, csr_arrays, row_ranges
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
-from ..data.labels import choose_labels, keep_classes, map_classes, sample_points, split_test
+from ..data.labels import (
+    UNLABELED,
+    choose_labels,
+    describe_values,
+    keep_classes,
+    map_classes,
+    sample_points,
+    split_test,
+)
 from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows
 from ..errors import DataError, require
 from .context import Context
@@ -33,9 +41,37 @@ def _dataset(context: Context) -> Dataset:
     return Dataset(arrays["X"], arrays.get("y"), arrays.get("split"), attributes["dataset"])
 
 
-def make_split(context: Context) -> dict[str, Any]:
-    """Choose classes, test points and training points; write their row numbers and codes."""
-    data, dataset = context.spec.data, _dataset(context)
+@dataclass(frozen=True)
+class Target:
+    """What is to be predicted of the rows in use.
+
+    ids (n,): rows of the data set. codes (n,): the class, or 0 for a quantity; -1 where there is none.
+    values (n,): of a regression, NaN where there is none; else None. attributes : JSON.
+    """
+
+    ids: np.ndarray
+    codes: np.ndarray
+    values: np.ndarray | None
+    attributes: dict[str, Any]
+
+    def of(self, part: str, places: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the array of some places by its name: codes, or the quantities of a regression."""
+        return {f"{part}_codes": self.codes[places]} if self.values is None else {
+            f"{part}_values": self.values[places]}
+
+
+def _quantities(context: Context, dataset: Dataset) -> Target:
+    unlabeled = context.spec.data.unlabeled
+    assert not isinstance(unlabeled, str)  # the spec refuses it
+    values = dataset.values(unlabeled)
+    codes = np.where(np.isnan(values), UNLABELED, 0)
+    require(bool((codes >= 0).any()), f"no point of {context.source.name} has a target", error=DataError,
+            why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
+    return Target(np.arange(len(values)), codes, values, {"task": "regression", "target": describe_values(values)})
+
+
+def _classes(context: Context, dataset: Dataset) -> Target:
+    data = context.spec.data
     codes, classes = dataset.labels(data.unlabeled)
     ids = np.arange(len(codes))
     if data.keep is not None:
@@ -48,7 +84,16 @@ def make_split(context: Context) -> dict[str, Any]:
             error=DataError,
             why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
     require(len(classes) <= 1000, f"the target has {len(classes)} different values", error=DataError,
-            why="that is a quantity, not a class", fix="map it to classes with data.classes")
+            why="that is a quantity, not a class",
+            fix="set data.task to regression, or map it to classes with data.classes")
+    return Target(ids, codes, None, {"classes": classes.tolist()})
+
+
+def make_split(context: Context) -> dict[str, Any]:
+    """Choose classes, test points and training points; write their row numbers, and their codes or quantities."""
+    data, dataset = context.spec.data, _dataset(context)
+    target = (_quantities if data.task == "regression" else _classes)(context, dataset)
+    ids, codes = target.ids, target.codes
     official = None
     if data.test.official:
         require(dataset.split is not None, "the data set has no official split", error=DataError,
@@ -67,9 +112,9 @@ def make_split(context: Context) -> dict[str, Any]:
     require(len(train) > k or context.spec.graph.given is not None, error=DataError,
             what=f"{len(train)} training points and graph.n_neighbors={k}",
             why="a point has at most n - 1 neighbors", fix="lower graph.n_neighbors, or use more points")
-    PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], train_codes=codes[train],
-                                       test_codes=codes[test])
-    return {"classes": classes.tolist(), "n_train": len(train), "n_test": len(test)}
+    PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], **target.of("train", train),
+                                       **target.of("test", test))
+    return {**target.attributes, "n_train": len(train), "n_test": len(test)}
 
 
 @dataclass(frozen=True)
@@ -119,12 +164,18 @@ def make_points(context: Context) -> dict[str, Any]:
 
 def make_labels(context: Context) -> dict[str, Any]:
     """Choose the labeled points; write their places among the training points."""
-    codes, labels = context.arrays("split")["train_codes"], context.spec.labels
-    classes = context.attributes("split")["classes"]
+    split, labels = context.arrays("split"), context.spec.labels
+    values, n_classes = split.get("train_values"), len(context.attributes("split").get("classes", ["quantity"]))
+    codes = split["train_codes"] if values is None else np.where(np.isnan(values), UNLABELED, 0)
     if labels.given:
         chosen = np.flatnonzero(codes >= 0)
+        require(values is None or len(chosen) > 0, "no training point has a target", error=DataError,
+                why="there is nothing to learn from", fix="keep fewer points for the test, or give more a target")
     else:
         chosen = choose_labels(codes, count=labels.count, per_class=labels.per_class, fraction=labels.fraction,
-                               seed=labels.seed, n_classes=len(classes))
+                               seed=labels.seed, n_classes=n_classes)
+    if values is not None:
+        PartWriter(context.parts, 0).write(labeled=chosen, values=values[chosen])
+        return {"n_labeled": len(chosen), "target": describe_values(values[chosen])}
     PartWriter(context.parts, 0).write(labeled=chosen, codes=codes[chosen])
-    return {"n_labeled": len(chosen), "per_class": np.bincount(codes[chosen], minlength=len(classes)).tolist()}
+    return {"n_labeled": len(chosen), "per_class": np.bincount(codes[chosen], minlength=n_classes).tolist()}

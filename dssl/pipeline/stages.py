@@ -27,7 +27,8 @@ def _split_params(spec: Spec) -> dict[str, Any]:
     data = spec.data.model_dump(include={"keep", "unlabeled", "points", "test", "seed"})
     # As pairs: the keys of a JSON mapping are text, and the classes 1 and "1" are not the same.
     classes = None if spec.data.classes is None else [[name, members] for name, members in spec.data.classes.items()]
-    return {**data, "classes": classes}
+    task = {"task": spec.data.task} if spec.data.task != "classification" else {}
+    return {**data, "classes": classes, **task}
 
 
 def _system_params(spec: Spec) -> dict[str, Any]:

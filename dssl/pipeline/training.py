@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..blocks import Arrays, PartWriter, Receipt, Rows, as_rows
+from ..errors import DataError, require
 from ..execution import InProcess
 from ..graph.laplacian import Laplacian
 from ..graph.neighbors import NeighborParams, find_neighbors
@@ -19,9 +20,9 @@ from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams, weights
 from ..kernels.base import Kernel, kernel_from
 from ..kernels.subsample import inverse_on_subsample
-from ..models.base import KernelModel, expand
+from ..models.base import Coding, KernelModel, expand
 from ..models.graph_kernel import check_share, deform, shuffled
-from ..models.learners import LearnerParams, fit_labels
+from ..models.learners import LearnerParams, fit_labels, fit_values
 from ..selection.folds import labeled_folds
 from ..selection.search import GridParams, search_base, search_deformed
 from ..solvers.solve import SolverParams
@@ -35,7 +36,7 @@ class Training:
     points: Rows  # all training points, scaled
     covariance: Arrays  # `power{p}` (s, s) of each power
     chosen: Arrays  # subsample (s,)
-    labels: Arrays  # labeled (l,), codes (l,)
+    labels: Arrays  # labeled (l,), and codes (l,) or, of a regression, values (l,)
     kernel: dict[str, Any]  # name, parameters
     kind: Literal["svm", "ridge"]
     seed: int
@@ -51,9 +52,9 @@ class Training:
         return self.chosen.load()["subsample"]
 
     def labeled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row numbers (l,) and the codes (l,) of the labeled points."""
+        """Return the row numbers (l,) of the labeled points, and their codes or, as floats, their quantities (l,)."""
         labels = self.labels.load()
-        return labels["labeled"], labels["codes"]
+        return labels["labeled"], labels["values"] if "values" in labels else labels["codes"]
 
     def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
         """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
@@ -74,21 +75,35 @@ class SearchTask:
     grid: GridParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        subsample, (labeled, codes) = self.training.subsample(), self.training.labeled()
+        subsample, (labeled, targets) = self.training.subsample(), self.training.labeled()
         X_l = self.training.points.take(labeled)
         base = self.training.base(self.bandwidth)
-        folds = labeled_folds(codes, self.grid.folds, self.grid.seed)
+        folds = target_folds(targets, self.grid)
         if self.name == "base":
-            found = search_base(base, X_l, codes, self.training.kind, self.grid, folds)
+            found = search_base(base, X_l, targets, self.training.kind, self.grid, folds)
         else:
             X_S = self.training.points.take(subsample)
             place = {int(row): position for position, row in enumerate(subsample)}
             position = np.array([place.get(int(row), -1) for row in labeled])
-            found = search_deformed(base, X_S, X_l, codes, position,
+            found = search_deformed(base, X_S, X_l, targets, position,
                                     self.training.covariances(self.name, self.grid.power, X_S), self.training.kind,
                                     self.grid, folds)
         rows = [{**asdict(point), "bandwidth": self.bandwidth} for point in found]
         return {"name": self.name, "grid": rows, "folds": len(folds)}
+
+
+def target_folds(targets: np.ndarray, grid: GridParams) -> list[np.ndarray]:
+    """Return the folds of the labeled points, by class; those of quantities (floats) as if of one class.
+
+    Raises
+    ------
+    DataError : no class has two points, or one point has a quantity.
+    """
+    if targets.dtype.kind != "f":
+        return labeled_folds(targets, grid.folds, grid.seed)
+    require(len(targets) >= 2, f"{len(targets)} labeled point, and selection holds points out", error=DataError,
+            why="a fold is judged by the points that are left", fix="label more points, or leave selection out")
+    return labeled_folds(np.zeros(len(targets), np.int64), grid.folds, grid.seed)
 
 
 def choose(receipts: list[Receipt], names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -107,13 +122,13 @@ class FitTask:
     """Fit the model and its baselines; write one model a name, `NAME.ARRAY`."""
 
     training: Training
-    classes: tuple[Any, ...]
+    classes: tuple[Any, ...] | None  # None of a regression
     names: tuple[str, ...]  # model, and the baselines
     choices: dict[str, dict[str, Any]]  # by name: power, eta, C, bandwidth
 
     def __call__(self, out: PartWriter) -> Receipt:
         training = self.training
-        labeled, codes = training.labeled()
+        labeled, targets = training.labeled()
         X_S, X_l = training.points.take(training.subsample()), training.points.take(labeled)
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}
@@ -126,12 +141,19 @@ class FitTask:
                 kernel = deform(base, X_S, A, chosen["eta"])
             K = kernel(X_l, X_l)
             check_share(K, base, X_l, chosen["eta"] or 0.0)
-            coef, intercept, coding = fit_labels(K, codes, len(self.classes),
-                                                 LearnerParams(kind=training.kind, C=chosen["C"]))
+            learner = LearnerParams(kind=training.kind, C=chosen["C"])
+            coding: Coding = "values"
+            if self.classes is None:
+                coef, intercept = fit_values(K, targets[:, None], learner)
+            else:
+                coef, intercept, coding = fit_labels(K, targets, len(self.classes), learner)
+            measure = "training_rmse" if self.classes is None else "training_error"
             parameters = {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}
-            facts = {"name": name, "n_labeled": len(labeled), "training_error": 0.0, "parameters": parameters}
-            model = expand(kernel, X_l, coef, intercept, coding, np.array(self.classes), facts)
-            facts["training_error"] = float((model.codes(K @ coef + intercept) != codes).mean())
+            facts = {"name": name, "n_labeled": len(labeled), measure: 0.0, "parameters": parameters}
+            model = expand(kernel, X_l, coef, intercept, coding, np.array(self.classes or ()), facts)
+            values = K @ coef + intercept
+            facts[measure] = (float(np.sqrt(((values[:, 0] - targets) ** 2).mean())) if self.classes is None else
+                              float((model.codes(values) != targets).mean()))
             described, attributes = model.to_arrays()
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
             receipt["models"][name] = attributes
@@ -188,7 +210,8 @@ def make_selection(context: Context) -> dict[str, Any]:
 
 def make_models(context: Context) -> dict[str, Any]:
     """Fit the model and its baselines."""
-    task = FitTask(_training(context), tuple(context.attributes("split")["classes"]),
+    classes = context.attributes("split").get("classes")
+    task = FitTask(_training(context), None if classes is None else tuple(classes),
                    ("model", *context.spec.baselines), context.attributes("selection")["choices"])
     receipt, = context.execution.map([task], context.parts)
     return {"models": receipt["models"]}

@@ -195,7 +195,7 @@ def test_a_stage_of_another_kind_lists_those_of_this_one(spec, tmp_path, monkeyp
     assert make_plan(ridge, workspace=tmp_path).until == NAMES[8]
     assert [row["name"] for row in plan(spec, workspace=tmp_path)] == NAMES
     for option in ("from_stage", "until"):
-        with pytest.raises(SpecError, match="'columns' is not a stage of model.kind ridge") as error:
+        with pytest.raises(SpecError, match=r"'columns' is not a stage of model\.kind ridge") as error:
             make_plan(ridge, workspace=tmp_path, **{option: "columns"})
         assert str(error.value).endswith(f"name one of {', '.join(NAMES[:9])}")
 
