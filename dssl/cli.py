@@ -5,7 +5,6 @@ One JSON document on standard output with --json, everything else on standard er
 A command imports what it needs when it is called, so that `dssl --help` does not wait for everything.
 """
 
-import csv
 import json
 import sys
 from pathlib import Path
@@ -191,7 +190,7 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 @read_option
 @click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
 @click.option("--abstain", is_flag=True, help="Give no label to points that are near no point of the model: an empty "
-                                              "cell in csv, -1 in npy.")
+                                              "cell in csv, -1 in npy, NaN among values.")
 @json_option
 def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...], name: str, abstain: bool,
                     as_json: bool) -> None:
@@ -202,7 +201,7 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
     import numpy as np
 
     from .execution import InProcess
-    from .pipeline.prediction import open_model
+    from .pipeline.prediction import open_model, write_predictions
     from .pipeline.spec import ingest_params
 
     require(out.suffix in (".csv", ".npy"), f"{out} ends in {out.suffix or 'nothing'}",
@@ -212,8 +211,9 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
     require(not out.exists() or not Path(source).exists() or not out.samefile(source), f"{out} is the source itself",
             why="the predictions would take the place of the points", fix="name another file for the predictions")
     fitted = open_model(model, name)
-    classes = fitted.model.classes
-    require(not abstain or out.suffix == ".csv" or (classes.dtype.kind in "iu" and -1 not in classes), error=SpecError,
+    classes, is_value = fitted.model.classes, fitted.model.coding == "values"
+    has_room = is_value or (classes.dtype.kind in "iu" and -1 not in classes)
+    require(not abstain or out.suffix == ".csv" or has_room, error=SpecError,
             what=f"--abstain with {out} and classes such as {classes[:3].tolist()}",
             why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
     chosen = _read_options(options)
@@ -228,28 +228,22 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
                    f"as {texts}; it counts as none of the known ones", err=True)
     if imputed:
         click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
-    draft = out.with_name(f".{out.name}.draft{out.suffix}")
-    try:
-        if out.suffix == ".npy":
-            np.save(draft, np.where(empty, -1, labels) if empty.any() else labels)
-        else:
-            cells = ("" if no_label else label for label, no_label in zip(labels.tolist(), empty, strict=True))
-            with open(draft, "w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows([["label"], *([cell] for cell in cells)])
-        draft.replace(out)  # a reader sees all predictions or none
-    finally:
-        draft.unlink(missing_ok=True)
+    write_predictions(out, labels, empty, name="value" if is_value else "label")
     unsupported = int((~supported).sum())
     if unsupported:
         left = "they have no label" if abstain else "--abstain gives them no label"
         console.print(f"warning: {unsupported} of {len(labels)} points are near no point of the model, so the "
                       f"intercept alone would decide their label; {left}")
     kept = labels[~empty]
-    counts = {str(label): int(count) for label, count in zip(*np.unique(kept, return_counts=True), strict=True)}
-    facts = {"out": str(out), "n": len(labels), "counts": counts, "unsupported": unsupported, "imputed": imputed,
-             "unseen": unseen}
-    click.echo(json.dumps(facts) if as_json else
-               f"{len(labels)} predictions in {out}: " + ", ".join(f"{k} {v}" for k, v in counts.items()))
+    summary: dict[str, Any]
+    if is_value:
+        summary = {name: float(getattr(kept, name)()) if len(kept) else None for name in ("min", "mean", "max")}
+    else:
+        summary = {str(label): int(count) for label, count in zip(*np.unique(kept, return_counts=True), strict=True)}
+    facts = {"out": str(out), "n": len(labels), "values" if is_value else "counts": summary,
+             "unsupported": unsupported, "imputed": imputed, "unseen": unseen}
+    told = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
+    click.echo(json.dumps(facts) if as_json else f"{len(labels)} predictions in {out}: {told}")
 
 
 @main.command("verify")
@@ -365,11 +359,14 @@ def _size(nbytes: float) -> str:
 
 def _print_result(result: dict[str, Any]) -> None:
     title = f"{result['name']}: {result['metrics']['n_test']} test points"
-    table = Table("", "test error", "gain over it", "p", title=title)
-    table.add_row("model", _percent(result["metrics"]), "", "")
+    is_value = "error" not in result["metrics"]
+    shown = _root_error if is_value else _percent
+    table = Table("", "test rmse" if is_value else "test error", "gain over it", "p", title=title)
+    table.add_row("model", shown(result["metrics"]), "", "")
     for name, scores in result["baselines"].items():
         gain = result["gain"][f"over_{name}"]
-        table.add_row(name, _percent(scores), f"{100 * gain['gain']:+.1f} points", f"{gain['p_value']:.2g}")
+        difference = f"{gain['gain']:+.3g}" if is_value else f"{100 * gain['gain']:+.1f} points"
+        table.add_row(name, shown(scores), difference, f"{gain['p_value']:.2g}")
     out = Console()
     out.print(table)
     out.print(f"unlabeled data: {result['gain']['unlabeled_data']}")
@@ -377,6 +374,10 @@ def _print_result(result: dict[str, Any]) -> None:
         out.print(f"{result['unreached']['count']} points are in no component with a label: "
                   f"{result['unreached']['file']}", soft_wrap=True)
     out.print(f"report: {result['report']}", soft_wrap=True)
+
+
+def _root_error(scores: dict[str, Any]) -> str:
+    return f"{scores['rmse']:.4g} ± {scores['standard_error']:.2g}"
 
 
 def _percent(scores: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from ..blocks import ArrayRows, BlockedCsrRows, CsrRows, Rows, as_csr, csr_array
 from ..errors import DataError, IntegrityError, explain, require
 from .columns import WhenMissing, WhenText, cells_of, column_label
 from .joined_rows import JoinedRows
-from .labels import encode_labels
+from .labels import encode_labels, encode_values
 from .narrowing import loses_digits, narrow_columns, refuse_lost_columns
 from .store import MANIFEST, StoredParts, StoredRows, read_json, write_json
 from .survey import Survey, choose_columns
@@ -126,6 +126,18 @@ class Dataset:
         coded = np.array(names, object)[y]
         coded[y < 0] = None
         return encode_labels(coded, unlabeled)
+
+    def values(self, unlabeled: float | None = None) -> np.ndarray:
+        """Return the target as quantities, float64 (n,), NaN where there is none, as `encode_values` does.
+
+        Raises
+        ------
+        DataError : the target is text, or its values are not finite.
+        """
+        names = self.attributes.get("label_names")
+        require(names is None, f"the target is classes: {', '.join(map(str, (names or [])[:5]))}", error=DataError,
+                why="a regression predicts numbers", fix="name a column of numbers with `target:`")
+        return encode_values(self.targets(), unlabeled)
 
     def save(self, path: str | Path) -> "Dataset":
         """Write the data set to a folder, `dataset.json` last, and return it as it is stored.

@@ -1,4 +1,4 @@
-"""Labels as codes, and which points are labeled, trained on, tested on.
+"""Labels as codes or quantities, and which points are labeled, trained on, tested on.
 
 Every choice draws one random order of the points and takes them in that order, so it depends on the seed and on
 which points share a class, not on what the classes are called, and a larger choice contains a smaller one.
@@ -74,6 +74,53 @@ def encode_labels(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray
     return codes, classes
 
 
+LARGEST_VALUE = 1e100  # of a target, so that sums of squares are finite
+
+
+def encode_values(y: Any, unlabeled: float | None = None) -> np.ndarray:
+    """Return a target of quantities as float64, shape (n,), NaN where a point has none.
+
+    Parameters
+    ----------
+    y : array-like of numbers, shape (n,). Missing values (NaN, None, pandas.NA) are unlabeled.
+    unlabeled : a number that marks unlabeled points too. No number does by itself, -1 neither.
+
+    Raises
+    ------
+    DataError : y is not one-dimensional, holds text, booleans or values beyond `LARGEST_VALUE`; the marker does not
+        occur.
+    """
+    values = _one_dimension(y)
+    hidden = np.asarray(pd.isna(values), bool)
+    known = _typed(values[~hidden])
+    require(known.dtype.kind in "iuf", f"the target holds {known[:3].tolist()}", error=DataError,
+            why="a regression predicts numbers", fix="name a column of numbers, or set data.task to classification")
+    found = np.full(len(values), np.nan)
+    found[~hidden] = known
+    if unlabeled is not None:
+        marked = found == unlabeled
+        require(bool(marked.any()) or bool(np.isnan(unlabeled)) or not len(found), error=DataError,
+                what=f"no target is the marker of unlabeled points, {unlabeled!r}",
+                why="every point would be taken as labeled", fix="correct the marker, or leave it out")
+        found[marked] = np.nan
+    beyond = np.flatnonzero(np.abs(found) > LARGEST_VALUE)
+    require(len(beyond) == 0, error=DataError,
+            what=f"values of the target beyond {LARGEST_VALUE:g}: {len(beyond):,}; the first is "
+                 f"{found[beyond[0]] if len(beyond) else 0:g} in row {beyond[:1].tolist()}, counted from 0",
+            why="no model can fit them: their squares are not finite",
+            fix="drop these rows, mark them unlabeled with NaN, or give the target in other units")
+    return found
+
+
+def describe_values(values: np.ndarray) -> dict[str, Any]:
+    """Return what the quantities (n,) of a target are, those that are not NaN; JSON."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return {"known": 0, "distinct": 0}
+    return {"known": len(known), "distinct": len(np.unique(known)), "min": float(known.min()),
+            "max": float(known.max()), "mean": float(known.mean()), "deviation": float(known.std())}
+
+
 def _one_dimension(y: Any) -> np.ndarray:
     values = np.asarray(y) if isinstance(y, np.ndarray) else np.asarray(_plain_array(y))
     if values.ndim == 2 and values.shape[1] == 1:
@@ -139,9 +186,10 @@ def choose_labels(codes: np.ndarray, *, count: int | None = None, per_class: int
         require(0 < fraction <= 1, f"fraction={fraction}", why="it is a share of the points", fix="use 0 to 1")
         count = max(1, round(fraction * len(order)))
     assert count is not None
+    classes = f"points of {len(groups)} classes" if n_classes != 1 else "points that have one"
     require(len(groups) <= count <= len(order), error=DataError,
-            what=f"{count} labeled points asked for, from {len(order)} points of {len(groups)} classes",
-            why="every class needs one, and no more can be shown than are known",
+            what=f"{count} labeled points asked for, from {len(order)} {classes}",
+            why=f"{'every class needs one, and ' if n_classes != 1 else ''}no more can be shown than are known",
             fix=f"choose from {len(groups)} to {len(order)}")
     first = np.array([group[0] for group in groups])
     rest = order[~np.isin(order, first)]

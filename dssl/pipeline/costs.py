@@ -25,6 +25,7 @@ from ..kernels.subsample import ROW_CHUNK, column_width, product_rows, stored_fa
 from ..solvers.deflation import basis_width, deflated_vectors
 from ..solvers.solve import solve_bytes
 from .facts import Facts
+from .spec import Spec
 
 SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays, plans of the store
 COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
@@ -301,20 +302,23 @@ def selection(f: Facts) -> Cost:
 def models(f: Facts) -> Cost:
     """Covariances on the subsample, and the makings of one deformed kernel after the other; a task of its own."""
     s, m = f.s, f.n_labeled
-    written = (len(f.spec.baselines) + 1) * (s + m) * (f.row_bytes + 8 * f.n_classes)
+    written = (len(f.spec.baselines) + 1) * (s + m) * (f.row_bytes + 8 * f.n_outputs)
     return _cost(1, _training_read(f), written, _square(f), 8 * s * s * (len(f.spec.powers) + 3))
 
 
 def scores(f: Facts) -> Cost:
-    """A block of the kernel between test points and the points of a model, and all models; codes, and the support."""
+    """A block of the kernel between test points and the points of a model, and all models; what they predict."""
     m, d, n_test = f.s + f.n_labeled, f.width, f.n_test
-    outputs = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.kind == "svm" else f.n_classes
+    is_svm = f.spec.model.kind == "svm"
+    outputs = max(1, f.n_classes * (f.n_classes - 1) // 2) if is_svm else f.n_outputs
+    predicted = 8 if is_svm or f.is_regression else 16  # codes or values; one-vs-rest, its differences from the codes
     own = (len(f.spec.baselines) + 1) * m * (f.row_bytes + 8 * outputs)
     kernel = f.spec.kernels()[0].check()
     rows = ArrayRows(np.broadcast_to(np.zeros(1, f"f{f.itemsize}"), (max(n_test, 1), d)))  # a shape without bytes
     height = block_rows(kernel, rows, m, f.budget, kernel_bytes=own)
     each = 8 * m + 16 * d + f.row_bytes
-    return _cost(_count(n_test, height), n_test * f.row_bytes + own, n_test * (8 * (len(f.spec.baselines) + 1) + 4),
+    written = n_test * (predicted + 1) * (len(f.spec.baselines) + 1)
+    return _cost(_count(n_test, height), n_test * f.row_bytes + own, written,
                  min(height, n_test) * each + 24 * m * d + own, 24 * m * d + own)
 
 
@@ -333,3 +337,13 @@ REMEDIES = {
     "columns": "lower graph.n_neighbors or data.points", "covariance": "lower subsample.size",
     "selection": "lower subsample.size", "models": "lower subsample.size", "scores": "lower subsample.size or labels",
 }
+
+
+def costs_of(spec: Spec) -> dict[str, Callable[[Facts], Cost]]:
+    """Return the cost functions of the stages of a spec, by name."""
+    return COSTS
+
+
+def remedies_of(spec: Spec) -> dict[str, str]:
+    """Return what to lower where a stage of a spec cannot fit, by name."""
+    return REMEDIES

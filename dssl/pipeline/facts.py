@@ -142,6 +142,15 @@ class Facts:
         return self._of("split", "classes", GUESSED_CLASSES, 2, "number of classes")
 
     @property
+    def is_regression(self) -> bool:
+        return self.spec.data.task == "regression"
+
+    @property
+    def n_outputs(self) -> int:
+        """Return the columns of a model that has one a class, or one a quantity."""
+        return 1 if self.is_regression else self.n_classes
+
+    @property
     def n_test(self) -> int:
         test = self.spec.data.test
         if test.count is not None:

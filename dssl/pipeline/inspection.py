@@ -6,7 +6,7 @@ from typing import Any
 from ..data.store import describe_arrays, read_json
 from ..errors import DataError, require
 from .artifacts import Workspace, read_manifest
-from .plan import stage_names
+from .stages import all_stage_names
 
 SHORTEST_ADDRESS = 4  # characters that name an artifact
 
@@ -31,7 +31,7 @@ def inspect(name: str, workspace: Workspace) -> dict[str, Any]:
     if name and (workspace.root / "runs" / name).is_dir():
         return describe_run(workspace.root / "runs" / name)
     artifacts = workspace.root / "artifacts"
-    if name in stage_names():
+    if name in all_stage_names():
         made = sorted(artifacts.glob(f"{name}/*/manifest.json"), key=lambda path: path.stat().st_mtime_ns)
         require(bool(made), f"{workspace.root} holds no artifact of stage {name}", error=DataError,
                 why="no run has made it yet", fix="run a pipeline, or check --workspace")
@@ -42,7 +42,8 @@ def inspect(name: str, workspace: Workspace) -> dict[str, Any]:
     require(len(fits) == 1, f"{name!r} names {len(fits) or 'nothing'}{' artifacts' if fits else ''}", error=DataError,
             why=f"it is no folder, stage or run, and of {len(known)} addresses in {workspace.root} "
                 f"{len(fits) or 'none'} begin{'' if fits else 's'} with it",
-            fix="give a path, a longer part of the address, a run, or one of the stages " + ", ".join(stage_names()))
+            fix="give a path, a longer part of the address, a run, or one of the stages "
+                + ", ".join(all_stage_names()))
     return describe_folder(fits[0])
 
 

@@ -31,8 +31,10 @@ class HealthTask:
     def __call__(self, out: PartWriter) -> Receipt:
         labels, train = self.labels.load(), self.split.load()["train"]
         points, W = Vertices.from_arrays(self.vertices.load()), read_graph(self.graph)
-        y = np.full(len(train), -1)
-        y[labels["labeled"]] = labels["codes"]
+        y = None  # quantities have no classes that neighbors could share
+        if "codes" in labels:
+            y = np.full(len(train), -1)
+            y[labels["labeled"]] = labels["codes"]
         health = graph_health(W, labels["labeled"], self.neighbors, y=y, vertices=points, numbers=train)
         places, sizes = np.arange(0), np.arange(0)
         if health["unreached"]["count"]:

@@ -11,10 +11,11 @@ from ..data.sources import Source
 from ..errors import BudgetError, SpecError, explain, require
 from ..execution import MEMORY_BUDGET, Execution
 from .artifacts import Artifact, Workspace
-from .costs import COSTS, REMEDIES, Cost
+from .context import Stage
+from .costs import Cost, costs_of, remedies_of
 from .facts import Bound, Facts, scan_source
 from .spec import Spec, load_spec
-from .stages import STAGES, Stage, source_of
+from .stages import all_stage_names, dependents, source_of, stage_names, stages_of
 
 DEFAULT_WORKSPACE = "dssl-work"
 Status = Literal["cached", "partial", "to run"]
@@ -45,25 +46,15 @@ class PlannedStage:
                 **figures, "estimated": list(self.estimated)}
 
 
-def stage_names() -> list[str]:
-    """Return the names of all stages in the order in which they run."""
-    return [stage.name for stage in STAGES]
-
-
-def check_stage(name: str, option: str) -> str:
-    """Return the name of a stage; raise SpecError with the names there are."""
-    require(name in stage_names(), f"{option} {name!r} is not a stage", error=SpecError,
-            why="a pipeline is made of named stages", fix=f"name one of {', '.join(stage_names())}")
+def check_stage(name: str, option: str, spec: Spec) -> str:
+    """Return the name of a stage of a spec; raise SpecError with the names there are."""
+    names = stage_names(stages_of(spec))
+    other = name in all_stage_names()
+    require(name in names, error=SpecError,
+            what=f"{option} {name!r} is not a stage{f' of model.kind {spec.model.kind}' if other else ''}",
+            why=f"a pipeline is made of named stages{', and each kind of model has its own' if other else ''}",
+            fix=f"name one of {', '.join(names)}")
     return name
-
-
-def dependents(name: str) -> set[str]:
-    """Return a stage and all that depend on it."""
-    found = {name}
-    for stage in STAGES:
-        if found & set(stage.needs):
-            found.add(stage.name)
-    return found
 
 
 def planned_stages(spec: Spec, workspace: Workspace, source_digest: str,
@@ -73,7 +64,7 @@ def planned_stages(spec: Spec, workspace: Workspace, source_digest: str,
     remake : names of stages that are to be made anew, whatever is there.
     """
     planned: dict[str, PlannedStage] = {}
-    for stage in STAGES:
+    for stage in stages_of(spec):
         inputs = {name: planned[name].artifact.address for name in stage.needs}
         if not stage.needs:
             inputs = {"source": source_digest}
@@ -128,7 +119,7 @@ class Plan:
     @property
     def selected(self) -> list[PlannedStage]:
         """Return the stages up to and with `until`."""
-        return self.stages[:stage_names().index(self.until) + 1]
+        return self.stages[:stage_names(stages_of(self.spec)).index(self.until) + 1]
 
 
 def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
@@ -144,19 +135,21 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
     ------
     SpecError : the spec, or the name of a stage. DataError : there is no such source, or it cannot be used.
     """
-    remake = frozenset(stage_names()) if fresh else frozenset()
+    checked, place = load_spec(spec, tuple(set)), Workspace.at(workspace)
+    stages = stages_of(checked)
+    names = stage_names(stages)
+    remake = frozenset(names) if fresh else frozenset()
     if from_stage is not None:
-        remake |= dependents(check_stage(from_stage, "--from"))
-    last = stage_names()[-1] if until is None else check_stage(until, "--until")
-    begins = 0 if from_stage is None else stage_names().index(from_stage)
-    require(begins <= stage_names().index(last), f"--from {from_stage} --until {last}", error=SpecError,
+        remake |= dependents(check_stage(from_stage, "--from", checked), stages)
+    last = names[-1] if until is None else check_stage(until, "--until", checked)
+    begins = 0 if from_stage is None else names.index(from_stage)
+    require(begins <= names.index(last), f"--from {from_stage} --until {last}", error=SpecError,
             why=f"{from_stage} comes after {last}, so nothing would be made",
             fix="name an earlier stage in --from, or a later one in --until")
-    checked, place = load_spec(spec, tuple(set)), Workspace.at(workspace)
     source, source_digest = source_of(checked)
     budget = memory_budget or MEMORY_BUDGET
-    stages = planned_stages(checked, place, source_digest, remake)
-    return Plan(checked, source, source_digest, place, budget, remake, last, stages, None)._priced(stages)
+    planned = planned_stages(checked, place, source_digest, remake)
+    return Plan(checked, source, source_digest, place, budget, remake, last, planned, None)._priced(planned)
 
 
 def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace: str | Path = DEFAULT_WORKSPACE,
@@ -183,14 +176,14 @@ def facts_of(spec: Spec, source: Source, budget: int, items: list[PlannedStage],
 
 def price(item: PlannedStage, facts: Facts) -> PlannedStage:
     """Return the stage with its cost; what cannot fit has none."""
-    name = item.stage.name
-    if name not in COSTS:
+    formula = costs_of(facts.spec).get(item.stage.name)
+    if formula is None:
         return item
     bounds: tuple[Bound, ...] = ("most", "least")
     for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
         own = _with(facts, bound)
         try:
-            return replace(item, cost=COSTS[name](own), estimated=tuple(sorted(own.estimated)))
+            return replace(item, cost=formula(own), estimated=tuple(sorted(own.estimated)))
         except BudgetError:
             continue
     return item
@@ -208,15 +201,16 @@ def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
     if made.facts is None:
         return
     facts = _with(replace(made.facts, budget=execution.memory_budget), "least")
-    to_run = [item for item in made.selected if item.status != "cached" and item.stage.name in COSTS]
+    costs, remedies = costs_of(made.spec), remedies_of(made.spec)
+    to_run = [item for item in made.selected if item.status != "cached" and item.stage.name in costs]
     limit = min(execution.memory_budget, execution.memory_limit or execution.memory_budget)
     whose = "the memory budget is" if limit == execution.memory_budget else "a worker's share of its memory limit is"
     for item in to_run:
         name = item.stage.name
-        fix = f"{REMEDIES.get(name, 'use fewer points')}, or raise --memory-budget"
+        fix = f"{remedies.get(name, 'use fewer points')}, or raise --memory-budget"
         fix += "" if limit == execution.memory_budget else " and the workers' memory_limit"
         try:
-            least = COSTS[name](facts).least
+            least = costs[name](facts).least
         except BudgetError as error:
             raise BudgetError(explain(f"stage {name} cannot fit, {whose} {limit:,} bytes",
                                       why=error.args[0].splitlines()[0], fix=fix)) from error

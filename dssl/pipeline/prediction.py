@@ -1,5 +1,6 @@
 """Open the model of a run, to predict new points."""
 
+import csv
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -167,6 +168,25 @@ class ChosenColumns(Rows):
 
     def _chosen(self, block: Any) -> Any:
         return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]
+
+
+def write_predictions(out: Path, labels: np.ndarray, left_out: np.ndarray, *, name: str = "label") -> None:
+    """Write predictions (n,) to a .csv or .npy file, all or none; those left out, (n,) bool, as no label.
+
+    That is an empty cell; in an array NaN among floats and -1 among integers.
+    """
+    draft = out.with_name(f".{out.name}.draft{out.suffix}")
+    try:
+        if out.suffix == ".npy":
+            nothing = np.nan if labels.dtype.kind == "f" else -1
+            np.save(draft, np.where(left_out, nothing, labels) if left_out.any() else labels)
+        else:
+            cells = ("" if empty else label for label, empty in zip(labels.tolist(), left_out, strict=True))
+            with open(draft, "w", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([[name], *([cell] for cell in cells)])
+        draft.replace(out)  # a reader sees all predictions or none
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _model_of(result: Path) -> Path:

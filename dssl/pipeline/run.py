@@ -16,10 +16,10 @@ from ..execution import Execution, current_execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import write_report
 from .artifacts import LIBRARIES
+from .context import Context
 from .facts import Facts
 from .islands import write_unreached
 from .plan import DEFAULT_WORKSPACE, Plan, PlannedStage, make_plan, price, refuse_what_cannot_fit
-from .stages import Context
 
 Events = Callable[[dict[str, Any]], None]
 

@@ -58,8 +58,11 @@ class TestSplit(Section):
 
 
 class DataSpec(Section):
-    """Where the points come from and which of them are used."""
+    """Where the points come from, which of them are used, and what is to be predicted of them."""
 
+    task: Literal["classification", "regression"] = Field(
+        "classification", description="classification reads the target as classes, regression as quantities; without "
+                                      "a target (NaN, an empty cell) a point is unlabeled")
     source: str | list[str] = Field(description="a name (see dssl ingest --help), a path, a pattern such as "
                                     "part-*.csv, or a URL; or a list of them")
     read: dict[str, Any] = Field(default_factory=dict, description="options of the reader; see IngestParams")
@@ -259,8 +262,27 @@ class Spec(Section):
                                     why="that kernel has no bandwidth", fix="leave selection.bandwidth out"))
         return tuple(self.kernel.model_copy(update={"bandwidth": bandwidth}) for bandwidth in chosen)
 
+    def _check_task(self) -> None:
+        """Raise SpecError where a section asks a regression for classes."""
+        if self.data.task != "regression":
+            return
+        for name, value in (("data.keep", self.data.keep), ("data.classes", self.data.classes),
+                            ("labels.per_class", self.labels.per_class)):
+            if value is not None:
+                raise SpecError(explain(f"{name}={value}, and data.task is regression",
+                                        why="quantities have no classes", fix="leave it out"
+                                        if name != "labels.per_class" else "set labels.count or labels.fraction"))
+        if isinstance(self.data.unlabeled, str):
+            raise SpecError(explain(f"data.unlabeled={self.data.unlabeled!r}, and data.task is regression",
+                                    why="a quantity is a number, so its marker is one",
+                                    fix="name a number; empty cells and NaN are unlabeled anyway"))
+        if self.model.kind == "svm":
+            raise SpecError(explain("model.kind is svm, and data.task is regression",
+                                    why="a support vector machine tells classes apart", fix="set model.kind to ridge"))
+
     def check(self) -> "Spec":
         """Return self after every section has made its parameters, which checks their values."""
+        self._check_task()
         sections = (("data.read", self.data.ingest_params), ("data.scale", lambda: ScalingParams(kind=self.data.scale)),
                     ("graph", self.graph.neighbors), ("graph", self.graph.weighting),
                     ("graph", self.graph.regularizer), ("solver", self.solver.params), ("kernel", self.kernel.check),

@@ -1,4 +1,4 @@
-"""Choose parameters, fit the model and its baselines on the same labels, and score them on the same test points.
+"""Choose parameters, and fit the model and its baselines on the same labels.
 
     model     the learner in the kernel deformed by the graph
     base      the same learner in the base kernel: no unlabeled data
@@ -6,29 +6,27 @@
     budget    the same as the model, with a graph of the subsample alone
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import binomtest
-from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score
 
-from ..blocks import Arrays, PartWriter, Receipt, Rows, as_rows, row_ranges
-from ..execution import Execution, InProcess, Progress
+from ..blocks import Arrays, PartWriter, Receipt, Rows, as_rows
+from ..errors import DataError, require
+from ..execution import InProcess
 from ..graph.laplacian import Laplacian
 from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams, weights
 from ..kernels.base import Kernel, kernel_from
-from ..kernels.gram import block_rows, entries_of
 from ..kernels.subsample import inverse_on_subsample
-from ..kernels.support import largest_diagonal, supported_values
-from ..models.base import LEAST_SUPPORT, KernelModel, expand
+from ..models.base import Coding, KernelModel, expand
 from ..models.graph_kernel import check_share, deform, shuffled
-from ..models.learners import LearnerParams, fit_labels
+from ..models.learners import LearnerParams, fit_labels, fit_values
 from ..selection.folds import labeled_folds
 from ..selection.search import GridParams, search_base, search_deformed
 from ..solvers.solve import SolverParams
+from .context import Context
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Training:
     points: Rows  # all training points, scaled
     covariance: Arrays  # `power{p}` (s, s) of each power
     chosen: Arrays  # subsample (s,)
-    labels: Arrays  # labeled (l,), codes (l,)
+    labels: Arrays  # labeled (l,), and codes (l,) or, of a regression, values (l,)
     kernel: dict[str, Any]  # name, parameters
     kind: Literal["svm", "ridge"]
     seed: int
@@ -54,9 +52,9 @@ class Training:
         return self.chosen.load()["subsample"]
 
     def labeled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row numbers (l,) and the codes (l,) of the labeled points."""
+        """Return the row numbers (l,) of the labeled points, and their codes or, as floats, their quantities (l,)."""
         labels = self.labels.load()
-        return labels["labeled"], labels["codes"]
+        return labels["labeled"], labels["values"] if "values" in labels else labels["codes"]
 
     def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
         """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
@@ -77,21 +75,35 @@ class SearchTask:
     grid: GridParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        subsample, (labeled, codes) = self.training.subsample(), self.training.labeled()
+        subsample, (labeled, targets) = self.training.subsample(), self.training.labeled()
         X_l = self.training.points.take(labeled)
         base = self.training.base(self.bandwidth)
-        folds = labeled_folds(codes, self.grid.folds, self.grid.seed)
+        folds = target_folds(targets, self.grid)
         if self.name == "base":
-            found = search_base(base, X_l, codes, self.training.kind, self.grid, folds)
+            found = search_base(base, X_l, targets, self.training.kind, self.grid, folds)
         else:
             X_S = self.training.points.take(subsample)
             place = {int(row): position for position, row in enumerate(subsample)}
             position = np.array([place.get(int(row), -1) for row in labeled])
-            found = search_deformed(base, X_S, X_l, codes, position,
+            found = search_deformed(base, X_S, X_l, targets, position,
                                     self.training.covariances(self.name, self.grid.power, X_S), self.training.kind,
                                     self.grid, folds)
         rows = [{**asdict(point), "bandwidth": self.bandwidth} for point in found]
         return {"name": self.name, "grid": rows, "folds": len(folds)}
+
+
+def target_folds(targets: np.ndarray, grid: GridParams) -> list[np.ndarray]:
+    """Return the folds of the labeled points, by class; those of quantities (floats) as if of one class.
+
+    Raises
+    ------
+    DataError : no class has two points, or one point has a quantity.
+    """
+    if targets.dtype.kind != "f":
+        return labeled_folds(targets, grid.folds, grid.seed)
+    require(len(targets) >= 2, f"{len(targets)} labeled point, and selection holds points out", error=DataError,
+            why="a fold is judged by the points that are left", fix="label more points, or leave selection out")
+    return labeled_folds(np.zeros(len(targets), np.int64), grid.folds, grid.seed)
 
 
 def choose(receipts: list[Receipt], names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -110,13 +122,13 @@ class FitTask:
     """Fit the model and its baselines; write one model a name, `NAME.ARRAY`."""
 
     training: Training
-    classes: tuple[Any, ...]
+    classes: tuple[Any, ...] | None  # None of a regression
     names: tuple[str, ...]  # model, and the baselines
     choices: dict[str, dict[str, Any]]  # by name: power, eta, C, bandwidth
 
     def __call__(self, out: PartWriter) -> Receipt:
         training = self.training
-        labeled, codes = training.labeled()
+        labeled, targets = training.labeled()
         X_S, X_l = training.points.take(training.subsample()), training.points.take(labeled)
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}
@@ -129,12 +141,19 @@ class FitTask:
                 kernel = deform(base, X_S, A, chosen["eta"])
             K = kernel(X_l, X_l)
             check_share(K, base, X_l, chosen["eta"] or 0.0)
-            coef, intercept, coding = fit_labels(K, codes, len(self.classes),
-                                                 LearnerParams(kind=training.kind, C=chosen["C"]))
+            learner = LearnerParams(kind=training.kind, C=chosen["C"])
+            coding: Coding = "values"
+            if self.classes is None:
+                coef, intercept = fit_values(K, targets[:, None], learner)
+            else:
+                coef, intercept, coding = fit_labels(K, targets, len(self.classes), learner)
+            measure = "training_rmse" if self.classes is None else "training_error"
             parameters = {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}
-            facts = {"name": name, "n_labeled": len(labeled), "training_error": 0.0, "parameters": parameters}
-            model = expand(kernel, X_l, coef, intercept, coding, np.array(self.classes), facts)
-            facts["training_error"] = float((model.codes(K @ coef + intercept) != codes).mean())
+            facts = {"name": name, "n_labeled": len(labeled), measure: 0.0, "parameters": parameters}
+            model = expand(kernel, X_l, coef, intercept, coding, np.array(self.classes or ()), facts)
+            values = K @ coef + intercept
+            facts[measure] = (float(np.sqrt(((values[:, 0] - targets) ** 2).mean())) if self.classes is None else
+                              float((model.codes(values) != targets).mean()))
             described, attributes = model.to_arrays()
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
             receipt["models"][name] = attributes
@@ -160,78 +179,39 @@ def load_model(arrays: dict[str, np.ndarray], models: dict[str, Any], name: str)
     return KernelModel.from_arrays(own, models[name])
 
 
-@dataclass(frozen=True)
-class PredictTask:
-    """Write the codes that each model predicts for one range of rows, and which rows are beyond its support."""
-
-    rows: Rows
-    fitted: Arrays
-    models: dict[str, Any]
-    start: int
-    stop: int
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        arrays = self.fitted.load()
-        X = self.rows.read(self.start, self.stop)
-        codes, beyond = [], []
-        for name in self.models:
-            model = load_model(arrays, self.models, name)
-            values, largest = supported_values(model.kernel, X, model.points, model.coef)
-            codes.append(model.codes(values + model.intercept))
-            beyond.append(largest < LEAST_SUPPORT * largest_diagonal(model.kernel, model.points))
-        return out.write_rows(self.start, codes=np.stack(codes, axis=1), unsupported=np.stack(beyond, axis=1))
+def _training(context: Context) -> Training:
+    spec = context.spec
+    neighbors = spec.graph.neighbors()
+    n_subsample = context.attributes("subsample")["n_subsample"]
+    small = replace(neighbors, n_neighbors=max(1, min(neighbors.n_neighbors, n_subsample - 1)))
+    return Training(
+        points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
+        chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
+        kernel=spec.kernel.model_dump(include={"name", "parameters"}), kind=spec.model.kind, seed=spec.subsample.seed,
+        budget=(small, spec.graph.weighting(), spec.graph.regularizer()))
 
 
-def predict_codes(rows: Rows, fitted: Arrays, models: dict[str, Any], execution: Execution, parts: Any,
-                  progress: Progress | None = None) -> np.ndarray:
-    """Return the predicted codes (n, n_models) of every model for every row, in blocks.
-
-    `parts` then holds, beside them, `unsupported` (n, n_models) bool: the rows beyond each model's support.
-    """
-    arrays = fitted.load()
-    largest = max((load_model(arrays, models, name) for name in models), key=lambda model: model.points.shape[0])
-    own = sum(array.nbytes for array in arrays.values())
-    height = block_rows(largest.kernel, rows, largest.points.shape[0], execution.memory_budget, kernel_bytes=own,
-                        sparse_entries=entries_of(largest.points))
-    parts.allocate("codes", (len(rows), len(models)), np.int64, height)
-    parts.allocate("unsupported", (len(rows), len(models)), bool, height)
-    tasks = [PredictTask(rows, fitted, models, start, stop) for start, stop in row_ranges(len(rows), height)]
-    execution.map(tasks, parts, progress)
-    return parts.rows("codes").read_all()
-
-
-def classification_scores(predicted: np.ndarray, true: np.ndarray, classes: list[Any]) -> dict[str, Any]:
-    """Return the scores of predicted codes (n,) against the true ones."""
-    wrong = predicted != true
-    error = float(wrong.mean())
-    present = np.unique(true)
-    return {"error": error, "accuracy": 1 - error, "standard_error": float(np.sqrt(error * (1 - error) / len(true))),
-            "balanced_accuracy": float(balanced_accuracy_score(true, predicted)) if len(present) > 1 else 1 - error,
-            "macro_f1": float(f1_score(true, predicted, average="macro", labels=present, zero_division=0)),
-            "n_test": len(true),
-            "confusion": confusion_matrix(true, predicted, labels=np.arange(len(classes))).tolist()}
+def make_selection(context: Context) -> dict[str, Any]:
+    """Choose power, eta, bandwidth and C of each model by cross-validation; without a grid, take those given."""
+    spec = context.spec
+    grid = spec.grid()
+    if grid is None:
+        given = {"power": spec.graph.power, "eta": spec.model.eta, "C": spec.model.C,
+                 "bandwidth": spec.kernel.bandwidth}
+        return {"choices": dict.fromkeys(("model", *spec.baselines), given), "folds": 0}
+    searched = tuple(name for name in ("model", *spec.baselines) if name != "shuffled")
+    training = _training(context)
+    tasks = [SearchTask(training, name, kernel.bandwidth, grid) for name in searched for kernel in spec.kernels()]
+    receipts = context.execution.map(tasks, context.parts, context.progress)
+    return {"choices": choose(receipts, searched), "folds": receipts[0]["folds"],
+            "grid": {name: [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
+                     for name in searched}}
 
 
-def unlabeled_verdict(codes: dict[str, np.ndarray], true: np.ndarray) -> dict[str, Any]:
-    """Return whether the unlabeled data helped, on the same test points: gains in error and a paired test.
-
-    The p-value is McNemar's exact test on the points that one of the two gets right. "helped" asks for a lower error
-    than both the base kernel and the shuffled graph, and p < 0.05 against the base kernel.
-    """
-    verdict: dict[str, Any] = {}
-    right = {name: found == true for name, found in codes.items()}
-    for name in codes:
-        if name == "model":
-            continue
-        gained, lost = int((right["model"] & ~right[name]).sum()), int((~right["model"] & right[name]).sum())
-        p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-        verdict[f"over_{name}"] = {"gain": (gained - lost) / len(true), "p_value": p_value}
-    base, control = verdict["over_base"], verdict["over_shuffled"]
-    if base["gain"] > 0 and base["p_value"] < 0.05 and control["gain"] > 0:
-        verdict["unlabeled_data"] = "helped"
-    elif base["gain"] < 0 and base["p_value"] < 0.05:
-        verdict["unlabeled_data"] = "hurt"
-    else:
-        verdict["unlabeled_data"] = "no clear difference"
-    return verdict
-
+def make_models(context: Context) -> dict[str, Any]:
+    """Fit the model and its baselines."""
+    classes = context.attributes("split").get("classes")
+    task = FitTask(_training(context), None if classes is None else tuple(classes),
+                   ("model", *context.spec.baselines), context.attributes("selection")["choices"])
+    receipt, = context.execution.map([task], context.parts)
+    return {"models": receipt["models"]}

@@ -1,5 +1,6 @@
 """What the figures of a run mean, in words: whether the unlabeled data helped, and whether the graph is sound."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,56 +41,95 @@ class Verdict:
     meaning: list[str]
 
 
+@dataclass(frozen=True)
+class Measure:
+    """How the errors of a run are told: their key in the scores, and the words for them.
+
+    shown, difference : text of an error, and of the size of a difference of two. test : the paired test. guess : the
+    prediction that needs no model.
+    """
+
+    key: str
+    name: str
+    shown: Callable[[Any], str]
+    difference: Callable[[Any], str]
+    test: str
+    guess: str
+    unlike: str  # what points that should not be neighbors differ in
+
+
+def _size(gain: Any) -> str:
+    found = finite(gain)
+    return number(None if found is None else abs(found))
+
+
+SHARE = Measure("error", "test error", percent, points, "McNemar's test", "naming the most frequent class",
+                "different classes")
+ROOT = Measure("rmse", "test rmse", number, _size, "paired t-test of squared errors",
+               "predicting the mean of the test points", "unlike targets")
+
+
+def measure_of(result: dict[str, Any]) -> Measure:
+    """Return the measure of a run: the share of wrong classes, or of a regression the root mean squared error."""
+    metrics = result.get("metrics") or {}
+    return ROOT if "error" not in metrics and "rmse" in metrics else SHARE
+
+
 def guess_error(scores: dict[str, Any]) -> float | None:
-    """Return the test error of always naming the most frequent class of the test points."""
+    """Return the test error of always naming the most frequent class of the test points, or predicting their mean."""
+    if "confusion" not in scores:
+        return finite(scores.get("deviation"))
     sizes = [sum(row) for row in scores.get("confusion") or []]
     return 1 - max(sizes) / sum(sizes) if sum(sizes) else None
 
 
 def verdict(result: dict[str, Any]) -> Verdict:
     """Return the answer to "did the unlabeled data help?"."""
-    error, base, control = (at(result, *path, "error") for path in
+    by = measure_of(result)
+    error, base, control = (at(result, *path, by.key) for path in
                             (("metrics",), ("baselines", "base"), ("baselines", "shuffled")))
     over, control_gain = at(result, "gain", "over_base") or {}, finite(at(result, "gain", "over_shuffled", "gain"))
     gain, p = finite(over.get("gain")), finite(over.get("p_value"))
     if base is None or gain is None or p is None:
-        return Verdict("note", f"The test error is {percent(error)}. Whether the unlabeled data helped is not known: "
+        return Verdict("note", f"The {by.name} is {by.shown(error)}. Whether the unlabeled data helped is not known: "
                        "there is no base model to compare with.", [])
     helped = at(result, "gain", "unlabeled_data")
     claim, level = {"helped": ("The unlabeled data helped", "good"), "hurt": ("The unlabeled data hurt", "warning"),
                     }.get(helped, ("The unlabeled data made no clear difference", "note"))
-    difference = f"{points(gain)} {'less' if gain > 0 else 'more'}" if gain else "no difference"
-    shuffled = f"; with a shuffled graph, the control, it is {percent(control)}" if control is not None else ""
-    sentence = (f"{claim}: the test error is {percent(error)} with them and {percent(base)} without them, {difference} "
-                f"(McNemar's test, {p_value(p)}){shuffled}.")
-    meaning = [_meaning(helped, gain, p, control_gain, at(result, "metrics", "n_test")),
-               *_reservations(result, gain, error)]
+    difference = f"{by.difference(gain)} {'less' if gain > 0 else 'more'}" if gain else "no difference"
+    shuffled = f"; with a shuffled graph, the control, it is {by.shown(control)}" if control is not None else ""
+    sentence = (f"{claim}: the {by.name} is {by.shown(error)} with them and {by.shown(base)} without them, "
+                f"{difference} ({by.test}, {p_value(p)}){shuffled}.")
+    meaning = [_meaning(by, helped, gain, p, control_gain, at(result, "metrics", "n_test")),
+               *_reservations(by, result, gain, error)]
     return Verdict(level, sentence, meaning)  # type: ignore[arg-type]
 
 
-def _meaning(helped: Any, gain: float, p: float, control_gain: float | None, n_test: Any) -> str:
+def _meaning(by: Measure, helped: Any, gain: float, p: float, control_gain: float | None, n_test: Any) -> str:
     by_chance = "less than 0.1 %" if p < 0.001 else f"about {percent(p, 0 if p >= 0.01 else 1)}"
     rare = f"if the two were equally good, a difference this large would appear in {by_chance} of such test sets"
     if helped == "helped":
-        net = counted(round(gain * n_test), "more test point is", "more test points are") if finite(n_test) else ""
+        is_count = by is SHARE and finite(n_test) is not None
+        net = counted(round(gain * n_test), "more test point is", "more test points are") if is_count else ""
+        rare = rare if net else rare[:1].upper() + rare[1:]
         seen = f"{net[:1].upper()}{net[1:]} right than without the unlabeled data; {rare}. " if net else f"{rare}. "
-        return (seen + f"The model also beats the shuffled graph, by {points(control_gain)}, so the gain comes from "
-                "where the unlabeled points lie and not from a kernel that merely changed.")
+        return (seen + f"The model also beats the shuffled graph, by {by.difference(control_gain)}, so the gain comes "
+                "from where the unlabeled points lie and not from a kernel that merely changed.")
     if helped == "hurt":
         return (f"The plain kernel is better here: {rare}. Use the base model. Either the graph joins points of "
-                "different classes, or the model trusts it too much: try another data.scale, fewer "
+                f"{by.unlike}, or the model trusts it too much: try another data.scale, fewer "
                 "graph.n_neighbors or a smaller model.eta.")
     if gain > 0 and p < SIGNIFICANT:
         return ("The model beats the plain kernel, but the shuffled graph, which says nothing about the points, does "
                 "at least as well as the model. So the gain is owed to the changed kernel and not to the unlabeled "
                 "data: tune kernel.bandwidth and model.C before crediting the graph.")
     if gain == 0:
-        return "With and without the unlabeled data the test error is the same, so the simpler base model will do."
+        return f"With and without the unlabeled data the {by.name} is the same, so the simpler base model will do."
     return (f"The difference is within chance: {rare}. Do not count on the unlabeled data here; the simpler base "
             "model will do. More test points would decide smaller differences.")
 
 
-def _reservations(result: dict[str, Any], gain: float, error: Any) -> list[str]:
+def _reservations(by: Measure, result: dict[str, Any], gain: float, error: Any) -> list[str]:
     found = []
     metrics, base = result.get("metrics") or {}, at(result, "baselines", "base") or {}
     balanced, of_base = finite(metrics.get("balanced_accuracy")), finite(base.get("balanced_accuracy"))
@@ -98,8 +138,7 @@ def _reservations(result: dict[str, Any], gain: float, error: Any) -> list[str]:
                      f"{percent(balanced)} with and {percent(of_base)} without the unlabeled data.")
     guess = guess_error(metrics)
     if guess is not None and finite(error) is not None and error >= guess:
-        found.append(f"Always naming the most frequent class has a test error of {percent(guess)}: the model is no "
-                     "better than that.")
+        found.append(f"Always {by.guess} has a {by.name} of {by.shown(guess)}: the model is no better than that.")
     found.append("The test judges these labels and this split. Other draws (labels.seed, data.seed) give other "
                  "figures; repeat a few before relying on a small gain.")
     return found
@@ -120,6 +159,10 @@ def setting_findings(facts: dict[str, Any]) -> list[Finding]:
         names = [classes[i] if i < len(classes) else i for i in missed]
         found.append(Finding("classes without a label", listed(names, 10), "warning", "They are never predicted. "
                              "Label at least one point of each: labels.per_class does so."))
+    if at(facts, "labels", "target", "distinct") == 1:
+        found.append(Finding("target of the labeled points", f"{number(at(facts, 'labels', 'target', 'mean'))} "
+                             "throughout", "warning", "Nothing can be learned from one value: every model predicts it "
+                             "everywhere. Check the target, or label points of other values."))
     if at(facts, "points", "scaling", "kind") == "unit_norm" and at(facts, "points", "scaling", "zero_rows"):
         found.append(Finding("rows of zeros", number(at(facts, "points", "scaling", "zero_rows")), "warning",
                              "A row of zeros has no direction and stays zero, so all of them are copies of one point."))

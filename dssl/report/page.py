@@ -12,10 +12,12 @@ import yaml
 
 from .findings import (
     MEANINGS,
+    SHARE,
     Finding,
     Level,
     graph_findings,
     guess_error,
+    measure_of,
     setting_findings,
     verdict,
 )
@@ -32,12 +34,11 @@ from .markup import (
     p_value,
     percent,
     plain_label,
-    points,
     size,
     table,
     tag,
 )
-from .plots import MOST_CLASSES, confusion_plot, error_plot, seconds_plot
+from .plots import MOST_CLASSES, confusion_plot, error_plot, seconds_plot, values_plot
 
 MOST_STAGES = 200  # rows of the table of stages
 WORDS: dict[Level, str] = {"good": "fine", "note": "note", "warning": "look here"}
@@ -114,30 +115,56 @@ def _models(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _answer(result: dict[str, Any], facts: dict[str, Any]) -> Html:
-    found = verdict(result)
+    found, by = verdict(result), measure_of(result)
     box = tag("div", tag("p", found.sentence, class_="answer"), *(tag("p", text) for text in found.meaning),
               class_=f"box {found.level}")
-    scores = [(name, finite(scores.get("error")), finite(scores.get("standard_error")) or 0.0)
+    scores = [(name, finite(scores.get(by.key)), finite(scores.get("standard_error")) or 0.0)
               for name, scores in _models(result).items()]
     known = [(name, error, deviation) for name, error, deviation in scores if error is not None]
-    figure = _figure(error_plot(known, guess_error(result.get("metrics") or {})),
-                     "Test error and one standard error to either side. The models are compared on the same test "
-                     "points, so the paired test above tells more than whether the bars overlap.")
+    unit = None if by is SHARE else by.name
+    drawing = error_plot(known, guess_error(result.get("metrics") or {}), guess_name=f"always {by.guess}", unit=unit)
+    figure = _figure(drawing, f"{by.name.capitalize()} and one standard error to either side. The models are compared "
+                     "on the same test points, so the paired test above tells more than whether the bars overlap.")
     meanings = table((), [(tag("b", name), MEANINGS.get(name, "Another baseline.")) for name in _models(result)])
     return joined((box, _warnings(setting_findings(facts)), figure, meanings))
 
 
+def _gain(result: dict[str, Any], name: str) -> tuple[str, str]:
+    """Return the model's gain over a baseline with its sign, and the p-value; nothing for the model itself."""
+    gain = at(result, "gain", f"over_{name}") or {}
+    change = finite(gain.get("gain"))
+    sign = "" if not change else "+" if change > 0 else "−"
+    return (f"{sign}{measure_of(result).difference(change)}", p_value(gain.get("p_value"))) if gain else ("", "")
+
+
+def _value_scores(result: dict[str, Any], facts: dict[str, Any]) -> Html:
+    """Return the scores of a regression, and what the model predicts over what is true."""
+    rows = [(tag("b", name), f"{number(scores.get('rmse'))} ± {number(scores.get('standard_error'))}",
+             number(scores.get("mae")), number(scores.get("r2")),
+             number(at(facts, "models", "models", name, "training_rmse")), *_gain(result, name))
+            for name, scores in _models(result).items()]
+    head = ("", "test rmse ± standard error", "mean absolute error", "R²", "rmse on the labels",
+            "model's gain over it", "paired t-test")
+    true, predicted = (at(facts, "scores", "shown", name) or [] for name in ("true", "predicted"))
+    some = at(result, "metrics", "n_test")
+    shown = "all test points" if some == len(true) else f"{number(len(true))} of {counted(some, 'test point')}"
+    figure = _figure(values_plot(true, predicted), f"The model's predictions over the true values of {shown}; on the "
+                     "dotted line they are equal.") if true else tag("p", "No predictions were recorded.")
+    return joined((table(head, rows, range(1, 7)), _chosen(facts), tag("h3", "What is predicted"), figure))
+
+
 def _scores(result: dict[str, Any], facts: dict[str, Any]) -> Html:
+    if measure_of(result) is not SHARE:
+        return _value_scores(result, facts)
+    has_rmse = finite(at(result, "metrics", "rmse")) is not None
     rows = []
     for name, scores in _models(result).items():
-        gain = at(result, "gain", f"over_{name}") or {}
-        change = finite(gain.get("gain"))
-        sign = "" if not change else "+" if change > 0 else "−"
         rows.append((tag("b", name), f"{percent(scores.get('error'))} ± {percent(scores.get('standard_error'))}",
                      percent(scores.get("balanced_accuracy")), percent(scores.get("macro_f1")),
-                     percent(at(facts, "models", "models", name, "training_error")),
-                     f"{sign}{points(change)}" if gain else "", p_value(gain.get("p_value")) if gain else ""))
-    head = ("", "test error ± standard error", "balanced accuracy", "macro F1", "error on the labels",
+                     *([number(scores.get("rmse"))] if has_rmse else []),
+                     percent(at(facts, "models", "models", name, "training_error")), *_gain(result, name)))
+    head = ("", "test error ± standard error", "balanced accuracy", "macro F1",
+            *(["rmse from the codes ±1"] if has_rmse else []), "error on the labels",
             "model's gain over it", "McNemar's test")
     confusion = at(result, "metrics", "confusion") or []
     classes = at(facts, "split", "classes") or []
@@ -154,7 +181,8 @@ def _scores(result: dict[str, Any], facts: dict[str, Any]) -> Html:
         figure = _figure(confusion_plot(confusion, labels), caption + f" {number(wrong)} of "
                          f"{counted(at(result, 'metrics', 'n_test'), 'test point')} are wrong."
                          + (f" {counted(absent, 'class', 'classes')} had no test point." if absent else ""))
-    return joined((table(head, rows, range(1, 7)), _chosen(facts), tag("h3", "Which classes are confused"), figure))
+    listing = table(head, rows, range(1, len(head)))
+    return joined((listing, _chosen(facts), tag("h3", "Which classes are confused"), figure))
 
 
 def _chosen(facts: dict[str, Any]) -> Html:
@@ -163,14 +191,16 @@ def _chosen(facts: dict[str, Any]) -> Html:
     if not folds:
         return Html("")
     tried = at(facts, "selection", "grid") or {}
+    is_value = at(facts, "split", "task") == "regression"
+    shown, measure, second = (number, "rmse", "mean absolute error") if is_value else (percent, "error", "hinge loss")
     rows = [(tag("b", name), number(row.get("power")), number(row.get("eta")), str(row.get("bandwidth") or "median"),
-             number(row.get("C")), percent(row.get("error")), number(len(tried[name])) if name in tried else "")
+             number(row.get("C")), shown(row.get("error")), number(len(tried[name])) if name in tried else "")
             for name, row in choices.items()]
-    note = tag("p", f"Chosen on the labels by {counted(folds, 'fold')}: the lowest error, of equals the lowest hinge "
-               "loss. Points of a fold are held out of the subsample too. The shuffled control takes the model's.",
+    note = tag("p", f"Chosen on the labels by {counted(folds, 'fold')}: the lowest {measure}, of equals the lowest "
+               f"{second}. Points of a fold are held out of the subsample too. The shuffled control takes the model's.",
                class_="small")
-    return joined((tag("h3", "Chosen parameters"), table(
-        ("", "power", "eta", "bandwidth", "C", "error in cross-validation", "tried"), rows, (1, 2, 4, 5, 6)), note))
+    head = ("", "power", "eta", "bandwidth", "C", f"{measure} in cross-validation", "tried")
+    return joined((tag("h3", "Chosen parameters"), table(head, rows, (1, 2, 4, 5, 6)), note))
 
 
 def _data(facts: dict[str, Any]) -> Html:
@@ -188,12 +218,20 @@ def _data(facts: dict[str, Any]) -> Html:
         ("training points n, in the graph", number(n_train)), ("labeled", number(n_labeled) + share),
         ("test points", number(split.get("n_test"))),
         ("classes", f"{number(len(classes))}: {listed(classes, MOST_CLASSES)}" if classes else None),
+        ("target", _target(split.get("target"))),
         ("labels per class", _labels_per_class(classes, per_class)),
         ("scaling", f"{kind}: {SCALINGS.get(kind, '')}, fitted on the training points" if kind else None),
         ("constant columns", None if constant is None else number(constant)
          + (f" ({listed(names, 10)}): they tell nothing" if names else "")),
     ]
     return table((), [row for row in rows if row[1] is not None])
+
+
+def _target(described: dict[str, Any] | None) -> str | None:
+    if not described:
+        return None
+    return (f"from {number(described.get('min'))} to {number(described.get('max'))}, mean "
+            f"{number(described.get('mean'))}, standard deviation {number(described.get('deviation'))}")
 
 
 def _labels_per_class(classes: Sequence[Any], per_class: Sequence[int]) -> str | None:

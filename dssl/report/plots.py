@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .markup import Html, duration, finite, percent, plain_label
+from .markup import Html, duration, finite, number, percent, plain_label
 
 MOST_CLASSES = 20  # of a confusion matrix that can still be read
 MOST_BARS = 20
@@ -25,32 +25,52 @@ STYLE: Any = {
 }
 
 
-def error_plot(scores: Sequence[tuple[str, float, float]], guess: float | None = None) -> Html:
+def error_plot(scores: Sequence[tuple[str, float, float]], guess: float | None = None, *,
+               guess_name: str = "always the most frequent class", unit: str | None = None) -> Html:
     """Return the test errors with one standard error to either side, the first row the model.
 
-    scores : (name, error, standard error), shares. guess : the error of always naming the most frequent class.
+    scores : (name, error, standard error). guess : the error of a prediction that needs no model, named guess_name.
+    unit : what the errors are; None for shares, which are drawn in per cent.
     """
+    factor = 100 if unit is None else 1
+
+    def told(error: float, deviation: float) -> str:
+        return f"{percent(error)} ± {100 * deviation:.1f}" if unit is None else f"{number(error)} ± {number(deviation)}"
+
     def draw(axes: Any) -> None:
-        ends = [100 * (error + deviation) for _, error, deviation in scores]
-        far = max([*ends, 1.0, 0 if guess is None else 100 * guess]) * 1.02
+        ends = [factor * (error + deviation) for _, error, deviation in scores]
+        least = 1.0 if unit is None else 0.0
+        far = max([*ends, least, 0 if guess is None else factor * guess]) * 1.02 or 1.0
         for row, (_, error, deviation) in enumerate(scores):
             color = BASELINE if row else MODEL
-            axes.barh(row, 100 * error, height=0.5, color=color, alpha=0.25)
-            axes.errorbar(100 * error, row, xerr=100 * deviation, fmt="o", color=color, capsize=4, markersize=6)
-            axes.annotate(f"{percent(error)} ± {100 * deviation:.1f}", (ends[row], row), xytext=(9, 0),
+            axes.barh(row, factor * error, height=0.5, color=color, alpha=0.25)
+            axes.errorbar(factor * error, row, xerr=factor * deviation, fmt="o", color=color, capsize=4, markersize=6)
+            axes.annotate(told(error, deviation), (ends[row], row), xytext=(9, 0),
                           textcoords="offset points", va="center", fontweight="normal" if row else "bold",
                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
         if guess is not None:
-            axes.axvline(100 * guess, color=MUTED, linestyle=":", linewidth=1.2)
-            axes.annotate("always the most frequent class", (100 * guess, -0.62), xytext=(-5, 0), ha="right",
+            axes.axvline(factor * guess, color=MUTED, linestyle=":", linewidth=1.2)
+            axes.annotate(guess_name, (factor * guess, -0.62), xytext=(-5, 0), ha="right",
                           textcoords="offset points", va="center", color=MUTED, fontsize=8.5)
         axes.set_yticks(range(len(scores)), [plain_label(name) for name, _, _ in scores])
-        axes.set(xlim=(0, far * 1.18), ylim=(len(scores) - 0.5, -0.9), xlabel="test error, %")
+        axes.set(xlim=(0, far * 1.18), ylim=(len(scores) - 0.5, -0.9), xlabel=unit or "test error, %")
         _horizontal(axes)
 
     best = min(range(len(scores)), key=lambda row: scores[row][1]) if scores else 0
     return _svg("errors", f"Test errors of {len(scores)} models; the lowest is that of {scores[best][0]}"
                 if scores else "No test errors", (7.4, 0.9 + 0.48 * len(scores)), draw)
+
+
+def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Html:
+    """Return predicted quantities over the true ones, and the line on which they would be equal."""
+    def draw(axes: Any) -> None:
+        both = [min(*true, *predicted), max(*true, *predicted)]
+        axes.plot(both, both, color=MUTED, linestyle=":", linewidth=1.2)
+        axes.plot(true, predicted, "o", color=MODEL, markersize=3.5, alpha=0.45, markeredgewidth=0)
+        axes.grid()
+        axes.set(xlabel="true", ylabel="predicted")
+
+    return _svg("values", f"Predicted over true values of {len(true)} test points", (5.2, 4.2), draw)
 
 
 def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Html:

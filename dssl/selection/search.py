@@ -23,7 +23,7 @@ from ..kernels.base import Kernel
 from ..kernels.deformed import factor_positive
 from ..models.base import Coding, class_pairs, class_scores
 from ..models.graph_kernel import absolute_eta, check_eta
-from ..models.learners import LearnerParams, fit_labels
+from ..models.learners import LearnerParams, fit_labels, fit_values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,7 @@ class GridPoint:
     """One row of the search: parameters, and how it did on the points that were held out.
 
     error : share of held-out points that are wrong. loss : mean hinge loss of their margins, which parts equal errors.
+    Of quantities: root of the mean squared error of held-out points, and mean absolute error.
     """
 
     power: int | None  # None for the base kernel, as is eta
@@ -88,7 +89,12 @@ def held_out_loss(values: np.ndarray, codes: np.ndarray, coding: Coding, n_class
 
 def cross_validate(grams: Sequence[np.ndarray], codes: np.ndarray, folds: Sequence[np.ndarray],
                    learner: LearnerParams) -> tuple[float, float]:
-    """Return (error, loss) of a learner on the points held out, with one Gram matrix (l, l) a fold."""
+    """Return (error, loss) of a learner on the points held out, with one Gram matrix (l, l) a fold.
+
+    codes : (l,), classes; or quantities, which are floats.
+    """
+    if codes.dtype.kind == "f":
+        return _cross_validate_values(grams, codes, folds, learner)
     n_classes = int(codes.max()) + 1
     wrong, loss, count = 0, 0.0, 0
     for K, fold in zip(grams, folds, strict=True):
@@ -99,6 +105,18 @@ def cross_validate(grams: Sequence[np.ndarray], codes: np.ndarray, folds: Sequen
         loss += float(held_out_loss(values, codes[fold], coding, n_classes).sum())
         count += len(fold)
     return wrong / count, loss / count
+
+
+def _cross_validate_values(grams: Sequence[np.ndarray], targets: np.ndarray, folds: Sequence[np.ndarray],
+                           learner: LearnerParams) -> tuple[float, float]:
+    """Return the root mean squared and the mean absolute error of ridge regression on the points held out."""
+    errors = []
+    for K, fold in zip(grams, folds, strict=True):
+        kept = np.setdiff1d(np.arange(len(targets)), fold)
+        coef, intercept = fit_values(K[np.ix_(kept, kept)], targets[kept, None], learner)
+        errors.append((K[np.ix_(fold, kept)] @ coef + intercept)[:, 0] - targets[fold])
+    found = np.concatenate(errors)
+    return float(np.sqrt((found**2).mean())), float(np.abs(found).mean())
 
 
 def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.ndarray, eta: float,

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dssl.data.labels import choose_labels, encode_labels, keep_classes, map_classes, sample_points, split_test
+from dssl.data.labels import (
+    choose_labels,
+    describe_values,
+    encode_labels,
+    encode_values,
+    keep_classes,
+    map_classes,
+    sample_points,
+    split_test,
+)
 from dssl.errors import DataError, ParameterError
 
 
@@ -227,3 +236,34 @@ def test_a_marker_that_does_not_occur_is_refused(marker):
     with pytest.raises(DataError, match="no label is the marker"):
         encode_labels(y, unlabeled=marker)
     assert encode_labels(np.array([-1, 1]), unlabeled=7)[1].tolist() == [-1, 1]
+
+
+# Quantities
+
+
+@pytest.mark.parametrize(("y", "unlabeled", "expected"), [
+    ([1, -1, 3], None, [1, -1, 3]), ([1.5, np.nan, -1], None, [1.5, np.nan, -1]), ([1, -1, 3], -1, [1, np.nan, 3]),
+    ([1, None, 2.5], None, [1, np.nan, 2.5]), (np.array([[1], [2]], np.int8), None, [1, 2]),
+    (pd.Series([1, pd.NA, 3], dtype="Int64"), None, [1, np.nan, 3]), ([7.0, np.nan], np.nan, [7, np.nan]),
+])
+def test_values_are_floats_and_nan_where_there_is_none(y, unlabeled, expected):
+    found = encode_values(y, unlabeled)
+    assert found.dtype == np.float64
+    assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("y", "unlabeled", "told"), [
+    (["a", "b"], None, "a regression predicts numbers"), ([True, False], None, "a regression predicts numbers"),
+    ([1.0, np.inf], None, r"beyond 1e\+100: 1; the first is inf in row \[1\]"), ([1e101, 1.0], None, "beyond 1e"),
+    (np.ones((3, 2)), None, r"expected \(n,\)"), ([1.0, 2.0], 9, "no target is the marker"),
+    ([1.0, "a"], None, "2 kinds"),
+])
+def test_values_that_no_model_can_fit(y, unlabeled, told):
+    with pytest.raises(DataError, match=told):
+        encode_values(y, unlabeled)
+
+
+def test_values_are_described_without_those_that_are_missing():
+    assert describe_values(np.array([1.0, np.nan, 3.0, 3.0])) == {
+        "known": 3, "distinct": 2, "min": 1.0, "max": 3.0, "mean": 7 / 3, "deviation": np.std([1, 3, 3])}
+    assert describe_values(np.array([np.nan])) == {"known": 0, "distinct": 0}

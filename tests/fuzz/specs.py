@@ -53,7 +53,7 @@ scalars = st.one_of(
                      "0*median", "median*", "*median", "-1*median", "²", "x" * 5000, "a\0b", "\ud800", "../up", "/",
                      ".",
                      "rbf", "polynomial", "linear", "ridge", "none", "unnormalized", "heat", "descent", "digits",
-                     "iris",
+                     "iris", "regression",
                      "nowhere", "~nobody/x.csv", "~", "file://x", "file:///nowhere.csv", "://", "http://[",
                      "gopher://x/y",
                      "t.parquet", "tcp://[", "tcp://127.0.0.1:99999", "banana", "4GiB", "-1GB", "auto", "1e999GB",
@@ -66,7 +66,7 @@ KEYS = ("name", "data", "source", "read", "keep", "classes", "unlabeled", "point
         "symmetrize", "laplacian", "ridge", "power", "subsample", "size", "solver", "tolerance", "max_iterations",
         "block_columns", "form", "kernel", "parameters", "degree", "model", "kind", "C", "eta", "selection", "folds",
         "baselines", "target", "drop", "missing", "encoding", "format", "dtype", "workers", "threads_per_worker",
-        "memory_limit", "address", "tls", "timeout", "threads")
+        "memory_limit", "address", "tls", "timeout", "threads", "task")
 SETTABLE = [f"{section}.{key}" for section, key in (
     ("data", "keep"), ("data", "classes"), ("data", "unlabeled"), ("data", "points"), ("data", "test"), ("data",
                                                                                                          "scale"),
@@ -76,7 +76,7 @@ SETTABLE = [f"{section}.{key}" for section, key in (
     ("graph", "seed"), ("subsample", "size"), ("solver", "tolerance"), ("solver", "max_iterations"),
     ("solver", "block_columns"), ("kernel", "name"), ("kernel", "bandwidth"), ("kernel", "parameters"), ("model", "C"),
     ("model", "eta"), ("model", "kind"), ("selection", "power"), ("selection", "eta"), ("selection", "bandwidth"),
-    ("selection", "C"), ("selection", "folds"))]
+    ("selection", "C"), ("selection", "folds"), ("data", "task"))]
 keys = st.one_of(st.sampled_from(KEYS), st.text(max_size=5), st.sampled_from([0, 1.5, None, True, "a.b", "<<", "\0"]))
 
 

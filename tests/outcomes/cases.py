@@ -19,7 +19,7 @@ from dssl.blocks import as_csr
 from dssl.data.dataset import Dataset
 from dssl.pipeline.artifacts import Workspace
 
-from .table import Outcome, case, command, fitted, ingested, pipeline
+from .table import Outcome, case, command, fitted, ingested, pipeline, ran
 
 N = 120
 
@@ -482,6 +482,85 @@ def _(folder: Path) -> Outcome:
 @case("Labels", "a class to keep that does not exist", 1, "no class is 7")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), data={"keep": [0, 7]})
+
+
+# ---- regression
+
+def quantities(folder: Path, y: object = None, **sections: object) -> Outcome:
+    """Run a regression of the points' first feature, or of `y`."""
+    X, _ = blobs()
+    data = {"task": "regression", **sections.pop("data", {})}  # type: ignore[dict-item]
+    return pipeline(folder, npz(folder, y=X[:, 0] if y is None else y), **{
+        "labels": {"count": 20}, "model": {"kind": "ridge"}, "data": data, **sections}, ok=regressed)
+
+
+def regressed(result: dict) -> str:
+    """Return a sentence on a run that predicts quantities."""
+    r2 = result["metrics"]["r2"]
+    assert r2 is None or r2 > 0.8
+    return "runs; every model predicts the one value" if r2 is None else ran(result)
+
+
+@case("Regression", "`data.task: regression` and a target of quantities", 0, "30 test points")
+def _(folder: Path) -> Outcome:
+    return quantities(folder)
+
+
+@case("Regression", "NaN for half of the targets, `labels: {given: true}`", 0, "15 test points")
+def _(folder: Path) -> Outcome:
+    y = blobs()[0][:, 0].astype(np.float64)
+    y[::2] = np.nan
+    return quantities(folder, y, labels={"given": True})
+
+
+@case("Regression", "one value throughout", 0, "predicts the one value")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, np.full(N, 2.5))
+
+
+@case("Regression", "an infinite target", 1, "infinite in row [7]")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, np.where(np.arange(N) == 7, np.inf, 1.0))
+
+
+@case("Regression", "a target beyond 1e100", 1, "their squares are not finite")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, np.where(np.arange(N) == 7, -1e200, 1.0))
+
+
+@case("Regression", "no target at all", 1, "has a target")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, np.full(N, np.nan))
+
+
+@case("Regression", "a target of text", 1, "the target is classes")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, np.array(["a", "b"])[np.arange(N) % 2])
+
+
+@case("Regression", "two targets a point", 1, "y")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, blobs()[0][:, :2])
+
+
+@case("Regression", "`labels: {per_class: 3}`", 2, "quantities have no classes")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, labels={"per_class": 3})
+
+
+@case("Regression", "`data.keep`, or `data.classes`", 2, "quantities have no classes")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, data={"keep": [0, 1]})
+
+
+@case("Regression", "`model: {kind: svm}`", 2, "set model.kind to ridge")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, model={"kind": "svm"})
+
+
+@case("Regression", "`selection` with one label", 1, "selection holds points out")
+def _(folder: Path) -> Outcome:
+    return quantities(folder, labels={"count": 1}, selection={"eta": [1, 10]})
 
 
 # ---- specs and commands

@@ -9,10 +9,10 @@ from dssl.data import sources
 from dssl.errors import BudgetError, ParameterError, SpecError
 from dssl.execution import InProcess
 from dssl.pipeline import stages as table
-from dssl.pipeline.plan import dependents, make_plan, plan, refuse_what_cannot_fit
+from dssl.pipeline.plan import make_plan, plan, refuse_what_cannot_fit
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.pipeline.stages import STAGES
+from dssl.pipeline.stages import STAGES, dependents
 
 NAMES = [stage.name for stage in STAGES]
 
@@ -108,7 +108,7 @@ def test_what_is_cached_is_never_refused(spec, workspace):
 def test_from_makes_a_stage_and_its_dependents_anew(spec, finished, workspace):
     result = run(spec, workspace=workspace, execution=InProcess(2), from_stage="subsample")
     made = {name for name, status in statuses(result).items() if status == "done"}
-    assert made == dependents("subsample") == {
+    assert made == dependents("subsample", STAGES) == {
         "subsample", "columns", "covariance", "selection", "models", "scores"}
     assert result["metrics"] == finished[1]["metrics"]
     shown = {item.stage.name: item for item in make_plan(spec, workspace=workspace, from_stage="covariance").stages}
@@ -183,3 +183,25 @@ def test_a_moved_workspace_keeps_its_models(finished, workspace, tmp_path):
     stored["model"] = f"/gone/artifacts/models/{Path(stored['model']).name}"  # as results were written before
     result.write_text(json.dumps(stored))
     assert open_model(result).model.points.shape[1] == 4
+
+
+# A table for each kind of model
+
+
+def test_a_stage_of_another_kind_lists_those_of_this_one(spec, tmp_path, monkeypatch):
+    monkeypatch.setitem(table.TABLES, "ridge", STAGES[:9])
+    ridge = {**spec, "model": {"kind": "ridge"}}
+    assert [row["name"] for row in plan(ridge, workspace=tmp_path)] == NAMES[:9]
+    assert make_plan(ridge, workspace=tmp_path).until == NAMES[8]
+    assert [row["name"] for row in plan(spec, workspace=tmp_path)] == NAMES
+    for option in ("from_stage", "until"):
+        with pytest.raises(SpecError, match=r"'columns' is not a stage of model\.kind ridge") as error:
+            make_plan(ridge, workspace=tmp_path, **{option: "columns"})
+        assert str(error.value).endswith(f"name one of {', '.join(NAMES[:9])}")
+
+
+def test_kinds_share_the_stages_up_to_the_health_of_the_graph():
+    shared = NAMES[:NAMES.index("health") + 1]
+    for stages in table.TABLES.values():
+        own = {stage.name: stage for stage in stages}
+        assert [name for name in shared if name != "subsample" and own.get(name) is not STAGES[NAMES.index(name)]] == []

@@ -95,3 +95,21 @@ def test_the_grid_has_a_point_for_each_combination_and_the_base_kernel_none_of_t
 def test_a_bad_grid_is_refused(given, message):
     with pytest.raises(ParameterError, match=message):
         GridParams(**given)
+
+
+def test_quantities_are_judged_by_the_error_of_points_held_out():
+    X_S, X_l, position, _, A = problem(3, inside=9, outside=6)
+    y, kernel = X_l[:, 0] + 0.5 * X_l[:, 1] ** 2, RBF(1.3)
+    folds = labeled_folds(np.zeros(len(y), int), 4, 0)
+    K, errors = kernel(X_l, X_l), []
+    for fold in folds:
+        kept = np.setdiff1d(np.arange(len(y)), fold)
+        mean = y[kept].mean()  # a kernel of unit diagonal: kernel ridge regression with the diagonal 1 / C
+        alpha = np.linalg.solve(K[np.ix_(kept, kept)] + np.eye(len(kept)) / 5.0, y[kept] - mean)
+        errors.append(K[np.ix_(fold, kept)] @ alpha + mean - y[fold])
+    found = np.concatenate(errors)
+    point, = search_base(kernel, X_l, y, "ridge", GridParams(C=(5.0,)), folds)
+    assert_allclose((point.error, point.loss), (np.sqrt((found**2).mean()), np.abs(found).mean()))
+    grid = search_deformed(kernel, X_S, X_l, y, position, {1: A}, "ridge", GridParams(power=(1,), C=(5.0,)), folds)
+    assert len(grid) == 3
+    assert all(0 < point.loss <= point.error for point in grid)

@@ -1,0 +1,181 @@
+"""The stages of the data: the data set, which of its points are used and labeled, and their scaled rows."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..blocks import BlockedCsrRows, PartWriter, Receipt, Rows, csr_arrays, row_ranges
+from ..data.dataset import Dataset
+from ..data.ingest import ingest
+from ..data.labels import (
+    UNLABELED,
+    choose_labels,
+    describe_values,
+    keep_classes,
+    map_classes,
+    sample_points,
+    split_test,
+)
+from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows
+from ..errors import DataError, require
+from .context import Context
+
+
+def make_dataset(context: Context) -> dict[str, Any]:
+    dataset = ingest(context.source, context.parts, context.execution, context.spec.data.ingest_params(),
+                     progress=context.progress)
+    names = [name for name in ("X", "y", "split") if getattr(dataset, name) is not None]
+    attributes = {name: value for name, value in dataset.attributes.items() if name != "source"}
+    described = dataset.X.describe() if isinstance(dataset.X, BlockedCsrRows) else None
+    return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "X": described, "dataset": attributes}
+
+
+def _dataset(context: Context) -> Dataset:
+    attributes = context.attributes("dataset")
+    described = attributes["X"]  # of sparse rows, which are no shared array
+    arrays: dict[str, Rows] = {name: context.rows("dataset", name) for name in attributes["arrays"]
+                               if name != "X" or described is None}
+    if described is not None:
+        arrays["X"] = BlockedCsrRows.of(context.inputs["dataset"].parts, described)
+    return Dataset(arrays["X"], arrays.get("y"), arrays.get("split"), attributes["dataset"])
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be predicted of the rows in use.
+
+    ids (n,): rows of the data set. codes (n,): the class, or 0 for a quantity; -1 where there is none.
+    values (n,): of a regression, NaN where there is none; else None. attributes : JSON.
+    """
+
+    ids: np.ndarray
+    codes: np.ndarray
+    values: np.ndarray | None
+    attributes: dict[str, Any]
+
+    def of(self, part: str, places: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the array of some places by its name: codes, or the quantities of a regression."""
+        return {f"{part}_codes": self.codes[places]} if self.values is None else {
+            f"{part}_values": self.values[places]}
+
+
+def _quantities(context: Context, dataset: Dataset) -> Target:
+    unlabeled = context.spec.data.unlabeled
+    assert not isinstance(unlabeled, str)  # the spec refuses it
+    values = dataset.values(unlabeled)
+    codes = np.where(np.isnan(values), UNLABELED, 0)
+    require(bool((codes >= 0).any()), f"no point of {context.source.name} has a target", error=DataError,
+            why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
+    return Target(np.arange(len(values)), codes, values, {"task": "regression", "target": describe_values(values)})
+
+
+def _classes(context: Context, dataset: Dataset) -> Target:
+    data = context.spec.data
+    codes, classes = dataset.labels(data.unlabeled)
+    ids = np.arange(len(codes))
+    if data.keep is not None:
+        ids, codes, classes = keep_classes(codes, classes, data.keep)
+    if data.classes is not None:
+        codes, classes = map_classes(codes, classes, data.classes)
+    require(len(classes) >= 1, f"no point of {context.source.name} has a label", error=DataError,
+            why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no label")
+    require(len(classes) >= 2, f"{context.source.name} has {len(classes)} class(es): {classes.tolist()[:5]}",
+            error=DataError,
+            why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
+    require(len(classes) <= 1000, f"the target has {len(classes)} different values", error=DataError,
+            why="that is a quantity, not a class",
+            fix="set data.task to regression, or map it to classes with data.classes")
+    return Target(ids, codes, None, {"classes": classes.tolist()})
+
+
+def make_split(context: Context) -> dict[str, Any]:
+    """Choose classes, test points and training points; write their row numbers, and their codes or quantities."""
+    data, dataset = context.spec.data, _dataset(context)
+    target = (_quantities if data.task == "regression" else _classes)(context, dataset)
+    ids, codes = target.ids, target.codes
+    official = None
+    if data.test.official:
+        require(dataset.split is not None, "the data set has no official split", error=DataError,
+                why="data.test.official asks for it", fix="set data.test.count or data.test.fraction")
+        assert dataset.split is not None
+        official = dataset.split.read_all()[ids]
+    train, test = split_test(codes, count=data.test.count, fraction=data.test.fraction, official=official,
+                             seed=data.seed)
+    test = test[codes[test] >= 0]
+    require(len(test) > 0, "no test point has a label", error=DataError,
+            why="there is nothing to compare predictions with",
+            fix="set data.test.count or data.test.fraction, or give the test points labels")
+    if data.points is not None and data.points != len(train):
+        train = sample_points(train, data.points, data.seed)
+    k = context.spec.graph.n_neighbors
+    require(len(train) > k or context.spec.graph.given is not None, error=DataError,
+            what=f"{len(train)} training points and graph.n_neighbors={k}",
+            why="a point has at most n - 1 neighbors", fix="lower graph.n_neighbors, or use more points")
+    PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], **target.of("train", train),
+                                       **target.of("test", test))
+    return {**target.attributes, "n_train": len(train), "n_test": len(test)}
+
+
+@dataclass(frozen=True)
+class ScaleTask:
+    """Write the scaled rows of one range of chosen points, to a shared array, or sparse ones to the task's part."""
+
+    rows: Rows
+    ids: np.ndarray
+    state: tuple[dict[str, np.ndarray], dict[str, Any]]  # of the scaling
+    name: str
+    start: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        scaled = Scaling.from_arrays(*self.state).transform(self.rows.take(self.ids))
+        if not self.rows.is_sparse:
+            return out.write_rows(self.start, **{self.name: scaled})
+        return {**out.write(**csr_arrays(scaled)), "rows": [self.start, self.start + len(self.ids)],
+                "entries": int(scaled.nnz)}
+
+
+def make_points(context: Context) -> dict[str, Any]:
+    """Scale the training and test points, fitted on the training points only, into `train` and `test`."""
+    chosen, rows = context.arrays("split"), _dataset(context).X
+    scaling = fit_scaling(rows, chosen["train"], ScalingParams(kind=context.spec.data.scale), context.execution,
+                          feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
+    row_bytes = rows.row_bytes if rows.is_sparse else rows.shape[1] * rows.dtype.itemsize
+    chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
+    height = scaled_rows(len(chosen["train"]), row_bytes, chunk, context.execution.memory_budget)
+    tasks = {}
+    for name in ("train", "test"):
+        if not rows.is_sparse:
+            context.parts.allocate(name, (len(chosen[name]), rows.shape[1]), rows.dtype, height)
+        tasks[name] = [ScaleTask(rows, chosen[name][start:stop], scaling.to_arrays(), name, start)
+                       for start, stop in row_ranges(len(chosen[name]), height)]
+    receipts = context.execution.map([*tasks["train"], *tasks["test"]], context.parts, context.progress)
+    PartWriter(context.parts.within("scaling"), 0).write(**scaling.to_arrays()[0])
+    attributes = {"scaling": scaling.to_arrays()[1], "d": rows.shape[1]}
+    if not rows.is_sparse:
+        return attributes
+    first, dtype = {"train": 0, "test": len(tasks["train"])}, np.result_type(rows.dtype, np.float32)
+    for name, own in tasks.items():
+        entries = sum(receipt["entries"] for receipt in receipts[first[name]:first[name] + len(own)])
+        attributes[name] = BlockedCsrRows(context.parts, (len(chosen[name]), rows.shape[1]), dtype, height, entries,
+                                          first[name]).describe()
+    return attributes
+
+
+def make_labels(context: Context) -> dict[str, Any]:
+    """Choose the labeled points; write their places among the training points."""
+    split, labels = context.arrays("split"), context.spec.labels
+    values, n_classes = split.get("train_values"), len(context.attributes("split").get("classes", ["quantity"]))
+    codes = split["train_codes"] if values is None else np.where(np.isnan(values), UNLABELED, 0)
+    if labels.given:
+        chosen = np.flatnonzero(codes >= 0)
+        require(values is None or len(chosen) > 0, "no training point has a target", error=DataError,
+                why="there is nothing to learn from", fix="keep fewer points for the test, or give more a target")
+    else:
+        chosen = choose_labels(codes, count=labels.count, per_class=labels.per_class, fraction=labels.fraction,
+                               seed=labels.seed, n_classes=n_classes)
+    if values is not None:
+        PartWriter(context.parts, 0).write(labeled=chosen, values=values[chosen])
+        return {"n_labeled": len(chosen), "target": describe_values(values[chosen])}
+    PartWriter(context.parts, 0).write(labeled=chosen, codes=codes[chosen])
+    return {"n_labeled": len(chosen), "per_class": np.bincount(codes[chosen], minlength=n_classes).tolist()}
