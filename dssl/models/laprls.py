@@ -157,10 +157,10 @@ def fit_laprls(rows: Rows, lines: LabelLines, kernel: Kernel, graph: Parts | Non
     several = len(params.pairs) > 1 or ("base" in names and len(plain) > 1)
     final = [*tried, *(replace(pair, control=True) for pair in params.pairs if "shuffled" in names)]
     machine, points, evidence = _machine(rows, lines, kernel, graph, params, execution, vertices, parts, [
-        *final, *(with_folds(tried, lines.n_folds) if several else [])])
+        *final, *(with_folds(tried, lines.n_held) if several else [])])
     table: list[dict[str, float]] = []
     if several:
-        found = machine.judge(with_folds(tried, lines.n_folds), coded)
+        found = machine.judge(with_folds(tried, lines.n_held), coded)
         table = [{"lambda_A": pair.lambda_A, "lambda_I": pair.lambda_I, "rmse": float(np.sqrt(square)),
                   **({"error": float(wrong)} if coded else {})}
                  for pair, square, wrong in zip(tried, found["squares"], found["wrong"], strict=True)]
@@ -198,7 +198,7 @@ def _machine(rows: Rows, lines: LabelLines, kernel: Kernel, graph: Parts | None,
             uniform = replace(params.landmarks, method="uniform")
             chosen = choose_landmarks(rows, kernel, count, uniform, execution, labeled).rows
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
-        task = DenseTask(rows, kernel, graph, vertices, params.laplacian, shared, chosen, (), params.system, solver,
+        task = DenseTask(rows, kernel, graph, vertices, params.laplacian, shared, lines.n_held, chosen, (), params.system, solver,
                          params.fit_intercept, execution.memory_budget)
         return DenseMachine(task, execution), rows.read_all(), evidence
     landmarks = choose_landmarks(rows, kernel, count, params.landmarks, execution, labeled)

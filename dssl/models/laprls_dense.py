@@ -71,6 +71,7 @@ class DenseTask:
     vertices: Arrays | None
     laplacian: Literal["normalized", "unnormalized"]
     labels: Arrays  # row, fold, weight, target
+    n_held: int
     landmarks: np.ndarray | None  # rows, of "pcg"
     systems: tuple[System, ...]
     params: SystemParams
@@ -81,7 +82,7 @@ class DenseTask:
     coded: bool = False
 
     def __call__(self, out: PartWriter) -> Receipt:
-        X, lines = self.rows.read_all(), LabelLines(**self.labels.load())
+        X, lines = self.rows.read_all(), LabelLines(**self.labels.load(), n_held=self.n_held)
         n = X.shape[0]
         if self.method == "direct":
             require(24 * n * n <= self.budget, f'solver="direct" with {n:,} points', error=BudgetError,
@@ -118,12 +119,12 @@ class DenseTask:
 
 def judged(values: np.ndarray, lines: LabelLines, coded: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return mean squared residual and share of wrong codes by pair, of values (m, p F, c), each point's own fold."""
-    F, c = lines.n_folds, lines.target.shape[1]
-    own = values.reshape(len(values), -1, F, c)[np.arange(len(values)), :, lines.fold]
-    true, whole = lines.target[:, None], lines.weight.sum()
+    F, c, held = lines.n_held, lines.target.shape[1], np.flatnonzero(lines.fold < lines.n_held)
+    own = values[held].reshape(len(held), -1, F, c)[np.arange(len(held)), :, lines.fold[held]]
+    true, weight, whole = lines.target[held][:, None], lines.weight[held], lines.judged_weight
     off = (own * true < 0)[..., 0] if c == 1 else own.argmax(axis=2) != true.argmax(axis=2)
-    return (lines.weight @ ((own - true) ** 2).sum(axis=2) / (whole * c),
-            lines.weight @ off / whole if coded else np.zeros(own.shape[1]))
+    return (weight @ ((own - true) ** 2).sum(axis=2) / (whole * c),
+            weight @ off / whole if coded else np.zeros(own.shape[1]))
 
 
 @dataclass(frozen=True)

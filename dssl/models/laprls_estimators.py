@@ -16,10 +16,10 @@ from ..graph.vertices import Vertices, distinct_rows, find_vertices
 from ..graph.weights import WeightParams
 from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams
-from ..selection.folds import labeled_folds
 from ..solvers.solve import SolverParams
 from .base import KernelModel
 from .estimator import KernelEstimator, codes_of, require_labeled, require_unequal, targets_of, weighed
+from .folds import labeled_folds
 from .graph_kernel import GraphKernelParams, build_graph
 from .laprls import FittedLapRLS, LapRLSParams, fit_laprls
 from .laprls_system import LabelLines, SystemParams
@@ -86,10 +86,7 @@ class LapRLSEstimator(KernelEstimator):
         """Return the functions of targets (l, c) at the labeled rows (l,); sets the evidence."""
         require_unequal(rows)
         own, several = self._graph(), len(params.pairs) > 1
-        fold = np.zeros(len(labeled), np.int64)
-        if several:
-            for number, members in enumerate(labeled_folds(codes, self.cv, self.seed)):
-                fold[members] = number
+        held = labeled_folds(codes, self.cv, self.seed) if several else []
         kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                              seed=self.seed)
         stored: Parts | None = None
@@ -104,7 +101,7 @@ class LapRLSEstimator(KernelEstimator):
             warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
                                   fix="mark unlabeled points, or set lambda_I=0"), UserWarning, stacklevel=3)
         copies = execution.share(**points.to_arrays()) if points.joined else None
-        lines = LabelLines(points.vertex[labeled], fold, np.ones(len(labeled)) if weight is None else weight, targets)
+        lines = LabelLines.of(points.vertex[labeled], np.ones(len(labeled)) if weight is None else weight, targets, held)
         found = fit_laprls(distinct_rows(rows, points, execution), lines, kernel, stored, params, execution,
                            vertices=copies, coded=coded)
         self.evidence_ = {**evidence, **found.evidence, "n_labeled": len(labeled),

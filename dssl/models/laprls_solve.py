@@ -236,7 +236,7 @@ def judge(system: NystromSystem, functions: Functions, systems: Sequence[System]
     systems : F of each pair, held folds 0 to F - 1 in order. Returns, by pair, `squares` (mean squared residual over
     points and columns) and `wrong` (share of points; zero unless `coded`).
     """
-    F = system.lines.n_folds
+    F = system.lines.n_held
     p, s, c = functions.coef.shape
     assert [item.held for item in systems] == list(range(F)) * (p // F)
     B = functions.coef.reshape(p // F, F, s, c).transpose(1, 2, 0, 3)
@@ -245,7 +245,7 @@ def judge(system: NystromSystem, functions: Functions, systems: Sequence[System]
     runs, parts = runs_of_blocks(len(system.problem.ranges), 32), execution.scratch()
     execution.map([JudgeTask(system.problem, shared, first, last, coded) for first, last in runs], parts)
     found = sum_parts(parts, len(runs), execution)
-    whole = system.lines.weight.sum()
+    whole = system.lines.judged_weight
     return {"squares": found["squares"] / (whole * c), "wrong": found["wrong"] / whole}
 
 

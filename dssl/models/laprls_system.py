@@ -91,16 +91,35 @@ class SystemParams:
 
 @dataclass(frozen=True)
 class LabelLines:
-    """Labeled points: `row` (m,) among the vertices, `fold` (m,) from 0, `weight` (m,) > 0, `target` (m, c)."""
+    """Labeled points: `row` (m,) among the vertices, `fold` (m,) from 0, `weight` (m,) > 0, `target` (m, c).
+
+    The first `n_held` folds are held out in turn; points of another are never held out.
+    """
 
     row: np.ndarray
     fold: np.ndarray
     weight: np.ndarray
     target: np.ndarray
+    n_held: int = 1
+
+    @classmethod
+    def of(cls, row: np.ndarray, weight: np.ndarray, target: np.ndarray,
+           held: Sequence[np.ndarray] = ()) -> "LabelLines":
+        """Return the lines of labeled points whose folds are these lists of positions."""
+        fold = np.full(len(row), len(held), np.int64)
+        for number, members in enumerate(held):
+            fold[members] = number
+        return cls(row, fold, weight, target, len(held))
 
     @property
     def n_folds(self) -> int:
+        """Return the number of folds, one more than `n_held` if some points are never held out."""
         return int(self.fold.max(initial=0)) + 1
+
+    @property
+    def judged_weight(self) -> float:
+        """Return the weight of the points that are held out once."""
+        return float(self.weight[self.fold < self.n_held].sum())
 
     def means(self, held: int = -1) -> np.ndarray:
         """Return the weighted mean of the targets (c,) without a fold."""

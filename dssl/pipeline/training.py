@@ -21,9 +21,9 @@ from ..graph.weights import WeightParams, weights
 from ..kernels.base import Kernel, kernel_from
 from ..kernels.subsample import inverse_on_subsample
 from ..models.base import Coding, KernelModel, expand
+from ..models.folds import labeled_folds
 from ..models.graph_kernel import check_share, deform, shuffled
 from ..models.learners import LearnerParams, fit_labels, fit_values
-from ..selection.folds import labeled_folds
 from ..selection.search import GridParams, search_base, search_deformed
 from ..solvers.solve import SolverParams
 from .context import Context
