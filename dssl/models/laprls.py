@@ -198,8 +198,8 @@ def _machine(rows: Rows, lines: LabelLines, kernel: Kernel, graph: Parts | None,
             uniform = replace(params.landmarks, method="uniform")
             chosen = choose_landmarks(rows, kernel, count, uniform, execution, labeled).rows
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
-        task = DenseTask(rows, kernel, graph, vertices, params.laplacian, shared, lines.n_held, chosen, (), params.system, solver,
-                         params.fit_intercept, execution.memory_budget)
+        task = DenseTask(rows, kernel, graph, vertices, params.laplacian, shared, lines.n_held, chosen, (),
+                         params.system, solver, params.fit_intercept, execution.memory_budget)
         return DenseMachine(task, execution), rows.read_all(), evidence
     landmarks = choose_landmarks(rows, kernel, count, params.landmarks, execution, labeled)
     system = assemble(rows, lines, kernel, landmarks, graph, params.laplacian, params.system, execution,

@@ -101,7 +101,8 @@ class LapRLSEstimator(KernelEstimator):
             warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
                                   fix="mark unlabeled points, or set lambda_I=0"), UserWarning, stacklevel=3)
         copies = execution.share(**points.to_arrays()) if points.joined else None
-        lines = LabelLines.of(points.vertex[labeled], np.ones(len(labeled)) if weight is None else weight, targets, held)
+        weight = np.ones(len(labeled)) if weight is None else weight
+        lines = LabelLines.of(points.vertex[labeled], weight, targets, held)
         found = fit_laprls(distinct_rows(rows, points, execution), lines, kernel, stored, params, execution,
                            vertices=copies, coded=coded)
         self.evidence_ = {**evidence, **found.evidence, "n_labeled": len(labeled),
