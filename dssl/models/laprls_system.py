@@ -23,7 +23,7 @@ from ..execution import Execution, share_sparse
 from ..graph.energy import EnergyBlocks, split_energy
 from ..kernels.base import Kernel
 from ..kernels.landmarks import Landmarks
-from ..kernels.nystrom import Whitening, whiten
+from ..kernels.nystrom import Whitening, lower_trapezoidal, whiten
 from ..kernels.products import GramTask, Landmarked, runs_of_blocks, sum_parts
 from ..solvers.blocked_cg import Stop
 
@@ -226,7 +226,7 @@ class WhitenTask:
         if self.cutoff is None:
             return out.write(K_ss=K)
         found = whiten(K, self.cutoff)
-        return {**out.write(K_ss=K, T=found.T),
+        return {**out.write(K_ss=K, T=lower_trapezoidal(found.T)),
                 "whitening": {"largest": found.largest, "condition": found.condition}}
 
 
@@ -315,7 +315,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     parts = execution.scratch()
     receipt, = execution.map([WhitenTask(kernel, points, params.cutoff)], parts)
     found = parts.read(0)
-    T = {name: array for name, array in found.items() if name == "T"}
+    T = {name: array for name, array in found.items() if name == "T"}  # lower trapezoidal
     whitening = Whitening(found["T"], **receipt["whitening"]) if T else None
     problem = Landmarked(kernel, moved, execution.share(**point_arrays("Z", points), **T), shared, blocks,
                          lines.n_folds, params.precision, uuid.uuid4().hex)

@@ -43,7 +43,8 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--falkon-python", type=Path, help="default: no peer")
-    parser.add_argument("--solvers", nargs="*", default=["auto"], help="ours, by name; none: the peer alone")
+    parser.add_argument("--solvers", nargs="*", default=["auto", "auto/float32"],
+                        help="ours, by name, such as auto or nystrom-pcg/float32; none: the peer alone")
     parser.add_argument("--landmarks", type=int, nargs="+", default=[1000, 2000])
     parser.add_argument("--train", type=int, default=406_708, help="training points; the rest is the test set")
     parser.add_argument("--sigma", type=float, default=3.0)
@@ -120,11 +121,12 @@ def fit_ours(given: argparse.Namespace) -> None:
     with np.load(given.fit_ours) as held:
         X, y, X_test, truth = held["X_train"], held["Y_train"].argmax(axis=1), held["X_test"], held["Y_test"]
 
+    solver, _, precision = given.solvers[0].partition("/")
+
     def model(M: int) -> Any:
-        # TODO: the estimator is not there yet; check that lambda_A multiplies ||f||^2 beside the *mean* squared error,
-        # as Falkon's penalty does, and that the number of threads is what --threads says.
-        return dssl.LapRLSClassifier(n_landmarks=M, lambda_A=given.penalty, lambda_I=0.0, bandwidth=given.sigma,
-                                     solver=given.solvers[0], seed=given.seed)
+        # Falkon's penalty stands beside the mean of the squared residuals, ours beside their sum.
+        return dssl.LapRLSClassifier(n_landmarks=M, lambda_A=given.penalty * len(X), lambda_I=0.0, solver=solver,
+                                     bandwidth=given.sigma, precision=precision or "float64", seed=given.seed)
 
     few = np.sort(np.concatenate([np.flatnonzero(y == code)[:100] for code in np.unique(y)]))
     model(50).fit(X[few], y[few])  # compiles
