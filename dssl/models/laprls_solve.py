@@ -120,12 +120,12 @@ def remove(parts: Parts) -> None:
 
 
 def solve_by_products(system: NystromSystem, systems: Sequence[System], execution: Execution, *,
-                      preconditioned: bool) -> Functions:
+                      preconditioned: bool, required: bool = True) -> Functions:
     """Return the functions of all systems by conjugate gradients, all columns in one run.
 
     Raises
     ------
-    NotConverged : a column ended above the tolerance.
+    NotConverged : a column ended above the tolerance, and that it does not is `required`.
     """
     params = system.params
     sums = gram_matrices(system, execution, execution.scratch(), energy=False, labels=False,
@@ -155,7 +155,8 @@ def solve_by_products(system: NystromSystem, systems: Sequence[System], executio
                  "iterations": found.iterations.reshape(p, c).max(axis=1).tolist(),
                  "max_residual": float(found.residuals.max(initial=0.0)),
                  "not_converged": int((~found.converged).sum())}
-    require_converged(evidence, params)
+    if required:
+        require_converged(evidence, params)
     return Functions(np.array([system.lift(own) for own in b]), system.intercepts(systems), evidence)
 
 
@@ -182,7 +183,7 @@ USUAL_ITERATIONS = 25
 
 
 def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems: Sequence[System], n_outputs: int,
-                  budget: int, itemsize: int, processes: int) -> tuple[str, dict[str, float]]:
+                  budget: int, itemsize: int, processes: int, edges: int = 8) -> tuple[str, dict[str, float]]:
     """Return "nystrom-direct" or "nystrom-pcg", and the seconds of one core that each is expected to take.
 
     v vertices with `halo` more read a block, nnz entries of E, s landmarks, m labels, d features. Gram matrices take
@@ -202,7 +203,8 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     kept = points * reached * s * itemsize <= budget / 2 * processes
     product = points * reached * s * max(4 * t / FLOPS, 2 * itemsize / READ_BYTES) + 2.0 * nnz * t / SPARSE_FLOPS
     iterations = USUAL_ITERATIONS * (product + (0 if kept else points * reached * s * entry))
-    pcg = points * reached * s * entry + 4 * s * s * 3 * entry + (4 * 6 + penalties / 3) * s**3 / FLOPS + iterations
+    sampled = edges * s * s * 3 * entry + (edges * 5 + penalties / 3) * s**3 / FLOPS
+    pcg = points * reached * s * entry + sampled + iterations
     costs = {"nystrom-direct": direct, "nystrom-pcg": pcg}
     fits = gram_bytes(s, n_folds, control) <= budget
     return "nystrom-direct" if fits and direct <= pcg else "nystrom-pcg", costs
@@ -215,7 +217,7 @@ def method_of(system: NystromSystem, systems: Sequence[System], execution: Execu
     blocks, lines = system.blocks, system.lines
     return choose_method(blocks.n, blocks.halo, blocks.nnz, system.s, len(lines.row), system.problem.rows.shape[1],
                          systems, lines.target.shape[1], execution.memory_budget, system.params.itemsize,
-                         execution.tasks_per_process)
+                         execution.tasks_per_process, system.params.edges)
 
 
 def solve_nystrom(system: NystromSystem, systems: Sequence[System], execution: Execution, method: str,

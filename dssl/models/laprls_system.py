@@ -56,7 +56,7 @@ class SystemParams:
 
     solver: Solver = "auto"
     preconditioner: Preconditioner = "edges"
-    edges: int = 4
+    edges: int = 8
     whitening: float | Literal["auto"] | None = "auto"
     precision: Literal["float64", "float32"] = "float64"
     tolerance: float = 1e-6
@@ -71,7 +71,7 @@ class SystemParams:
                 why="it names a matrix that approximates the system", fix='use "edges"')
         whole = isinstance(self.edges, (int, np.integer)) and not isinstance(self.edges, bool)
         require(whole and self.edges >= 1, f"edges={self.edges!r}, expected a whole number >= 1",
-                why="so many edges and labels are sampled, a landmark", fix="use 4")
+                why="so many edges and labels are sampled, a landmark", fix="use 8")
         require(self.precision in CUTOFFS, f"precision={self.precision!r}, expected float64 or float32",
                 why="kernel blocks are made of it", fix="use float64; float32 takes half the time")
         given = self.whitening if self.whitening not in (None, "auto") else 0.5

@@ -1,6 +1,6 @@
 """Preconditioners of Nystrom LapRLS: what stands for the labels' and the graph's Gram matrices.
 
-    edges     labels and edges sampled without bias, about 4 s of each:
+    edges     labels and edges sampled without bias, `edges` s of each (8 s):
               J^ = (sum of weights / sum of the sampled) sum w_i k_i k_i',
               E^ = sum f_ij (c_i k_i - c_j k_j)(c_i k_i - c_j k_j)'
     paper-5   J^ = K_ms' K_ms,          E^ = (n/s)^2 K_ss E_ss K_ss
