@@ -194,18 +194,16 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 @json_option
 def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...], name: str, abstain: bool,
                     as_json: bool) -> None:
-    """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv or npy).
+    """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv, npy or zarr).
 
     SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'.
     """
-    import numpy as np
-
     from .execution import InProcess
-    from .pipeline.prediction import open_model, write_predictions
+    from .pipeline.prediction import open_model
     from .pipeline.spec import ingest_params
 
-    require(out.suffix in (".csv", ".npy"), f"{out} ends in {out.suffix or 'nothing'}",
-            why="predictions are written as text or as an array", fix="name a .csv or .npy file")
+    require(out.suffix in (".csv", ".npy", ".zarr"), f"{out} ends in {out.suffix or 'nothing'}",
+            why="predictions are written as text or as an array", fix="name a .csv, .npy or .zarr path")
     require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the predictions are written into it",
             fix="make it, or name another file")
     require(not out.exists() or not Path(source).exists() or not out.samefile(source), f"{out} is the source itself",
@@ -219,8 +217,6 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
     chosen = _read_options(options)
     ingest_params(chosen, "--read")
     dataset = fitted.dataset_of(source, InProcess(), **chosen)
-    labels, supported = fitted.predict_supported(dataset.X)
-    empty = ~supported & abstain
     imputed, unseen = dataset.attributes.get("imputed", 0), dataset.attributes.get("unseen", {})
     for column, found in unseen.items():
         texts = ", ".join("(missing)" if text is None else repr(text) for text in found["texts"])
@@ -228,22 +224,15 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
                    f"as {texts}; it counts as none of the known ones", err=True)
     if imputed:
         click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
-    write_predictions(out, labels, empty, name="value" if is_value else "label")
-    unsupported = int((~supported).sum())
-    if unsupported:
+    facts = {"out": str(out), **fitted.write(dataset.X, out, InProcess(), abstain=abstain), "imputed": imputed,
+             "unseen": unseen}
+    if facts["unsupported"]:
         left = "they have no label" if abstain else "--abstain gives them no label"
-        console.print(f"warning: {unsupported} of {len(labels)} points are near no point of the model, so the "
+        console.print(f"warning: {facts['unsupported']} of {facts['n']} points are near no point of the model, so the "
                       f"intercept alone would decide their label; {left}")
-    kept = labels[~empty]
-    summary: dict[str, Any]
-    if is_value:
-        summary = {name: float(getattr(kept, name)()) if len(kept) else None for name in ("min", "mean", "max")}
-    else:
-        summary = {str(label): int(count) for label, count in zip(*np.unique(kept, return_counts=True), strict=True)}
-    facts = {"out": str(out), "n": len(labels), "values" if is_value else "counts": summary,
-             "unsupported": unsupported, "imputed": imputed, "unseen": unseen}
+    summary = facts["values" if is_value else "counts"]
     told = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
-    click.echo(json.dumps(facts) if as_json else f"{len(labels)} predictions in {out}: {told}")
+    click.echo(json.dumps(facts) if as_json else f"{facts['n']} predictions in {out}: {told}")
 
 
 @main.command("verify")

@@ -1,5 +1,6 @@
 """What the estimators share: labels and points of any input, blocks of predictions, and the graph's parameters."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..errors import DataError, require
 from ..execution import Execution, current_execution
 from ..inputs import header_of, labels_of, rows_of
 from .base import KernelModel
+from .stored_prediction import predict_to_zarr
 
 
 class KernelEstimator(BaseEstimator):
@@ -59,6 +61,15 @@ class KernelEstimator(BaseEstimator):
         execution = current_execution()
         rows = self._new_rows(X, execution)
         return self.model_.support(rows, execution)
+
+    def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
+        """Write what `predict(X)` returns to a new Zarr array at `out`, in blocks, where the tasks run.
+
+        Returns what the predictions are; see `predict_to_zarr`, which tells how classes are written. For X that does
+        not fit in memory: Rows, a Dataset, a Zarr array, a dask array.
+        """
+        execution = current_execution()
+        return predict_to_zarr(self.model_, self._new_rows(X, execution), out, execution)
 
 
 def codes_of(y: Any, unlabeled: Any, n: int, regressor: str) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ from ..data.store import StoredParts, read_json
 from ..errors import DataError, SpecError, explain, require
 from ..execution import Execution
 from ..models.base import LEAST_SUPPORT, KernelModel
+from ..models.stored_prediction import predict_to_zarr
 from .artifacts import read_manifest
 from .spec import ingest_params
 from .training import load_model
@@ -51,6 +52,30 @@ class FittedPipeline:
         rows = execution.share_rows(as_rows(X)) if execution else as_rows(X)
         values, support = self.model.values_with_support(ScaledRows(rows, self.scaling), execution)
         return self.model.labels(values), support >= LEAST_SUPPORT
+
+    def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False) -> dict[str, Any]:
+        """Write the predictions of raw points X (n, d) to a .csv, .npy or .zarr path; return what they are (JSON).
+
+        Only the last is written in blocks, without all predictions in memory; see `predict_to_zarr`. The result has
+        `n`, `unsupported`, and `counts` by class, or `values` with min, mean and max. abstain : whether points without
+        support get no label.
+        """
+        if out.suffix == ".zarr":
+            rows = execution.share_rows(as_rows(X))
+            found = predict_to_zarr(self.model, ScaledRows(rows, self.scaling), out, execution, abstain=abstain)
+            if self.model.coding != "values":
+                return found
+            return {"n": found["n"], "unsupported": found["unsupported"],
+                    "values": {name: found[name] for name in ("min", "mean", "max")}}
+        labels, supported = self.predict_supported(X, execution)
+        empty, is_value = ~supported & abstain, self.model.coding == "values"
+        write_predictions(out, labels, empty, name="value" if is_value else "label")
+        found, kept = {"n": len(labels), "unsupported": int((~supported).sum())}, labels[~empty]
+        if is_value:
+            summary = {name: float(getattr(kept, name)()) if len(kept) else None for name in ("min", "mean", "max")}
+            return {**found, "values": summary}
+        return {**found, "counts": {str(label): int(count) for label, count in zip(
+            *np.unique(kept, return_counts=True), strict=True)}}
 
     def points_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Rows:
         """Return the points of a source, see `dataset_of`."""
