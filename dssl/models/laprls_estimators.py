@@ -167,7 +167,8 @@ class LapRLSClassifier(ClassifierMixin, LapRLSEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,)."""
-        return self.model_.labels(self._values(X))
+        values = self._values(X)
+        return self.model_.labels(values)
 
 
 class LapRLSRegressor(RegressorMixin, LapRLSEstimator):
@@ -202,7 +203,8 @@ class LapRLSRegressor(RegressorMixin, LapRLSEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted targets, shape (n,) or (n, c)."""
-        return self.model_.labels(self._values(X))
+        values = self._values(X)
+        return self.model_.labels(values)
 
 
 def _values_of(value: Any) -> tuple[float, ...]:
