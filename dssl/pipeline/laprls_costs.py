@@ -53,7 +53,7 @@ def _systems(f: Facts) -> tuple[int, int]:
     params = f.spec.laprls_params()
     plain = 0 if 0.0 in params.lambda_I else len(params.lambda_A)
     tried = len(params.pairs) + plain
-    chosen = tried > 2 or len(f.spec.kernels()) > 1
+    chosen = len(params.pairs) > 1 or len(f.spec.kernels()) > 1
     return tried + len(params.pairs), tried * f.spec.selection.folds if f.spec.selection and chosen else 0
 
 
