@@ -38,7 +38,7 @@ DOORS = {
     "pyarrow": {"data.readers.parquet"},
     "pynndescent": {"graph.descent"},
     "pyamg": {"solvers.amg"},
-    "pydantic": {"pipeline.spec", "runtime"},
+    "pydantic": {"pipeline.spec", "pipeline.model_spec", "runtime"},
     "matplotlib": {"report"},
     "distributed": {"execution", "runtime"},
     "dask": {"execution", "runtime", "inputs"},

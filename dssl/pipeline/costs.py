@@ -6,70 +6,29 @@ Coefficients that no array accounts for were measured, and `tests/benchmarks/mem
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from ..blocks import ArrayRows, BlockedCsrRows, MemoryParts, rows_that_fit
+from ..blocks import BlockedCsrRows, MemoryParts, rows_that_fit
 from ..data.ingest import task_bytes
 from ..data.scaling import moment_rows, scaled_rows
-from ..data.store import CHUNK_BYTES
 from ..graph.exact import exact_block_rows, points_are_held, query_rows, streamed_rows
 from ..graph.inverted import measured_row_bytes, point_rows, tile_bytes
 from ..graph.layout import MAX_FURTHER, MAX_LEADING, SAMPLE_ROWS, layout_bytes
 from ..graph.metric import measured_itemsize
 from ..graph.vertices import BLOCK_BYTES
 from ..graph.weights import BLOCK_ROWS, MEDIAN_ENTRIES
-from ..kernels.gram import block_rows
 from ..kernels.subsample import ROW_CHUNK, column_width, product_rows, stored_factors
 from ..solvers.deflation import basis_width, deflated_vectors
 from ..solvers.solve import solve_bytes
+from . import laprls_costs
+from .cost import Cost, cost_of, count, decoding_bytes, of_those, scores_of, whole_bytes
 from .facts import Facts
 from .spec import Spec
 
-SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays, plans of the store
 COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
-CHUNKS_AT_ONCE = 10  # that the store decodes side by side, where a band of rows has several
 SAMPLED = 1000  # points of the median distance
 AMG_WORK = 8.0  # entries that a multigrid cycle touches for each of the matrix, where it is not known: 3 to 8 measured
-
-
-@dataclass(frozen=True)
-class Cost:
-    """tasks; bytes of arrays read and written over all tasks; peak memory of the largest task or of a step of the
-    driver; the least that peak can be, however small the blocks. The last two in bytes, beside what the process holds.
-    """
-
-    tasks: int
-    read: int
-    written: int
-    peak: int
-    least: int
-
-
-def _decoding(band_bytes: float, chunk_bytes: float) -> float:
-    """Return what reading takes beside its result: a band of rows, its chunks decoded and, half as large, as stored."""
-    return min(band_bytes, CHUNKS_AT_ONCE * chunk_bytes) * 1.5
-
-
-def _whole(nbytes: float) -> float:
-    """Return what reading or writing a part's array takes beside it."""
-    return min(nbytes, CHUNK_BYTES) * 1.5
-
-
-def _cost(tasks: int, read: float, written: float, peak: float, least: float = 0) -> Cost:
-    return Cost(int(tasks), int(read), int(written), int(peak) + SMALL, int(least))
-
-
-def _count(n: int, height: int) -> int:
-    return -(-n // height)
-
-
-def _of_those(f: Facts, found: list[Cost]) -> Cost:
-    """Return the cost of one of several methods, which one is not known yet: the largest or the least figures."""
-    pick = max if f.bound == "most" else min
-    return Cost(*(pick(values) for values in zip(*(
-        (cost.tasks, cost.read, cost.written, cost.peak, cost.least) for cost in found), strict=True)))
 
 
 def dataset(f: Facts) -> Cost:
@@ -80,22 +39,22 @@ def dataset(f: Facts) -> Cost:
     dense = scan.nnz is None and scan.unit_bytes == 0 and not f.text
     holds_numbers = dense and scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
     each = scan.row_bytes + 1.75 * f.row_bytes if holds_numbers else most
-    return _cost(_count(scan.n_rows, height), scan.row_bytes * scan.n_rows,
-                 scan.n_rows * (f.row_bytes + 16 + scan.has_split), scan.unit_bytes + height * each,
-                 scan.unit_bytes + most)
+    return cost_of(count(scan.n_rows, height), scan.row_bytes * scan.n_rows,
+                   scan.n_rows * (f.row_bytes + 16 + scan.has_split), scan.unit_bytes + height * each,
+                   scan.unit_bytes + most)
 
 
 def split(f: Facts) -> Cost:
     """In the driver: labels of all rows, their codes, and permutations of them."""
-    return _cost(0, 9 * f.n_rows, 16 * (f.n + f.n_test), 100 * f.n_rows, 100 * f.n_rows)
+    return cost_of(0, 9 * f.n_rows, 16 * (f.n + f.n_test), 100 * f.n_rows, 100 * f.n_rows)
 
 
 def labels(f: Facts) -> Cost:
-    return _cost(0, 16 * (f.n + f.n_test), 16 * f.n_labeled, 60 * f.n + 16 * f.n_test, 60 * f.n)
+    return cost_of(0, 16 * (f.n + f.n_test), 16 * f.n_labeled, 60 * f.n + 16 * f.n_test, 60 * f.n)
 
 
 def subsample(f: Facts) -> Cost:
-    return _cost(0, 16 * f.n_labeled, 8 * f.s, 24 * f.n + 16 * f.s, 24 * f.n)
+    return cost_of(0, 16 * f.n_labeled, 8 * f.s, 24 * f.n + 16 * f.s, 24 * f.n)
 
 
 def points(f: Facts) -> Cost:
@@ -105,7 +64,7 @@ def points(f: Facts) -> Cost:
     sparse = f.sparse_entries is not None
     kind, chunk = f.spec.data.scale, f.x_chunk
     height = scaled_rows(f.n, row, chunk, f.budget)
-    tasks = _count(f.n, height) + _count(f.n_test, height)
+    tasks = count(f.n, height) + count(f.n_test, height)
     wide = 0 if kind == "none" else 16 * d
     peak = max(height * row + chunk * row * 1.5, height * (2 * row + wide))
     read = (f.n + f.n_test + tasks * chunk) * row
@@ -113,19 +72,19 @@ def points(f: Facts) -> Cost:
         block = moment_rows(f.n_rows, f.d, chunk, f.budget, row if sparse else None)
         share = min(1.0, f.n / max(f.n_rows, 1))
         peak = max(peak, block * (row + (24 * d + 8) * share))
-        tasks, read = tasks + _count(f.n_rows, block), read + f.n_rows * row
-    return _cost(tasks, read, (f.n + f.n_test) * row, peak, chunk * row + 4 * row)
+        tasks, read = tasks + count(f.n_rows, block), read + f.n_rows * row
+    return cost_of(tasks, read, (f.n + f.n_test) * row, peak, chunk * row + 4 * row)
 
 
 def vertices(f: Facts) -> Cost:
     """Hashes of all rows, in blocks; then, in the driver, which of them are equal."""
     collapse = f.spec.graph.duplicates == "collapse" and f.spec.graph.given is None
     if not collapse:
-        return _cost(0, 0, 24 * f.n, 40 * f.n, 24 * f.n)
+        return cost_of(0, 0, 24 * f.n, 40 * f.n, 24 * f.n)
     each = 4 * f.row_bytes + 40
     height = min(rows_that_fit(f.budget, each, f.n), max(1, BLOCK_BYTES // each))
-    return _cost(_count(f.n, height), f.n * (f.row_bytes + 8), 32 * f.n, max(height * each, 48 * f.n) + _whole(8 * f.n),
-                 max(each, 48 * f.n))
+    return cost_of(count(f.n, height), f.n * (f.row_bytes + 8), 32 * f.n,
+                   max(height * each, 48 * f.n) + whole_bytes(8 * f.n), max(each, 48 * f.n))
 
 
 def neighbors(f: Facts) -> Cost:
@@ -133,9 +92,9 @@ def neighbors(f: Facts) -> Cost:
     if f.spec.graph.given is not None:
         f.estimated.add("given graph")
         entries = f.vertices * f.k * (f.spec.graph.given.kind == "neighbors")
-        return _cost(int(entries > 0), 16 * entries, 12 * entries, 60 * entries)
+        return cost_of(int(entries > 0), 16 * entries, 12 * entries, 60 * entries)
     exact = _exact if f.sparse_entries is None else _inverted
-    return _of_those(f, [exact(f) if search == "exact" else _descent(f) for search in sorted(f.search)])
+    return of_those(f, [exact(f) if search == "exact" else _descent(f) for search in sorted(f.search)])
 
 
 def _inverted(f: Facts) -> Cost:
@@ -146,9 +105,9 @@ def _inverted(f: Facts) -> Cost:
     height, points = exact_block_rows(rows, k, metric, f.budget), point_rows(rows, metric, f.budget)
     each, tile = measured_row_bytes(rows, metric), tile_bytes(rows)
     sample = min(n, SAMPLE_ROWS) * rows.row_bytes * 3 + 24 * f.d
-    tasks = _count(n, height)
-    return _cost(tasks, (tasks + 2) * n * rows.row_bytes, 12 * n * k,
-                 max(sample, height * (each + 40 * k) + min(points, n) * each + tile) + COMPILED, each + 40 * k + tile)
+    tasks = count(n, height)
+    peak = max(sample, height * (each + 40 * k) + min(points, n) * each + tile) + COMPILED
+    return cost_of(tasks, (tasks + 2) * n * rows.row_bytes, 12 * n * k, peak, each + 40 * k + tile)
 
 
 def _exact(f: Facts) -> Cost:
@@ -165,10 +124,10 @@ def _exact(f: Facts) -> Cost:
     layout = layout_bytes(block, d, itemsize)
     laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
     queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
-    search = layout + max(_whole(layout), queries) if held else laying_out + queries
-    tasks, read = _count(n, height), n * f.row_bytes * (4 if held else 4 + _count(n, height))
+    search = layout + max(whole_bytes(layout), queries) if held else laying_out + queries
+    tasks, read = count(n, height), n * f.row_bytes * (4 if held else 4 + count(n, height))
     peak = max(frame, laying_out, search)
-    return _cost(tasks, read + layout * held, 12 * n * k + layout * held, peak + COMPILED, frame)
+    return cost_of(tasks, read + layout * held, 12 * n * k + layout * held, peak + COMPILED, frame)
 
 
 def _descent(f: Facts) -> Cost:
@@ -177,25 +136,25 @@ def _descent(f: Facts) -> Cost:
     n, d, k = f.vertices, f.width, f.k
     rows = n * d * measured_itemsize(np.dtype(f"f{f.itemsize}"), f.spec.graph.metric)
     fixed = rows + n * max(12 * d, 4 * d + 60 * (k + 6))
-    return _cost(1, 3 * rows, 12 * n * k, fixed + 3 * COMPILED, fixed)
+    return cost_of(1, 3 * rows, 12 * n * k, fixed + 3 * COMPILED, fixed)
 
 
 def graph(f: Facts) -> Cost:
     """The entries of a block of rows, in both directions, before and after they are joined; in the driver, a median."""
     n, entries = f.vertices, f.vertices * f.k
-    tasks = _count(n, BLOCK_ROWS)
+    tasks = count(n, BLOCK_ROWS)
     tuned = f.spec.graph.weights == "self_tuned"
     block = min(n, BLOCK_ROWS)
     median = 0 if f.spec.graph.weights == "binary" else 24 * min(entries, MEDIAN_ENTRIES) + 24 * n
     peak = max(130 * block * f.k + 16 * n * tuned, median)
-    return _cost(tasks, (tasks * (1 + tuned) + 2 * (median > 0)) * 12 * entries, 12 * f.nnz + 8 * n, peak,
-                 130 * block * f.k)
+    return cost_of(tasks, (tasks * (1 + tuned) + 2 * (median > 0)) * 12 * entries, 12 * f.nnz + 8 * n, peak,
+                   130 * block * f.k)
 
 
 def health(f: Facts) -> Cost:
     """The matrix, joined from its blocks, and its upper half."""
     peak = 30 * f.nnz + 40 * f.vertices
-    return _cost(1, 12 * f.nnz + 8 * f.vertices + 12 * f.vertices * f.k, 0, peak, peak)
+    return cost_of(1, 12 * f.nnz + 8 * f.vertices + 12 * f.vertices * f.k, 0, peak, peak)
 
 
 def _matrix_bytes(f: Facts) -> int:
@@ -225,7 +184,7 @@ def system(f: Facts) -> Cost:
             f.estimated.add("levels")
             most = max(most, 17 * AMG_WORK * nnz)
     written = max(_solver_bytes(f, method) for method in f.solvers)
-    return _cost(1, 12 * nnz + 8 * n, written, max(forming, kept + most) + COMPILED, forming)
+    return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most) + COMPILED, forming)
 
 
 def columns(f: Facts) -> Cost:
@@ -245,9 +204,9 @@ def columns(f: Facts) -> Cost:
             own += (12 * min(n * n, 60 * f.nnz)) * (f.bound == "most")
         # The first right-hand sides are nearly all zeros, which the system does not store.
         peak = own + solve_bytes(n, width, width, method) + 8 * n * width * kept
-        found.append(_cost(_count(f.s, width), stored, 8 * n * f.s * len(names), peak,
-                           own + solve_bytes(n, 1, 1, method)))
-    return _of_those(f, found)
+        found.append(cost_of(count(f.s, width), stored, 8 * n * f.s * len(names), peak,
+                             own + solve_bytes(n, 1, 1, method)))
+    return of_those(f, found)
 
 
 def _factors(f: Facts) -> list[str]:
@@ -261,18 +220,18 @@ def covariance(f: Facts) -> Cost:
     n, s, powers = f.vertices, f.s, f.spec.powers
     square, factors = 8 * s * s, len(_factors(f))
     product = square * len(powers)
-    driver = 2 * product + 2 * square + _whole(square)
+    driver = 2 * product + 2 * square + whole_bytes(square)
     if f.spec.solver.form == "restriction":
         whole = 8 * n * s * factors
-        return _cost(0, whole, product, whole + driver, whole)
+        return cost_of(0, whole, product, whole + driver, whole)
     height = product_rows(n, s, powers, f.budget)
     rows = 8 * s * height
     width = min(f.spec.solver.block_columns, s)
     band = 8 * min(ROW_CHUNK, n) * s
-    decoding = _decoding(band, 8 * min(ROW_CHUNK, n) * width) + (band if height > ROW_CHUNK else 0)
+    decoding = decoding_bytes(band, 8 * min(ROW_CHUNK, n) * width) + (band if height > ROW_CHUNK else 0)
     peak = max(factors * rows + decoding, factors * rows + product + square // 2, driver)
-    tasks = _count(n, height)
-    return _cost(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product)
+    tasks = count(n, height)
+    return cost_of(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product)
 
 
 def _square(f: Facts) -> int:
@@ -293,33 +252,24 @@ def selection(f: Facts) -> Cost:
     """The same for each model and bandwidth, and a kernel of the labels a fold; nothing where there is no grid."""
     grid, m = f.spec.grid(), f.n_labeled
     if grid is None:
-        return _cost(0, 0, 0, 0)
+        return cost_of(0, 0, 0, 0)
     tasks = len({"model", *f.spec.baselines} - {"shuffled"}) * len(f.spec.kernels())
     peak = _square(f) + 8 * m * m * (grid.folds + 2) + 24 * f.s * (m + min(f.s, m))
-    return _cost(tasks, tasks * _training_read(f), 0, peak, 8 * f.s * f.s * (len(f.spec.powers) + 3))
+    return cost_of(tasks, tasks * _training_read(f), 0, peak, 8 * f.s * f.s * (len(f.spec.powers) + 3))
 
 
 def models(f: Facts) -> Cost:
     """Covariances on the subsample, and the makings of one deformed kernel after the other; a task of its own."""
     s, m = f.s, f.n_labeled
     written = (len(f.spec.baselines) + 1) * (s + m) * (f.row_bytes + 8 * f.n_outputs)
-    return _cost(1, _training_read(f), written, _square(f), 8 * s * s * (len(f.spec.powers) + 3))
+    return cost_of(1, _training_read(f), written, _square(f), 8 * s * s * (len(f.spec.powers) + 3))
 
 
 def scores(f: Facts) -> Cost:
-    """A block of the kernel between test points and the points of a model, and all models; what they predict."""
-    m, d, n_test = f.s + f.n_labeled, f.width, f.n_test
+    """The points of a model are the subsample and the labeled ones, with a column a pair of classes in an SVM."""
     is_svm = f.spec.model.kind == "svm"
     outputs = max(1, f.n_classes * (f.n_classes - 1) // 2) if is_svm else f.n_outputs
-    predicted = 8 if is_svm or f.is_regression else 16  # codes or values; one-vs-rest, its differences from the codes
-    own = (len(f.spec.baselines) + 1) * m * (f.row_bytes + 8 * outputs)
-    kernel = f.spec.kernels()[0].check()
-    rows = ArrayRows(np.broadcast_to(np.zeros(1, f"f{f.itemsize}"), (max(n_test, 1), d)))  # a shape without bytes
-    height = block_rows(kernel, rows, m, f.budget, kernel_bytes=own)
-    each = 8 * m + 16 * d + f.row_bytes
-    written = n_test * (predicted + 1) * (len(f.spec.baselines) + 1)
-    return _cost(_count(n_test, height), n_test * f.row_bytes + own, written,
-                 min(height, n_test) * each + 24 * m * d + own, 24 * m * d + own)
+    return scores_of(f, f.s + f.n_labeled, outputs, 8 if is_svm or f.is_regression else 16)
 
 
 COSTS: dict[str, Callable[[Facts], Cost]] = {
@@ -338,12 +288,14 @@ REMEDIES = {
     "selection": "lower subsample.size", "models": "lower subsample.size", "scores": "lower subsample.size or labels",
 }
 
+KINDS = {"laprls": (laprls_costs.COSTS, laprls_costs.REMEDIES)}
+
 
 def costs_of(spec: Spec) -> dict[str, Callable[[Facts], Cost]]:
     """Return the cost functions of the stages of a spec, by name."""
-    return COSTS
+    return COSTS | KINDS.get(spec.model.kind, ({}, {}))[0]
 
 
 def remedies_of(spec: Spec) -> dict[str, str]:
     """Return what to lower where a stage of a spec cannot fit, by name."""
-    return REMEDIES
+    return REMEDIES | KINDS.get(spec.model.kind, ({}, {}))[1]

@@ -168,8 +168,9 @@ class Facts:
         if data.points is not None:
             return self._of("split", "n_train", data.points, data.points, "training points")
         most = self.n_rows - (data.test.count or 1)
-        # Classes may be left out, and rows without a label are never test points.
-        least = most if data.test.count and data.keep is None and data.classes is None else 2
+        # Classes and official test rows may be left out, and rows without a label are never test points.
+        whole = data.keep is None and data.classes is None and data.rows == "all"
+        least = most if data.test.count and whole else 2
         return self._of("split", "n_train", max(most, 2), max(least, 2), "training points")
 
     @property

@@ -12,7 +12,8 @@ from ..errors import BudgetError, SpecError, explain, require
 from ..execution import MEMORY_BUDGET, Execution
 from .artifacts import Artifact, Workspace
 from .context import Stage
-from .costs import Cost, costs_of, remedies_of
+from .cost import Cost
+from .costs import costs_of, remedies_of
 from .facts import Bound, Facts, scan_source
 from .spec import Spec, load_spec
 from .stages import all_stage_names, dependents, source_of, stage_names, stages_of

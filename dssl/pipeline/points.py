@@ -1,6 +1,6 @@
 """The stages of the data: the data set, which of its points are used and labeled, and their scaled rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,25 @@ class Target:
         return {f"{part}_codes": self.codes[places]} if self.values is None else {
             f"{part}_values": self.values[places]}
 
+    def among(self, wanted: np.ndarray) -> "Target":
+        """Return the target of the rows in use that are wanted, bool for each row of the data set."""
+        kept = wanted[self.ids]
+        return replace(self, ids=self.ids[kept], codes=self.codes[kept],
+                       values=None if self.values is None else self.values[kept])
+
+
+def _official(context: Context, dataset: Dataset) -> np.ndarray | None:
+    """Return 0 for training and 1 for test of each row, where the spec asks for the official split."""
+    data = context.spec.data
+    if data.rows == "all" and not data.test.official:
+        return None
+    asked = "data.test.official" if data.test.official else "data.rows: official_train"
+    require(dataset.split is not None, f"{context.source.name} has no official split", error=DataError,
+            why=f"{asked} asks for it", fix="set data.test.count or data.test.fraction" if data.test.official
+            else "leave data.rows out")
+    assert dataset.split is not None
+    return dataset.split.read_all()
+
 
 def _quantities(context: Context, dataset: Dataset) -> Target:
     unlabeled = context.spec.data.unlabeled
@@ -93,13 +112,12 @@ def make_split(context: Context) -> dict[str, Any]:
     """Choose classes, test points and training points; write their row numbers, and their codes or quantities."""
     data, dataset = context.spec.data, _dataset(context)
     target = (_quantities if data.task == "regression" else _classes)(context, dataset)
+    official = _official(context, dataset)
+    if data.rows == "official_train":
+        assert official is not None
+        target = target.among(official == 0)
     ids, codes = target.ids, target.codes
-    official = None
-    if data.test.official:
-        require(dataset.split is not None, "the data set has no official split", error=DataError,
-                why="data.test.official asks for it", fix="set data.test.count or data.test.fraction")
-        assert dataset.split is not None
-        official = dataset.split.read_all()[ids]
+    official = official[ids] if data.test.official and official is not None else None
     train, test = split_test(codes, count=data.test.count, fraction=data.test.fraction, official=official,
                              seed=data.seed)
     test = test[codes[test] >= 0]

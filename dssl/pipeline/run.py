@@ -68,7 +68,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         identity = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
         folder = place.root / "runs" / identity
         # Paths as well as addresses: a run's record is read by people.
-        write_json(folder / "spec.json", made.spec.model_dump())
+        write_json(folder / "spec.json", made.spec.record())
         known = made.facts and replace(made.facts, attributes=dict(made.facts.attributes))
         records = [_run_stage(item, made, known, execution, tell) for item in made.selected]
         result = _result(identity, made, records)
@@ -76,7 +76,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
             health = next(item.artifact for item in made.stages if item.stage.name == "health")
             result["unreached"] = write_unreached(folder, health)
             libraries = {name: version(name) for name in LIBRARIES}
-            facts = {**_facts(made), "spec": made.spec.model_dump(), "libraries": libraries}
+            facts = {**_facts(made), "spec": made.spec.record(), "libraries": libraries}
             result["report"] = str(write_report(folder / "report.html", result, facts))
         # In the file, paths are relative to it, so that a workspace can be moved.
         paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
@@ -148,6 +148,6 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
     return {
         **result, "status": "done", "metrics": facts["scores"]["metrics"],
         "baselines": facts["scores"]["baselines"], "gain": facts["scores"]["gain"],
-        "selection": facts["selection"]["choices"],
+        "selection": facts["selection" if "selection" in facts else "models"]["choices"],
         "model": str(next(item.artifact.folder for item in made.stages if item.stage.name == "models")),
     }

@@ -1,10 +1,11 @@
 """The pipeline file: YAML checked by pydantic, before any work, with the path of what is wrong."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from ..data.ingest import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
@@ -13,10 +14,10 @@ from ..graph.neighbors import NeighborParams
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams
 from ..kernels.base import Kernel, kernel_from
-from ..models.graph_kernel import check_eta
-from ..models.learners import LearnerParams
+from ..models.laprls import LapRLSParams
 from ..selection.search import GridParams
 from ..solvers.solve import SolverParams
+from .model_spec import UNUSED, LapRLSSpec, LearnerSpec, ModelSpec, Section, SelectionSpec, check_laprls, key_path
 from .plain_yaml import is_file, parse_yaml, require_plain
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
@@ -35,12 +36,6 @@ def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
         wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'options'}: {item['msg']}" for item in error.errors())
         raise SpecError(explain(f"{where}: {wrong}", why="the reader cannot be told so",
                                 fix="see the options in IngestParams")) from error
-
-
-class Section(BaseModel):
-    """A section of the spec; a key it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class TestSplit(Section):
@@ -69,10 +64,18 @@ class DataSpec(Section):
     keep: list[str | int | float] | None = Field(None, description="classes to keep, such as [4, 9]")
     classes: dict[str | int, list[str | int | float]] | None = Field(None, description="joined classes by name")
     unlabeled: str | int | float | None = Field(None, description="the marker of unlabeled points")
+    rows: Literal["all", "official_train"] = Field("all", description="which rows of the source are used: all, or the "
+                                                   "training rows of the split that it comes with")
     points: int | None = Field(None, ge=2, description="labeled and unlabeled points used; all but the test points")
     test: TestSplit = TestSplit(fraction=0.2)
     scale: ScalingKind = "standardize"
     seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _rows_can_be_tested(self) -> "DataSpec":
+        if self.rows == "official_train" and self.test.official:
+            raise ValueError("rows: official_train leaves the official test rows out; set test.count or test.fraction")
+        return self
 
     def ingest_params(self) -> IngestParams:
         """Return the reader's parameters."""
@@ -186,34 +189,6 @@ class KernelSpec(Section):
         return kernel_from(self.name, self.bandwidth, rows=np.array([[0.0], [1.0]]), **parameters)
 
 
-class ModelSpec(Section):
-    """The learner in the deformed kernel; eta 0 is the base kernel."""
-
-    kind: Literal["svm", "ridge"] = "svm"
-    C: float = 10.0
-    eta: float = Field(default=10.0, ge=0, allow_inf_nan=False)
-
-    def params(self) -> LearnerParams:
-        """Return the learner's parameters."""
-        check_eta(self.eta)
-        return LearnerParams(kind=self.kind, C=self.C)
-
-
-class SelectionSpec(Section):
-    """Parameters chosen by cross-validation on the labeled points; a list left out holds the one value given elsewhere.
-
-    power and eta are of the deformed kernels, bandwidth and C of every kernel. The model, the base kernel and the
-    budget kernel each choose their own, the shuffled control takes the model's.
-    """
-
-    folds: int = Field(5, ge=2)
-    power: list[int] | None = Field(None, min_length=1)
-    eta: list[float] | None = Field(None, min_length=1)
-    bandwidth: list[float | str] | None = Field(None, min_length=1)
-    C: list[float] | None = Field(None, min_length=1)
-    seed: int = Field(0, ge=0)
-
-
 class Spec(Section):
     """A whole pipeline: what to compute, never where."""
 
@@ -224,9 +199,9 @@ class Spec(Section):
     subsample: SubsampleSpec = SubsampleSpec()
     solver: SolverSpec = SolverSpec()
     kernel: KernelSpec = KernelSpec()
-    model: ModelSpec = ModelSpec()
+    model: ModelSpec = LearnerSpec()
     selection: SelectionSpec | None = None
-    baselines: list[Literal["base", "shuffled", "budget"]] = ["base", "shuffled"]
+    baselines: list[Literal["base", "shuffled", "budget"]] = ["base", "shuffled"]  # noqa: RUF012  (frozen)
 
     @model_validator(mode="after")
     def _parts_agree(self) -> "Spec":
@@ -238,13 +213,33 @@ class Spec(Section):
             raise ValueError("the budget baseline is a graph of the subsample: subsample.size is at least 2 then")
         return self
 
+    @property
+    def learner(self) -> LearnerSpec:
+        """Return the model of the kinds svm and ridge."""
+        assert isinstance(self.model, LearnerSpec)
+        return self.model
+
+    @property
+    def laprls(self) -> LapRLSSpec:
+        """Return the model of the kind laprls."""
+        assert isinstance(self.model, LapRLSSpec)
+        return self.model
+
+    def laprls_params(self) -> LapRLSParams:
+        """Return the parameters of the kind laprls, with the grid of the selection."""
+        return self.laprls.params(self.graph.laplacian, self.selection)
+
     def grid(self) -> GridParams | None:
-        """Return the grid of the selection, or None where there is none."""
-        chosen = self.selection
+        """Return the grid of the selection of the kinds svm and ridge, or None where there is none."""
+        chosen, model = self.selection, self.learner
         if chosen is None:
             return None
-        return GridParams(power=tuple(chosen.power or [self.graph.power]), eta=tuple(chosen.eta or [self.model.eta]),
-                          C=tuple(chosen.C or [self.model.C]), folds=chosen.folds, seed=chosen.seed)
+        return GridParams(power=tuple(chosen.power or [self.graph.power]), eta=tuple(chosen.eta or [model.eta]),
+                          C=tuple(chosen.C or [model.C]), folds=chosen.folds, seed=chosen.seed)
+
+    def record(self) -> dict[str, Any]:
+        """Return the spec with every default, without sections that its kind of model has no use for."""
+        return self.model_dump(exclude=set(UNUSED) if self.model.kind == "laprls" else None)
 
     @property
     def powers(self) -> tuple[int, ...]:
@@ -278,16 +273,25 @@ class Spec(Section):
                                     fix="name a number; empty cells and NaN are unlabeled anyway"))
         if self.model.kind == "svm":
             raise SpecError(explain("model.kind is svm, and data.task is regression",
-                                    why="a support vector machine tells classes apart", fix="set model.kind to ridge"))
+                                    why="a support vector machine tells classes apart",
+                                    fix="set model.kind to ridge or laprls"))
 
     def check(self) -> "Spec":
         """Return self after every section has made its parameters, which checks their values."""
         self._check_task()
-        sections = (("data.read", self.data.ingest_params), ("data.scale", lambda: ScalingParams(kind=self.data.scale)),
-                    ("graph", self.graph.neighbors), ("graph", self.graph.weighting),
-                    ("graph", self.graph.regularizer), ("solver", self.solver.params), ("kernel", self.kernel.check),
-                    ("model", self.model.params), ("selection", self.grid),
-                    ("selection", lambda: [kernel.check() for kernel in self.kernels()]))
+        if self.selection is not None:
+            self.selection.check(self.model.kind)
+        own: tuple[tuple[str, Callable[[], Any]], ...]
+        if self.model.kind == "laprls":
+            check_laprls(self.model_fields_set, self.baselines)
+            own = (("model", self.laprls_params),)
+        else:
+            own = (("model", self.learner.params), ("selection", self.grid))
+        sections: tuple[tuple[str, Callable[[], Any]], ...] = (
+            ("data.read", self.data.ingest_params), ("data.scale", lambda: ScalingParams(kind=self.data.scale)),
+            ("graph", self.graph.neighbors), ("graph", self.graph.weighting), ("graph", self.graph.regularizer),
+            ("solver", self.solver.params), ("kernel", self.kernel.check), *own,
+            ("selection", lambda: [kernel.check() for kernel in self.kernels()]))
         for section, make in sections:
             try:
                 make()
@@ -329,13 +333,19 @@ def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | 
     try:
         spec = Spec.model_validate(fields)
     except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, item['loc'])) or 'spec'}: {item['msg']}"
+        lines = [f"  {key_path(item['loc']) or 'spec'}: {_message(item)}"
                  + (f" (given: {item['input']!r})" if item["type"] != "missing" and _short(item["input"]) else "")
                  for item in error.errors()]
         raise SpecError(explain(f"{origin} is not a valid spec:\n" + "\n".join(lines),
                                 why="a run starts only from a spec that is understood whole",
                                 fix="correct these keys; `dssl schema` prints all keys with their meaning")) from error
     return spec.check()
+
+
+def _message(item: Any) -> str:
+    """Return what pydantic says; of a kind of model, that of all kinds."""
+    wrong_kind = item["type"] == "literal_error" and key_path(item["loc"]) == "model.kind"
+    return "Input should be 'svm', 'ridge' or 'laprls'" if wrong_kind else item["msg"]
 
 
 def _short(value: Any) -> bool:

@@ -13,6 +13,7 @@ from ..params import digest
 from .context import Stage
 from .covariances import make_columns, make_covariance, make_subsample, make_system, regularizer_columns
 from .graphs import graph_params, make_graph, make_health, make_neighbors, make_vertices, vertices_params
+from .laprls import landmark_params, laprls_params, make_landmarks, make_laprls
 from .points import make_dataset, make_labels, make_points, make_split
 from .scoring import make_scores
 from .spec import Spec
@@ -28,7 +29,8 @@ def _split_params(spec: Spec) -> dict[str, Any]:
     # As pairs: the keys of a JSON mapping are text, and the classes 1 and "1" are not the same.
     classes = None if spec.data.classes is None else [[name, members] for name, members in spec.data.classes.items()]
     task = {"task": spec.data.task} if spec.data.task != "classification" else {}
-    return {**data, "classes": classes, **task}
+    rows = {"rows": spec.data.rows} if spec.data.rows != "all" else {}
+    return {**data, "classes": classes, **task, **rows}
 
 
 def _system_params(spec: Spec) -> dict[str, Any]:
@@ -50,23 +52,29 @@ def _training_params(spec: Spec) -> dict[str, Any]:
 def _selection_params(spec: Spec) -> dict[str, Any]:
     grid = spec.grid()
     if grid is None:
-        return {"power": spec.graph.power, "eta": spec.model.eta, "C": spec.model.C,
+        return {"power": spec.graph.power, "eta": spec.learner.eta, "C": spec.learner.C,
                 "bandwidth": spec.kernel.bandwidth, "baselines": list(spec.baselines)}
     return {**_training_params(spec), "grid": grid, "bandwidths": [kernel.bandwidth for kernel in spec.kernels()]}
 
 
-STAGES: tuple[Stage, ...] = (
+# Of the points and of their graph: what every kind of model begins with.
+SHARED: tuple[Stage, ...] = (
     Stage("dataset", 2, (), lambda spec: {"read": spec.data.read}, make_dataset),
     Stage("split", 1, ("dataset",), _split_params, make_split),
     Stage("labels", 1, ("split",), lambda spec: spec.labels.model_dump(), make_labels),
     Stage("points", 1, ("dataset", "split"), lambda spec: {"scale": spec.data.scale}, make_points),
     Stage("vertices", 1, ("points",), vertices_params, make_vertices),
-    Stage("subsample", 2, ("labels", "vertices"), lambda spec: spec.subsample.model_dump(), make_subsample),
     Stage("neighbors", 2, ("dataset", "split", "points", "vertices"),
           graph_params("n_neighbors", "method", "metric", "seed", given="neighbors"), make_neighbors),
     Stage("graph", 2, ("dataset", "split", "neighbors"),
           graph_params("weights", "bandwidth", "symmetrize", given="weights"), make_graph),
     Stage("health", 2, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: {}, make_health),
+)
+SCORES = Stage("scores", 2, ("split", "points", "models"), lambda spec: {}, make_scores)
+
+STAGES: tuple[Stage, ...] = (
+    *SHARED,
+    Stage("subsample", 2, ("labels", "vertices"), lambda spec: spec.subsample.model_dump(), make_subsample),
     Stage("system", 2, ("vertices", "graph"), _system_params, make_system),
     Stage("columns", 2, ("system", "subsample"), _columns_params, make_columns),
     Stage("covariance", 3, ("vertices", "system", "subsample", "columns"), lambda spec: {"powers": spec.powers},
@@ -74,12 +82,18 @@ STAGES: tuple[Stage, ...] = (
     Stage("selection", 1, ("points", "labels", "subsample", "covariance"), _selection_params, make_selection),
     Stage("models", 2, ("split", "points", "labels", "subsample", "covariance", "selection"), _training_params,
           make_models),
-    Stage("scores", 2, ("split", "points", "models"), lambda spec: {}, make_scores),
+    SCORES,
 )
 
+LAPRLS: tuple[Stage, ...] = (
+    *SHARED,
+    Stage("landmarks", 1, ("points", "vertices", "labels"), landmark_params, make_landmarks),
+    Stage("models", 1, ("split", "points", "labels", "vertices", "graph", "landmarks"), laprls_params, make_laprls),
+    SCORES,
+)
 
-# By `model.kind`. The names up to `health` are the same in every table; a kind has stages of its own after them.
-TABLES: dict[str, tuple[Stage, ...]] = {"svm": STAGES, "ridge": STAGES}
+# By `model.kind`.
+TABLES: dict[str, tuple[Stage, ...]] = {"svm": STAGES, "ridge": STAGES, "laprls": LAPRLS}
 
 
 def stages_of(spec: Spec) -> tuple[Stage, ...]:

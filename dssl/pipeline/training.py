@@ -78,7 +78,7 @@ class SearchTask:
         subsample, (labeled, targets) = self.training.subsample(), self.training.labeled()
         X_l = self.training.points.take(labeled)
         base = self.training.base(self.bandwidth)
-        folds = target_folds(targets, self.grid)
+        folds = target_folds(targets, self.grid.folds, self.grid.seed)
         if self.name == "base":
             found = search_base(base, X_l, targets, self.training.kind, self.grid, folds)
         else:
@@ -92,7 +92,7 @@ class SearchTask:
         return {"name": self.name, "grid": rows, "folds": len(folds)}
 
 
-def target_folds(targets: np.ndarray, grid: GridParams) -> list[np.ndarray]:
+def target_folds(targets: np.ndarray, n_folds: int, seed: int) -> list[np.ndarray]:
     """Return the folds of the labeled points, by class; those of quantities (floats) as if of one class.
 
     Raises
@@ -100,10 +100,10 @@ def target_folds(targets: np.ndarray, grid: GridParams) -> list[np.ndarray]:
     DataError : no class has two points, or one point has a quantity.
     """
     if targets.dtype.kind != "f":
-        return labeled_folds(targets, grid.folds, grid.seed)
+        return labeled_folds(targets, n_folds, seed)
     require(len(targets) >= 2, f"{len(targets)} labeled point, and selection holds points out", error=DataError,
             why="a fold is judged by the points that are left", fix="label more points, or leave selection out")
-    return labeled_folds(np.zeros(len(targets), np.int64), grid.folds, grid.seed)
+    return labeled_folds(np.zeros(len(targets), np.int64), n_folds, seed)
 
 
 def choose(receipts: list[Receipt], names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -187,7 +187,7 @@ def _training(context: Context) -> Training:
     return Training(
         points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
         chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
-        kernel=spec.kernel.model_dump(include={"name", "parameters"}), kind=spec.model.kind, seed=spec.subsample.seed,
+        kernel=spec.kernel.model_dump(include={"name", "parameters"}), kind=spec.learner.kind, seed=spec.subsample.seed,
         budget=(small, spec.graph.weighting(), spec.graph.regularizer()))
 
 
@@ -196,7 +196,7 @@ def make_selection(context: Context) -> dict[str, Any]:
     spec = context.spec
     grid = spec.grid()
     if grid is None:
-        given = {"power": spec.graph.power, "eta": spec.model.eta, "C": spec.model.C,
+        given = {"power": spec.graph.power, "eta": spec.learner.eta, "C": spec.learner.C,
                  "bandwidth": spec.kernel.bandwidth}
         return {"choices": dict.fromkeys(("model", *spec.baselines), given), "folds": 0}
     searched = tuple(name for name in ("model", *spec.baselines) if name != "shuffled")

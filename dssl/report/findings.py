@@ -69,6 +69,20 @@ ROOT = Measure("rmse", "test rmse", number, _size, "paired t-test of squared err
                "predicting the mean of the test points", "unlike targets")
 
 
+@dataclass(frozen=True)
+class Words:
+    """How a graph enters a kind of model: what it changes, and the keys that say how strongly it and the norm count."""
+
+    changed: str
+    cause: str
+    trust: str
+    strength: str
+
+
+KERNEL = Words("kernel that merely changed", "changed kernel", "model.eta", "model.C")
+PENALTY = Words("penalty that merely smooths", "added penalty", "model.lambda_I", "model.lambda_A")
+
+
 def measure_of(result: dict[str, Any]) -> Measure:
     """Return the measure of a run: the share of wrong classes, or of a regression the root mean squared error."""
     metrics = result.get("metrics") or {}
@@ -100,12 +114,14 @@ def verdict(result: dict[str, Any]) -> Verdict:
     shuffled = f"; with a shuffled graph, the control, it is {by.shown(control)}" if control is not None else ""
     sentence = (f"{claim}: the {by.name} is {by.shown(error)} with them and {by.shown(base)} without them, "
                 f"{difference} ({by.test}, {p_value(p)}){shuffled}.")
-    meaning = [_meaning(by, helped, gain, p, control_gain, at(result, "metrics", "n_test")),
+    words = PENALTY if "lambda_I" in (at(result, "selection", "model") or {}) else KERNEL
+    meaning = [_meaning(by, words, helped, gain, p, control_gain, at(result, "metrics", "n_test")),
                *_reservations(by, result, gain, error)]
     return Verdict(level, sentence, meaning)  # type: ignore[arg-type]
 
 
-def _meaning(by: Measure, helped: Any, gain: float, p: float, control_gain: float | None, n_test: Any) -> str:
+def _meaning(by: Measure, words: Words, helped: Any, gain: float, p: float, control_gain: float | None,
+             n_test: Any) -> str:
     by_chance = "less than 0.1 %" if p < 0.001 else f"about {percent(p, 0 if p >= 0.01 else 1)}"
     rare = f"if the two were equally good, a difference this large would appear in {by_chance} of such test sets"
     if helped == "helped":
@@ -114,15 +130,15 @@ def _meaning(by: Measure, helped: Any, gain: float, p: float, control_gain: floa
         rare = rare if net else rare[:1].upper() + rare[1:]
         seen = f"{net[:1].upper()}{net[1:]} right than without the unlabeled data; {rare}. " if net else f"{rare}. "
         return (seen + f"The model also beats the shuffled graph, by {by.difference(control_gain)}, so the gain comes "
-                "from where the unlabeled points lie and not from a kernel that merely changed.")
+                f"from where the unlabeled points lie and not from a {words.changed}.")
     if helped == "hurt":
         return (f"The plain kernel is better here: {rare}. Use the base model. Either the graph joins points of "
                 f"{by.unlike}, or the model trusts it too much: try another data.scale, fewer "
-                "graph.n_neighbors or a smaller model.eta.")
+                f"graph.n_neighbors or a smaller {words.trust}.")
     if gain > 0 and p < SIGNIFICANT:
         return ("The model beats the plain kernel, but the shuffled graph, which says nothing about the points, does "
-                "at least as well as the model. So the gain is owed to the changed kernel and not to the unlabeled "
-                "data: tune kernel.bandwidth and model.C before crediting the graph.")
+                f"at least as well as the model. So the gain is owed to the {words.cause} and not to the unlabeled "
+                f"data: tune kernel.bandwidth and {words.strength} before crediting the graph.")
     if gain == 0:
         return f"With and without the unlabeled data the {by.name} is the same, so the simpler base model will do."
     return (f"The difference is within chance: {rare}. Do not count on the unlabeled data here; the simpler base "

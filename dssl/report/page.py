@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from . import laprls
 from .findings import (
     MEANINGS,
     SHARE,
@@ -125,8 +126,10 @@ def _answer(result: dict[str, Any], facts: dict[str, Any]) -> Html:
     drawing = error_plot(known, guess_error(result.get("metrics") or {}), guess_name=f"always {by.guess}", unit=unit)
     figure = _figure(drawing, f"{by.name.capitalize()} and one standard error to either side. The models are compared "
                      "on the same test points, so the paired test above tells more than whether the bars overlap.")
-    meanings = table((), [(tag("b", name), MEANINGS.get(name, "Another baseline.")) for name in _models(result)])
-    return joined((box, _warnings(setting_findings(facts)), figure, meanings))
+    own = {"model": laprls.MODEL, "shuffled": laprls.SHUFFLED} if laprls.is_laprls(facts) else {}
+    told = MEANINGS | own
+    meanings = table((), [(tag("b", name), told.get(name, "Another baseline.")) for name in _models(result)])
+    return joined((box, _warnings([*setting_findings(facts), *laprls.penalty_findings(facts)]), figure, meanings))
 
 
 def _gain(result: dict[str, Any], name: str) -> tuple[str, str]:
@@ -187,6 +190,8 @@ def _scores(result: dict[str, Any], facts: dict[str, Any]) -> Html:
 
 def _chosen(facts: dict[str, Any]) -> Html:
     """Return the parameters that cross-validation chose for each model; nothing where they were given."""
+    if laprls.is_laprls(facts):
+        return laprls.choices(facts)
     folds, choices = at(facts, "selection", "folds"), at(facts, "selection", "choices") or {}
     if not folds:
         return Html("")
@@ -264,6 +269,8 @@ def _graph(facts: dict[str, Any]) -> Html:
 
 
 def _solver(facts: dict[str, Any]) -> Html:
+    if laprls.is_laprls(facts):
+        return laprls.evidence(facts)
     system, columns = facts.get("system") or {}, facts.get("columns") or {}
     evidence = columns.get("solver") or system.get("solver") or {}
     method = evidence.get("method")

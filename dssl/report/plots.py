@@ -106,6 +106,42 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     return _svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
 
 
+def penalties_plot(rows: Sequence[dict[str, Any]], key: str, chosen: dict[str, Any]) -> Html:
+    """Return the errors of pairs of penalties, `lambda_A` to the right and `lambda_I` upward; the chosen one framed.
+
+    rows : `lambda_A`, `lambda_I` and the error under `key`: a share under "error", which is shown in per cent.
+    """
+    across, up = (sorted({float(row[name]) for row in rows}) for name in ("lambda_A", "lambda_I"))
+    errors = np.full((len(up), len(across)), np.nan)
+    for row in rows:
+        errors[up.index(float(row["lambda_I"])), across.index(float(row["lambda_A"]))] = row[key]
+    best, worst = float(np.nanmin(errors)), float(np.nanmax(errors))
+    # Far beyond the best all are alike: differences near it keep their colors.
+    limit = min(worst, 3 * best) if best > 0 else worst
+
+    def draw(axes: Any) -> None:
+        axes.pcolormesh(np.ma.masked_invalid(errors), cmap="Blues_r", vmin=best, vmax=max(limit, best + 1e-12) * 1.05,
+                        edgecolors="white")
+        for (row, column), error in np.ndenumerate(errors):
+            if np.isfinite(error):
+                dark = limit > best and (error - best) / (limit - best) < 0.45
+                axes.text(column + 0.5, row + 0.5, percent(error) if key == "error" else number(error), ha="center",
+                          va="center", fontsize=8.5, color="white" if dark else INK)
+        if chosen.get("lambda_A") in across and chosen.get("lambda_I") in up:
+            place = across.index(chosen["lambda_A"]), up.index(chosen["lambda_I"])
+            axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=WRONG, linewidth=2.5))
+        axes.set_xticks(np.arange(len(across)) + 0.5, [f"{value:.3g}" for value in across])
+        axes.set_yticks(np.arange(len(up)) + 0.5, [f"{value:.3g}" for value in up])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set(xlabel="lambda_A", ylabel="lambda_I")
+
+    from matplotlib.patches import Rectangle  # as late as in `_svg`
+
+    size = 1.4 + 0.85 * len(across), 1.1 + 0.42 * len(up)
+    return _svg("penalties", f"Errors of {len(rows)} pairs of penalties", size, draw)
+
+
 def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:
     """Return bars of the pairs (true class, predicted class) that occur most often."""
     errors = counts.copy()
