@@ -203,14 +203,20 @@ class KeptBlocks:
         with self._lock:
             return self._blocks.get(index) if token == self._token else None
 
+    def has_room(self, token: str, nbytes: int, limit: int) -> bool:
+        """Return whether a block of this problem would be kept."""
+        with self._lock:
+            return (self._bytes if token == self._token else 0) + nbytes <= limit
+
     def keep(self, token: str, index: int, kept: Any, nbytes: int, limit: int) -> None:
         """Keep a block if it fits within `limit` bytes with the others; blocks of another problem are let go."""
         with self._lock:
             if token != self._token:
                 self._token, self._blocks, self._bytes = token, {}, 0
-            if index not in self._blocks and self._bytes + nbytes <= limit:
+            before = self._blocks[index].nbytes if index in self._blocks else 0
+            if self._bytes - before + nbytes <= limit:
                 self._blocks[index] = kept
-                self._bytes += nbytes
+                self._bytes += nbytes - before
 
     def clear(self) -> None:
         with self._lock:
@@ -232,6 +238,7 @@ class KernelOfBlock:
     own: np.ndarray
     E: sp.csr_array
     halo: list[tuple[sp.csr_array, np.ndarray]]
+    with_energy: bool  # without, E has no entries and there is no halo
 
     @property
     def nbytes(self) -> int:
@@ -283,7 +290,7 @@ class ColumnsTask:
     def _kernels(self, index: int, Z: Any, with_energy: bool) -> KernelOfBlock:
         problem = self.problem
         kept = _KEPT.get(problem.token, index)
-        if kept is not None:
+        if kept is not None and (kept.with_energy or not with_energy):
             return kept
         start, stop = problem.ranges[index]
         own = typed_block(problem.kernel, problem.rows.read(start, stop), Z, problem.dtype)
@@ -292,9 +299,9 @@ class ColumnsTask:
         # The kernels of the halo are made one after the other where they are not kept.
         halo = ((columns, typed_block(problem.kernel, problem.rows.take(places), Z, problem.dtype))
                 for columns, places in halo_chunks(block, stop - start))
-        found = KernelOfBlock(own, sp.csr_array(block.E[:, :stop - start]), halo)  # type: ignore[arg-type]
-        size = own.nbytes * (1 + len(block.halo) / max(stop - start, 1)) + 16 * block.E.nnz
-        if size <= self.keep_bytes:
+        found = KernelOfBlock(own, sp.csr_array(block.E[:, :stop - start]), halo, with_energy)  # type: ignore[arg-type]
+        size = int(own.nbytes * (1 + len(block.halo) / max(stop - start, 1))) + 16 * block.E.nnz
+        if _KEPT.has_room(problem.token, size, self.keep_bytes):
             held = replace(found, halo=list(halo))
             _KEPT.keep(problem.token, index, held, held.nbytes, self.keep_bytes)
             return held
@@ -333,7 +340,8 @@ class JudgeTask:
                 true, weight = own["target"][mine][:, None], own["weight"][mine]
                 squares += weight @ ((values - true) ** 2).sum(axis=2)
                 if self.coded:
-                    off = (values * true < 0)[..., 0] if c == 1 else values.argmax(axis=2) != true.argmax(axis=2)
+                    off = ((values > 0) != (true > 0))[..., 0] if c == 1 else (
+                        values.argmax(axis=2) != true.argmax(axis=2))
                     wrong += weight @ off
         return out.write(squares=squares, wrong=wrong)
 

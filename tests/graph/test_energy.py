@@ -110,7 +110,9 @@ def test_one_vertex_and_no_edge():
 
 
 @pytest.mark.parametrize(("W", "says"), [
-    (np.ones((2, 3)), "shape"), (np.array([[0, -1.0], [-1, 0]]), "negative"), (np.array([[0, 1.0], [2, 0]]), "transpose"),
+    (np.ones((2, 3)), "shape"),
+    (np.array([[0, -1.0], [-1, 0]]), "negative"),
+    (np.array([[0, 1.0], [2, 0]]), "transpose"),
 ])
 def test_weights_are_checked(W, says):
     with pytest.raises(DataError, match=says):

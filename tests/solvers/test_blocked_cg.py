@@ -21,7 +21,8 @@ def positive(n, seed=0, condition=100.0):
 
 def systems(n, t, seed=0, condition=100.0):
     """Return matrices (t, n, n) and right-hand sides (n, t)."""
-    return np.array([positive(n, [seed, j], condition) for j in range(t)]), np.random.default_rng(seed).normal(size=(n, t))
+    A = np.array([positive(n, [seed, j], condition) for j in range(t)])
+    return A, np.random.default_rng(seed).normal(size=(n, t))
 
 
 class Product:
