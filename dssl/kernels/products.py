@@ -12,7 +12,8 @@ of its process from one product to the next, as long as there is room, and only 
 
 Memory of a task in bytes, for blocks of b vertices with h halo vertices, itemsize w: `w s (3 b + 2 r / s b)` (kernel,
 kernel of a chunk of the halo, E K, Phi and its rows), and `8 r (3 r + 2 s + F r)` for the sums and what is added to
-them. In the column form `w s (b + h)` where the kernel is kept, `w s 2 b` where it is not, and `8 t (2 b + h + 3 s)`.
+them. In the column form `w s (b + h)` where the kernel is kept, `w s 2 b` where it is not, and `8 t (5 b + 3 s)`. In
+float32 `16 s` more for each of the `SUMMED_ROWS` or `NARROWED_ROWS` that are widened at a time.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Gram matrices and products in blocks against the dense formula, whatever the blocks, runs, threads and workers are."""
+"""Gram matrices and products in blocks against the dense formula, whatever blocks, runs, threads and workers are."""
 
 from dataclasses import replace
 
@@ -54,7 +54,8 @@ def columns_of(s=12, t=6, seed=0):
 def product(made, columns, keep=MUCH, n_runs=3, execution=None):
     execution = execution or InProcess(1)
     parts, shared, runs = execution.scratch(), execution.share(**columns), runs_of_blocks(len(made.ranges), n_runs)
-    execution.map([ColumnsTask(made, shared, first, last, keep, home) for home, (first, last) in enumerate(runs)], parts)
+    execution.map([ColumnsTask(made, shared, first, last, keep, home)
+                   for home, (first, last) in enumerate(runs)], parts)
     return sum_parts(parts, len(runs), execution)["total"]
 
 
