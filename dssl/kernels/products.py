@@ -364,12 +364,24 @@ class SumTask:
 
 def sum_parts(parts: Parts, count: int, execution: Execution) -> dict[str, np.ndarray]:
     """Return the sums of the arrays of parts 0 to count - 1, by a tree of tasks that each add `FAN_IN` parts."""
+    given = parts
     while count > 1:
         groups = [range(first, last) for first, last in row_ranges(count, FAN_IN)]
         above = execution.scratch()
         execution.map([SumTask(parts, group) for group in groups], above)
+        if parts is not given:
+            remove(parts)
         parts, count = above, len(groups)
-    return parts.read(0)
+    total = parts.read(0)
+    if parts is not given:
+        remove(parts)
+    return total
+
+
+def remove(parts: Parts) -> None:
+    """Delete parts that are files: an iteration leaves none behind."""
+    if hasattr(parts, "remove"):
+        parts.remove()
 
 
 def runs_of_blocks(n_blocks: int, most: int) -> list[tuple[int, int]]:
