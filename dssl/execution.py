@@ -48,7 +48,10 @@ Progress = Callable[[int, int], None]  # (tasks done, tasks in all)
 
 
 class Task(Protocol):
-    """What an execution runs: reads a block, writes its own part, returns a receipt of JSON values."""
+    """What an execution runs: reads a block, writes its own part, returns a receipt of JSON values.
+
+    A task that has a `home`, a whole number, runs on the same worker as others with that number, as long as it lives.
+    """
 
     def __call__(self, out: PartWriter) -> Receipt: ...
 
@@ -230,13 +233,16 @@ class OnDask(Execution):
         if not pending:
             return
         stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
-        queue = iter(pending)
+        queue, homes = iter(pending), sorted(self.client.nthreads())
 
         def submit(item: tuple[int, Task]) -> Any:
             index, task = item
+            home = getattr(task, "home", None)
+            place = {} if home is None or not homes else {
+                "workers": [homes[home % len(homes)]], "allow_other_workers": True}
             # No retries: an exception would come again. A task whose worker died is run again by the scheduler.
             future = self.client.submit(run_on_worker, task, parts, index, pure=False,
-                                        key=f"{type(task).__name__}-{stage}-{index}")
+                                        key=f"{type(task).__name__}-{stage}-{index}", **place)
             running[future] = index
             return future
 

@@ -158,3 +158,45 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path):
     assert contents(parts) == contents(expected)
     assert [receipt["first"] for receipt in receipts] == [0, 4, 8, 12, 16]
     verify_parts(parts)
+
+
+@dataclass(frozen=True)
+class HomeTask:
+    """Say in the receipt where it ran."""
+
+    home: int
+
+    def __call__(self, out):
+        time.sleep(0.02)
+        return {"home": self.home}
+
+
+@pytest.mark.cluster
+def test_tasks_with_a_home_go_to_the_same_worker_every_time(tmp_path, cluster_client):
+    """Whatever else is under way, and however many more homes than workers there are."""
+    execution, places = OnDask(cluster_client), set()
+    for stage in range(3):
+        tasks = [HomeTask(home) for home in (0, 1, 2, 3, 0, 0, 4, 0)]
+        for receipt in execution.map(tasks[stage:], StoredParts(tmp_path / str(stage))):
+            places.add((receipt["home"], receipt["process"]))
+    assert sorted(home for home, _ in places) == [0, 1, 2, 3, 4], "one process a home"
+    assert len({process for _, process in places}) == 2
+    at = dict(places)
+    assert at[0] == at[2] == at[4] != at[1] == at[3]
+
+
+@pytest.mark.cluster
+def test_a_home_that_is_lost_is_found_elsewhere(tmp_path):
+    """A cluster of its own: one worker dies, and no other comes in its place."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+                     silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        execution = OnDask(client)
+        tasks = [HomeTask(home) for home in (0, 1, 0, 1)]
+        before = execution.map(tasks, StoredParts(tmp_path / "before"))
+        client.retire_workers([max(client.nthreads())], close_workers=True)
+        after = execution.map(tasks, StoredParts(tmp_path / "after"))
+    assert len({receipt["process"] for receipt in before}) == 2
+    assert {receipt["process"] for receipt in after} == {before[0]["process"]}

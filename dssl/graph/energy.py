@@ -69,9 +69,12 @@ class GraphEnergy:
         return cls(joint, np.sqrt(np.divide(m, degrees, out=np.zeros(len(m)), where=degrees > 0)))
 
     def matrix(self) -> sp.csr_array:
-        """Return E, CSR (v, v) with sorted columns and a stored diagonal."""
+        """Return E, CSR (v, v) with sorted columns, exactly symmetric."""
         degrees = np.asarray(self.W.sum(axis=1)).ravel()
-        scaled = sp.csr_array(sp.diags_array(self.scale) @ self.W @ sp.diags_array(self.scale))
+        rows = np.repeat(np.arange(len(self.scale)), np.diff(self.W.indptr))
+        # The product of the scales first: it is the same number for (i, j) and (j, i).
+        scaled = sp.csr_array((self.W.data * (self.scale[rows] * self.scale[self.W.indices]), self.W.indices,
+                               self.W.indptr), shape=self.W.shape)
         E = sp.csr_array(sp.diags_array(self.scale**2 * degrees) - scaled)
         E.sort_indices()
         return E
@@ -147,8 +150,9 @@ class EnergyBlocks:
 
     def among(self, places: np.ndarray) -> sp.csr_array:
         """Return E between some vertices, CSR (s, s), each named by its place, in the order of `places`."""
+        distinct, again = np.unique(places, return_inverse=True)
         column = np.full(self.n, -1)
-        column[places] = np.arange(len(places))
+        column[distinct] = np.arange(len(distinct))
         entries = []
         for index, (start, stop) in enumerate(self.ranges):
             E, halo = self.read(index)
@@ -157,7 +161,7 @@ class EnergyBlocks:
             both = (rows >= 0) & (columns >= 0)
             entries.append((coo.data[both], rows[both], columns[both]))
         data, rows, columns = (np.concatenate(part) for part in zip(*entries, strict=True))
-        return sp.csr_array((data, (rows, columns)), shape=(len(places), len(places)))
+        return sp.csr_array((data, (rows, columns)), shape=(len(distinct), len(distinct)))[again][:, again]
 
     def read(self, index: int) -> tuple[sp.csr_array, np.ndarray]:
         """Return the rows of E of a block, (b, b + h), and the places of its halo (h,)."""

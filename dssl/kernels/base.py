@@ -17,12 +17,13 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist, pdist
 
-from ..blocks import Rows, as_csr, as_rows
+from ..blocks import Rows, as_csr, as_rows, row_ranges
 from ..csr import absolute_sums, largest_of_rows, overlaps, products, squared_lengths, unit_rows, with_values
 from ..errors import DataError, ParameterError, explain, require
 from ..params import plain
 
 Metric = Literal["euclidean", "cityblock"]
+NARROWED_ROWS = 1024  # of a float32 block that are evaluated at a time
 
 
 class Kernel(Protocol):
@@ -133,6 +134,12 @@ class MercerKernel(ABC):
         require(points.shape[1] == others.shape[1],
                 f"X has {points.shape[1]} features and Z has {others.shape[1]}", error=DataError,
                 why="a kernel compares points of one space", fix="pass points with the features used in training")
+        if np.dtype(dtype) != np.float64 and points is not others:
+            # Some kernels are made in float64 whatever the points are: so many rows at a time.
+            block = np.empty((points.shape[0], others.shape[0]), dtype)
+            for start, stop in row_ranges(points.shape[0], NARROWED_ROWS):
+                block[start:stop] = self._block(points[start:stop], others)
+            return block
         block = self._block(points, others)
         if points is others:
             np.fill_diagonal(block, self.diagonal(points))

@@ -12,7 +12,8 @@ of its process from one product to the next, as long as there is room, and only 
 
 Memory of a task in bytes, for blocks of b vertices with h halo vertices, itemsize w: `w s (3 b + 2 r / s b)` (kernel,
 kernel of a chunk of the halo, E K, Phi and its rows), and `8 r (3 r + 2 s + F r)` for the sums and what is added to
-them. In the column form `w s (b + h)` where the kernel is kept, `w s 2 b` where it is not, and `8 t (2 b + h + 3 s)`.
+them. In the column form `w s (b + h)` where the kernel is kept, `w s 2 b` where it is not, and `8 t (5 b + 3 s)`. In
+float32 `16 s` more for each of the `SUMMED_ROWS` or `NARROWED_ROWS` that are widened at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -203,14 +204,20 @@ class KeptBlocks:
         with self._lock:
             return self._blocks.get(index) if token == self._token else None
 
+    def has_room(self, token: str, nbytes: int, limit: int) -> bool:
+        """Return whether a block of this problem would be kept."""
+        with self._lock:
+            return (self._bytes if token == self._token else 0) + nbytes <= limit
+
     def keep(self, token: str, index: int, kept: Any, nbytes: int, limit: int) -> None:
         """Keep a block if it fits within `limit` bytes with the others; blocks of another problem are let go."""
         with self._lock:
             if token != self._token:
                 self._token, self._blocks, self._bytes = token, {}, 0
-            if index not in self._blocks and self._bytes + nbytes <= limit:
+            before = self._blocks[index].nbytes if index in self._blocks else 0
+            if self._bytes - before + nbytes <= limit:
                 self._blocks[index] = kept
-                self._bytes += nbytes
+                self._bytes += nbytes - before
 
     def clear(self) -> None:
         with self._lock:
@@ -232,6 +239,7 @@ class KernelOfBlock:
     own: np.ndarray
     E: sp.csr_array
     halo: list[tuple[sp.csr_array, np.ndarray]]
+    with_energy: bool  # without, E has no entries and there is no halo
 
     @property
     def nbytes(self) -> int:
@@ -283,7 +291,7 @@ class ColumnsTask:
     def _kernels(self, index: int, Z: Any, with_energy: bool) -> KernelOfBlock:
         problem = self.problem
         kept = _KEPT.get(problem.token, index)
-        if kept is not None:
+        if kept is not None and (kept.with_energy or not with_energy):
             return kept
         start, stop = problem.ranges[index]
         own = typed_block(problem.kernel, problem.rows.read(start, stop), Z, problem.dtype)
@@ -292,9 +300,9 @@ class ColumnsTask:
         # The kernels of the halo are made one after the other where they are not kept.
         halo = ((columns, typed_block(problem.kernel, problem.rows.take(places), Z, problem.dtype))
                 for columns, places in halo_chunks(block, stop - start))
-        found = KernelOfBlock(own, sp.csr_array(block.E[:, :stop - start]), halo)  # type: ignore[arg-type]
-        size = own.nbytes * (1 + len(block.halo) / max(stop - start, 1)) + 16 * block.E.nnz
-        if size <= self.keep_bytes:
+        found = KernelOfBlock(own, sp.csr_array(block.E[:, :stop - start]), halo, with_energy)  # type: ignore[arg-type]
+        size = int(own.nbytes * (1 + len(block.halo) / max(stop - start, 1))) + 16 * block.E.nnz
+        if _KEPT.has_room(problem.token, size, self.keep_bytes):
             held = replace(found, halo=list(halo))
             _KEPT.keep(problem.token, index, held, held.nbytes, self.keep_bytes)
             return held
@@ -333,7 +341,8 @@ class JudgeTask:
                 true, weight = own["target"][mine][:, None], own["weight"][mine]
                 squares += weight @ ((values - true) ** 2).sum(axis=2)
                 if self.coded:
-                    off = (values * true < 0)[..., 0] if c == 1 else values.argmax(axis=2) != true.argmax(axis=2)
+                    off = ((values > 0) != (true > 0))[..., 0] if c == 1 else (
+                        values.argmax(axis=2) != true.argmax(axis=2))
                     wrong += weight @ off
         return out.write(squares=squares, wrong=wrong)
 
@@ -355,12 +364,24 @@ class SumTask:
 
 def sum_parts(parts: Parts, count: int, execution: Execution) -> dict[str, np.ndarray]:
     """Return the sums of the arrays of parts 0 to count - 1, by a tree of tasks that each add `FAN_IN` parts."""
+    given = parts
     while count > 1:
         groups = [range(first, last) for first, last in row_ranges(count, FAN_IN)]
         above = execution.scratch()
         execution.map([SumTask(parts, group) for group in groups], above)
+        if parts is not given:
+            remove(parts)
         parts, count = above, len(groups)
-    return parts.read(0)
+    total = parts.read(0)
+    if parts is not given:
+        remove(parts)
+    return total
+
+
+def remove(parts: Parts) -> None:
+    """Delete parts that are files: an iteration leaves none behind."""
+    if hasattr(parts, "remove"):
+        parts.remove()
 
 
 def runs_of_blocks(n_blocks: int, most: int) -> list[tuple[int, int]]:

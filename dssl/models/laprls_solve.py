@@ -10,12 +10,13 @@ from scipy.linalg import cho_solve
 from ..blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..errors import NotConverged, explain
 from ..execution import Execution
-from ..kernels.products import ColumnsTask, JudgeTask, let_go, runs_of_blocks, sum_parts
+from ..kernels.products import ColumnsTask, JudgeTask, let_go, remove, runs_of_blocks, sum_parts
 from ..solvers.blocked_cg import Stop, blocked_cg
 from .laprls_system import NystromSystem, System, SystemParams, gram_bytes, gram_matrices
 from .preconditioner import factor_raised, make_preconditioner
 
 SYSTEMS_IN_A_TASK = 8
+REFINEMENTS, EXACT = 10, 1e-12  # steps at most, and the residual at which there is nothing to improve
 
 
 @dataclass(frozen=True)
@@ -29,18 +30,18 @@ class Functions:
 
 @dataclass(frozen=True)
 class GramSolveTask:
-    """Solve some systems from Gram matrices: `b` (p, r, c)."""
+    """Solve systems from `first` on from Gram matrices: `b` (p, r, c)."""
 
-    sums: Arrays  # what `gram_matrices` returns, and `penalty` (r, r)
+    sums: Arrays  # what `gram_matrices` returns, `penalty` (r, r), and `right` of all systems
     systems: tuple[System, ...]
+    first: int
     chance: tuple[float, float]
-    right: np.ndarray
 
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
         labels = sums["labels"].sum(axis=0)
         found, residual = [], 0.0
-        for system, right in zip(self.systems, self.right, strict=True):
+        for system, right in zip(self.systems, sums["right"][self.first:], strict=False):
             A = labels - sums["labels"][system.held] if system.held >= 0 else labels
             A = A + system.lambda_A * sums["penalty"]
             if system.lambda_I > 0 and system.control:
@@ -48,11 +49,30 @@ class GramSolveTask:
                 A += system.lambda_I * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
             elif system.lambda_I > 0:
                 A += system.lambda_I * sums["energy"]
-            solution = cho_solve(factor_raised(A), right, check_finite=False)
-            scale = np.maximum(np.linalg.norm(right, axis=0), 1e-300)
-            residual = max(residual, float((np.linalg.norm(A @ solution - right, axis=0) / scale).max()))
+            solution, own = refined(A, right)
+            residual = float(np.maximum(residual, own))  # NaN is larger than any number
             found.append(solution)
         return {**out.write(b=np.array(found)), "residual": residual}
+
+
+def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the solution of a positive semi-definite system, and its largest relative residual of a column.
+
+    Where the diagonal had to be raised for a factor, that is the factor of another matrix: the solution is then
+    improved by what is left, as long as that halves the residual.
+    """
+    factor, scale = factor_raised(A), np.maximum(np.linalg.norm(right, axis=0), 1e-300)
+    solution, left, residual = np.zeros_like(right), right, np.inf
+    for _ in range(REFINEMENTS):
+        trial = solution + cho_solve(factor, left, check_finite=False)
+        rest = right - A @ trial
+        reached = float((np.linalg.norm(rest, axis=0) / scale).max())
+        if not reached < residual / 2:
+            return (trial, reached) if residual == np.inf else (solution, residual)
+        solution, left, residual = trial, rest, reached
+        if residual < EXACT:
+            break
+    return solution, residual
 
 
 def solve_from_gram(system: NystromSystem, sums: dict[str, np.ndarray], systems: Sequence[System],
@@ -61,17 +81,27 @@ def solve_from_gram(system: NystromSystem, sums: dict[str, np.ndarray], systems:
 
     sums : what `gram_matrices` returned, with `energy` where a lambda_I is positive and `points` where one is the
     control's.
+
+    Raises
+    ------
+    ParameterError : a system is not positive. NotConverged : a residual is above the tolerance, or 1e-6 if that is
+        more.
     """
-    right = system.right_sides(sums, systems)
-    shared = execution.share(**sums, penalty=system.penalty())
+    shared = execution.share(**sums, penalty=system.penalty(), right=system.right_sides(sums, systems))
     ranges = row_ranges(len(systems), SYSTEMS_IN_A_TASK)
     parts = execution.scratch()
-    receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), system.blocks.chance,
-                                            right[start:stop]) for start, stop in ranges], parts)
+    receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), start, system.blocks.chance)
+                              for start, stop in ranges], parts)
+    worst = float(np.max([receipt["residual"] for receipt in receipts]))
+    if not worst <= max(system.params.tolerance, 1e-6):
+        raise NotConverged(explain(
+            f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
+            why="it is singular to the precision of the kernel blocks: coefficients that do not solve it are no "
+                "estimate of anything", fix="use whitening, precision float64, or a larger lambda_A"))
     b = np.concatenate([parts.read(index)["b"] for index in range(len(ranges))])
     coef = np.array([system.lift(own) for own in b])
     return Functions(coef, system.intercepts(systems), {
-        "method": "nystrom-direct", "max_residual": max(receipt["residual"] for receipt in receipts)})
+        "method": "nystrom-direct", "max_residual": worst})
 
 
 @dataclass
@@ -100,23 +130,18 @@ class BlockedProduct:
     def __call__(self, P: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return the products (r, u) of P (r, u) with the systems of these columns (u,)."""
         self.passes += 1
-        execution, parts = self.execution, self.execution.scratch()
-        shared = execution.share(P=self.system.lift(P), energy=self.energy[columns], points=self.points[columns],
-                                 held=self.held[columns])
-        execution.map([ColumnsTask(self.system.problem, shared, first, last, self.keep, index)
+        execution, parts, given = self.execution, self.execution.scratch(), self.execution.scratch()
+        given.write(0, {"P": self.system.lift(P), "energy": self.energy[columns], "points": self.points[columns],
+                        "held": self.held[columns]})
+        execution.map([ColumnsTask(self.system.problem, given.arrays(0), first, last, self.keep, index)
                        for index, (first, last) in enumerate(self.runs)], parts)
         total = self.system.lower(sum_parts(parts, len(self.runs), execution)["total"])
         remove(parts)
+        remove(given)
         total += self.lambda_A[columns] * (self.system.penalty() @ P if self.system.whitening is None else P)
         if self.rank_one[columns].any():
             total += self.rank_one[columns] * np.outer(self.sums, self.sums @ P)
         return total
-
-
-def remove(parts: Parts) -> None:
-    """Delete the parts of one product, where they are files."""
-    if hasattr(parts, "remove"):
-        parts.remove()
 
 
 def solve_by_products(system: NystromSystem, systems: Sequence[System], execution: Execution, *,
@@ -148,8 +173,10 @@ def solve_by_products(system: NystromSystem, systems: Sequence[System], executio
             return Z
 
     B = right.transpose(1, 0, 2).reshape(r, p * c)
-    found = blocked_cg(product, B, precondition, Stop(params.tolerance, params.max_iterations))
-    forget(execution)
+    try:
+        found = blocked_cg(product, B, precondition, Stop(params.tolerance, params.max_iterations))
+    finally:
+        forget(execution)
     b = found.value.reshape(r, p, c).transpose(1, 0, 2)
     evidence |= {"method": "nystrom-pcg" if preconditioned else "nystrom-cg", "passes": product.passes,
                  "iterations": found.iterations.reshape(p, c).max(axis=1).tolist(),

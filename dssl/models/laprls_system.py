@@ -16,8 +16,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, SelectedRows, block_rng, row_ranges, rows_that_fit
-from ..csr import point_arrays
+from ..blocks import (
+    ArrayRows,
+    Arrays,
+    Parts,
+    PartWriter,
+    Receipt,
+    Rows,
+    SelectedRows,
+    block_rng,
+    row_ranges,
+    rows_that_fit,
+)
+from ..csr import point_arrays, points_of
 from ..errors import BudgetError, require
 from ..execution import Execution, share_sparse
 from ..graph.energy import EnergyBlocks, split_energy
@@ -218,11 +229,12 @@ class WhitenTask:
     """Write `K_ss` (s, s) of the landmarks, and `T` (s, r) unless the cut-off is None."""
 
     kernel: Kernel
-    points: Any
+    points: Arrays  # Z
     cutoff: float | None
 
     def __call__(self, out: PartWriter) -> Receipt:
-        K = np.asarray(self.kernel(self.points, self.points), np.float64)
+        Z = points_of(self.points.load(), "Z")
+        K = np.asarray(self.kernel(Z, Z), np.float64)
         if self.cutoff is None:
             return out.write(K_ss=K)
         found = whiten(K, self.cutoff)
@@ -313,7 +325,8 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     shared = execution.share(position=place[lines.row][by_place], fold=lines.fold[by_place].astype(np.int64),
                              weight=lines.weight[by_place].astype(np.float64), target=lines.target[by_place])
     parts = execution.scratch()
-    receipt, = execution.map([WhitenTask(kernel, points, params.cutoff)], parts)
+    given = execution.share(**point_arrays("Z", points))
+    receipt, = execution.map([WhitenTask(kernel, given, params.cutoff)], parts)
     found = parts.read(0)
     T = {name: array for name, array in found.items() if name == "T"}  # lower trapezoidal
     whitening = Whitening(found["T"], **receipt["whitening"]) if T else None

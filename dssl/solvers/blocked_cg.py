@@ -13,8 +13,6 @@ import numpy as np
 from ..errors import require
 from .solve import Solution
 
-REPLACED = 50  # iterations after which the residual is computed anew
-
 
 @dataclass(frozen=True)
 class Stop:
@@ -49,8 +47,10 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
         argument, and `precondition` returns (Z, M Z).
 
     A column stops at its own tolerance, at the first direction without curvature, and when a residual is no number;
-    the residual that is returned is that of the product with the solution, not of the recursion. An iteration costs
-    one product with A and one with M, for the columns that are still under way.
+    the residual that is returned is that of the product with the solution. Where it turns out above the tolerance
+    though that of the recursion is not, the column begins again from its solution, as long as that halves it. (To
+    renew the residual every so often instead, and keep the directions, costs ill-conditioned systems their
+    convergence.) An iteration costs one product with A and one with M, for the columns that are still under way.
 
     References
     ----------
@@ -63,27 +63,52 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
 
     t = B.shape[1]
     X, iterations = np.zeros(B.shape), np.zeros(t, np.int64)
-    norms = _norms(B, measured(B))
-    active = np.flatnonzero(norms > 0)
-    R, P, MP, rho = B[:, active].copy(), np.zeros((len(B), len(active))), None, np.zeros(len(active))
+    norms = _norms(B, measured(B)) if t else np.zeros(0)
+    residuals = np.where(norms == 0, 0.0, np.inf)
+    columns, R = np.arange(t), B
+    while len(columns):
+        claimed = _descend(product, measured, precondition, metric is not None, X, R, columns, iterations,
+                           stop.tolerance * norms, stop.max_iterations)
+        left = B[:, columns] - product(X[:, columns], columns, measured(X[:, columns]))
+        before = residuals[columns]
+        with np.errstate(invalid="ignore"):  # a right-hand side that is no number has no residual
+            residuals[columns] = np.divide(_norms(left, measured(left)), norms[columns], out=np.zeros(len(columns)),
+                                           where=norms[columns] != 0)
+        # Rounding keeps the residual of the product slightly above that of the recursion.
+        again = (claimed & (residuals[columns] > 2 * stop.tolerance) & (residuals[columns] < before / 2)
+                 & (iterations[columns] < stop.max_iterations))
+        columns, R = columns[again], left[:, again]
+    return Solution(X, residuals, residuals <= 2 * stop.tolerance, iterations)
+
+
+def _descend(product: Callable[..., np.ndarray], measured: Callable[[np.ndarray], np.ndarray],
+             precondition: Callable[..., Any] | None, in_metric: bool, X: np.ndarray, R: np.ndarray,
+             columns: np.ndarray, iterations: np.ndarray, goals: np.ndarray, most: int) -> np.ndarray:
+    """Improve columns of X, whose residuals are R, in place; return which of them met their goal by the recursion."""
+    claimed = np.zeros(len(goals), bool)
+    started = goals[columns] > 0
+    active, R = columns[started], R[:, started]
+    P, MP, rho = np.zeros(R.shape), None, np.zeros(len(active))
     while len(active):
         MR = measured(R)
-        going = (_norms(R, MR) > stop.tolerance * norms[active]) & (iterations[active] < stop.max_iterations)
+        above = _norms(R, MR) > goals[active]
+        claimed[active[~above]] = True
+        going = above & (iterations[active] < most)
         if not going.all():
             active, R, P, rho = active[going], R[:, going], P[:, going], rho[going]
-            MR, MP = (R if metric is None else MR[:, going]), None if MP is None else MP[:, going]
+            MR, MP = (MR[:, going] if in_metric else R), None if MP is None else MP[:, going]
             if not len(active):
                 break
         if precondition is None:
             Z, MZ = R, MR
-        elif metric is None:
-            Z = MZ = precondition(R, active)
-        else:
+        elif in_metric:
             Z, MZ = precondition(R, active, MR)
+        else:
+            Z = MZ = precondition(R, active)
         new = dots(R, MZ)
         beta = np.divide(new, rho, out=np.zeros_like(new), where=rho > 0)
         P = Z + beta * P
-        MP = P if metric is None else (MZ if MP is None else MZ + beta * MP)
+        MP = P if not in_metric else (MZ if MP is None else MZ + beta * MP)
         Q = product(P, active, MP)
         curvature = dots(MP, Q)
         ok = (curvature > 0) & (new > 0) & np.isfinite(curvature) & np.isfinite(new)
@@ -92,13 +117,8 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
         R, rho = R - step * Q, new
         iterations[active] += 1
         if not ok.all():  # no further step can be taken in these columns
-            active, R, P, MP, rho = active[ok], R[:, ok], P[:, ok], None if metric is None else MP[:, ok], rho[ok]
-        if len(active) and iterations[active[0]] % REPLACED == 0:
-            R = B[:, active] - product(X[:, active], active, measured(X[:, active]))
-    left = B - product(X, np.arange(t), measured(X)) if t else B
-    residuals = np.divide(_norms(left, measured(left)), norms, out=np.zeros(t), where=norms > 0)
-    # Rounding keeps the residual of the product slightly above that of the recursion.
-    return Solution(X, residuals, residuals <= 2 * stop.tolerance, iterations)
+            active, R, P, MP, rho = active[ok], R[:, ok], P[:, ok], MP[:, ok], rho[ok]
+    return claimed[columns]
 
 
 def _norms(X: np.ndarray, MX: np.ndarray) -> np.ndarray:

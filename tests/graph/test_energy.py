@@ -1,0 +1,238 @@
+"""The graph's energy against the dense Laplacians, split into blocks of any height, and its estimate from edges."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl.blocks import HeldArrays, MemoryParts, PartWriter
+from dssl.errors import DataError
+from dssl.execution import InProcess
+from dssl.graph.energy import Edges, GraphEnergy, sampled_edges, split_energy
+from dssl.graph.given import store_weights
+from dssl.graph.neighbors import neighbors
+from dssl.graph.weights import weights
+from tests import reference
+
+KINDS = ("unnormalized", "normalized")
+
+
+def graph(n=60, seed=0, isolated=()):
+    """Return the weights of a 4-nearest-neighbor graph, with some vertices cut off."""
+    W = weights(neighbors(np.random.default_rng(seed).normal(size=(n, 3)), 4))
+    keep = np.ones(n)
+    keep[list(isolated)] = 0
+    W = sp.csr_array(sp.diags_array(keep) @ W @ sp.diags_array(keep))
+    W.eliminate_zeros()
+    return W
+
+
+def stored(W):
+    parts = MemoryParts()
+    parts.finish(0, store_weights(W, PartWriter(parts, 0)))
+    return parts
+
+
+def split(W, block_rows, kind="normalized", multiplicity=None):
+    vertices = None if multiplicity is None else HeldArrays(multiplicity=multiplicity)
+    return split_energy(stored(W), W.shape[0], kind, block_rows, InProcess(1), MemoryParts(), vertices)
+
+
+def dense(W, kind):
+    """Return L or L_norm of weights, with a zero row for a vertex without an edge."""
+    found, joined = np.zeros(W.shape), np.flatnonzero(W.sum(axis=1))
+    own = W.toarray()[np.ix_(joined, joined)]
+    found[np.ix_(joined, joined)] = reference.laplacian(own) if kind == "unnormalized" else (
+        reference.normalized_laplacian(own))
+    return found
+
+
+def rebuilt(blocks):
+    """Return E from its blocks, dense, in the order of the graph's own vertices."""
+    order, E = blocks.order(), np.zeros((blocks.n, blocks.n))
+    for index, (start, stop) in enumerate(blocks.ranges):
+        rows, halo = blocks.read(index)
+        E[start:stop, np.concatenate([np.arange(start, stop), halo])] = rows.toarray()
+    back = np.empty_like(E)
+    back[np.ix_(order, order)] = E
+    return back
+
+
+# Against the formula
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("isolated", [(), (3, 17)])
+def test_the_matrix_is_the_laplacian(kind, isolated):
+    W = graph(isolated=isolated)
+    E = GraphEnergy.of(W, kind).matrix()
+    assert_allclose(E.toarray(), dense(W, kind), atol=1e-14)
+    assert E.has_sorted_indices
+    assert abs(E - E.T).nnz == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_multiplicities_give_the_energy_of_all_points(kind):
+    """Every copy has all edges of its vertex, and functions are equal on copies."""
+    W, rng = graph(25), np.random.default_rng(1)
+    m = rng.integers(1, 5, 25)
+    copies = np.repeat(np.arange(25), m)
+    whole = dense(sp.csr_array(W.toarray()[np.ix_(copies, copies)]), kind)
+    E = GraphEnergy.of(W, kind, m.astype(float)).matrix().toarray()
+    for _ in range(5):
+        f = rng.normal(size=25)
+        assert_allclose(f @ E @ f, f[copies] @ whole @ f[copies], rtol=1e-12)
+    if kind == "normalized":
+        root = np.sqrt(m)
+        joint = W.toarray() * np.outer(m, m)
+        assert_allclose(E, root[:, None] * reference.normalized_laplacian(joint) * root, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chance_is_the_mean_over_all_relabelings(kind):
+    W = np.zeros((5, 5))
+    for i, j, w in [(0, 1, 1.0), (1, 2, 2.5), (0, 2, 0.5), (2, 3, 3.0)]:  # vertex 4 is isolated
+        W[i, j] = W[j, i] = w
+    energy = GraphEnergy.of(sp.csr_array(W), kind, np.array([1.0, 2.0, 1.0, 4.0, 3.0]))
+    E = energy.matrix().toarray()
+    mean = np.mean([E[np.ix_(p, p)] for p in permutations(range(5))], axis=0)
+    a, b = energy.chance()
+    assert_allclose(a * np.eye(5) + b, mean, atol=1e-14)
+
+
+def test_one_vertex_and_no_edge():
+    assert GraphEnergy.of(sp.csr_array((1, 1))).chance() == (0.0, 0.0)
+    assert GraphEnergy.of(sp.csr_array((4, 4))).matrix().nnz == 0
+
+
+@pytest.mark.parametrize(("W", "says"), [
+    (np.ones((2, 3)), "shape"),
+    (np.array([[0, -1.0], [-1, 0]]), "negative"),
+    (np.array([[0, 1.0], [2, 0]]), "transpose"),
+])
+def test_weights_are_checked(W, says):
+    with pytest.raises(DataError, match=says):
+        GraphEnergy.of(sp.csr_array(W))
+
+
+# In blocks
+
+
+@settings(max_examples=20)
+@given(n=st.integers(6, 50), block_rows=st.integers(1, 60), kind=st.sampled_from(KINDS), copies=st.booleans())
+def test_blocks_hold_exactly_the_energy(n, block_rows, kind, copies):
+    W = graph(n, isolated=(1,))
+    m = np.random.default_rng(n).integers(1, 4, n).astype(float) if copies else None
+    blocks = split(W, block_rows, kind, m)
+    E = GraphEnergy.of(W, kind, m).matrix()
+    assert_array_equal(rebuilt(blocks), E.toarray())
+    assert_array_equal(np.sort(blocks.order()), np.arange(n))
+    assert blocks.nnz == E.nnz
+    assert blocks.chance == GraphEnergy.of(W, kind, m).chance()
+
+
+def test_the_halo_is_what_a_block_is_joined_to():
+    W = graph(50)
+    blocks = split(W, 12)
+    E, sizes = rebuilt(blocks)[np.ix_(blocks.order(), blocks.order())], []
+    for index, (start, stop) in enumerate(blocks.ranges):
+        _, halo = blocks.read(index)
+        joined = np.flatnonzero(E[start:stop].any(axis=0))
+        assert_array_equal(halo, joined[(joined < start) | (joined >= stop)])
+        sizes.append(len(halo))
+    assert blocks.halo == sum(sizes) / 50
+    assert blocks.largest_halo == max(sizes)
+    assert split(W, 50).halo == 0
+
+
+def test_the_order_keeps_neighbors_together():
+    """Shuffled points of a line: in the order of the blocks each block is joined to few others."""
+    shuffled = np.random.default_rng(0).permutation(400)
+    W = weights(neighbors(np.linspace(0, 1, 400)[shuffled, None], 4))
+    blocks = split(W, 40)
+    assert blocks.halo < 0.3
+    rows = W[0:40]
+    assert len(np.setdiff1d(rows.indices, np.arange(40))) > 80, "in the order of the file"
+
+
+def test_no_graph_is_one_zero_row_a_vertex():
+    blocks = split_energy(None, 10, "normalized", 4, InProcess(1), MemoryParts())
+    assert_array_equal(rebuilt(blocks), np.zeros((10, 10)))
+    assert_array_equal(blocks.order(), np.arange(10))
+    assert (blocks.nnz, blocks.halo, blocks.largest_halo, blocks.chance) == (0, 0.0, 0, (0.0, 0.0))
+    assert len(blocks.edges().w) == 0
+    assert blocks.among(np.array([7, 2])).nnz == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("block_rows", [7, 100])
+def test_edges_are_all_edges_once(kind, block_rows):
+    W, m = graph(isolated=(5,)), np.random.default_rng(2).integers(1, 4, 60).astype(float)
+    blocks = split(W, block_rows, kind, m)
+    edges, order = blocks.edges(), blocks.order()
+    energy = GraphEnergy.of(W, kind, m)
+    assert len(edges.w) == W.nnz // 2
+    assert (edges.i < edges.j).all()
+    assert len(set(zip(edges.i.tolist(), edges.j.tolist(), strict=True))) == len(edges.w)
+    assert_allclose(edges.w, energy.W.toarray()[order[edges.i], order[edges.j]], rtol=1e-13)
+    assert_array_equal(edges.ci, energy.scale[order[edges.i]])
+    f = np.random.default_rng(3).normal(size=60)
+    g = f[order]
+    assert_allclose(energy_of(edges, g), f @ energy.matrix() @ f, rtol=1e-12)
+
+
+@pytest.mark.parametrize("block_rows", [7, 100])
+def test_among_is_the_energy_between_some_vertices(block_rows):
+    W = graph()
+    blocks = split(W, block_rows)
+    E = rebuilt(blocks)[np.ix_(blocks.order(), blocks.order())]
+    places = np.random.default_rng(4).permutation(60)[:23]
+    assert_array_equal(blocks.among(places).toarray(), E[np.ix_(places, places)])
+    twice = np.concatenate([places, places[:3]])
+    assert_array_equal(blocks.among(twice).toarray(), E[np.ix_(twice, twice)])
+
+
+# Sampled edges
+
+
+def energy_of(edges, f):
+    """Return the sum over edges of w (c_i f_i - c_j f_j)^2."""
+    return edges.w @ (edges.ci * f[edges.i] - edges.cj * f[edges.j]) ** 2
+
+
+def test_sampled_edges_have_the_energy_in_the_mean():
+    """Over 4,000 samples, the mean lies within four standard errors of the energy of all edges."""
+    edges = split(graph(), 30).edges()
+    f = np.random.default_rng(5).normal(size=60)
+    found = np.array([energy_of(sampled_edges(edges, 25, np.random.default_rng([7, seed])), f) for seed in range(4000)])
+    exact = energy_of(edges, f)
+    error = found.std() / np.sqrt(len(found))
+    assert error < 0.01 * exact
+    assert abs(found.mean() - exact) < 4 * error
+
+
+def test_sampled_edges_follow_the_stream_and_are_added_where_drawn_twice():
+    edges = split(graph(), 30).edges()
+    sample = sampled_edges(edges, 80, np.random.default_rng(0))
+    again = sampled_edges(edges, 80, np.random.default_rng(0))
+    assert_array_equal(sample.w, again.w)
+    assert len(sample.w) < 80, "with replacement"
+    drawn = set(zip(sample.i.tolist(), sample.j.tolist(), strict=True))
+    assert len(drawn) == len(sample.w)
+    assert drawn <= set(zip(edges.i.tolist(), edges.j.tolist(), strict=True))
+    # w (c_i^2 + c_j^2) is what edges are drawn by, so that each draw stands for the same share of its sum.
+    share = sample.w * (sample.ci**2 + sample.cj**2) / (edges.w @ (edges.ci**2 + edges.cj**2)) * 80
+    assert_allclose(share, np.round(share), atol=1e-9)
+    assert np.round(share).sum() == 80
+
+
+def test_few_edges_are_all_taken():
+    edges = split(graph(), 30).edges()
+    for count in (len(edges.w), 10**6):
+        assert sampled_edges(edges, count, np.random.default_rng(0)) is edges
+    none = Edges(*(np.zeros(0, int),) * 2, *(np.zeros(0),) * 3)
+    assert sampled_edges(none, 5, np.random.default_rng(0)) is none
