@@ -60,8 +60,7 @@ def test_laprls_is_ridge_regression_in_the_deformed_kernel(kind):
     L = Laplacian(W, kind == "normalized").matrix(0).toarray()
     K = reference.rbf(X, X, 2.5)
     deformed = reference.deformed_gram(K, lambda_I / lambda_A * L)
-    l = 20
-    expected = deformed[:, :l] @ np.linalg.solve(deformed[:l, :l] + lambda_A * np.eye(l), target[:l])
+    expected = deformed[:, :20] @ np.linalg.solve(deformed[:20, :20] + lambda_A * np.eye(20), target[:20])
     for solver in SOLVERS:
         own = LapRLSRegressor(bandwidth=2.5, lambda_A=lambda_A, lambda_I=lambda_I, n_neighbors=6, laplacian=kind,
                               n_landmarks=1.0, solver=solver, fit_intercept=False, tolerance=1e-10).fit(X, target)
@@ -127,7 +126,7 @@ def test_a_grid_is_searched_and_the_graph_helps_on_digits():
 
 
 def test_several_targets_at_once_and_one_by_one():
-    X, y, new = problem()
+    X, _, new = problem()
     targets = np.random.default_rng(0).normal(size=(len(X), 3))
     targets[40:] = np.nan
     both = LapRLSRegressor(n_landmarks=50).fit(X, targets)
@@ -138,7 +137,7 @@ def test_several_targets_at_once_and_one_by_one():
 
 @pytest.mark.parametrize("method", ["uniform", "kmeans", "leverage"])
 def test_landmarks_of_every_kind(method):
-    X, y, new = problem()
+    X, y, _ = problem()
     own = LapRLSClassifier(n_landmarks=40, landmarks=method).fit(X, y)
     assert own.evidence_["landmarks"]["method"] == method
     assert own.model_.points.shape[0] == 40
@@ -229,9 +228,9 @@ def test_a_class_with_one_label_is_fitted_and_never_held_out():
     own = LapRLSClassifier(n_landmarks=50, lambda_A=[0.01, 1.0], cv=4).fit(X, y)
     assert own.classes_.tolist() == [0, 1, 2]
     assert own.predict(X[y == 2])[0] == 2
+    lonely = np.full(len(X), -1)
+    lonely[:2] = [0, 1]
     with pytest.raises(DataError, match="no class has two"):
-        lonely = np.full(len(X), -1)
-        lonely[:2] = [0, 1]
         LapRLSClassifier(lambda_A=[0.01, 1.0]).fit(X, lonely)
 
 
