@@ -71,13 +71,13 @@ def dense_product(dense, columns):
 
 def dense_gram(dense, n_folds, T=None):
     Phi = dense.K if T is None else dense.K @ T
-    found = {"energy": Phi.T @ dense.E @ dense.K, "points": Phi.T @ Phi, "sums": Phi.sum(axis=0), "labels": [],
+    found = {"energy": Phi.T @ dense.E @ dense.K, "points": Phi.T @ Phi, "sums": dense.K.sum(axis=0), "labels": [],
              "moments": []}
     for fold in range(n_folds):
         mine = dense.fold == fold
         rows, weight = Phi[dense.position[mine]], dense.weight[mine, None]
         found["labels"].append(rows.T @ (weight * rows))
-        found["moments"].append(rows.T @ np.hstack([weight * dense.target[mine], weight]))
+        found["moments"].append(dense.K[dense.position[mine]].T @ np.hstack([weight * dense.target[mine], weight]))
     return found
 
 

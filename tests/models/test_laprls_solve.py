@@ -243,14 +243,14 @@ def test_lambda_I_is_not_negative(value):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_float32_blocks_keep_three_digits_of_the_function(method):
-    """Measured, relative to the largest value: 4e-5 to 3e-4, by every method, with eigenvalues of K_ss down to 1e-6."""
+def test_float32_blocks_keep_four_digits_of_the_function(method):
+    """Measured, relative to the largest value: 1e-5 to 8e-5, by every method, with eigenvalues of K_ss down to 1e-6."""
     made = case(400, 60, 150, precision="float32", whitening=1e-6, tolerance=1e-7, max_iterations=2000)
     wide = replace(made, system=case(400, 60, 150, whitening=1e-6, tolerance=1e-7, max_iterations=2000).system)
     a, b = made.solve(ITEMS, method), wide.solve(ITEMS, "nystrom-direct")
     for index in range(len(ITEMS)):
         expected = wide.values(b, index)
-        assert np.abs(made.values(a, index) - expected).max() < 1e-3 * np.abs(expected).max()
+        assert np.abs(made.values(a, index) - expected).max() < 2e-4 * np.abs(expected).max()
 
 
 @pytest.mark.cluster
