@@ -128,8 +128,8 @@ def halo_chunks(block: Block, own: int) -> Iterator[tuple[sp.csr_array, np.ndarr
 class GramTask:
     """Write this run of blocks' share of the Gram matrices, summed in float64.
 
-    `energy` (r, s) is Phi' E K, still to be multiplied by T; `points` (r, r) Phi' Phi and `sums` (r,) Phi' 1;
-    `labels` (F, r, r), `moments` (F, r, c + 1) with the column of the weights' own sum last.
+    `points` (r, r) is Phi' Phi and `labels` (F, r, r) Phi_F' W Phi_F. Still to be multiplied by T: `energy` (r, s),
+    Phi' E K, on its right, `sums` (s,), K' 1, and `moments` (F, s, c + 1), K_F' W (Y 1), on their left, in float64.
     """
 
     problem: Landmarked
@@ -146,7 +146,7 @@ class GramTask:
         T = None if T is None else T.astype(problem.dtype, copy=False)
         s = Z.shape[0]
         r, c, F = (s if T is None else T.shape[1]), lines["target"].shape[1], problem.n_folds
-        found: dict[str, np.ndarray] = {"sums": np.zeros(r), "moments": np.zeros((F, r, c + 1))}
+        found: dict[str, np.ndarray] = {"sums": np.zeros(s), "moments": np.zeros((F, s, c + 1))}
         if self.energy:
             found["energy"] = np.zeros((r, s))
         if self.points:
@@ -165,7 +165,7 @@ class GramTask:
                 positions, place = np.unique(own_lines["position"], return_inverse=True)
                 X = problem.rows.take(start + positions)
             K = typed_block(problem.kernel, X, Z, problem.dtype)
-            Phi = K if T is None else times_lower(K, T)
+            Phi = K if T is None or not (self.energy or self.points or self.labels) else times_lower(K, T)
             if self.energy:
                 block = Block(*problem.energy.read(index))
                 EK = block.E[:, :stop - start].astype(K.dtype) @ K
@@ -174,16 +174,20 @@ class GramTask:
                                                                 problem.dtype)
                 add_product(found["energy"], Phi, EK)
             if self.sums:
-                found["sums"] += Phi.sum(axis=0, dtype=np.float64)
+                found["sums"] += K.sum(axis=0, dtype=np.float64)
             if self.points:
                 add_product(found["points"], Phi, Phi)
             for fold in range(F):
                 mine = own_lines["fold"] == fold
                 if mine.any():
-                    rows, weight = Phi[place[mine]], own_lines["weight"][mine]
-                    found["moments"][fold] += rows.T @ np.column_stack([weight[:, None] * own_lines["target"][mine],
-                                                                        weight])
+                    weight = own_lines["weight"][mine]
+                    weighed = np.zeros((len(K), c + 1))
+                    np.add.at(weighed, place[mine], weight[:, None] * np.column_stack([
+                        own_lines["target"][mine], np.ones(len(weight))]))
+                    rows = np.unique(place[mine])
+                    add_times(found["moments"][fold], K[rows], weighed[rows])
                     if self.labels:
+                        rows = Phi[place[mine]]
                         weighted = rows if (weight == 1).all() else rows * np.sqrt(weight, dtype=rows.dtype)[:, None]
                         add_product(found["labels"][fold], weighted, weighted)
         return out.write(**found)

@@ -275,7 +275,7 @@ class NystromSystem:
         return b if self.whitening is None else self.whitening.T @ b
 
     def lower(self, values: np.ndarray) -> np.ndarray:
-        """Return T' times values (s, ...)."""
+        """Return T' times values (..., s, t) or (s,)."""
         return values if self.whitening is None else self.whitening.T.T @ values
 
     def penalty(self) -> np.ndarray:
@@ -350,7 +350,7 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts, *, 
     if energy:
         E = found["energy"] if system.whitening is None else found["energy"] @ system.whitening.T
         found["energy"] = (E + E.T) / 2
-    return found
+    return found | {name: system.lower(found[name]) for name in ("sums", "moments")}
 
 
 def draws(params: SystemParams, stream: int) -> np.random.Generator:

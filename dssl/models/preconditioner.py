@@ -24,7 +24,7 @@ from scipy.linalg import cho_factor, cho_solve, lu_factor, lu_solve
 
 from ..blocks import PartWriter, Receipt, row_ranges
 from ..csr import points_of
-from ..errors import ParameterError, require
+from ..errors import DataError, ParameterError, require
 from ..execution import Execution
 from ..graph.energy import sampled_edges
 from ..kernels.products import Landmarked, typed_block
@@ -137,8 +137,12 @@ def factor_raised(A: np.ndarray) -> Any:
 
     Raises
     ------
-    ParameterError : it is not positive with 1e-6 of its largest diagonal added.
+    ParameterError : it is not positive with 1e-6 of its largest diagonal added. DataError : it is not finite, which
+        LAPACK would not tell.
     """
+    require(bool(np.isfinite(A).all()), f"a system of {len(A)} landmarks holds NaN or infinite values", error=DataError,
+            why="the kernel is no number at some points", fix="drop or impute points that are not finite; scale the "
+            "features if the kernel overflows, in float32 from about 1e19 on")
     largest = float(np.abs(np.diagonal(A)).max(initial=0.0))
     for share in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-6):
         try:

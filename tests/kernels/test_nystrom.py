@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, Cosine, Linear, Polynomial
-from dssl.kernels.nystrom import whiten
+from dssl.kernels.nystrom import lower_trapezoidal, whiten
 
 from .. import reference
 
@@ -111,6 +111,18 @@ def test_whitened_nystrom_laprls_is_the_unwhitened_one(copies):
     K_nS = kernel(X, X[S])
     alpha = reference.nystrom_laprls(K_nS, kernel(X[S], X[S]), L, y, labeled, lambda_A, lambda_I)
     assert_allclose(K_ns @ (T @ b), K_nS @ alpha, rtol=1e-8, atol=1e-10)
+
+
+@settings(max_examples=25)
+@given(s=st.integers(1, 40), bandwidth=st.floats(0.1, 20.0))
+def test_the_lower_trapezoidal_basis_is_another_one_of_the_same_functions(s, bandwidth):
+    K = RBF(bandwidth)(points(s), points(s))
+    T = whiten(K, 1e-8).T
+    lower = lower_trapezoidal(T)
+    assert lower.shape == T.shape
+    assert_array_equal(lower, np.tril(lower))
+    assert_allclose(lower @ lower.T, T @ T.T, rtol=1e-9, atol=1e-12 * np.abs(T @ T.T).max())
+    assert_allclose(lower.T @ K @ lower, np.eye(T.shape[1]), atol=1e-5)
 
 
 def test_rounding_below_zero_is_no_negative_eigenvalue():

@@ -24,6 +24,7 @@ from dssl.kernels.products import (
     runs_of_blocks,
     sum_parts,
     times,
+    times_lower,
 )
 
 from .landmarked import gram, problem
@@ -70,13 +71,13 @@ def dense_product(dense, columns):
 
 def dense_gram(dense, n_folds, T=None):
     Phi = dense.K if T is None else dense.K @ T
-    found = {"energy": Phi.T @ dense.E @ dense.K, "points": Phi.T @ Phi, "sums": Phi.sum(axis=0), "labels": [],
+    found = {"energy": Phi.T @ dense.E @ dense.K, "points": Phi.T @ Phi, "sums": dense.K.sum(axis=0), "labels": [],
              "moments": []}
     for fold in range(n_folds):
         mine = dense.fold == fold
         rows, weight = Phi[dense.position[mine]], dense.weight[mine, None]
         found["labels"].append(rows.T @ (weight * rows))
-        found["moments"].append(rows.T @ np.hstack([weight * dense.target[mine], weight]))
+        found["moments"].append(dense.K[dense.position[mine]].T @ np.hstack([weight * dense.target[mine], weight]))
     return found
 
 
@@ -86,7 +87,7 @@ def dense_gram(dense, n_folds, T=None):
 @pytest.mark.parametrize("unit_weights", [False, True])
 @pytest.mark.parametrize("whitened", [False, True])
 def test_gram_matrices_are_those_of_the_formula(whitened, unit_weights):
-    T = np.random.default_rng(1).normal(size=(12, 7)) if whitened else None
+    T = np.tril(np.random.default_rng(1).normal(size=(12, 7))) if whitened else None
     made, dense = problem(T=T, unit_weights=unit_weights)
     assert len(np.unique(dense.position)) < len(dense.position), "some vertices have several labels"
     found = gram(made)
@@ -178,6 +179,18 @@ def test_products_of_float32_are_widened_in_runs():
     empty = np.zeros((0, 9))
     add_times(total, empty, np.zeros((0, 9)))
     assert times(empty, P).shape == (0, 4)
+
+
+@settings(max_examples=20)
+@given(s=st.integers(1, 300), n=st.integers(0, 20), data=st.data())
+def test_trapezoids_are_multiplied_without_their_zeros(s, n, data):
+    r = data.draw(st.integers(1, s))
+    rng = np.random.default_rng([s, r])
+    K, T = rng.normal(size=(n, s)), np.tril(rng.normal(size=(s, r)))
+    assert_allclose(times_lower(K, T), K @ T, rtol=1e-12, atol=1e-12)
+    narrow = times_lower(K.astype(np.float32), T.astype(np.float32))
+    assert narrow.dtype == np.float32
+    assert_allclose(narrow, K @ T, atol=1e-3)
 
 
 # The same bits
