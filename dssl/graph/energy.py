@@ -212,7 +212,7 @@ class SplitTask:
             halos.append(len(block["halo"]))
             self.blocks.write(index, block)
         self.blocks.write(len(ranges), {"order": order, "scale": energy.scale[order]})
-        return {"nnz": int(E.nnz), "halo": sum(halos) / self.n, "largest_halo": max(halos),
+        return {"nnz": int(np.count_nonzero(E.data)), "halo": sum(halos) / self.n, "largest_halo": max(halos),
                 "chance": list(energy.chance())}
 
 

@@ -45,7 +45,7 @@ class LapRLSParams:
     lambda_A : > 0, of the norm; lambda_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS.
     """
 
-    lambda_A: tuple[float, ...] = (0.1,)
+    lambda_A: tuple[float, ...] = (0.01,)
     lambda_I: tuple[float, ...] = (0.1,)
     landmarks: LandmarkParams = field(default_factory=LandmarkParams)
     system: SystemParams = field(default_factory=SystemParams)

@@ -122,7 +122,7 @@ def judged(values: np.ndarray, lines: LabelLines, coded: bool) -> tuple[np.ndarr
     F, c, held = lines.n_held, lines.target.shape[1], np.flatnonzero(lines.fold < lines.n_held)
     own = values[held].reshape(len(held), -1, F, c)[np.arange(len(held)), :, lines.fold[held]]
     true, weight, whole = lines.target[held][:, None], lines.weight[held], lines.judged_weight
-    off = (own * true < 0)[..., 0] if c == 1 else own.argmax(axis=2) != true.argmax(axis=2)
+    off = ((own > 0) != (true > 0))[..., 0] if c == 1 else own.argmax(axis=2) != true.argmax(axis=2)
     return (weight @ ((own - true) ** 2).sum(axis=2) / (whole * c),
             weight @ off / whole if coded else np.zeros(own.shape[1]))
 

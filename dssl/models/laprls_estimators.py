@@ -48,7 +48,7 @@ class LapRLSEstimator(KernelEstimator):
     """
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
-                 lambda_A: float | Sequence[float] = 0.1, lambda_I: float | Sequence[float] = 0.1,
+                 lambda_A: float | Sequence[float] = 0.01, lambda_I: float | Sequence[float] = 0.1,
                  n_landmarks: float | str = "auto", landmarks: str = "uniform", solver: str = "auto",
                  preconditioner: str = "edges", whitening: float | str | None = "auto", precision: str = "float64",
                  tolerance: float = 1e-6, max_iterations: int = 500, n_neighbors: int = 10,

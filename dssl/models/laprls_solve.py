@@ -205,7 +205,7 @@ def forget(execution: Execution) -> None:
         execution.ask_workers(let_go)
 
 
-FLOPS, SPARSE_FLOPS, ENTRY_SECONDS, READ_BYTES = 3e10, 1.5e9, 3e-9, 8e9  # of one core, a second, or seconds an entry
+FLOPS, SPARSE_FLOPS, ENTRY_SECONDS, READ_BYTES = 4e10, 1.5e9, 3e-9, 8e9  # of one core, a second, or seconds an entry
 USUAL_ITERATIONS = 25
 
 
@@ -214,9 +214,9 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     """Return "nystrom-direct" or "nystrom-pcg", and the seconds of one core that each is expected to take.
 
     v vertices with `halo` more read a block, nnz entries of E, s landmarks, m labels, d features. Gram matrices take
-    `v s (4 s) + m s^2` flops once and `s^3 / 3` a system, whatever the number of columns; iterations take
-    `4 v (1 + halo) s` flops a column, and the kernel again each time where it does not fit in memory. Gram matrices
-    are not formed where their sums exceed the budget.
+    `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control, `m s^2` for the labels and `s^3 / 3` a system, whatever
+    the number of columns; iterations take `4 v (1 + halo) s` flops a column, and the kernel again each time where it
+    does not fit in memory. Gram matrices are not formed where their sums exceed the budget.
     """
     entry = ENTRY_SECONDS + 2 * d / FLOPS
     graph = any(item.lambda_I > 0 and not item.control for item in systems)
@@ -225,7 +225,7 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     penalties = len({(item.lambda_A, item.lambda_I, item.control) for item in systems})
     reached, t = (1 + halo if graph else 1.0), len(systems) * n_outputs
     points = float(v if graph or control else m)
-    products = points * s * s * (2 + 2 * graph + control) + m * s * s + len(systems) * s**3 / 3
+    products = points * s * s * (1 + 2 * graph + control) + m * s * s + len(systems) * s**3 / 3
     direct = points * reached * s * entry + products / FLOPS + 2.0 * nnz * s * graph / SPARSE_FLOPS
     kept = points * reached * s * itemsize <= budget / 2 * processes
     product = points * reached * s * max(4 * t / FLOPS, 2 * itemsize / READ_BYTES) + 2.0 * nnz * t / SPARSE_FLOPS

@@ -11,7 +11,7 @@ graph adds is the same with the mean of E over all relabelings of its vertices, 
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -247,7 +247,7 @@ class NystromSystem:
     """A problem in blocks, ready for Gram matrices or products.
 
     whitening : T and what was dropped; None for the system as the paper writes it, then `K_ss` is its penalty.
-    places : (s,), the landmarks' places among the ordered vertices, or None where they are no vertices.
+    places : (s,), the landmarks' places among the ordered vertices, or None where they are none, or there is no graph.
     """
 
     problem: Landmarked
@@ -314,7 +314,11 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     ------
     BudgetError : blocks do not fit. DataError : the kernel of the landmarks is zero, not finite or not positive.
     """
-    v, points = len(rows), landmarks.points
+    points, labeled = landmarks.points, np.unique(lines.row)
+    if graph is None and len(labeled) < len(rows):  # nothing is asked of the other points
+        rows, vertices = SelectedRows(rows, execution.share_rows(ArrayRows(labeled))), None
+        lines = replace(lines, row=np.searchsorted(labeled, lines.row))
+    v = len(rows)
     height = block_height(v, points.shape[0], lines.n_folds, rows.row_bytes, params.itemsize, execution.memory_budget)
     blocks = split_energy(graph, v, laplacian, height, execution, execution.scratch(), vertices)
     order = blocks.order()
@@ -332,7 +336,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     whitening = Whitening(found["T"], **receipt["whitening"]) if T else None
     problem = Landmarked(kernel, moved, execution.share(**point_arrays("Z", points), **T), shared, blocks,
                          lines.n_folds, params.precision, uuid.uuid4().hex)
-    places = None if landmarks.rows is None else place[landmarks.rows]
+    places = None if landmarks.rows is None or graph is None else place[landmarks.rows]
     return NystromSystem(problem, lines, whitening, found["K_ss"], places, params, fit_intercept)
 
 

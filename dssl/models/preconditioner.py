@@ -162,9 +162,10 @@ def printed_sums(system: NystromSystem, which: str, execution: Execution) -> tup
     ------
     ParameterError : the landmarks are no points, so that there are no weights between them.
     """
-    require(system.places is not None, f"preconditioner={system.params.preconditioner!r} with landmarks that are no "
-            "points", why="it needs the graph's weights between landmarks", fix='use "edges", or uniform landmarks')
-    assert system.places is not None
+    graph = system.blocks.nnz > 0
+    require(not graph or system.places is not None, f"preconditioner={system.params.preconditioner!r} with landmarks "
+            "that are no points", why="it needs the graph's weights between landmarks",
+            fix='use "edges", or uniform landmarks')
     v, s = system.blocks.n, system.s
     weights = system.lines.weight.sum()
     if which == "paper":
@@ -176,7 +177,10 @@ def printed_sums(system: NystromSystem, which: str, execution: Execution) -> tup
         J = parts.read(0)["J"]
     else:
         J = weights / s * (K @ K)
-    E = (v / s) ** 2 * (K @ (system.blocks.among(system.places) @ K))
+    E = np.zeros_like(K)
+    if graph:
+        assert system.places is not None
+        E = (v / s) ** 2 * (K @ (system.blocks.among(system.places) @ K))
     return _in_basis(system, J), _in_basis(system, E)
 
 
