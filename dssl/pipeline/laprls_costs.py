@@ -121,7 +121,7 @@ def _nystrom(f: Facts, method: str) -> Cost:
     reached = size * s * (1 + _halo(f))
     kept = min(int(reached * v), f.budget // 2)
     sampled = 6 * square + 2 * 8 * s * min(4 * s, 4096)
-    peak = max(fixed, sampled, kept + reached * height + square * (6 + pairs) + 6 * columns)
+    peak = max(fixed, sampled, kept + int(reached * height) + square * (6 + pairs) + 6 * columns)
     return cost_of(kernels * (3 + 2 * runs), kernels * v * f.row_bytes, _written(f), peak, whitening)
 
 
