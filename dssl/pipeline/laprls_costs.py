@@ -12,9 +12,10 @@ from ..models.laprls import DENSE
 from ..models.laprls_dense import CHUNK_BYTES
 from ..models.laprls_solve import SYSTEMS_IN_A_TASK
 from ..models.laprls_system import MOST_RUNS, block_bytes, block_height, gram_bytes
-from .cost import Cost, cost_of, count, of_those, scores_of
+from .cost import Cost, cost_of, count, of_those, scores_of, whole_bytes
 from .facts import Facts
 
+HALO = 3.0  # in few dimensions less than 1; 2.8 for the 123 features of a9a
 BLOCK_BYTES = 64 << 20  # of a kernel's block, as `kernels/gram.py` makes it
 
 
@@ -60,7 +61,7 @@ def _systems(f: Facts) -> tuple[int, int]:
 def landmarks(f: Facts) -> Cost:
     """In the driver: numbers of all rows, and the landmarks three times; centers and leverage take passes of blocks."""
     v, s, d = f.vertices, n_landmarks(f), f.width
-    driver = 24 * f.n + 32 * v + 3 * s * f.row_bytes
+    driver = 24 * f.n + 32 * v + 3 * s * f.row_bytes + whole_bytes(f.n * f.row_bytes)  # chunks that hold landmarks
     method, least = f.spec.laprls.landmarks.method, 24 * f.n + 3 * s * f.row_bytes
     if method == "uniform" or f.spec.laprls.solver in DENSE:
         return cost_of(0, 24 * f.n + s * f.row_bytes, s * (f.row_bytes + 8), driver, least)
@@ -87,6 +88,15 @@ def _split_bytes(f: Facts) -> int:
     return 60 * f.nnz + 80 * f.vertices
 
 
+def _halo(f: Facts) -> float:
+    """Return the neighbors that blocks read beside their own points, as a share of these."""
+    if "models" in f.attributes:
+        found = f.attributes["models"]["evidence"]
+        return max((item["blocks"]["halo"] for item in found if "blocks" in item), default=0.0)
+    f.estimated.add("neighbors beyond blocks")
+    return HALO if f.bound == "most" else 0.0
+
+
 def _nystrom(f: Facts, method: str) -> Cost:
     """The graph in blocks; K of the landmarks and what whitens it; then a block and sums, or kept blocks and columns.
     """
@@ -107,10 +117,11 @@ def _nystrom(f: Facts, method: str) -> Cost:
         tasks = 2 + runs + count(pairs + held, SYSTEMS_IN_A_TASK)
         return cost_of(kernels * tasks, kernels * v * f.row_bytes, kernels * runs * sums + _written(f), peak,
                        max(whitening, sums))
-    kept = min(size * s * v, f.budget // 2)
+    # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
+    reached = size * s * (1 + _halo(f))
+    kept = min(int(reached * v), f.budget // 2)
     sampled = 6 * square + 2 * 8 * s * min(4 * s, 4096)
-    driver = square * (4 + pairs) + 6 * columns
-    peak = max(fixed, kept + block, sampled, driver)
+    peak = max(fixed, sampled, kept + int(reached * height) + square * (6 + pairs) + 6 * columns)
     return cost_of(kernels * (3 + 2 * runs), kernels * v * f.row_bytes, _written(f), peak, whitening)
 
 

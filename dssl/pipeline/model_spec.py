@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from ..errors import SpecError, explain
+from ..errors import SpecError, explain, require
 from ..kernels.landmarks import LandmarkParams, Method
 from ..models.graph_kernel import check_eta
 from ..models.laprls import LapRLSParams
@@ -77,6 +77,11 @@ class LapRLSSpec(Section):
     def params(self, laplacian: Literal["normalized", "unnormalized"],
                selection: "SelectionSpec | None") -> LapRLSParams:
         """Return the parameters with the grid of the selection."""
+        printed = self.preconditioner.startswith("paper") and self.solver in ("auto", "nystrom-pcg")
+        require(not (printed and self.landmarks.method == "kmeans"),
+                f"preconditioner={self.preconditioner!r} with landmarks that are centers",
+                why="it needs the graph's weights between landmarks, which must be points then",
+                fix='use "edges", or uniform landmarks')
         lambda_A = selection.lambda_A if selection and selection.lambda_A else [self.lambda_A]
         lambda_I = selection.lambda_I if selection and selection.lambda_I else [self.lambda_I]
         return LapRLSParams(lambda_A=tuple(lambda_A), lambda_I=tuple(lambda_I), landmarks=self.landmarks.params(),

@@ -484,6 +484,74 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), data={"keep": [0, 7]})
 
 
+# ---- laprls
+
+def laprls(folder: Path, *options: str, ok: object = None, **sections: object) -> Outcome:
+    """Run a pipeline of kind laprls."""
+    spec: dict = {"name": "case", "data": {"source": str(npz(folder)), "test": {"fraction": 0.25}},
+                  "labels": {"per_class": 6}, "graph": {"n_neighbors": 5},
+                  "model": {"kind": "laprls", **sections.pop("model", {})}, **sections}  # type: ignore[dict-item]
+    (folder / "case.yaml").write_text(yaml.safe_dump(spec))
+    return command(folder, "run", str(folder / "case.yaml"), "--workspace", str(folder / "work"), "--on", "in-process",
+                   "--json", *options, ok=ok or ran)  # type: ignore[arg-type]
+
+
+@case("LapRLS", "`model: {kind: laprls}`", 0, "30 test points")
+def _(folder: Path) -> Outcome:
+    return laprls(folder)
+
+
+@case("LapRLS", "`selection:` with lambda_A, lambda_I and bandwidth", 0, "30 test points")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, selection={"folds": 3, "lambda_A": [0.1, 1], "lambda_I": [0, 0.1],
+                                     "bandwidth": ["median", "2*median"]})
+
+
+@case("LapRLS", "more landmarks than distinct points", 0, "30 test points")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, model={"landmarks": {"count": 500}})
+
+
+@case("LapRLS", "`lambda_A: 0`", 2, "expected a number > 0")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, model={"lambda_A": 0})
+
+
+@case("LapRLS", "`landmarks: {count: many}`", 2, "model.landmarks.count")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, model={"landmarks": {"count": "many"}})
+
+
+@case("LapRLS", "`eta` under `model`", 2, "model.eta")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, model={"eta": 1})
+
+
+@case("LapRLS", "`selection: {eta: ...}`", 2, "that kind of model has no eta")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, selection={"eta": [1, 10]})
+
+
+@case("LapRLS", "a section `subsample` or `solver`", 2, "landmarks stand in model.landmarks")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, subsample={"size": 50})
+
+
+@case("LapRLS", "`baselines: [base, shuffled, budget]`", 2, "names budget")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, baselines=["base", "shuffled", "budget"])
+
+
+@case("LapRLS", "`--until selection`, a stage of other kinds", 2, "is not a stage of model.kind laprls")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, "--until", "selection")
+
+
+@case("LapRLS", "`data: {rows: official_train}` without an official split", 1, "no official split")
+def _(folder: Path) -> Outcome:
+    return laprls(folder, "--set", "data.rows=official_train")
+
+
 # ---- regression
 
 def quantities(folder: Path, y: object = None, **sections: object) -> Outcome:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from dssl.data.readers import Scan
 from dssl.errors import BudgetError
 from dssl.execution import InProcess
-from dssl.pipeline.costs import COSTS, REMEDIES
+from dssl.pipeline.costs import COSTS, REMEDIES, costs_of, remedies_of
 from dssl.pipeline.facts import Facts
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import load_spec
-from dssl.pipeline.stages import STAGES
+from dssl.pipeline.stages import LAPRLS, STAGES
 
 NAMES = [stage.name for stage in STAGES]
 MB = 1 << 20
@@ -100,6 +100,74 @@ def test_points_and_labels_of_a_finished_split_are_exact():
 def test_a_row_that_does_not_fit_is_a_budget_error(name):
     with pytest.raises(BudgetError):
         COSTS[name](facts_of(1_000_000, 100, budget=1 * MB, subsample={"size": 3000}))
+
+
+# model.kind: laprls
+
+
+def laprls_facts(n=50_000, d=50, budget=1 << 30, **model):
+    fields = {"name": "s", "data": {"source": "none.npz", "test": {"count": 100}}, "labels": {"fraction": 0.1},
+              "graph": {"duplicates": "keep"}, "model": {"kind": "laprls", "landmarks": {"count": 1000}, **model},
+              "selection": {"folds": 3, "lambda_A": [0.1, 1.0], "lambda_I": [0.0, 0.1]}}
+    scan = Scan(n_rows=n, n_columns=d, dtype="float32", target="y", row_bytes=4 * d)
+    return Facts(load_spec(fields), budget, scan, {})
+
+
+def test_every_stage_of_laprls_has_a_cost_and_a_remedy():
+    spec = laprls_facts().spec
+    assert [stage.name for stage in LAPRLS if stage.name not in costs_of(spec) or stage.name not in remedies_of(spec)
+            ] == []
+    assert costs_of(spec)["models"] is not costs_of(spec_of())["models"]
+    for name in ("landmarks", "models", "scores"):
+        assert "model.landmarks.count" in remedies_of(spec)[name]
+
+
+@pytest.mark.parametrize("name", ["landmarks", "models", "scores"])
+@given(n=st.integers(1000, 5_000_000), d=st.integers(1, 3000), count=st.integers(1, 5000),
+       solver=st.sampled_from(["auto", "nystrom-direct", "nystrom-pcg", "direct", "pcg", "cg"]),
+       method=st.sampled_from(["uniform", "kmeans", "leverage"]))
+def test_costs_of_laprls_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, count, solver, method):
+    facts = laprls_facts(n, d, 1 << 50, solver=solver, landmarks={"count": count, "method": method})
+    for bound in ("most", "least"):
+        cost = costs_of(facts.spec)[name](replace(facts, bound=bound, estimated=set()))
+        assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
+        assert 0 <= cost.least <= cost.peak
+
+
+def test_more_landmarks_take_more_and_too_many_do_not_fit():
+    few, many = (costs_of(facts.spec)["models"](facts) for facts in (
+        laprls_facts(landmarks={"count": count}) for count in (1000, 3000)))
+    assert many.peak > few.peak
+    assert many.written > few.written
+    facts = laprls_facts(landmarks={"count": 40_000})
+    with pytest.raises(BudgetError, match="fewer landmarks"):
+        costs_of(facts.spec)["models"](facts)
+    assert costs_of(facts.spec)["models"](laprls_facts(landmarks={"count": 6000})).least > 1 << 30
+
+
+def test_landmarks_that_were_chosen_are_those_that_count():
+    facts = laprls_facts(landmarks={"count": "auto"})
+    costs_of(facts.spec)["scores"](facts)
+    assert "landmarks" in facts.estimated
+    facts.attributes["landmarks"] = {"landmarks": [{"count": 990}]}
+    facts.estimated.clear()
+    assert costs_of(facts.spec)["landmarks"](facts).written == 990 * (200 + 8)
+    assert "landmarks" not in facts.estimated
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["nystrom-direct", "nystrom-pcg"])
+def test_predictions_of_laprls_are_within_a_quarter(tmp_path, solver):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 24_000)
+    np.savez(tmp_path / "points.npz", X=(rng.normal(size=(24_000, 6)) + 2 * y[:, None]).astype(np.float32), y=y)
+    spec = {"name": "wide", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 1000}},
+            "labels": {"per_class": 100}, "graph": {"n_neighbors": 6},
+            "model": {"kind": "laprls", "solver": solver, "landmarks": {"count": 1200}}}
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
+    models = next(stage for stage in result["stages"] if stage["name"] == "models")
+    assert models["measured_peak_bytes"] > 100e6
+    assert 0.75 <= models["ratio"] <= 1.25, models
 
 
 @pytest.mark.slow

@@ -1,0 +1,352 @@
+"""The pipelines of `model.kind: laprls`: what they find, that it is the same wherever it ran, and what they refuse."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl import LapRLSClassifier
+from dssl.cli import main
+from dssl.data.dataset import Dataset, open_dataset
+from dssl.data.store import StoredParts
+from dssl.errors import BudgetError, DataError, SpecError
+from dssl.execution import InProcess, OnDask
+from dssl.kernels.products import GramTask
+from dssl.models import laprls_system
+from dssl.pipeline.artifacts import Workspace
+from dssl.pipeline.inspection import inspect
+from dssl.pipeline.plan import plan
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from dssl.pipeline.spec import load_spec
+from dssl.pipeline.stages import LAPRLS, SHARED, TABLES
+
+NAMES = [stage.name for stage in LAPRLS]
+GRID = {"folds": 3, "lambda_A": [0.01, 1], "lambda_I": [0, 0.01], "bandwidth": ["median", "2*median"]}
+
+
+@pytest.fixture(scope="module")
+def fields(points_file):
+    return {"name": "small", "data": {"source": str(points_file), "test": {"count": 60}}, "labels": {"per_class": 8},
+            "graph": {"n_neighbors": 6, "weights": "heat"}, "model": {"kind": "laprls", "landmarks": {"count": 40}}}
+
+
+@pytest.fixture(scope="module")
+def chosen(fields, tmp_path_factory):
+    """A workspace with a run that had something to choose; nobody writes to it."""
+    workspace = tmp_path_factory.mktemp("chosen")
+    return workspace, run({**fields, "selection": GRID}, workspace=workspace, execution=InProcess(2))
+
+
+def changed(fields, *overrides):
+    return load_spec(copy.deepcopy(fields), overrides)
+
+
+def models_of(result):
+    """Return the arrays and the attributes of a run's models."""
+    folder = Workspace.at(result["model"]).root
+    return StoredParts(folder).read(0), json.loads((folder / "manifest.json").read_text())["attributes"]
+
+
+def assert_same_models(one, other):
+    (mine, own), (theirs, others) = models_of(one), models_of(other)
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        assert_array_equal(mine[name], theirs[name], err_msg=name)
+    assert own["models"] == others["models"]
+    assert own["choices"] == others["choices"]
+
+
+# What it finds
+
+
+def test_what_was_chosen_is_the_best_of_the_grid(chosen):
+    _, result = chosen
+    found = models_of(result)[1]
+    assert found["folds"] == 3
+    assert {name: len(rows) for name, rows in found["grid"].items()} == {"model": 8, "base": 4}
+    for name, rows in found["grid"].items():
+        best = min(rows, key=lambda row: (row["error"], row["rmse"]))
+        assert found["choices"][name] == best == result["selection"][name]
+    assert {row["lambda_I"] for row in found["grid"]["base"]} == {0.0}
+    assert found["choices"]["shuffled"] == found["choices"]["model"]
+    evidence = [item for item in found["evidence"] if "models" in item]
+    assert sorted(name for item in evidence for name in item["models"]) == ["base", "model", "shuffled"]
+    for item in evidence:
+        assert item["method"] == "nystrom-direct"
+        assert item["max_residual"] < 1e-10
+        assert item["landmarks"]["count"] == item["whitening"]["rank"] == 40
+        assert set(item["seconds"]) == {"prepare", "cross_validation", "solve"}
+
+
+def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file, tmp_path):
+    """The same points, labels and parameters by two ways."""
+    fields = copy.deepcopy(fields)
+    fields["data"]["scale"] = "none"
+    result = run(fields, workspace=tmp_path, execution=InProcess(2))
+    split, = (tmp_path / "artifacts" / "split").iterdir()
+    labels, = (tmp_path / "artifacts" / "labels").iterdir()
+    split, labels = StoredParts(split).read(0), StoredParts(labels).read(0)
+    with np.load(points_file) as arrays:
+        X, y = arrays["X"], arrays["y"]
+    known = np.full(len(split["train"]), -1)
+    known[labels["labeled"]] = y[split["train"]][labels["labeled"]]
+    fitted = LapRLSClassifier(n_neighbors=6, weights="heat", n_landmarks=40, bandwidth="median").fit(
+        X[split["train"]], known)
+    mine = open_model(result["model"]).model
+    assert_allclose(mine.values(X[split["test"]]), fitted.decision_function(X[split["test"]]), rtol=1e-6, atol=1e-8)
+    wrong = fitted.predict(X[split["test"]]) != y[split["test"]]
+    assert result["metrics"]["error"] == pytest.approx(wrong.mean())
+
+
+def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tmp_path):
+    result = run(fields, set=["model.lambda_I=0"], workspace=tmp_path, execution=InProcess(2))
+    assert result["metrics"] == result["baselines"]["base"] == result["baselines"]["shuffled"]
+    assert "no unlabeled point was used" in (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    result = run(fields, set=["selection={folds: 3, lambda_I: [0, 1000000]}"], workspace=tmp_path,
+                 execution=InProcess(2))
+    assert result["selection"]["model"]["lambda_I"] == 0
+    text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert "The graph does not help here" in text
+
+
+def test_the_page_shows_penalties_and_the_solve(chosen):
+    workspace, result = chosen
+    text = (workspace / "runs" / result["run"] / "report.html").read_text()
+    for words in ("Chosen penalties", "Errors of 4 pairs of penalties", "over all relabelings", "rank 40 of 40",
+                  "nystrom-direct", "blocks and Gram matrices", "rmse from the codes ±1"):
+        assert words in text, words
+    for words in ("model.eta", "model.C", "subsample", "vertices of its graph permuted"):
+        assert words not in text, words
+
+
+@pytest.mark.parametrize(("solver", "method"), [
+    ("nystrom-pcg", "uniform"), ("nystrom-pcg", "kmeans"), ("nystrom-cg", "leverage"), ("pcg", "uniform"),
+    ("cg", "uniform")])
+def test_every_method_solves_the_same_problem(fields, tmp_path, method, solver):
+    own = ["model.tolerance=1e-10", f"model.landmarks.method={method}"]
+    expected = "direct" if solver in ("pcg", "cg") else "nystrom-direct"
+    one, other = (run(fields, set=[*own, f"model.solver={name}"], workspace=tmp_path, execution=InProcess(2))
+                  for name in (expected, solver))
+    assert one["metrics"]["confusion"] == other["metrics"]["confusion"]
+    mine, theirs = (open_model(result["model"]).model for result in (one, other))
+    assert len(mine.points) == (200 if expected == "direct" else 40)
+    rows = np.random.default_rng(0).normal(size=(20, 4))
+    assert_allclose(mine.values(rows), theirs.values(rows), rtol=1e-6, atol=1e-6)
+
+
+def test_equal_points_count_as_many(fields, points_file, tmp_path):
+    with np.load(points_file) as arrays:
+        X, y = arrays["X"], arrays["y"]
+    np.savez(tmp_path / "twice.npz", X=np.concatenate([X, X]), y=np.concatenate([y, y]))
+    spec = changed(fields, f"data.source={tmp_path / 'twice.npz'}").record()
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    evidence, = models_of(result)[1]["evidence"]
+    assert evidence["points"] <= 260
+    landmarks = inspect("landmarks", Workspace.at(tmp_path / "work"))
+    assert landmarks["attributes"]["landmarks"][0]["count"] == 40
+
+
+# Wherever it runs
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("solver", ["nystrom-direct", "nystrom-pcg", "pcg"])
+def test_threads_and_worker_processes_make_the_same_models(fields, tmp_path, cluster_client, solver):
+    spec = {**fields, "selection": {"folds": 3, "lambda_A": [0.01, 1]}}
+    one, other = (run(spec, set=[f"model.solver={solver}"], workspace=tmp_path / str(number), execution=execution)
+                  for number, execution in enumerate((InProcess(2), OnDask(cluster_client))))
+    assert_same_models(one, other)
+    assert one["metrics"] == other["metrics"]
+
+
+def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, tmp_path, monkeypatch):
+    monkeypatch.setattr(laprls_system, "LEAST_ROWS", 32)  # several shares of 200 points
+    spec, real = {**fields, "selection": GRID}, GramTask.__call__
+    made: list[tuple[int, int]] = []
+
+    def counted(task, out):
+        if len(made) == limit:
+            raise KeyboardInterrupt
+        made.append((task.first, task.last))
+        return real(task, out)
+
+    monkeypatch.setattr(GramTask, "__call__", counted)
+    limit = None
+    undisturbed = run(spec, workspace=tmp_path / "undisturbed", execution=InProcess(1))
+    shares = made.copy()
+    assert len(shares) > 6
+    made.clear()
+    limit = 3
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, workspace=tmp_path / "work", execution=InProcess(1))
+    planned = {stage["name"]: stage for stage in plan(spec, workspace=tmp_path / "work")}
+    assert (planned["models"]["status"], planned["models"]["why"]) == ("partial", "3 parts are finished")
+    limit = None
+    assert_same_models(run(spec, workspace=tmp_path / "work", execution=InProcess(1)), undisturbed)
+    assert made == shares  # none of them twice
+    folder, = (tmp_path / "work" / "artifacts" / "models").iterdir()
+    assert not list(folder.glob("within/gram*"))
+
+
+# Addresses
+
+
+def test_kinds_share_what_comes_before_the_model(fields, small_spec):
+    names = [stage.name for stage in SHARED]
+    mine = {stage["name"]: stage["address"] for stage in plan(fields, workspace="nowhere")}
+    for kind in ("svm", "ridge"):
+        own = {**{key: value for key, value in fields.items() if key != "model"}, "model": {"kind": kind}}
+        theirs = {stage["name"]: stage["address"] for stage in plan(own, workspace="nowhere")}
+        assert {name: mine[name] for name in names} == {name: theirs[name] for name in names}
+        assert mine["models"] != theirs["models"]
+    assert [stage.name for stage in TABLES["laprls"]] == [*names, "landmarks", "models", "scores"]
+
+
+@pytest.mark.parametrize(("override", "expected"), [
+    ("model.lambda_A=3", {"models", "scores"}), ("model.solver=nystrom-pcg", {"models", "scores"}),
+    ("kernel.bandwidth=2.0", {"models", "scores"}), ("graph.laplacian=unnormalized", {"models", "scores"}),
+    ("selection.lambda_I=[0, 1]", {"models", "scores"}), ("graph.power=3", set()),
+    ("model.landmarks.count=41", {"landmarks", "models", "scores"}),
+    ("model.landmarks.seed=1", {"landmarks", "models", "scores"}),
+    ("labels.seed=1", {"labels", "health", "landmarks", "models", "scores"}),
+    ("graph.weights=binary", {"graph", "health", "models", "scores"}), ("data.rows=all", set()),
+])
+def test_a_change_moves_what_depends_on_it(fields, override, expected):
+    before, after = ({stage["name"]: stage["address"] for stage in plan(fields, set=own, workspace="nowhere")}
+                     for own in ([], [override]))
+    assert {name for name in NAMES if before[name] != after[name]} == expected
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(("overrides", "words"), [
+    (["model.lambda_A=zero"], "  model.lambda_A: Input should be a valid number"),
+    (["model.lambda_A=0"], "model: lambda_A=0.0, expected a number > 0"),
+    (["model.lambda_I=-1"], "model: lambda_I=-1.0, expected a number >= 0"),
+    (["model.eta=1"], "  model.eta: Extra inputs are not permitted"),
+    (["model.landmarks.count=many"], "model.landmarks.count"),
+    (["model.landmarks.count=0"], "model: n_landmarks=0"),
+    (["model.landmarks.method=best"], "model.landmarks.method"),
+    (["model.solver=amg"], "model.solver"), (["model.whitening=2"], "model: whitening=2"),
+    (["model.kind=lapsvm"], "  model.kind: Input should be 'svm', 'ridge' or 'laprls' (given: 'lapsvm')"),
+    (["model.landmarks.method=kmeans", "model.preconditioner=paper"], "model: preconditioner='paper'"),
+    (["selection.eta=[1]"], "selection.eta=[1.0], and model.kind is laprls"),
+    (["selection.lambda_A=[1, 1]"], "model: lambda_A=[1.0, 1.0]"),
+    (["model={kind: svm}", "selection.lambda_I=[1]"], "selection.lambda_I=[1.0], and model.kind is svm"),
+    (["subsample.size=10"], "the section subsample, and model.kind is laprls"),
+    (["solver.method=amg"], "the section solver, and model.kind is laprls"),
+    (["baselines=[base, shuffled, budget]"], "baselines names budget"),
+    (["data.rows=official_train", "data.test={official: true}"], "rows: official_train leaves the official test rows"),
+])
+def test_a_spec_that_makes_no_sense_is_refused_before_any_work(fields, overrides, words):
+    with pytest.raises(SpecError) as raised:
+        changed(fields, *overrides)
+    assert words in str(raised.value)
+    assert "fix:" in str(raised.value)
+    assert "svm or ridge" not in str(raised.value)
+
+
+def test_a_spec_and_its_record_are_the_same_pipeline(fields):
+    spec = load_spec(fields)
+    assert not {"subsample", "solver"} & set(spec.record())
+    assert load_spec(spec.record()) == spec
+
+
+def test_landmarks_that_cannot_fit_are_refused_before_the_run(fields, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "many.npz", X=rng.normal(size=(4000, 4)).astype(np.float32), y=rng.integers(0, 3, 4000))
+    own = [f"data.source={tmp_path / 'many.npz'}", "model.landmarks.count=3000"]
+    with pytest.raises(BudgetError, match=r"use fewer landmarks: model\.landmarks\.count"):
+        run(fields, set=own, workspace=tmp_path / "work", execution=InProcess(1, 128 << 20))
+    assert not (tmp_path / "work" / "artifacts").exists()
+
+
+def test_only_the_official_training_rows(fields, points_file, tmp_path):
+    with np.load(points_file) as arrays:
+        X, y = arrays["X"], arrays["y"]
+    half = (np.arange(len(y)) % 2).astype(np.int8)
+    np.savez(tmp_path / "split.npz", X=X, y=y, split=half)
+    spec = changed(fields, f"data.source={tmp_path / 'split.npz'}", "data.rows=official_train",
+                   "data.test.count=30").record()
+    run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="labels")
+    split, = (tmp_path / "work" / "artifacts" / "split").iterdir()
+    found = StoredParts(split).read(0)
+    assert (half[np.concatenate([found["train"], found["test"]])] == 0).all()
+    assert (len(found["train"]), len(found["test"])) == (100, 30)
+    assert_array_equal(found["train_codes"], y[found["train"]])
+    with pytest.raises(DataError, match=r"points\.npz has no official split"):
+        run(fields, set=["data.rows=official_train"], workspace=tmp_path / "none", execution=InProcess(1))
+
+
+# Predictions
+
+
+def test_predictions_of_new_rows_and_of_data_sets(chosen, points_file, tmp_path):
+    _, result = chosen
+    with np.load(points_file) as arrays:
+        X = arrays["X"]
+    expected = open_model(result["model"]).predict(X)
+    runs = CliRunner()
+    ingested = runs.invoke(main, ["ingest", str(points_file), str(tmp_path / "set"), "--json"])
+    assert ingested.exit_code == 0, ingested.stderr
+    for source in (points_file, tmp_path / "set"):
+        for name in ("out.csv", "out.npy"):
+            done = runs.invoke(main, ["predict", result["model"], str(source), str(tmp_path / name), "--json"])
+            assert done.exit_code == 0, done.stderr
+        assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+        assert_array_equal(np.array((tmp_path / "out.csv").read_text().split()[1:], int), expected)
+    dataset = open_dataset(tmp_path / "set")
+    assert isinstance(dataset, Dataset)
+    assert_array_equal(open_model(result["model"], "shuffled").predict(dataset.X),
+                       open_model(result["model"], "shuffled").predict(X))
+
+
+def test_a_regression(tmp_path):
+    rng = np.random.default_rng(0)
+    along = rng.uniform(0, 3, 260)
+    X = np.stack([np.cos(along), np.sin(along), 0.3 * along], axis=1) + 0.02 * rng.normal(size=(260, 3))
+    np.savez(tmp_path / "curve.npz", X=X, y=3 * along - 2)
+    spec = {"name": "curve", "data": {"source": str(tmp_path / "curve.npz"), "task": "regression",
+                                      "test": {"count": 60}}, "labels": {"count": 20}, "graph": {"n_neighbors": 6},
+            "model": {"kind": "laprls", "lambda_A": 0.001, "landmarks": {"count": "sqrt"}},
+            "selection": {"folds": 4, "lambda_A": [0.001, 0.1], "lambda_I": [0, 0.001]}}
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    assert result["metrics"]["r2"] > 0.9
+    found = models_of(result)[1]
+    assert found["choices"]["model"]["rmse"] == min(row["rmse"] for row in found["grid"]["model"])
+    assert "error" not in found["choices"]["model"]
+    assert "rmse in cross-validation" in (tmp_path / "work" / "runs" / result["run"] / "report.html").read_text()
+    predicted = open_model(result["model"]).predict(X)
+    assert np.sqrt(((predicted - (3 * along - 2)) ** 2).mean()) < 0.3
+
+
+# Commands
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_commands_on_two_worker_processes(fields, tmp_path):
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump({**fields, "selection": GRID}))
+    runs = CliRunner()
+
+    def told(*arguments):
+        done = runs.invoke(main, [*map(str, arguments), "--workspace", str(tmp_path / "work"), "--json"])
+        assert done.exit_code == 0, done.stderr
+        return json.loads(done.stdout)
+
+    spec = tmp_path / "spec.yaml"
+    planned = told("plan", spec)
+    assert [stage["name"] for stage in planned["stages"]] == NAMES
+    (tmp_path / "two.yaml").write_text("kind: local\nworkers: 2\nthreads_per_worker: 1\n")
+    result = told("run", spec, "--on", tmp_path / "two.yaml")
+    assert result["status"] == "done"
+    assert all(stage["predicted_peak_bytes"] > 0 for stage in result["stages"])
+    assert {stage["status"] for stage in told("plan", spec)["stages"]} == {"cached"}
+    assert told("inspect", "models")["attributes"]["choices"]["model"] == result["selection"]["model"]
+    told("verify")
