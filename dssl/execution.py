@@ -128,6 +128,11 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
     return receipt
 
 
+def one_thread() -> Any:
+    """Return a context in which this process computes as a task does: BLAS on one core, so that bits are equal."""
+    return threadpool_limits(1)
+
+
 def available_cores() -> int:
     """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0))

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..blocks import Arrays, Parts, Rows, as_rows
 from ..errors import require
-from ..execution import Execution
+from ..execution import Execution, one_thread
 from ..kernels.base import Kernel
 from ..kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
 from .laprls_dense import DenseTask
@@ -181,7 +181,8 @@ class LapRLSProblem:
         shuffled = [replace(pair, control=True) for pair in self.params.pairs if "shuffled" in self.names]
         expected = [*self.tried, *shuffled, *(with_folds(self.tried, self.lines.n_held) if judged else [])]
         begin = time.perf_counter()
-        machine, points, evidence = _machine(self, kernel, landmarks, expected, execution, parts)
+        with one_thread():
+            machine, points, evidence = _machine(self, kernel, landmarks, expected, execution, parts)
         seconds = {"prepare": round(time.perf_counter() - begin, 3)}
         return PreparedLapRLS(self, machine, points, {**evidence, "method": machine.method, "seconds": seconds})
 
@@ -201,7 +202,8 @@ class PreparedLapRLS:
     def judged(self) -> list[dict[str, float]]:
         """Return the table of cross-validation: a line a system that may be chosen, in the order of `tried`."""
         begin, tried, coded = time.perf_counter(), self.problem.tried, self.problem.coded
-        found = self.machine.judge(with_folds(tried, self.problem.lines.n_held), coded)
+        with one_thread():
+            found = self.machine.judge(with_folds(tried, self.problem.lines.n_held), coded)
         self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
         return [{"lambda_A": system.lambda_A, "lambda_I": system.lambda_I, "rmse": float(np.sqrt(square)),
                  **({"error": float(wrong)} if coded else {})}
@@ -210,7 +212,8 @@ class PreparedLapRLS:
     def fitted(self, chosen: dict[str, System], table: list[dict[str, float]] | None = None) -> FittedLapRLS:
         """Return the functions of the chosen systems by name."""
         begin = time.perf_counter()
-        functions = self.machine.solve(list(chosen.values()))
+        with one_thread():
+            functions = self.machine.solve(list(chosen.values()))
         self.evidence["seconds"]["solve"] = round(time.perf_counter() - begin, 3)
         evidence = {**self.evidence, **functions.evidence, "expected_seconds": self.machine.costs}
         return FittedLapRLS(self.points, {

@@ -210,13 +210,13 @@ USUAL_ITERATIONS = 25
 
 
 def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems: Sequence[System], n_outputs: int,
-                  budget: int, itemsize: int, processes: int, edges: int = 8) -> tuple[str, dict[str, float]]:
+                  budget: int, itemsize: int, edges: int = 8) -> tuple[str, dict[str, float]]:
     """Return "nystrom-direct" or "nystrom-pcg", and the seconds of one core that each is expected to take.
 
     v vertices with `halo` more read a block, nnz entries of E, s landmarks, m labels, d features. Gram matrices take
     `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control, `m s^2` for the labels and `s^3 / 3` a system, whatever
     the number of columns; iterations take `4 v (1 + halo) s` flops a column, and the kernel again each time where it
-    does not fit in memory. Gram matrices are not formed where their sums exceed the budget.
+    does not fit in half the budget. Gram matrices are not formed where their sums exceed the budget.
     """
     entry = ENTRY_SECONDS + 2 * d / FLOPS
     graph = any(item.lambda_I > 0 and not item.control for item in systems)
@@ -227,7 +227,7 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     points = float(v if graph or control else m)
     products = points * s * s * (1 + 2 * graph + control) + m * s * s + len(systems) * s**3 / 3
     direct = points * reached * s * entry + products / FLOPS + 2.0 * nnz * s * graph / SPARSE_FLOPS
-    kept = points * reached * s * itemsize <= budget / 2 * processes
+    kept = points * reached * s * itemsize <= budget / 2
     product = points * reached * s * max(4 * t / FLOPS, 2 * itemsize / READ_BYTES) + 2.0 * nnz * t / SPARSE_FLOPS
     iterations = USUAL_ITERATIONS * (product + (0 if kept else points * reached * s * entry))
     sampled = edges * s * s * 3 * entry + (edges * 5 + penalties / 3) * s**3 / FLOPS
@@ -244,7 +244,7 @@ def method_of(system: NystromSystem, systems: Sequence[System], execution: Execu
     blocks, lines = system.blocks, system.lines
     return choose_method(blocks.n, blocks.halo, blocks.nnz, system.s, len(lines.row), system.problem.rows.shape[1],
                          systems, lines.target.shape[1], execution.memory_budget, system.params.itemsize,
-                         execution.tasks_per_process, system.params.edges)
+                         system.params.edges)
 
 
 def solve_nystrom(system: NystromSystem, systems: Sequence[System], execution: Execution, method: str,

@@ -54,7 +54,7 @@ class LapRLSSpec(Section):
     """Laplacian regularized least squares on landmarks; the penalties weigh against the sum of squared residuals."""
 
     kind: Literal["laprls"]
-    lambda_A: float = Field(0.1, description="of the norm, > 0")
+    lambda_A: float = Field(0.01, description="of the norm, > 0")
     lambda_I: float = Field(0.1, description="of the graph's energy, >= 0; 0 is plain least squares")
     solver: Solver = Field("auto", description="nystrom-direct, nystrom-pcg and nystrom-cg use landmarks; direct, pcg "
                                                "and cg all points")

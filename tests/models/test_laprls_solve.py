@@ -265,7 +265,7 @@ def test_a_cluster_solves_the_same(cluster_client, method):
 # The choice of a method
 
 GRID = with_folds([System(a, i) for a in (0.1, 1.0, 10.0) for i in (0.01, 0.1, 1.0)], 5)
-BIG = {"v": 500_000, "halo": 0.5, "nnz": 6_000_000, "m": 5000, "d": 50, "n_outputs": 1, "itemsize": 8, "processes": 2}
+BIG = {"v": 500_000, "halo": 0.5, "nnz": 6_000_000, "m": 5000, "d": 50, "n_outputs": 1, "itemsize": 8}
 
 
 def test_gram_matrices_for_few_landmarks_and_many_systems_iterations_for_many_landmarks():
