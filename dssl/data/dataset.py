@@ -11,6 +11,7 @@ from scipy.sparse import csr_array, issparse
 
 from ..blocks import ArrayRows, BlockedCsrRows, CsrRows, Rows, as_csr, csr_arrays, row_ranges
 from ..errors import DataError, IntegrityError, explain, require
+from ..inputs import first_not_finite
 from .columns import WhenMissing, WhenText, cells_of, column_label
 from .joined_rows import JoinedRows
 from .labels import encode_labels, encode_values
@@ -255,18 +256,8 @@ def not_finite(X: Any) -> tuple[int, tuple[int, int, str] | None]:
 
     X : ndarray, or CSR matrix with sorted columns, of which the stored entries are looked at.
     """
-    if issparse(X):
-        bad = ~np.isfinite(X.data)
-        if not bad.any():
-            return 0, None
-        entry = int(np.argmax(bad))
-        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
-        return int(bad.sum()), (row, int(X.indices[entry]), str(X.data[entry]))
-    bad = ~np.isfinite(X)
-    if not bad.any():
-        return 0, None
-    row, column = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    return int(bad.sum()), (row, column, str(X[row, column]))
+    found = first_not_finite(X)
+    return (0 if found is None else int((~np.isfinite(X.data if issparse(X) else X)).sum())), found
 
 
 def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], known: Any) -> DataError:

@@ -82,6 +82,10 @@ class IngestParams:
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name}={value}", why="there is at least one", fix="leave it unset")
 
+    def reader_options(self) -> dict[str, Any]:
+        """Return the options of the reader that are set."""
+        return {name: value for name in READER_OPTIONS if (value := getattr(self, name)) is not None}
+
 
 def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, execution: Execution,
            params: IngestParams | None = None, *, scratch: str | Path | None = None, progress: Progress | None = None,
@@ -113,7 +117,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     described = columns.describe() if columns else None
     key = digest({"params": params, "bytes": (bytes_digest := fingerprint(source)),
                   **({"columns": described} if described else {})})
-    given = {name: value for name in READER_OPTIONS if (value := getattr(params, name)) is not None}
+    given = params.reader_options()
     text = params.when_text != "error"
     if text:
         given["when_text"] = params.when_text

@@ -129,15 +129,21 @@ def class_scores(values: np.ndarray, coding: Coding, n_classes: int) -> np.ndarr
     """
     if coding == "one_vs_rest":
         return values
-    votes, margins = np.zeros((len(values), n_classes)), np.zeros((len(values), n_classes))
+    votes, margins = np.zeros((len(values), n_classes)), summed_margins(values, n_classes)
     for column, (i, j) in enumerate(class_pairs(n_classes)):
-        margin = values[:, column]
-        margins[:, i] += margin
-        margins[:, j] -= margin
-        first = margin > 0
+        first = values[:, column] > 0
         votes[first, i] += 1
         votes[~first, j] += 1
     return votes + margins / (3 * (np.abs(margins) + 1))
+
+
+def summed_margins(values: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return the sum of each class's margins over the others, (n, n_classes), from "one_vs_one" values (n, c)."""
+    margins = np.zeros((len(values), n_classes))
+    for column, (i, j) in enumerate(class_pairs(n_classes)):
+        margins[:, i] += values[:, column]
+        margins[:, j] -= values[:, column]
+    return margins
 
 
 def expand(kernel: Any, points: Any, coef: np.ndarray, intercept: np.ndarray, coding: Coding,

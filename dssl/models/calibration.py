@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from ..errors import DataError, require
-from .base import Coding, class_pairs
+from .base import Coding, summed_margins
 from .learners import LearnerParams, fit_labels
 
 FOLDS = 5
@@ -41,11 +41,7 @@ def mean_margins(values: np.ndarray, coding: Coding, n_classes: int) -> np.ndarr
     """
     if coding == "one_vs_rest":
         return values
-    margins = np.zeros((len(values), n_classes))
-    for column, (i, j) in enumerate(class_pairs(n_classes)):
-        margins[:, i] += values[:, column]
-        margins[:, j] -= values[:, column]
-    return margins / n_classes
+    return summed_margins(values, n_classes) / n_classes
 
 
 def out_of_fold_scores(K: np.ndarray, codes: np.ndarray, n_classes: int, params: LearnerParams,

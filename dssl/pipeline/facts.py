@@ -14,7 +14,7 @@ import numpy as np
 
 from ..blocks import Parts, csr_row_bytes
 from ..data.dataset import chunk_rows, keeps_sparse
-from ..data.ingest import READER_OPTIONS, IngestParams, block_height, open_source
+from ..data.ingest import IngestParams, block_height, open_source
 from ..data.readers import Scan
 from ..data.sources import Source
 from ..graph.neighbors import ALWAYS_EXACT_ROWS
@@ -32,7 +32,7 @@ def scan_source(source: Source, params: IngestParams) -> Scan:
     ------
     DataError : the file cannot be used.
     """
-    given = {name: value for name in READER_OPTIONS if (value := getattr(params, name)) is not None}
+    given = params.reader_options()
     if params.when_text != "error":
         given["when_text"] = params.when_text
     with tempfile.TemporaryDirectory(prefix="dssl-") as folder:

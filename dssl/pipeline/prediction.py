@@ -12,7 +12,7 @@ import numpy as np
 from ..blocks import MemoryParts, Rows, as_csr, as_rows
 from ..data.columns import Columns
 from ..data.dataset import Dataset
-from ..data.ingest import READER_OPTIONS, IngestParams, ingest
+from ..data.ingest import IngestParams, ingest
 from ..data.readers import FORMATS, format_of, open_reader
 from ..data.readers.stored import StoredReader
 from ..data.scaling import ScaledRows, Scaling
@@ -119,7 +119,7 @@ class FittedPipeline:
             dropped = self._columns_to_drop(found, params, expected, strict=kind == self.dataset["format"])
             params = replace(params, drop=dropped) if "drop" in FORMATS[kind].options else params
         if kind == StoredReader.format and not found.more:
-            reader = open_reader(found.path, scratch=Path(), **_given(params))
+            reader = open_reader(found.path, scratch=Path(), **params.reader_options())
             assert isinstance(reader, StoredReader)
             dataset = self._as_stored(reader.dataset, str(source))
         else:
@@ -155,7 +155,7 @@ class FittedPipeline:
         """
         with tempfile.TemporaryDirectory() as folder:
             reader = open_reader(found.path, params.format, scratch=Path(folder), labels=found.labels,
-                                 **{**_given(params), "drop": None})
+                                 **{**params.reader_options(), "drop": None})
             names = reader.column_names()
         if not strict and not set(names) & set(expected):
             names = []
@@ -170,11 +170,6 @@ class FittedPipeline:
                 fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if "drop" in reader.options else
                 "leave them out where the data set is made")
         return (*dropped, *(name for name in names if name in targets - {params.target} and name not in dropped))
-
-
-def _given(params: IngestParams) -> dict[str, Any]:
-    """Return the options of the reader that are set."""
-    return {name: value for name in READER_OPTIONS if (value := getattr(params, name)) is not None}
 
 
 class ChosenColumns(Rows):
