@@ -38,6 +38,8 @@ def encode_labels(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray
         -1 beside other whole numbers, which may be a marker or a class; the marker that is named does not occur.
     """
     values = _one_dimension(y)
+    require(values.dtype.kind != "c", f"labels are of type {values.dtype}", error=DataError,
+            why="a class is named by a number or a text", fix="pass integers or text")
     if values.dtype.kind in "SV":
         raise DataError(explain(f"labels are of type {values.dtype}", why="bytes have no one reading as text",
                                 fix="decode them: y.astype(str)"))

@@ -108,6 +108,9 @@ def targets_of(y: Any, unlabeled: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     """
     nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
     given = y.to_numpy(np.float64, na_value=np.nan) if nullable else np.asarray(y)
+    require(given.dtype.kind in "biufO", f"y holds values of type {given.dtype}, expected real numbers",
+            error=DataError, why="a target is a quantity",
+            fix="convert y to floats, with NaN where a target is unknown")
     whole = pd.api.types.is_integer_dtype(y.dtype) if nullable else given.dtype.kind in "iu"
     marked = whole and bool((given == -1).any())
     require(unlabeled is not None or not marked, "y holds integers, and -1 is among them", error=DataError,

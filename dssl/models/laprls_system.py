@@ -345,9 +345,16 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts, *, 
     """Return the sums of `GramTask` over all blocks: `energy` (r, r), `points`, `sums`, `labels`, `moments`.
 
     One pass over the points, whatever the folds and penalties are.
+
+    Raises
+    ------
+    BudgetError : the sums of one task do not fit.
     """
-    sums_bytes = max(1, gram_bytes(system.s, system.problem.n_folds, points))
-    most = int(np.clip(execution.memory_budget // sums_bytes, 4, MOST_RUNS))
+    sums_bytes, budget = gram_bytes(system.s, system.problem.n_folds, points), execution.memory_budget
+    require(sums_bytes <= budget, f"Gram matrices of {system.s} landmarks and {system.problem.n_folds} folds",
+            error=BudgetError, why=f"their sums take {sums_bytes:,} bytes, the budget is {budget:,}",
+            fix='use solver "nystrom-pcg", fewer landmarks or folds, or raise memory_budget')
+    most = int(np.clip(budget // sums_bytes, 2, MOST_RUNS))
     runs = runs_of_blocks(len(system.problem.ranges), most)
     execution.map([GramTask(system.problem, first, last, energy, points, labels, sums) for first, last in runs], parts)
     found = dict(sum_parts(parts, len(runs), execution))

@@ -1,7 +1,7 @@
 """The stages of `model.kind: laprls`: landmarks, then the model and its baselines with what cross-validation chose.
 
     model     Laplacian regularized least squares on the landmarks
-    base      the same without the graph, lambda_I = 0, with its own lambda_A: no unlabeled data
+    base      the same without the graph, lambda_I = 0, with its own lambda_A, on the same landmarks
     shuffled  the model with the mean of the graph's energy over all relabelings of its vertices
 """
 

@@ -109,7 +109,7 @@ def _nystrom(f: Facts, method: str) -> Cost:
     whitening = 5 * square
     block, sums = height * block_bytes(s, f.row_bytes, size), gram_bytes(s, F, points=True)
     blocks = count(v, height)
-    runs = len(runs_of_blocks(blocks, max(4, min(MOST_RUNS, f.budget // max(1, sums)))))
+    runs = len(runs_of_blocks(blocks, max(2, min(MOST_RUNS, f.budget // max(1, sums)))))
     fixed = max(_split_bytes(f), whitening, min(v * f.row_bytes, f.budget // 4) * 3)
     if method == "nystrom-direct":
         solving = sums + 4 * square + columns

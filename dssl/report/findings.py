@@ -14,7 +14,8 @@ SIGNIFICANT = 0.05
 MEANINGS = {
     "model": "The learner in the kernel that the graph of all points has reshaped.",
     "base": "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
-            "scaling and the bandwidth. What the model gains over it is what the graph may have brought.",
+            "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
+            "brought.",
     "shuffled": "The control: the model with the vertices of its graph permuted, so the kernel changes as much but "
                 "from a graph that knows nothing about the points. A real gain must also beat this one.",
     "budget": "The model with a graph of the subsample alone, which costs almost nothing. What the model gains over "

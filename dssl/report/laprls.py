@@ -32,7 +32,8 @@ def penalty_findings(facts: dict[str, Any]) -> list[Finding]:
         found.append(Finding(
             "lambda_I", "0 was chosen" if several else "0", "warning",
             "The graph does not help here: by cross-validation on the labels no weight of it does better than none. "
-            "The model is the base model." if several else "The model is the base model: no unlabeled point was used."))
+            "The model is the base model." if several else
+            "The model is the base model: unlabeled points served as landmarks alone."))
     for name in ("lambda_A", "lambda_I"):
         values = sorted({row[name] for row in tried if finite(row.get(name))})
         if len(values) > 1 and choice.get(name) in (values[0], values[-1]):

@@ -62,6 +62,10 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
         return apply(P, columns) if metric is None else apply(P, columns, MP)
 
     t = B.shape[1]
+    # Columns of entries near 1: the squares of much smaller ones would vanish, those of larger ones overflow.
+    scale = np.abs(B).max(axis=0, initial=0.0)
+    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
+    B = B / scale
     X, iterations = np.zeros(B.shape), np.zeros(t, np.int64)
     norms = _norms(B, measured(B)) if t else np.zeros(0)
     residuals = np.where(norms == 0, 0.0, np.inf)
@@ -78,7 +82,7 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
         again = (claimed & (residuals[columns] > 2 * stop.tolerance) & (residuals[columns] < before / 2)
                  & (iterations[columns] < stop.max_iterations))
         columns, R = columns[again], left[:, again]
-    return Solution(X, residuals, residuals <= 2 * stop.tolerance, iterations)
+    return Solution(X * scale, residuals, residuals <= 2 * stop.tolerance, iterations)
 
 
 def _descend(product: Callable[..., np.ndarray], measured: Callable[[np.ndarray], np.ndarray],

@@ -14,8 +14,14 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.utils.estimator_checks import check_estimator
 
 from dssl import LapRLSClassifier, LapRLSRegressor, neighbors, weights
-from dssl.errors import DataError, NotConverged, ParameterError
+from dssl.blocks import ArrayRows
+from dssl.data.synthetic import two_moons
+from dssl.errors import BudgetError, DataError, NotConverged, ParameterError
+from dssl.execution import InProcess
 from dssl.graph.laplacian import Laplacian
+from dssl.kernels.base import RBF
+from dssl.kernels.landmarks import Landmarks
+from dssl.models.laprls_system import LabelLines, SystemParams, assemble, gram_matrices
 from tests import reference
 
 SOLVERS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg", "direct", "pcg", "cg")
@@ -259,6 +265,48 @@ def test_a_solve_that_does_not_converge_is_an_error():
     X, y, _ = problem()
     with pytest.raises(NotConverged, match="did not converge in 2 iterations"):
         LapRLSClassifier(solver="nystrom-cg", n_landmarks=100, max_iterations=2, lambda_A=1e-6).fit(X, y)
+
+
+def test_a_factored_system_that_is_not_solved_is_an_error():
+    moons = two_moons(600, 0.1, seed=0)
+    X, codes = moons.X.read_all(), moons.targets()
+    y = np.where(np.arange(600) < 30, codes, -1)
+    with pytest.raises(NotConverged):
+        LapRLSClassifier(solver="direct", lambda_A=1e-12, lambda_I=1e6, bandwidth="2*median").fit(X, y)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("size", [1e-200, 1e150])
+def test_targets_of_any_size_are_fitted(solver, size):
+    X, _, new = problem()
+    target = np.where(np.arange(len(X)) < 30, X[:, 0], np.nan)
+    own = LapRLSRegressor(solver=solver, n_landmarks=50, tolerance=1e-9, max_iterations=2000)
+    expected = clone(own).fit(X, target).predict(new)
+    assert_allclose(own.fit(X, target * size).predict(new) / size, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_targets_that_are_no_real_numbers_are_refused():
+    X, y, _ = problem()
+    for wrong in (np.where(y < 0, np.nan, y) * 1j, np.array(["1.5"] * len(X))):
+        with pytest.raises(DataError):
+            LapRLSRegressor().fit(X, wrong)
+    with pytest.raises(DataError, match="complex"):
+        LapRLSClassifier().fit(X, y.astype(complex))
+
+
+def test_gram_matrices_beyond_the_budget_are_refused():
+    X, y, _ = problem()
+    system = prepared_system(X, y, 120, InProcess(memory_budget=600_000))
+    with pytest.raises(BudgetError, match="nystrom-pcg"):
+        gram_matrices(system, InProcess(memory_budget=200_000), InProcess().scratch())
+
+
+def prepared_system(X, y, count, execution):
+    """Return a system without a graph, with `count` landmarks."""
+    labeled = np.flatnonzero(y >= 0)
+    lines = LabelLines.of(labeled, np.ones(len(labeled)), y[labeled, None].astype(float))
+    return assemble(ArrayRows(X), lines, RBF(2.0), Landmarks(X[:count], np.arange(count)), None, "normalized",
+                    SystemParams(), execution)
 
 
 def test_the_paper_preconditioner_needs_landmarks_that_are_points():
