@@ -27,7 +27,7 @@ from ..csr import points_of
 from ..errors import DataError, ParameterError, require
 from ..execution import Execution
 from ..graph.energy import sampled_edges
-from ..kernels.products import Landmarked, typed_block
+from ..kernels.products import Landmarked, times_lower, typed_block
 from .laprls_system import NystromSystem, System, SystemParams, draws
 
 LABELS, EDGES, POINTS = 11, 12, 13  # random streams
@@ -56,9 +56,11 @@ class SampleTask:
         J, E = np.zeros((r, r)), np.zeros((r, r))
         height = max(64, self.budget // 4 // (32 * s))
 
-        def features(positions: np.ndarray) -> np.ndarray:
-            K = typed_block(problem.kernel, problem.rows.take(positions), Z, "float64")
-            return K if T is None else K @ T
+        def kernels(positions: np.ndarray) -> np.ndarray:
+            return typed_block(problem.kernel, problem.rows.take(positions), Z, "float64")
+
+        def whitened(K: np.ndarray) -> np.ndarray:
+            return K if T is None else times_lower(K, T)
 
         if self.labels:
             m = len(lines["position"])
@@ -67,7 +69,7 @@ class SampleTask:
             weight = lines["weight"][chosen]
             weight = weight * (lines["weight"].sum() / weight.sum())
             for start, stop in row_ranges(len(chosen), height):
-                rows = features(lines["position"][chosen[start:stop]]) * np.sqrt(weight[start:stop])[:, None]
+                rows = whitened(kernels(lines["position"][chosen[start:stop]])) * np.sqrt(weight[start:stop])[:, None]
                 J += rows.T @ rows
         edges = 0
         if self.graph:
@@ -75,9 +77,9 @@ class SampleTask:
             edges = len(sample.w)
             for start, stop in row_ranges(edges, height):
                 part = slice(start, stop)
-                rows = features(sample.i[part]) * sample.ci[part, None] - features(sample.j[part]) * sample.cj[
-                    part, None]
-                rows *= np.sqrt(sample.w[part])[:, None]
+                rows = kernels(sample.i[part]) * sample.ci[part, None]
+                rows -= kernels(sample.j[part]) * sample.cj[part, None]
+                rows = whitened(rows * np.sqrt(sample.w[part])[:, None])
                 E += rows.T @ rows
         found = {"J": J, "E": E}
         if self.control:
@@ -86,7 +88,7 @@ class SampleTask:
                 draws(self.params, POINTS).choice(v, count, replace=False))
             N, u = np.zeros((r, r)), np.zeros(r)
             for start, stop in row_ranges(len(chosen), height):
-                rows = features(chosen[start:stop])
+                rows = whitened(kernels(chosen[start:stop]))
                 N += rows.T @ rows
                 u += rows.sum(axis=0)
             (a, b), share = problem.energy.chance, v / len(chosen)
