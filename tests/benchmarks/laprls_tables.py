@@ -4,8 +4,9 @@
 
 As in the paper: 70 % of the points to train on, 10 % of them labeled, landmarks 10 % of the (distinct) points, 8-NN
 with weights exp(-d^2/4), unnormalized Laplacian, Gaussian kernel; the same splits for all methods; 10 repetitions up to
-25,000 points, 3 beyond. sigma, lambda_A and lambda_I by 10-fold cross-validation of the labels of the first split, for
-RLS and for LapRLS each; features standardized, or raw where they are binary or scaled as published. The methods:
+25,000 points, 3 beyond. sigma, lambda_A and lambda_I by 10-fold cross-validation of the labels, for RLS and for LapRLS
+each: those of the lowest error summed over the first three splits, with at most 1,000 landmarks; features standardized,
+or raw where they are binary or scaled as published. The methods:
 
     RLS-CG, LapRLS-CG, LapRLS-PCG    all points: conjugate gradients in the inner product of K, without and with the
                                      two-level preconditioner on the landmarks (`models/laprls_dense.py`)
@@ -55,7 +56,8 @@ def main() -> None:
                                                     "skin_nonskin"])
     parser.add_argument("--dense-points", type=int, default=25_000, help="most training points of the methods on all")
     parser.add_argument("--repetitions", type=int, help="in place of 10, or 3 beyond 25,000 points")
-    parser.add_argument("--choose-landmarks", type=int, default=500, help="landmarks while parameters are chosen")
+    parser.add_argument("--choose-landmarks", type=int, default=1000, help="most landmarks while parameters are chosen")
+    parser.add_argument("--choose-splits", type=int, default=3, help="splits whose cross-validation chooses parameters")
     args = parser.parse_args()
     for name in args.sets:
         measure(name, args)
@@ -68,7 +70,8 @@ def measure(name: str, args: argparse.Namespace) -> None:
     graph_seconds = time.perf_counter() - begin
     size = round(first.n / 0.7)
     repetitions = args.repetitions or (10 if size <= 25_000 else 3)
-    chosen = choose(first, args.choose_landmarks, execution)
+    splits = [first, *(problem(name, seed) for seed in range(1, args.choose_splits))]
+    chosen = choose(splits, args.choose_landmarks, execution)
     print(json.dumps({"part": "chosen", "data": name, "n": first.n, "labels": first.m, "vertices": len(first.rows),
                       "graph_seconds": round(graph_seconds, 1), **{
                           key: {"sigma": sigma, "lambda_A": own.lambda_A, "lambda_I": own.lambda_I,
@@ -76,7 +79,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
     dense = first.n <= args.dense_points
     found: dict[str, list[dict[str, Any]]] = {}
     for repetition in range(repetitions):
-        data = first if repetition == 0 else problem(name, seed=repetition)
+        data = splits[repetition] if repetition < len(splits) else problem(name, seed=repetition)
         for method, run in methods(data, chosen, dense, repetition, execution).items():
             begin = time.perf_counter()
             functions, points, kernel = run()
@@ -100,26 +103,32 @@ def measure(name: str, args: argparse.Namespace) -> None:
             "best": best, "p_value": None if own == lowest else float(ttest_rel(own, lowest).pvalue)}), flush=True)
 
 
-def choose(data: Problem, count: int, execution: InProcess) -> dict[str, tuple[float, System, float]]:
-    """Return sigma, penalties and RMSE by 10-fold cross-validation, of "rls" and of "laprls"."""
+def choose(splits: list[Problem], most: int, execution: InProcess) -> dict[str, tuple[float, System, float]]:
+    """Return sigma, penalties and RMSE by 10-fold cross-validation on these splits, of "rls" and of "laprls"."""
+    pairs = [System(a, i) for a in LAMBDAS_A for i in LAMBDAS_I]
+    found = {factor: np.mean([judged(data, factor, most, pairs, execution) for data in splits], axis=0)
+             for factor in SIGMAS}
+    width = 2 * np.mean([data.bandwidth for data in splits])  # a problem's own is half the median
+    best: dict[str, tuple[float, System, float]] = {}
+    for factor, squares in found.items():
+        for pair, square in zip(pairs, squares, strict=True):
+            for key in (("rls", "laprls") if pair.lambda_I == 0 else ("laprls",)):
+                if key not in best or square < best[key][2] ** 2:
+                    best[key] = (factor * width, pair, float(np.sqrt(square)))
+    return best
+
+
+def judged(data: Problem, factor: float, most: int, pairs: list[System], execution: InProcess) -> np.ndarray:
+    """Return the mean squared residual of each pair of penalties at held-out labels of one split."""
     labeled = data.split.labeled
     codes = (data.split.Y[labeled].argmax(axis=1) if data.split.Y.shape[1] > 1 else
              (data.split.Y[labeled, 0] > 0).astype(np.int64))
     held = labeled_folds(codes if data.split.coded else np.zeros(len(labeled), np.int64), 10, 0)
-    pairs = [System(a, i) for a in LAMBDAS_A for i in LAMBDAS_I]
-    best: dict[str, tuple[float, System, float]] = {}
-    for factor in SIGMAS:
-        sigma = 2 * factor * data.bandwidth  # the problem's own is half the median
-        system = data.system(min(count, len(data.rows)), OURS, execution, held=held, bandwidth=sigma)
-        sums = gram_matrices(system, execution, execution.scratch())
-        systems = with_folds(pairs, len(held))
-        squares = judge(system, solve_from_gram(system, sums, systems, execution), systems, False,
-                        execution)["squares"]
-        for pair, square in zip(pairs, squares, strict=True):
-            for key in (("rls", "laprls") if pair.lambda_I == 0 else ("laprls",)):
-                if key not in best or square < best[key][2] ** 2:
-                    best[key] = (sigma, pair, float(np.sqrt(square)))
-    return best
+    count = max(1, min(most, round(SHARE * len(data.rows))))
+    system = data.system(count, OURS, execution, held=held, bandwidth=2 * factor * data.bandwidth)
+    sums = gram_matrices(system, execution, execution.scratch())
+    systems = with_folds(pairs, len(held))
+    return judge(system, solve_from_gram(system, sums, systems, execution), systems, False, execution)["squares"]
 
 
 Run = Callable[[], tuple[Functions, Any, RBF]]
@@ -166,8 +175,6 @@ def methods(data: Problem, chosen: dict[str, tuple[float, System, float]], dense
     return found | {
         "Nystrom-CG": nystrom(replace(PRINTED, preconditioner="none"), False),
         "Nystrom-PCG": nystrom(PRINTED, True), "ours": nystrom(OURS, True), "ours, auto": nystrom(OURS, True, "auto")}
-
-
 
 
 if __name__ == "__main__":
