@@ -20,10 +20,11 @@ def labeled_folds(codes: np.ndarray, n_folds: int, seed: int) -> list[np.ndarray
 
     Raises
     ------
-    ParameterError : fewer than two folds. DataError : no class has two points.
+    ParameterError : fewer than two folds, or no whole number of them. DataError : no class has two points.
     """
-    require(n_folds >= 2, f"{n_folds} folds, expected 2 or more", why="a fold is held out of the others",
-            fix="use 5, or 10 for few labels")
+    whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
+    require(whole and n_folds >= 2, f"{n_folds!r} folds, expected a whole number >= 2",
+            why="a fold is held out of the others", fix="use 5, or 10 for few labels")
     codes = np.asarray(codes)
     order = block_rng(seed, FOLDS).permutation(len(codes))
     folds: list[list[int]] = [[] for _ in range(n_folds)]

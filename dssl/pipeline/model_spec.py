@@ -129,15 +129,20 @@ class SelectionSpec(Section):
                                         why=f"that kind of model has no {name}", fix=f"leave it out; there are {own}"))
 
 
-UNUSED = ("subsample", "solver")  # sections that laprls has no use for
+UNUSED: dict[str, Any] = {"subsample": True, "solver": True, "graph": {"ridge", "power"}}  # that laprls has no use for
 
 
-def check_laprls(written: set[str], baselines: Collection[str]) -> None:
-    """Raise SpecError for sections and baselines that a model of kind laprls has no use for.
+def check_laprls(written: Collection[str], graph: Collection[str], baselines: Collection[str]) -> None:
+    """Raise SpecError for sections, keys of the graph and baselines that a model of kind laprls has no use for.
 
-    written : names of the sections that the spec holds.
+    written : names of the sections that the spec holds. graph : names of the keys that its section graph holds.
     """
-    for name in UNUSED:
+    for name in sorted(UNUSED["graph"]):
+        if name in graph:
+            raise SpecError(explain(
+                f"graph.{name}, and model.kind is laprls", why="the energy of the graph is that of its Laplacian, "
+                "without a ridge and of power 1: lambda_A keeps the system positive", fix=f"leave graph.{name} out"))
+    for name in ("subsample", "solver"):
         if name in written:
             raise SpecError(explain(
                 f"the section {name}, and model.kind is laprls", why="nothing is measured on a subsample, and no "

@@ -238,8 +238,8 @@ class Spec(Section):
                           C=tuple(chosen.C or [model.C]), folds=chosen.folds, seed=chosen.seed)
 
     def record(self) -> dict[str, Any]:
-        """Return the spec with every default, without sections that its kind of model has no use for."""
-        return self.model_dump(exclude=set(UNUSED) if self.model.kind == "laprls" else None)
+        """Return the spec with every default, without what its kind of model has no use for."""
+        return self.model_dump(exclude=UNUSED if self.model.kind == "laprls" else None)
 
     @property
     def powers(self) -> tuple[int, ...]:
@@ -283,7 +283,7 @@ class Spec(Section):
             self.selection.check(self.model.kind)
         own: tuple[tuple[str, Callable[[], Any]], ...]
         if self.model.kind == "laprls":
-            check_laprls(self.model_fields_set, self.baselines)
+            check_laprls(self.model_fields_set, self.graph.model_fields_set, self.baselines)
             own = (("model", self.laprls_params),)
         else:
             own = (("model", self.learner.params), ("selection", self.grid))

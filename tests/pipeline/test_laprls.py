@@ -211,7 +211,7 @@ def test_kinds_share_what_comes_before_the_model(fields, small_spec):
 @pytest.mark.parametrize(("override", "expected"), [
     ("model.lambda_A=3", {"models", "scores"}), ("model.solver=nystrom-pcg", {"models", "scores"}),
     ("kernel.bandwidth=2.0", {"models", "scores"}), ("graph.laplacian=unnormalized", {"models", "scores"}),
-    ("selection.lambda_I=[0, 1]", {"models", "scores"}), ("graph.power=3", set()),
+    ("selection.lambda_I=[0, 1]", {"models", "scores"}),
     ("model.landmarks.count=41", {"landmarks", "models", "scores"}),
     ("model.landmarks.seed=1", {"landmarks", "models", "scores"}),
     ("labels.seed=1", {"labels", "health", "landmarks", "models", "scores"}),
@@ -241,6 +241,8 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["selection.lambda_A=[1, 1]"], "model: lambda_A=[1.0, 1.0]"),
     (["model={kind: svm}", "selection.lambda_I=[1]"], "selection.lambda_I=[1.0], and model.kind is svm"),
     (["subsample.size=10"], "the section subsample, and model.kind is laprls"),
+    (["graph.power=2"], "graph.power, and model.kind is laprls"),
+    (["graph.ridge=0.1"], "graph.ridge, and model.kind is laprls"),
     (["solver.method=amg"], "the section solver, and model.kind is laprls"),
     (["baselines=[base, shuffled, budget]"], "baselines names budget"),
     (["data.rows=official_train", "data.test={official: true}"], "rows: official_train leaves the official test rows"),
@@ -256,6 +258,7 @@ def test_a_spec_that_makes_no_sense_is_refused_before_any_work(fields, overrides
 def test_a_spec_and_its_record_are_the_same_pipeline(fields):
     spec = load_spec(fields)
     assert not {"subsample", "solver"} & set(spec.record())
+    assert not {"ridge", "power"} & set(spec.record()["graph"])
     assert load_spec(spec.record()) == spec
 
 

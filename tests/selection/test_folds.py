@@ -37,8 +37,10 @@ def test_folds_depend_on_the_seed():
 
 
 def test_one_fold_is_refused():
-    with pytest.raises(ParameterError, match="2 or more"):
+    with pytest.raises(ParameterError, match="1 folds, expected a whole number >= 2"):
         labeled_folds(np.array([0, 1]), 1, 0)
+    with pytest.raises(ParameterError, match=r"2\.5 folds, expected a whole number"):
+        labeled_folds(np.array([0, 1]), 2.5, 0)
 
 
 def test_all_unlabeled_points_are_in_every_training_set():
