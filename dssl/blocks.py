@@ -234,6 +234,10 @@ class Parts(ABC):
     def rows(self, name: str) -> Rows:
         """Return a shared array, to be read by ranges."""
 
+    @abstractmethod
+    def remove(self) -> None:
+        """Delete everything that was written here."""
+
 
 @dataclass(frozen=True)
 class PartWriter:
@@ -308,6 +312,11 @@ class MemoryParts(Parts):
 
     def rows(self, name: str) -> Rows:
         return ArrayRows(self._shared[name])
+
+    def remove(self) -> None:
+        with self._lock:
+            for held in (self._shared, self._parts, self._receipts, self._within):
+                held.clear()
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,10 @@ class Execution(ABC):
         """Return rows in a form that every task can read without carrying them."""
         return rows
 
+    def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        """Return the answer of every other process that runs tasks, by its address."""
+        return {}
+
     @abstractmethod
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
         """Run the tasks, each with its number, and report each receipt as it arrives."""
@@ -205,7 +209,6 @@ class OnDask(Execution):
         return min(shares, default=None)
 
     def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """Return the answer of every worker by its address."""
         return self.client.run(question, *arguments)
 
     def scratch(self) -> Parts:

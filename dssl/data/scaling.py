@@ -15,7 +15,6 @@ from .. import csr
 from ..blocks import PartWriter, Receipt, Rows, as_csr, row_ranges, rows_that_fit
 from ..errors import DataError, explain, require
 from ..execution import Execution
-from .store import StoredParts
 
 ScalingKind = Literal["standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
 KINDS = ("standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none")
@@ -301,8 +300,7 @@ def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Moment
     parts = execution.scratch()
     execution.map(tasks, parts)
     read = [parts.read(index) for index in range(len(tasks))]
-    if isinstance(parts, StoredParts):
-        parts.remove()
+    parts.remove()
     return merge_pairwise([
         Moments(int(part["count"]), part["mean"], part["squares"], part["smallest"], part["largest"],
                 int(part["zero_rows"])) for part in read])

@@ -258,7 +258,6 @@ class StoredParts(Parts):
         return StoredRows(self.folder / "shared" / name)
 
     def remove(self) -> None:
-        """Delete the folder and all parts in it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -33,14 +33,7 @@ from .gram import kernel_block
 PANEL = 128  # columns of T multiplied at a time
 SUMMED_ROWS = 2048  # rows of a float32 product before it is added in float64
 FAN_IN = 8  # parts that one task of a tree reduction adds
-
-
-@dataclass(frozen=True)
-class Block:
-    """What one block needs of the graph: rows of E and its halo; see `EnergyBlocks.read`."""
-
-    E: sp.csr_array
-    halo: np.ndarray
+MOST_RUNS = 32  # of blocks: each has sums of its own, which are added in a tree
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class Landmarked:
     kernel : of X (v, d), `rows`, in the order of the blocks, and of Z. landmarks : `Z` (s, d), and `T` (s, r), lower
     trapezoidal, or none.
     labels : a line a labeled point, ascending by `position` among the rows: `fold`, `weight`, `target` (m, c).
-    energy : gives the `Block` of an index: an `EnergyBlocks`. n_folds : F. dtype : of kernel blocks, "float64" or
+    energy : an `EnergyBlocks`. n_folds : F. dtype : of kernel blocks, "float64" or
     "float32". token : names this problem in the caches of processes.
     """
 
@@ -118,10 +111,11 @@ def labels_in(labels: dict[str, np.ndarray], start: int, stop: int) -> dict[str,
     return {name: array[first:last] - (start if name == "position" else 0) for name, array in labels.items()}
 
 
-def halo_chunks(block: Block, own: int) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
-    """Yield (columns of E, places) of the halo, no more vertices at a time than the block has."""
-    for start, stop in row_ranges(len(block.halo), max(own, 1)):
-        yield sp.csr_array(block.E[:, own + start:own + stop]), block.halo[start:stop]
+def halo_chunks(E: sp.csr_array, halo: np.ndarray) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
+    """Yield (columns of E, places) of the halo of a block, no more vertices at a time than the block has."""
+    own = E.shape[0]
+    for start, stop in row_ranges(len(halo), max(own, 1)):
+        yield sp.csr_array(E[:, own + start:own + stop]), halo[start:stop]
 
 
 @dataclass(frozen=True)
@@ -167,9 +161,9 @@ class GramTask:
             K = typed_block(problem.kernel, X, Z, problem.dtype)
             Phi = K if T is None or not (self.energy or self.points or self.labels) else times_lower(K, T)
             if self.energy:
-                block = Block(*problem.energy.read(index))
-                EK = block.E[:, :stop - start].astype(K.dtype) @ K
-                for columns, places in halo_chunks(block, stop - start):
+                E, halo = problem.energy.read(index)
+                EK = E[:, :stop - start].astype(K.dtype) @ K
+                for columns, places in halo_chunks(E, halo):
                     EK += columns.astype(K.dtype) @ typed_block(problem.kernel, problem.rows.take(places), Z,
                                                                 problem.dtype)
                 add_product(found["energy"], Phi, EK)
@@ -187,8 +181,9 @@ class GramTask:
                     rows = np.unique(place[mine])
                     add_times(found["moments"][fold], K[rows], weighed[rows])
                     if self.labels:
-                        rows = Phi[place[mine]]
-                        weighted = rows if (weight == 1).all() else rows * np.sqrt(weight, dtype=rows.dtype)[:, None]
+                        own_Phi = Phi[place[mine]]
+                        weighted = own_Phi if (weight == 1).all() else (
+                            own_Phi * np.sqrt(weight, dtype=own_Phi.dtype)[:, None])
                         add_product(found["labels"][fold], weighted, weighted)
         return out.write(**found)
 
@@ -299,13 +294,13 @@ class ColumnsTask:
             return kept
         start, stop = problem.ranges[index]
         own = typed_block(problem.kernel, problem.rows.read(start, stop), Z, problem.dtype)
-        block = Block(*problem.energy.read(index)) if with_energy else Block(
+        E, beyond = problem.energy.read(index) if with_energy else (
             sp.csr_array((stop - start, stop - start)), np.arange(0))
         # The kernels of the halo are made one after the other where they are not kept.
         halo = ((columns, typed_block(problem.kernel, problem.rows.take(places), Z, problem.dtype))
-                for columns, places in halo_chunks(block, stop - start))
-        found = KernelOfBlock(own, sp.csr_array(block.E[:, :stop - start]), halo, with_energy)  # type: ignore[arg-type]
-        size = int(own.nbytes * (1 + len(block.halo) / max(stop - start, 1))) + 16 * block.E.nnz
+                for columns, places in halo_chunks(E, beyond))
+        found = KernelOfBlock(own, sp.csr_array(E[:, :stop - start]), halo, with_energy)  # type: ignore[arg-type]
+        size = int(own.nbytes * (1 + len(beyond) / max(stop - start, 1))) + 16 * E.nnz
         if _KEPT.has_room(problem.token, size, self.keep_bytes):
             held = replace(found, halo=list(halo))
             _KEPT.keep(problem.token, index, held, held.nbytes, self.keep_bytes)
@@ -345,10 +340,15 @@ class JudgeTask:
                 true, weight = own["target"][mine][:, None], own["weight"][mine]
                 squares += weight @ ((values - true) ** 2).sum(axis=2)
                 if self.coded:
-                    off = ((values > 0) != (true > 0))[..., 0] if c == 1 else (
-                        values.argmax(axis=2) != true.argmax(axis=2))
-                    wrong += weight @ off
+                    wrong += weight @ misclassified(values, true)
         return out.write(squares=squares, wrong=wrong)
+
+
+def misclassified(values: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Return whether values (..., c) name another class than the true +-1 codes; one column is that of the second."""
+    if true.shape[-1] == 1:
+        return ((values > 0) != (true > 0))[..., 0]
+    return values.argmax(axis=-1) != true.argmax(axis=-1)
 
 
 @dataclass(frozen=True)
@@ -374,18 +374,12 @@ def sum_parts(parts: Parts, count: int, execution: Execution) -> dict[str, np.nd
         above = execution.scratch()
         execution.map([SumTask(parts, group) for group in groups], above)
         if parts is not given:
-            remove(parts)
+            parts.remove()
         parts, count = above, len(groups)
     total = parts.read(0)
     if parts is not given:
-        remove(parts)
-    return total
-
-
-def remove(parts: Parts) -> None:
-    """Delete parts that are files: an iteration leaves none behind."""
-    if hasattr(parts, "remove"):
         parts.remove()
+    return total
 
 
 def runs_of_blocks(n_blocks: int, most: int) -> list[tuple[int, int]]:

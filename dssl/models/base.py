@@ -12,7 +12,7 @@ from ..errors import DataError, IntegrityError, require
 from ..execution import Execution, InProcess
 from ..kernels.base import Kernel, MercerKernel, kernel_from_dict
 from ..kernels.gram import apply_blocks
-from ..kernels.support import values_with_support
+from ..kernels.support import largest_diagonal, supported_values, values_with_support
 
 Coding = Literal["one_vs_one", "one_vs_rest", "values"]
 VERSION = 1
@@ -64,6 +64,11 @@ class KernelModel:
             return np.empty((0, len(self.intercept))), np.empty(0)
         values, support = values_with_support(self.kernel, rows, self.points, self.coef, execution or InProcess())
         return values + self.intercept, support
+
+    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return f(X), shape (b, c), of one block of points, and which are beyond the support, (b,) bool."""
+        values, largest = supported_values(self.kernel, X, self.points, self.coef)
+        return values + self.intercept, largest < LEAST_SUPPORT * largest_diagonal(self.kernel, self.points)
 
     def _rows(self, X: Any) -> Rows:
         rows = as_rows(X)

@@ -5,15 +5,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from ..blocks import Rows
 from ..data.labels import encode_labels
 from ..errors import DataError, require
 from ..execution import Execution, current_execution
+from ..graph.neighbors import NeighborParams
+from ..graph.regularizer import RegularizerParams
+from ..graph.weights import WeightParams
 from ..inputs import header_of, labels_of, rows_of
 from .base import KernelModel
+from .graph_kernel import GraphKernelParams
 from .stored_prediction import predict_to_zarr
 
 
@@ -49,6 +53,11 @@ class KernelEstimator(BaseEstimator):
         check_is_fitted(self, "model_")
         return self._points(X, execution, reset=False)
 
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
+        values = self._values(X)
+        return self.model_.labels(values)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -70,6 +79,24 @@ class KernelEstimator(BaseEstimator):
         """
         execution = current_execution()
         return predict_to_zarr(self.model_, self._new_rows(X, execution), out, execution)
+
+
+class KernelRegressor(RegressorMixin, KernelEstimator):
+    """An estimator of one or several targets."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def graph_params(estimator: Any, regularizer: RegularizerParams, **own: Any) -> GraphKernelParams:
+    """Return the graph that an estimator's parameters describe, with this regularizer and others of its `own`."""
+    return GraphKernelParams(
+        neighbors=NeighborParams(n_neighbors=estimator.n_neighbors, method=estimator.method, metric=estimator.metric,
+                                 seed=estimator.seed),
+        weights=WeightParams(kind=estimator.weights, symmetrize=estimator.symmetrize), regularizer=regularizer,
+        duplicates=estimator.duplicates, **own)
 
 
 def codes_of(y: Any, unlabeled: Any, n: int, regressor: str) -> tuple[np.ndarray, np.ndarray]:

@@ -24,16 +24,8 @@ from ..execution import Execution, one_thread
 from ..kernels.base import Kernel
 from ..kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
 from .laprls_dense import DenseTask
-from .laprls_solve import (
-    Functions,
-    judge,
-    method_of,
-    require_converged,
-    solve_by_products,
-    solve_from_gram,
-    with_folds,
-)
-from .laprls_system import LabelLines, NystromSystem, System, SystemParams, assemble, gram_matrices, require_penalties
+from .laprls_solve import Functions, NystromMachine, require_converged, with_folds
+from .laprls_system import LabelLines, System, SystemParams, assemble, require_penalties
 
 DENSE = ("pcg", "cg", "direct")
 
@@ -90,30 +82,6 @@ class FittedLapRLS:
     functions: dict[str, Fitted]
     table: list[dict[str, float]] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
-
-
-class NystromMachine:
-    """Solves systems of one problem; Gram matrices, once made, serve all that follow."""
-
-    def __init__(self, system: NystromSystem, expected: Sequence[System], execution: Execution,
-                 parts: Parts | None = None):
-        self.system, self.execution = system, execution
-        self.method, self.costs = method_of(system, expected, execution)
-        self.sums: dict[str, np.ndarray] | None = None
-        if self.method == "nystrom-direct":
-            control = any(item.control and item.lambda_I > 0 for item in expected)
-            self.sums = gram_matrices(system, execution, parts or execution.scratch(), points=control, sums=control,
-                                      energy=any(item.lambda_I > 0 and not item.control for item in expected))
-
-    def solve(self, systems: Sequence[System]) -> Functions:
-        """Return the functions of some systems."""
-        if self.sums is not None:
-            return solve_from_gram(self.system, self.sums, systems, self.execution)
-        return solve_by_products(self.system, systems, self.execution, preconditioned=self.method == "nystrom-pcg")
-
-    def judge(self, systems: Sequence[System], coded: bool) -> dict[str, np.ndarray]:
-        """Return how systems with each fold held out do on it, by pair."""
-        return judge(self.system, self.solve(systems), systems, coded, self.execution)
 
 
 class DenseMachine:

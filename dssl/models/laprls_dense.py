@@ -29,6 +29,7 @@ from ..graph.energy import GraphEnergy
 from ..graph.weights import read_graph
 from ..kernels.base import Kernel
 from ..kernels.nystrom import whiten
+from ..kernels.products import misclassified
 from ..solvers.blocked_cg import Stop, blocked_cg
 from .laprls_system import LabelLines, System, SystemParams
 from .preconditioner import factor_raised
@@ -123,9 +124,8 @@ def judged(values: np.ndarray, lines: LabelLines, coded: bool) -> tuple[np.ndarr
     F, c, held = lines.n_held, lines.target.shape[1], np.flatnonzero(lines.fold < lines.n_held)
     own = values[held].reshape(len(held), -1, F, c)[np.arange(len(held)), :, lines.fold[held]]
     true, weight, whole = lines.target[held][:, None], lines.weight[held], lines.judged_weight
-    off = ((own > 0) != (true > 0))[..., 0] if c == 1 else own.argmax(axis=2) != true.argmax(axis=2)
     return (weight @ ((own - true) ** 2).sum(axis=2) / (whole * c),
-            weight @ off / whole if coded else np.zeros(own.shape[1]))
+            weight @ misclassified(own, true) / whole if coded else np.zeros(own.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ class Problem:
         for index, system in enumerate(self.systems):
             key = (system.lambda_A, system.lambda_I, system.control, system.held)
             if key not in factors:
-                coarse = Phi.T @ self.regularized(index, Phi)
-                factors[key] = factor_raised(coarse + system.lambda_A * np.eye(T.shape[1]))
+                A = Phi.T @ self.regularized(index, Phi) + system.lambda_A * np.eye(T.shape[1])
+                factors[key] = factor_raised(A)
 
         def precondition(R: np.ndarray, of: np.ndarray, KR: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             lambda_A = np.array([self.systems[index].lambda_A for index in of])

@@ -5,22 +5,28 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 
 from ..blocks import Parts, Rows
 from ..errors import explain
 from ..execution import Execution, current_execution
-from ..graph.neighbors import NeighborParams
 from ..graph.regularizer import RegularizerParams
 from ..graph.vertices import Vertices, distinct_rows, find_vertices
-from ..graph.weights import WeightParams
 from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams
-from ..solvers.solve import SolverParams
 from .base import KernelModel
-from .estimator import KernelEstimator, codes_of, require_labeled, require_unequal, targets_of, weighed
+from .estimator import (
+    KernelEstimator,
+    KernelRegressor,
+    codes_of,
+    graph_params,
+    require_labeled,
+    require_unequal,
+    targets_of,
+    weighed,
+)
 from .folds import labeled_folds
-from .graph_kernel import GraphKernelParams, build_graph
+from .graph_kernel import build_graph
 from .laprls import FittedLapRLS, LapRLSParams, fit_laprls
 from .laprls_system import LabelLines, SystemParams
 
@@ -41,7 +47,8 @@ class LapRLSEstimator(KernelEstimator):
         landmarks, "direct", "pcg", "cg".
     preconditioner, whitening, precision, tolerance, max_iterations : see `SystemParams`.
     n_neighbors, metric, weights, symmetrize, method, laplacian : the graph; see `NeighborParams`, `WeightParams`.
-    cv : folds of the labels, for a grid. fit_intercept : whether targets are centered at the mean of the labels.
+    cv : folds of the labels, for a grid; fewer where there are fewer labels, see `evidence_`.
+    fit_intercept : whether targets are centered at the mean of the labels.
     duplicates : "collapse" makes equal rows one vertex that counts as many, "keep" one vertex each.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of every random choice.
@@ -73,19 +80,11 @@ class LapRLSEstimator(KernelEstimator):
                                 tolerance=self.tolerance, max_iterations=self.max_iterations, seed=self.seed),
             laplacian=self.laplacian, fit_intercept=self.fit_intercept)  # type: ignore[arg-type]
 
-    def _graph(self) -> GraphKernelParams:
-        return GraphKernelParams(
-            neighbors=NeighborParams(n_neighbors=self.n_neighbors, method=self.method,  # type: ignore[arg-type]
-                                     metric=self.metric, seed=self.seed),  # type: ignore[arg-type]
-            weights=WeightParams(kind=self.weights, symmetrize=self.symmetrize),  # type: ignore[arg-type]
-            regularizer=RegularizerParams(laplacian=self.laplacian),  # type: ignore[arg-type]
-            solver=SolverParams(), duplicates=self.duplicates)  # type: ignore[arg-type]
-
     def _solve(self, rows: Rows, labeled: np.ndarray, codes: np.ndarray, targets: np.ndarray, weight: np.ndarray | None,
                graph: Any, coded: bool, params: LapRLSParams, execution: Execution) -> FittedLapRLS:
         """Return the functions of targets (l, c) at the labeled rows (l,); sets the evidence."""
         require_unequal(rows)
-        own, several = self._graph(), len(params.pairs) > 1
+        own, several = graph_params(self, RegularizerParams(laplacian=params.laplacian)), len(params.pairs) > 1
         held = labeled_folds(codes, self.cv, self.seed) if several else []
         kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                              seed=self.seed)
@@ -105,7 +104,7 @@ class LapRLSEstimator(KernelEstimator):
         lines = LabelLines.of(points.vertex[labeled], weight, targets, held)
         found = fit_laprls(distinct_rows(rows, points, execution), lines, kernel, stored, params, execution,
                            vertices=copies, coded=coded)
-        self.evidence_ = {**evidence, **found.evidence, "n_labeled": len(labeled),
+        self.evidence_ = {**evidence, **found.evidence, "folds": len(held), "n_labeled": len(labeled),
                           "n_unlabeled": len(rows) - len(labeled)}
         self.cv_results_ = found.table
         chosen = found.functions["model"].chosen
@@ -165,13 +164,8 @@ class LapRLSClassifier(ClassifierMixin, LapRLSEstimator):
         values = self._values(X)
         return values[:, 1] if len(self.classes_) == 2 else values
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted labels, shape (n,)."""
-        values = self._values(X)
-        return self.model_.labels(values)
 
-
-class LapRLSRegressor(RegressorMixin, LapRLSEstimator):
+class LapRLSRegressor(KernelRegressor, LapRLSEstimator):
     """Laplacian regularized least squares on landmarks; one or several targets, NaN where unknown.
 
     Attributes
@@ -180,11 +174,6 @@ class LapRLSRegressor(RegressorMixin, LapRLSEstimator):
     """
 
     __doc__ += LapRLSEstimator.__doc__ or ""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points X (n, d) with targets y (n,) or (n, c); return self. A row with a NaN is unlabeled.
@@ -200,11 +189,6 @@ class LapRLSRegressor(RegressorMixin, LapRLSEstimator):
                             params, execution)
         self.model_ = regressor_model(found, "model", self.kernel_)
         return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted targets, shape (n,) or (n, c)."""
-        values = self._values(X)
-        return self.model_.labels(values)
 
 
 def _values_of(value: Any) -> tuple[float, ...]:

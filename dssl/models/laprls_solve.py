@@ -10,7 +10,7 @@ from scipy.linalg import cho_solve
 from ..blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..errors import NotConverged, explain
 from ..execution import Execution
-from ..kernels.products import ColumnsTask, JudgeTask, let_go, remove, runs_of_blocks, sum_parts
+from ..kernels.products import MOST_RUNS, ColumnsTask, JudgeTask, let_go, runs_of_blocks, sum_parts
 from ..solvers.blocked_cg import Stop, blocked_cg
 from .laprls_system import NystromSystem, System, SystemParams, gram_bytes, gram_matrices
 from .preconditioner import factor_raised, make_preconditioner
@@ -44,10 +44,10 @@ class GramSolveTask:
         for system, right in zip(self.systems, sums["right"][self.first:], strict=False):
             A = labels - sums["labels"][system.held] if system.held >= 0 else labels
             A = A + system.lambda_A * sums["penalty"]
-            if system.lambda_I > 0 and system.control:
+            if system.has_control:
                 a, b = self.chance
                 A += system.lambda_I * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
-            elif system.lambda_I > 0:
+            elif system.has_graph:
                 A += system.lambda_I * sums["energy"]
             solution, own = refined(A, right)
             residual = float(np.maximum(residual, own))  # NaN is larger than any number
@@ -119,12 +119,12 @@ class BlockedProduct:
         a, b = self.system.blocks.chance
         own = [self.systems[index] for index in self.of_column]
         self.lambda_A = np.array([item.lambda_A for item in own])
-        self.energy = np.array([0.0 if item.control else item.lambda_I for item in own])
-        self.points = np.array([item.lambda_I * a if item.control else 0.0 for item in own])
-        self.rank_one = np.array([item.lambda_I * b if item.control else 0.0 for item in own])
+        self.energy = np.array([item.lambda_I if item.has_graph else 0.0 for item in own])
+        self.points = np.array([item.lambda_I * a if item.has_control else 0.0 for item in own])
+        self.rank_one = np.array([item.lambda_I * b if item.has_control else 0.0 for item in own])
         self.held = np.array([item.held for item in own])
         budget = self.execution.memory_budget
-        self.runs = runs_of_blocks(len(self.system.problem.ranges), 32)
+        self.runs = runs_of_blocks(len(self.system.problem.ranges), MOST_RUNS)
         self.keep = budget // 2 * self.execution.tasks_per_process
 
     def __call__(self, P: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -136,8 +136,8 @@ class BlockedProduct:
         execution.map([ColumnsTask(self.system.problem, given.arrays(0), first, last, self.keep, index)
                        for index, (first, last) in enumerate(self.runs)], parts)
         total = self.system.lower(sum_parts(parts, len(self.runs), execution)["total"])
-        remove(parts)
-        remove(given)
+        parts.remove()
+        given.remove()
         total += self.lambda_A[columns] * (self.system.penalty() @ P if self.system.whitening is None else P)
         if self.rank_one[columns].any():
             total += self.rank_one[columns] * np.outer(self.sums, self.sums @ P)
@@ -154,7 +154,7 @@ def solve_by_products(system: NystromSystem, systems: Sequence[System], executio
     """
     params = system.params
     sums = gram_matrices(system, execution, execution.scratch(), energy=False, labels=False,
-                         sums=any(item.control and item.lambda_I > 0 for item in systems))
+                         sums=any(item.has_control for item in systems))
     right = system.right_sides(sums, systems)
     p, r, c = right.shape
     of_column = np.repeat(np.arange(p), c)
@@ -201,8 +201,7 @@ def require_converged(evidence: dict[str, Any], params: SystemParams) -> None:
 def forget(execution: Execution) -> None:
     """Let every process give back the kernel blocks that it kept."""
     let_go()
-    if hasattr(execution, "ask_workers"):
-        execution.ask_workers(let_go)
+    execution.ask_workers(let_go)
 
 
 FLOPS, SPARSE_FLOPS, ENTRY_SECONDS, READ_BYTES = 4e10, 1.5e9, 3e-9, 8e9  # of one core, a second, or seconds an entry
@@ -219,8 +218,8 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     does not fit in half the budget. Gram matrices are not formed where their sums exceed the budget.
     """
     entry = ENTRY_SECONDS + 2 * d / FLOPS
-    graph = any(item.lambda_I > 0 and not item.control for item in systems)
-    control = any(item.lambda_I > 0 and item.control for item in systems)
+    graph = any(item.has_graph for item in systems)
+    control = any(item.has_control for item in systems)
     n_folds = len({item.held for item in systems if item.held >= 0}) or 1
     penalties = len({(item.lambda_A, item.lambda_I, item.control) for item in systems})
     reached, t = (1 + halo if graph else 1.0), len(systems) * n_outputs
@@ -247,15 +246,31 @@ def method_of(system: NystromSystem, systems: Sequence[System], execution: Execu
                          system.params.edges)
 
 
-def solve_nystrom(system: NystromSystem, systems: Sequence[System], execution: Execution, method: str,
-                  parts: Parts | None = None) -> Functions:
-    """Return the functions of all systems by "nystrom-direct", "nystrom-pcg" or "nystrom-cg"."""
-    if method != "nystrom-direct":
-        return solve_by_products(system, systems, execution, preconditioned=method == "nystrom-pcg")
-    control = any(item.lambda_I > 0 and item.control for item in systems)
-    sums = gram_matrices(system, execution, parts or execution.scratch(), points=control, sums=control,
-                         energy=any(item.lambda_I > 0 and not item.control for item in systems))
-    return solve_from_gram(system, sums, systems, execution)
+def gram_for(system: NystromSystem, systems: Sequence[System], execution: Execution,
+             parts: Parts | None = None) -> dict[str, np.ndarray]:
+    """Return the Gram matrices that these systems are made of; parts : where shares of them go, scratch by default."""
+    control, graph = any(item.has_control for item in systems), any(item.has_graph for item in systems)
+    return gram_matrices(system, execution, parts or execution.scratch(), energy=graph, points=control, sums=control)
+
+
+class NystromMachine:
+    """Solves systems of one problem; Gram matrices, once made, serve all that follow."""
+
+    def __init__(self, system: NystromSystem, expected: Sequence[System], execution: Execution,
+                 parts: Parts | None = None):
+        self.system, self.execution = system, execution
+        self.method, self.costs = method_of(system, expected, execution)
+        self.sums = gram_for(system, expected, execution, parts) if self.method == "nystrom-direct" else None
+
+    def solve(self, systems: Sequence[System]) -> Functions:
+        """Return the functions of some systems."""
+        if self.sums is not None:
+            return solve_from_gram(self.system, self.sums, systems, self.execution)
+        return solve_by_products(self.system, systems, self.execution, preconditioned=self.method == "nystrom-pcg")
+
+    def judge(self, systems: Sequence[System], coded: bool) -> dict[str, np.ndarray]:
+        """Return how systems with each fold held out do on it, by pair."""
+        return judge(self.system, self.solve(systems), systems, coded, self.execution)
 
 
 def judge(system: NystromSystem, functions: Functions, systems: Sequence[System], coded: bool,
@@ -271,7 +286,7 @@ def judge(system: NystromSystem, functions: Functions, systems: Sequence[System]
     B = functions.coef.reshape(p // F, F, s, c).transpose(1, 2, 0, 3)
     intercept = functions.intercept.reshape(p // F, F, c).transpose(1, 0, 2)
     shared = execution.share(B=np.ascontiguousarray(B), intercept=intercept)
-    runs, parts = runs_of_blocks(len(system.problem.ranges), 32), execution.scratch()
+    runs, parts = runs_of_blocks(len(system.problem.ranges), MOST_RUNS), execution.scratch()
     execution.map([JudgeTask(system.problem, shared, first, last, coded) for first, last in runs], parts)
     found = sum_parts(parts, len(runs), execution)
     whole = system.lines.judged_weight

@@ -24,18 +24,17 @@ from ..blocks import (
     Receipt,
     Rows,
     SelectedRows,
-    block_rng,
     row_ranges,
     rows_that_fit,
 )
 from ..csr import point_arrays, points_of
 from ..errors import BudgetError, require
-from ..execution import Execution, share_sparse
+from ..execution import SHARED_CHUNK, Execution, share_sparse
 from ..graph.energy import EnergyBlocks, split_energy
 from ..kernels.base import Kernel
 from ..kernels.landmarks import Landmarks
 from ..kernels.nystrom import Whitening, lower_trapezoidal, whiten
-from ..kernels.products import GramTask, Landmarked, runs_of_blocks, sum_parts
+from ..kernels.products import MOST_RUNS, GramTask, Landmarked, runs_of_blocks, sum_parts
 from ..solvers.blocked_cg import Stop
 
 SOLVERS = ("auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct")
@@ -43,7 +42,6 @@ PRECONDITIONERS = ("edges", "paper", "paper-5", "paper-6", "none")
 CUTOFFS = {"float64": 1e-10, "float32": 1e-6}
 MOST_BLOCK_BYTES = 256 << 20  # taller blocks make no product faster
 LEAST_ROWS = 512  # of a block: fewer and its halo is many times as large
-MOST_RUNS = 32  # of blocks: each has sums of its own, which are added in a tree
 
 Solver = Literal["auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct"]
 Preconditioner = Literal["edges", "paper", "paper-5", "paper-6", "none"]
@@ -147,6 +145,16 @@ class System:
     held: int = -1
     control: bool = False
 
+    @property
+    def has_graph(self) -> bool:
+        """Return whether the graph's energy is in it."""
+        return self.lambda_I > 0 and not self.control
+
+    @property
+    def has_control(self) -> bool:
+        """Return whether the mean over relabelings stands for the graph's energy."""
+        return self.lambda_I > 0 and self.control
+
 
 def require_penalties(lambda_A: float, lambda_I: float) -> None:
     """Raise ParameterError unless lambda_A > 0 and lambda_I >= 0 are finite."""
@@ -161,7 +169,7 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
-def block_height(v: int, s: int, n_folds: int, row_bytes: int, itemsize: int, budget: int) -> int:
+def block_height(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -> int:
     """Return the vertices of a block: as many as fit in half the budget, for s landmarks.
 
     Memory of a task: `block_bytes` a vertex (its halo is read in chunks of as many), and `gram_bytes` of sums; the
@@ -198,14 +206,15 @@ def ordered(rows: Rows, order: np.ndarray, execution: Execution) -> Rows:
         return execution.share_rows(ArrayRows(np.ascontiguousarray(rows.take(order))))
     chosen = SelectedRows(rows, order)
     height = max(1, execution.memory_budget // 4 // rows.row_bytes)
+    chunk = max(1, SHARED_CHUNK // rows.row_bytes)
     parts = execution.scratch()
     if rows.is_sparse:
-        return share_sparse(chosen, parts, min(height, max(1, (16 << 20) // rows.row_bytes)))
-    chunk = min(len(rows), max(1, (16 << 20) // rows.row_bytes))
+        return share_sparse(chosen, parts, min(height, chunk))
+    chunk = min(len(rows), chunk)
     parts.allocate("rows", rows.shape, rows.dtype, chunk)
     height = max(chunk, height // chunk * chunk)
     shared = execution.share(order=order)
-    execution.map([OrderTask(rows, shared, start, stop, chunk) for start, stop in row_ranges(len(rows), height)], parts)
+    execution.map([OrderTask(rows, shared, start, stop) for start, stop in row_ranges(len(rows), height)], parts)
     return parts.rows("rows")
 
 
@@ -214,10 +223,9 @@ class OrderTask:
     """Write rows [start, stop) of the new order."""
 
     rows: Rows
-    order: Any
+    order: Arrays
     start: int
     stop: int
-    chunk: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         block = self.rows.take(self.order.load()["order"][self.start:self.stop])
@@ -319,7 +327,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
         rows, vertices = SelectedRows(rows, execution.share_rows(ArrayRows(labeled))), None
         lines = replace(lines, row=np.searchsorted(labeled, lines.row))
     v = len(rows)
-    height = block_height(v, points.shape[0], lines.n_folds, rows.row_bytes, params.itemsize, execution.memory_budget)
+    height = block_height(v, points.shape[0], rows.row_bytes, params.itemsize, execution.memory_budget)
     blocks = split_energy(graph, v, laplacian, height, execution, execution.scratch(), vertices)
     order = blocks.order()
     place = np.empty(v, np.int64)
@@ -340,6 +348,11 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     return NystromSystem(problem, lines, whitening, found["K_ss"], places, params, fit_intercept)
 
 
+def runs_within(n_blocks: int, sums_bytes: int, budget: int) -> list[tuple[int, int]]:
+    """Return the runs of blocks whose sums, of so many bytes each, are made apart: no more of them than fit at once."""
+    return runs_of_blocks(n_blocks, int(np.clip(budget // max(1, sums_bytes), 2, MOST_RUNS)))
+
+
 def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts, *, energy: bool = True,
                   points: bool = False, labels: bool = True, sums: bool = False) -> dict[str, np.ndarray]:
     """Return the sums of `GramTask` over all blocks: `energy` (r, r), `points`, `sums`, `labels`, `moments`.
@@ -354,16 +367,10 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts, *, 
     require(sums_bytes <= budget, f"Gram matrices of {system.s} landmarks and {system.problem.n_folds} folds",
             error=BudgetError, why=f"their sums take {sums_bytes:,} bytes, the budget is {budget:,}",
             fix='use solver "nystrom-pcg", fewer landmarks or folds, or raise memory_budget')
-    most = int(np.clip(budget // sums_bytes, 2, MOST_RUNS))
-    runs = runs_of_blocks(len(system.problem.ranges), most)
+    runs = runs_within(len(system.problem.ranges), sums_bytes, budget)
     execution.map([GramTask(system.problem, first, last, energy, points, labels, sums) for first, last in runs], parts)
     found = dict(sum_parts(parts, len(runs), execution))
     if energy:
         E = found["energy"] if system.whitening is None else found["energy"] @ system.whitening.T
         found["energy"] = (E + E.T) / 2
     return found | {name: system.lower(found[name]) for name in ("sums", "moments")}
-
-
-def draws(params: SystemParams, stream: int) -> np.random.Generator:
-    """Return the random stream of one purpose."""
-    return block_rng(params.seed, stream)

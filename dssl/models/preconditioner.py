@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lu_factor, lu_solve
 
-from ..blocks import PartWriter, Receipt, row_ranges
+from ..blocks import PartWriter, Receipt, block_rng, row_ranges
 from ..csr import points_of
-from ..errors import DataError, ParameterError, require
+from ..errors import DataError, ParameterError, explain, require
 from ..execution import Execution
 from ..graph.energy import sampled_edges
 from ..kernels.products import Landmarked, times_lower, typed_block
-from .laprls_system import NystromSystem, System, SystemParams, draws
+from .laprls_system import NystromSystem, System, SystemParams
 
 LABELS, EDGES, POINTS = 11, 12, 13  # random streams
 
@@ -65,7 +65,7 @@ class SampleTask:
         if self.labels:
             m = len(lines["position"])
             chosen = np.arange(m) if m <= count else np.sort(
-                draws(self.params, LABELS).choice(m, count, replace=False))
+                block_rng(self.params.seed, LABELS).choice(m, count, replace=False))
             weight = lines["weight"][chosen]
             weight = weight * (lines["weight"].sum() / weight.sum())
             for start, stop in row_ranges(len(chosen), height):
@@ -73,7 +73,7 @@ class SampleTask:
                 J += rows.T @ rows
         edges = 0
         if self.graph:
-            sample = sampled_edges(problem.energy.edges(), count, draws(self.params, EDGES))
+            sample = sampled_edges(problem.energy.edges(), count, block_rng(self.params.seed, EDGES))
             edges = len(sample.w)
             for start, stop in row_ranges(edges, height):
                 part = slice(start, stop)
@@ -85,7 +85,7 @@ class SampleTask:
         if self.control:
             v = problem.energy.n
             chosen = np.arange(v) if v <= count else np.sort(
-                draws(self.params, POINTS).choice(v, count, replace=False))
+                block_rng(self.params.seed, POINTS).choice(v, count, replace=False))
             N, u = np.zeros((r, r)), np.zeros(r)
             for start, stop in row_ranges(len(chosen), height):
                 rows = whitened(kernels(chosen[start:stop]))
@@ -151,10 +151,10 @@ def factor_raised(A: np.ndarray) -> Any:
             return cho_factor(A + share * largest * np.eye(len(A)) if share else A, check_finite=False)
         except np.linalg.LinAlgError:
             continue
-    require(False, f"a system of {len(A)} landmarks is not positive definite", error=ParameterError,
-            why="the penalties are too small for the precision of the kernel blocks",
-            fix="raise lambda_A, use whitening, or precision float64")
-    raise AssertionError
+    raise ParameterError(explain(
+        f"a system of {len(A)} landmarks is not positive definite",
+        why="the penalties are too small for the precision of the kernel blocks",
+        fix="raise lambda_A, use whitening, or precision float64"))
 
 
 def printed_sums(system: NystromSystem, which: str, execution: Execution) -> tuple[np.ndarray, np.ndarray]:
@@ -213,8 +213,8 @@ def make_preconditioner(system: NystromSystem, systems: Sequence[System],
     The control of the graph is sampled whatever the name is.
     """
     which = system.params.preconditioner
-    control = any(item.control and item.lambda_I > 0 for item in systems)
-    graph = any(not item.control and item.lambda_I > 0 for item in systems)
+    control = any(item.has_control for item in systems)
+    graph = any(item.has_graph for item in systems)
     sampled, evidence = which == "edges", {"preconditioner": which}
     found: dict[str, np.ndarray] = {}
     if sampled or control:

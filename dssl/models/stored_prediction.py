@@ -12,8 +12,7 @@ from ..data.store import create_array, write_range
 from ..errors import DataError, require
 from ..execution import Execution, current_execution
 from ..kernels.gram import block_rows, entries_of
-from ..kernels.support import largest_diagonal, supported_values
-from .base import LEAST_SUPPORT, KernelModel
+from .base import KernelModel
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,7 @@ class StorePredictionsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         model = KernelModel.from_arrays(self.fitted.load(), self.attributes)
-        X = self.rows.read(self.start, self.stop)
-        values, largest = supported_values(model.kernel, X, model.points, model.coef)
-        values += model.intercept
-        beyond = largest < LEAST_SUPPORT * largest_diagonal(model.kernel, model.points)
+        values, beyond = model.block_values(self.rows.read(self.start, self.stop))
         receipt: Receipt = {"unsupported": int(beyond.sum())}
         kept = ~beyond if self.abstain else np.ones(len(beyond), bool)
         if model.coding == "values":

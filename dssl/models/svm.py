@@ -4,7 +4,7 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -12,14 +12,21 @@ from sklearn.utils.validation import check_is_fitted
 from ..blocks import Rows
 from ..errors import explain
 from ..execution import Execution, current_execution
-from ..graph.neighbors import NeighborParams
 from ..graph.regularizer import RegularizerParams
-from ..graph.weights import WeightParams
 from ..kernels.base import kernel_from
 from ..solvers.solve import SolverParams
 from .base import KernelModel, expand
 from .calibration import Calibration, fit_calibration, mean_margins, out_of_fold_scores
-from .estimator import KernelEstimator, codes_of, require_labeled, require_unequal, targets_of, weighed
+from .estimator import (
+    KernelEstimator,
+    KernelRegressor,
+    codes_of,
+    graph_params,
+    require_labeled,
+    require_unequal,
+    targets_of,
+    weighed,
+)
 from .graph_kernel import GraphKernelParams, check_eta, check_share, deform, evidence_of, graph_covariance
 from .learners import LearnerParams, fit_labels, fit_values
 
@@ -57,14 +64,10 @@ class DeformedKernelEstimator(KernelEstimator):
         self.duplicates = duplicates
 
     def _params(self) -> GraphKernelParams:
-        return GraphKernelParams(
-            neighbors=NeighborParams(n_neighbors=self.n_neighbors, method=self.method,  # type: ignore[arg-type]
-                                     metric=self.metric, seed=self.seed),  # type: ignore[arg-type]
-            weights=WeightParams(kind=self.weights, symmetrize=self.symmetrize),  # type: ignore[arg-type]
-            regularizer=RegularizerParams(laplacian=self.laplacian, ridge=self.ridge,  # type: ignore[arg-type]
-                                          power=self.power),
-            solver=SolverParams(tolerance=self.tolerance, seed=self.seed),
-            n_subsample=self.n_subsample, seed=self.seed, duplicates=self.duplicates)  # type: ignore[arg-type]
+        regularizer = RegularizerParams(laplacian=self.laplacian, ridge=self.ridge,  # type: ignore[arg-type]
+                                        power=self.power)
+        return graph_params(self, regularizer, solver=SolverParams(tolerance=self.tolerance, seed=self.seed),
+                            n_subsample=self.n_subsample, seed=self.seed)
 
     def _deformed_gram(self, rows: Rows, labeled: np.ndarray, params: GraphKernelParams,
                        execution: Execution, graph: Any = None) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -169,11 +172,6 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         values = self._values(X)
         return -values[:, 0] if len(self.classes_) == 2 else self.model_.scores(values)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted labels, shape (n,)."""
-        values = self._values(X)
-        return self.classes_[self.model_.codes(values)]
-
     def _calibrates(self) -> bool:
         if not self.probability:
             raise AttributeError("predict_proba is not available when probability=False: set probability=True and fit "
@@ -204,7 +202,7 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         return np.log(self.predict_proba(X))
 
 
-class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
+class LapKernelRidge(KernelRegressor, DeformedKernelEstimator):
     """Kernel ridge regression in the kernel deformed by the graph; the targets of unlabeled points are NaN.
 
     Attributes
@@ -213,11 +211,6 @@ class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
     """
 
     __doc__ += DeformedKernelEstimator.__doc__ or ""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points X (n, d) with targets y (n,) or (n, c); return self. A row with a NaN is unlabeled.
@@ -239,8 +232,3 @@ class LapKernelRidge(RegressorMixin, DeformedKernelEstimator):
         coef, intercept = fit_values(K, targets[labeled], learner, weight)
         self.model_: KernelModel = expand(kernel, points, coef, intercept, "values", np.empty(0), {})
         return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted targets, shape (n,) or (n, c)."""
-        values = self._values(X)
-        return values[:, 0] if values.shape[1] == 1 else values

@@ -17,7 +17,6 @@ from ..kernels.landmarks import Landmarks
 from ..models.base import KernelModel
 from ..models.laprls import DENSE, FittedLapRLS, LapRLSProblem, PreparedLapRLS, choose, landmarks_of
 from ..models.laprls_estimators import classifier_model, coded_targets, regressor_model
-from ..models.laprls_solve import remove
 from ..models.laprls_system import LabelLines, System
 from .context import Context
 from .graphs import vertices_of
@@ -164,7 +163,7 @@ def make_laprls(context: Context) -> dict[str, Any]:
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
     PartWriter(context.parts, 0).write(**arrays)
     for parts in shares:  # the matrices of the blocks have served
-        remove(parts)
+        parts.remove()
     return {"models": {name: models[name] for name in problem.names}, "folds": n_folds, "evidence": evidence,
             **_choices(problem, chosen, tables, bandwidths)}
 

@@ -5,18 +5,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..kernels.centers import SAMPLE_BYTES, SAMPLE_PER_CENTER
+from ..kernels.gram import BLOCK_BYTES
 from ..kernels.landmarks import landmark_count
 from ..kernels.leverage import PILOT
-from ..kernels.products import runs_of_blocks
 from ..models.laprls import DENSE
 from ..models.laprls_dense import CHUNK_BYTES
 from ..models.laprls_solve import SYSTEMS_IN_A_TASK
-from ..models.laprls_system import MOST_RUNS, block_bytes, block_height, gram_bytes
+from ..models.laprls_system import block_bytes, block_height, gram_bytes, runs_within
 from .cost import Cost, cost_of, count, of_those, scores_of, whole_bytes
 from .facts import Facts
 
 HALO = 3.0  # in few dimensions less than 1; 2.8 for the 123 features of a9a
-BLOCK_BYTES = 64 << 20  # of a kernel's block, as `kernels/gram.py` makes it
 
 
 def n_landmarks(f: Facts) -> int:
@@ -102,14 +101,14 @@ def _nystrom(f: Facts, method: str) -> Cost:
     """
     v, s, F = f.vertices, n_landmarks(f), _folds(f)
     size = f.spec.laprls.system().itemsize
-    height = min(v, block_height(v, s, F, f.row_bytes, size, f.budget))
+    height = min(v, block_height(v, s, f.row_bytes, size, f.budget))
     pairs, held = _systems(f)
     square, kernels = 8 * s * s, len(f.spec.kernels())
     columns = 8 * s * _outputs(f) * (pairs + held)
     whitening = 5 * square
     block, sums = height * block_bytes(s, f.row_bytes, size), gram_bytes(s, F, points=True)
     blocks = count(v, height)
-    runs = len(runs_of_blocks(blocks, max(2, min(MOST_RUNS, f.budget // max(1, sums)))))
+    runs = len(runs_within(blocks, sums, f.budget))
     fixed = max(_split_bytes(f), whitening, min(v * f.row_bytes, f.budget // 4) * 3)
     if method == "nystrom-direct":
         solving = sums + 4 * square + columns

@@ -12,8 +12,6 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score
 from ..blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
 from ..execution import Execution, Progress
 from ..kernels.gram import block_rows, entries_of
-from ..kernels.support import largest_diagonal, supported_values
-from ..models.base import LEAST_SUPPORT
 from .context import Context
 from .training import load_model
 
@@ -52,8 +50,7 @@ class PredictTask:
         found: dict[str, list[np.ndarray]] = {name: [] for name in predicted_arrays(self.models)}
         for name in self.models:
             model = load_model(arrays, self.models, name)
-            values, largest = supported_values(model.kernel, X, model.points, model.coef)
-            values = values + model.intercept
+            values, beyond = model.block_values(X)
             if "values" in found:
                 found["values"].append(values[:, 0])
             else:
@@ -61,7 +58,7 @@ class PredictTask:
             if "code_errors" in found:
                 true = self.split.load()["test_codes"][self.start:self.stop]
                 found["code_errors"].append(code_errors(values, true, len(model.classes)))
-            found["unsupported"].append(largest < LEAST_SUPPORT * largest_diagonal(model.kernel, model.points))
+            found["unsupported"].append(beyond)
         return out.write_rows(self.start, **{name: np.stack(columns, axis=1) for name, columns in found.items()})
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from dssl.execution import InProcess
 from dssl.models.folds import labeled_folds
-from dssl.models.laprls_solve import solve_nystrom, with_folds
+from dssl.models.laprls_solve import NystromMachine, with_folds
 from dssl.models.laprls_system import System, SystemParams
 
 from .laprls_problems import Problem, problem
@@ -57,7 +57,8 @@ def seconds(data: Problem, systems: list[System], held: list[np.ndarray], method
     execution = InProcess(memory_budget=4 << 30)
     begin = time.perf_counter()
     system = data.system(landmarks, SystemParams(), execution, held=held)
-    solve_nystrom(replace(system, params=SystemParams(solver=method)), systems, execution, method)  # type: ignore[arg-type]
+    params = SystemParams(solver=method)  # type: ignore[arg-type]
+    NystromMachine(replace(system, params=params), systems, execution).solve(systems)
     return time.perf_counter() - begin
 
 

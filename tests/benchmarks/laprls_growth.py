@@ -59,7 +59,7 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
     from dssl.kernels.base import RBF, median_bandwidth
     from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
     from dssl.measure import PeakMemory
-    from dssl.models.laprls_solve import solve_nystrom
+    from dssl.models.laprls_solve import NystromMachine
     from dssl.models.laprls_system import LabelLines, System, SystemParams, assemble
 
     with np.load(Path(os.environ["DSSL_DATA"]) / "covtype.npz") as held:
@@ -86,7 +86,7 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
                     lines = LabelLines.of(labeled, np.ones(len(labeled)), targets)
                     system = assemble(ArrayRows(X), lines, kernel, landmarks, graph, "normalized", SystemParams(
                         solver=solver), execution)  # type: ignore[arg-type]
-                    found = solve_nystrom(system, [System(0.01, 0.01)], execution, solver)
+                    found = NystromMachine(system, [System(0.01, 0.01)], execution).solve([System(0.01, 0.01)])
                 seconds.append(time.perf_counter() - begin)
                 peaks.append(peak.bytes or 0)
             print(json.dumps({

@@ -15,7 +15,7 @@ from dssl.graph.weights import weights
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
 from dssl.models import laprls_system
-from dssl.models.laprls_solve import solve_nystrom
+from dssl.models.laprls_solve import NystromMachine
 from dssl.models.laprls_system import LabelLines, NystromSystem, SystemParams, assemble
 from tests import reference
 
@@ -55,8 +55,8 @@ class Case:
 
     def solve(self, items, method="nystrom-direct", **params):
         """Return the functions of some systems, with other parameters."""
-        system = replace(self.system, params=replace(self.system.params, **params)) if params else self.system
-        return solve_nystrom(system, items, self.execution, method)
+        system = replace(self.system, params=replace(self.system.params, **params, solver=method))
+        return NystromMachine(system, items, self.execution).solve(items)
 
 
 def case(n=120, s=20, m=45, c=2, n_folds=3, *, seed=0, kind="normalized", kernel=None, X=None, weighted=True,

@@ -13,7 +13,7 @@ from dssl.execution import InProcess, OnDask
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.landmarks import Landmarks
 from dssl.kernels.products import _KEPT
-from dssl.models.laprls_solve import choose_method, judge, method_of, solve_nystrom, with_folds
+from dssl.models.laprls_solve import NystromMachine, choose_method, judge, method_of, with_folds
 from dssl.models.laprls_system import System, gram_bytes, require_penalties
 from tests import reference
 
@@ -216,8 +216,9 @@ def test_kernels_that_are_no_number_do_not_converge():
     broken = replace(made.system, problem=replace(made.system.problem, kernel=lambda X, Z: np.full(
         (len(X), len(Z)), np.nan)))
     for method in METHODS:
+        named = replace(broken, params=replace(broken.params, solver=method))
         with pytest.raises((NotConverged, DataError)):
-            solve_nystrom(broken, ITEMS[:1], InProcess(1), method)
+            NystromMachine(named, ITEMS[:1], InProcess(1)).solve(ITEMS[:1])
 
 
 def test_gram_systems_that_rounding_leaves_unsolved_are_an_error():
