@@ -229,7 +229,8 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     kept = points * reached * s * itemsize <= budget / 2
     product = points * reached * s * max(4 * t / FLOPS, 2 * itemsize / READ_BYTES) + 2.0 * nnz * t / SPARSE_FLOPS
     iterations = USUAL_ITERATIONS * (product + (0 if kept else points * reached * s * entry))
-    sampled = edges * s * s * 3 * entry + (edges * 5 + penalties / 3) * s**3 / FLOPS
+    rows = edges * s * (graph + control) + min(m, edges * s)
+    sampled = 2 * rows * s * (entry + s / FLOPS) + (2 + penalties / 3) * s**3 / FLOPS
     pcg = points * reached * s * entry + sampled + iterations
     costs = {"nystrom-direct": direct, "nystrom-pcg": pcg}
     fits = gram_bytes(s, n_folds, control) <= budget

@@ -22,78 +22,113 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lu_factor, lu_solve
 
-from ..blocks import PartWriter, Receipt, block_rng, row_ranges
+from ..blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
 from ..csr import points_of
 from ..errors import DataError, ParameterError, explain, require
 from ..execution import Execution
 from ..graph.energy import sampled_edges
-from ..kernels.products import Landmarked, times_lower, typed_block
-from .laprls_system import NystromSystem, System, SystemParams
+from ..kernels.products import Landmarked, sum_parts, times_lower, typed_block
+from .laprls_system import NystromSystem, System
 
-LABELS, EDGES, POINTS = 11, 12, 13  # random streams
+STREAMS = {"labels": 11, "edges": 12, "points": 13}  # random, of what is sampled
+NAMES = {"labels": "J", "edges": "E", "points": "control"}
+MOST_SHARES = 8  # of a sample: each has sums of its own
+
+
+@dataclass(frozen=True)
+class DrawTask:
+    """Draw a sample of "labels", "edges" or "points": write `w` and what it weighs, `k_i`, or `c_i k_i - c_j k_j`.
+
+    `i`, `j` are places among the ordered vertices. Memory: 40 bytes an edge of the graph, for "edges".
+    """
+
+    problem: Landmarked
+    kind: str
+    count: int
+    seed: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        problem, rng = self.problem, block_rng(self.seed, STREAMS[self.kind])
+        if self.kind == "edges":
+            found = vars(sampled_edges(problem.energy.edges(), self.count, rng))
+        elif self.kind == "labels":
+            lines = problem.labels.load()
+            chosen = drawn(len(lines["position"]), self.count, rng)
+            weight = lines["weight"][chosen]
+            found = {"i": lines["position"][chosen], "w": weight * (lines["weight"].sum() / weight.sum())}
+        else:
+            chosen = drawn(problem.energy.n, self.count, rng)
+            found = {"i": chosen, "w": np.ones(len(chosen))}
+        return {**out.write(**found), "count": len(found["w"])}
+
+
+def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return `count` of the numbers below n, ascending; all of them where there are no more."""
+    return np.arange(n) if n <= count else np.sort(rng.choice(n, count, replace=False))
 
 
 @dataclass(frozen=True)
 class SampleTask:
-    """Write J^ and E^ of sampled labels and edges, and `control` of sampled points, (r, r), by chunks of the sample.
+    """Write this share of a sample's `matrix` (r, r), `sum w x x'`, and `vector` (r,), `sum w^1/2 x`, by chunks."""
+
+    problem: Landmarked
+    sample: Arrays  # as `DrawTask` writes it
+    start: int
+    stop: int
+    height: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        problem, arrays, sample = self.problem, self.problem.landmarks.load(), self.sample.load()
+        Z, T = points_of(arrays, "Z"), arrays.get("T")
+        r = Z.shape[0] if T is None else T.shape[1]
+        matrix, vector = np.zeros((r, r)), np.zeros(r)
+
+        def kernels(ends: np.ndarray) -> np.ndarray:
+            return typed_block(problem.kernel, problem.rows.take(ends), Z, "float64")
+
+        for start, stop in row_ranges(self.stop - self.start, self.height):
+            own = {name: array[self.start + start:self.start + stop] for name, array in sample.items()}
+            rows = kernels(own["i"])
+            if "j" in own:
+                rows = rows * own["ci"][:, None]
+                rows -= kernels(own["j"]) * own["cj"][:, None]
+            rows = rows * np.sqrt(own["w"])[:, None]
+            rows = rows if T is None else times_lower(rows, T)
+            matrix += rows.T @ rows
+            vector += rows.sum(axis=0)
+        return out.write(matrix=matrix, vector=vector)
+
+
+def sample_shares(s: int, budget: int) -> int:
+    """Return into how many shares a sample is dealt: no more than have sums that fit in the budget at once."""
+    return int(np.clip(budget // (8 * s * s), 2, MOST_SHARES))
+
+
+def sampled_sums(system: NystromSystem, kinds: Sequence[str],
+                 execution: Execution) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Return J^ and E^ of sampled "labels" and "edges", and `control` of sampled "points", (r, r); and their counts.
 
     The control is `a N^ + b u^ u^'`, with N^ and u^ the sums of k k' and of k over the sample times v over its size: of
     one sample, so that it is positive semi-definite like the mean that it stands for.
     """
-
-    problem: Landmarked
-    params: SystemParams
-    graph: bool
-    labels: bool
-    control: bool
-    budget: int
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        problem, arrays = self.problem, self.problem.landmarks.load()
-        Z, T, lines = points_of(arrays, "Z"), arrays.get("T"), problem.labels.load()
-        s = Z.shape[0]
-        r, count = (s if T is None else T.shape[1]), self.params.edges * s
-        J, E = np.zeros((r, r)), np.zeros((r, r))
-        height = max(64, self.budget // 4 // (32 * s))
-
-        def kernels(positions: np.ndarray) -> np.ndarray:
-            return typed_block(problem.kernel, problem.rows.take(positions), Z, "float64")
-
-        def whitened(K: np.ndarray) -> np.ndarray:
-            return K if T is None else times_lower(K, T)
-
-        if self.labels:
-            m = len(lines["position"])
-            chosen = np.arange(m) if m <= count else np.sort(
-                block_rng(self.params.seed, LABELS).choice(m, count, replace=False))
-            weight = lines["weight"][chosen]
-            weight = weight * (lines["weight"].sum() / weight.sum())
-            for start, stop in row_ranges(len(chosen), height):
-                rows = whitened(kernels(lines["position"][chosen[start:stop]])) * np.sqrt(weight[start:stop])[:, None]
-                J += rows.T @ rows
-        edges = 0
-        if self.graph:
-            sample = sampled_edges(problem.energy.edges(), count, block_rng(self.params.seed, EDGES))
-            edges = len(sample.w)
-            for start, stop in row_ranges(edges, height):
-                part = slice(start, stop)
-                rows = kernels(sample.i[part]) * sample.ci[part, None]
-                rows -= kernels(sample.j[part]) * sample.cj[part, None]
-                rows = whitened(rows * np.sqrt(sample.w[part])[:, None])
-                E += rows.T @ rows
-        found = {"J": J, "E": E}
-        if self.control:
-            v = problem.energy.n
-            chosen = np.arange(v) if v <= count else np.sort(
-                block_rng(self.params.seed, POINTS).choice(v, count, replace=False))
-            N, u = np.zeros((r, r)), np.zeros(r)
-            for start, stop in row_ranges(len(chosen), height):
-                rows = whitened(kernels(chosen[start:stop]))
-                N += rows.T @ rows
-                u += rows.sum(axis=0)
-            (a, b), share = problem.energy.chance, v / len(chosen)
-            found["control"] = a * share * N + b * share**2 * np.outer(u, u)
-        return {**out.write(**found), "edges": edges}
+    problem, params, budget = system.problem, system.params, execution.memory_budget
+    draws, height = execution.scratch(), max(64, budget // 4 // (32 * system.s))
+    most = sample_shares(system.s, budget)
+    tasks = [DrawTask(problem, kind, params.edges * system.s, params.seed) for kind in kinds]
+    counts = {kind: receipt["count"] for kind, receipt in zip(kinds, execution.map(tasks, draws), strict=True)}
+    found = {}
+    for number, kind in enumerate(kinds):
+        count, parts = counts[kind], execution.scratch()
+        shares = row_ranges(count, max(1, -(-count // most))) if count else [(0, 0)]
+        execution.map([SampleTask(problem, draws.arrays(number), start, stop, height) for start, stop in shares], parts)
+        total = sum_parts(parts, len(shares), execution)
+        if kind == "points":
+            (a, b), share = system.blocks.chance, system.blocks.n / count
+            total["matrix"] = a * share * total["matrix"] + b * share**2 * np.outer(total["vector"], total["vector"])
+        found[NAMES[kind]] = total["matrix"]
+        parts.remove()
+    draws.remove()
+    return found, counts
 
 
 @dataclass(frozen=True)
@@ -215,15 +250,13 @@ def make_preconditioner(system: NystromSystem, systems: Sequence[System],
     which = system.params.preconditioner
     control = any(item.has_control for item in systems)
     graph = any(item.has_graph for item in systems)
-    sampled, evidence = which == "edges", {"preconditioner": which}
-    found: dict[str, np.ndarray] = {}
-    if sampled or control:
-        parts = execution.scratch()
-        task = SampleTask(system.problem, system.params, sampled and graph, sampled, control, execution.memory_budget)
-        receipt, = execution.map([task], parts)
-        found = dict(parts.read(0))
-        evidence["sampled_edges"] = receipt["edges"]
+    sampled = which == "edges"
+    evidence: dict[str, Any] = {"preconditioner": which}
+    kinds = [*["labels"] * sampled, *["edges"] * (sampled and graph), *["points"] * control]
+    found, counts = sampled_sums(system, kinds, execution)
+    evidence["sampled_edges"] = counts.get("edges", 0)
     if not sampled:
         found["J"], found["E"] = printed_sums(system, which, execution)
     printed = not sampled and system.whitening is None
-    return Preconditioner(found["J"], found["E"], found.get("control"), system.penalty(), printed), evidence
+    none = np.zeros((system.r, system.r))
+    return Preconditioner(found["J"], found.get("E", none), found.get("control"), system.penalty(), printed), evidence

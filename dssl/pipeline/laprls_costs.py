@@ -12,6 +12,7 @@ from ..models.laprls import DENSE
 from ..models.laprls_dense import CHUNK_BYTES
 from ..models.laprls_solve import SYSTEMS_IN_A_TASK
 from ..models.laprls_system import block_bytes, block_height, gram_bytes, runs_within
+from ..models.preconditioner import sample_shares
 from .cost import Cost, cost_of, count, of_those, scores_of, whole_bytes
 from .facts import Facts
 
@@ -119,7 +120,7 @@ def _nystrom(f: Facts, method: str) -> Cost:
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + _halo(f))
     kept = min(int(reached * v), f.budget // 2)
-    sampled = 6 * square + 2 * 8 * s * min(4 * s, 4096)
+    sampled = (4 + sample_shares(s, f.budget)) * square + min(f.budget // 4, 4 * square)
     peak = max(fixed, sampled, kept + int(reached * height) + square * (6 + pairs) + 6 * columns)
     return cost_of(kernels * (3 + 2 * runs), kernels * v * f.row_bytes, _written(f), peak, whitening)
 

@@ -9,10 +9,11 @@ from scipy.linalg import cho_solve
 from sklearn.datasets import load_digits
 
 from dssl.errors import DataError, ParameterError
+from dssl.execution import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
 from dssl.models.laprls_system import System
-from dssl.models.preconditioner import factor_raised, make_preconditioner
+from dssl.models.preconditioner import factor_raised, make_preconditioner, sample_shares, sampled_sums
 from tests import reference
 
 from .systems import case
@@ -130,6 +131,20 @@ def test_samples_follow_the_seed():
     problem = case(edges=2)
     assert_array_equal(made_of(problem, seed=1).matrix(PAIR), made_of(problem, seed=1).matrix(PAIR))
     assert np.abs(made_of(problem, seed=1).E - made_of(problem, seed=2).E).max() > 1e-6
+
+
+@pytest.mark.parametrize("kinds", [["labels", "edges"], ["points"]])
+def test_a_sample_is_dealt_to_tasks(kinds):
+    """However it is dealt, and to however many threads, it is the same sample; its sums differ by rounding."""
+    problem = case(edges=2, m=60)
+    assert (sample_shares(20, 4 * 8 * 20 * 20), sample_shares(20, 1 << 30), sample_shares(20, 1)) == (4, 8, 2)
+    (two, counts), (one, _), (few, _) = (
+        sampled_sums(problem.system, kinds, InProcess(threads, budget))
+        for threads, budget in ((2, 1 << 30), (1, 1 << 30), (1, 7000)))
+    assert counts == {"labels": 40, "edges": counts["edges"]} if "edges" in kinds else counts == {"points": 40}
+    for name, matrix in two.items():
+        assert_array_equal(matrix, one[name])
+        assert_allclose(matrix, few[name], rtol=1e-10, atol=1e-12)
 
 
 def test_factors_are_shared_by_folds_and_solve_their_own_penalties():
