@@ -24,8 +24,10 @@ from .tree import nearest_by_tree
 PILOT_QUERIES = 64
 MOST_TASKS = 16
 LEAST_BLOCK, MOST_BLOCK = 1024, 65536
-# Measured on one core, nanoseconds: a query of the tree, and a row or box that it looks at; a pair of rows in tiles.
-TREE_QUERY_NS, TREE_VISIT_NS, TILE_PAIR_NS = 5000.0, 20.0, 3.0
+# Measured on one core, nanoseconds: a query of the tree, a row or box that it looks at, and each axis of it; a pair of
+# rows in tiles. A look costs twice as much where the coordinates of all points fill `FAR_BYTES`: caches hold no more.
+TREE_QUERY_NS, TREE_VISIT_NS, TREE_AXIS_NS, TILE_PAIR_NS = 5000.0, 11.0, 0.6, 3.0
+FAR_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -154,10 +156,11 @@ def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> ExactPlan:
     queries = measurable(X.take(pilot), metric)
     seen = project(queries, layout.frame, float(layout.scale))
     held = len(layout.ids)
-    # Once the tree has looked at a fifth of the points, tiles are faster whatever it would still look at.
+    # A query stops at half of the points and counts as that: a few do, far from all others, among many that do not.
     visits = nearest_by_tree(layout, queries, pilot, seen, np.arange(len(pilot)), *empty_heaps(len(pilot), k),
-                             most=held // 5 + 100)
-    tree = (TREE_QUERY_NS + visits / len(pilot) * TREE_VISIT_NS) * 1e-9 * n * copies
+                             most=held // 2 + 100)
+    look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / FAR_BYTES))
+    tree = (TREE_QUERY_NS + visits / len(pilot) * look) * 1e-9 * n * copies
     tiles = TILE_PAIR_NS * 1e-9 * float(n) * n
     return ExactPlan(points, "tree" if tree <= tiles else "tiles", min(tree, tiles))
 

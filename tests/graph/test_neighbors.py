@@ -13,7 +13,7 @@ from dssl.errors import DataError, ParameterError
 from dssl.execution import InProcess, OnDask
 from dssl.graph import exact
 from dssl.graph.exact import HeldPoints, StreamedPoints, plan_exact
-from dssl.graph.neighbors import NeighborParams, Neighbors, find_neighbors, neighbors
+from dssl.graph.neighbors import NeighborParams, Neighbors, descent_seconds, find_neighbors, neighbors
 
 
 def dense_neighbors(X, k):
@@ -32,6 +32,7 @@ def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
     """Return the ids that one search finds within a memory budget, and its plan."""
     monkeypatch.setattr(exact, "TREE_QUERY_NS", 0.0 if search == "tree" else 1e12)
     monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0)
+    monkeypatch.setattr(exact, "TREE_AXIS_NS", 0.0)
     execution = InProcess(threads, memory_budget=budget)
     rows = ArrayRows(np.asarray(X))
     plan = plan_exact(rows, k, "euclidean", execution)
@@ -299,3 +300,18 @@ def test_k_and_zero_rows_are_checked():
         neighbors(np.array([[0.0, 0], [1, 0], [0, 1]]), 1, metric="cosine")
     with pytest.raises(DataError, match="zero"):
         neighbors(np.array([[0, 0], [1, 0], [0, 1]]), 1, metric="cosine")
+
+
+def test_the_tree_is_chosen_where_it_looks_at_few_points(dssl_data):
+    """Forest cover: as it is, a few columns tell points apart; standardized, 54 do, and tree and tiles cost more than
+    NN-descent. A query of 64 that looks at all points is counted as it is.
+    """
+    with np.load(dssl_data / "covtype.npz") as held:
+        X = held["X"][::4].astype(np.float32)
+    descent = descent_seconds(*X.shape, 10)
+    raw = plan_exact(ArrayRows(X), 10, "euclidean", InProcess())
+    assert raw.search == "tree"
+    assert raw.seconds < descent / 5
+    standardized = plan_exact(ArrayRows((X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)), 10, "euclidean",
+                              InProcess())
+    assert standardized.seconds > descent
