@@ -35,36 +35,46 @@ from .laprls_system import LabelLines, System, SystemParams
 from .preconditioner import factor_raised
 
 DIRECT_RESIDUAL = 1e-6  # relative, of a factored system; above it the penalties are too far apart for float64
-CHUNK_BYTES = 128 << 20  # of the kernel, where it is evaluated anew for each product
+CHUNK_BYTES = 128 << 20  # of the kernel at most, where it is evaluated anew for each product
+
+
+def chunk_bytes(limit: int) -> int:
+    """Return the bytes of K that are evaluated at a time, where `limit` may be held."""
+    return min(CHUNK_BYTES, limit // 2)
 
 
 @dataclass(frozen=True)
 class HeldKernel:
-    """Products with K (n, n) of all points: kept where `limit` bytes allow, or evaluated again a range at a time."""
+    """Products with K (n, n) of all points: kept where `limit` bytes allow, or evaluated again a chunk at a time."""
 
     kernel: Kernel
     X: Any
     K: np.ndarray | None
+    chunk_bytes: int
 
     @classmethod
     def of(cls, kernel: Kernel, X: Any, limit: int) -> "HeldKernel":
-        return cls(kernel, X, np.asarray(kernel(X, X), np.float64) if 8 * X.shape[0] ** 2 <= limit else None)
+        K = np.asarray(kernel(X, X), np.float64) if 8 * X.shape[0] ** 2 <= limit else None
+        return cls(kernel, X, K, chunk_bytes(limit))
 
     def __call__(self, P: np.ndarray) -> np.ndarray:
         """Return K P, (n, t)."""
-        if self.K is not None:
-            return self.K @ P
-        height = max(1, CHUNK_BYTES // (8 * self.X.shape[0]))
-        return np.concatenate([np.asarray(self.kernel(self.X[start:stop], self.X)) @ P
-                               for start, stop in row_ranges(self.X.shape[0], height)])
+        return self.K @ P if self.K is not None else self.of_rows(np.arange(self.X.shape[0]), P)
+
+    def of_rows(self, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
+        """Return these rows of K P, (m, t)."""
+        height = max(1, self.chunk_bytes // (8 * self.X.shape[0]))
+        return np.concatenate([
+            (np.asarray(self.kernel(self.X[own], self.X)) if self.K is None else self.K[own]) @ P
+            for own in (rows[start:stop] for start, stop in row_ranges(len(rows), height))])
 
 
 @dataclass(frozen=True)
 class DenseTask:
     """Solve systems on all points; write `coef` (p, n, c), or, if `judged`, `squares` and `wrong` by pair as `judge`.
 
-    Memory: `8 n^2` bytes for K where they fit in half the budget, `16 n^2` more for "direct", and `8 n (s + 2 r)` for
-    "pcg".
+    Memory: `8 n^2` bytes for K where they fit in half the budget, or else `chunk_bytes` of it at a time; `16 n^2` more
+    for "direct", and `8 n (s + 2 r)` for "pcg".
     """
 
     rows: Rows
@@ -114,7 +124,7 @@ class DenseTask:
         evidence["method"] = self.method
         if not self.judged:
             return {**out.write(coef=alpha.transpose(1, 0, 2), intercept=means), "evidence": evidence}
-        values = np.asarray(self.kernel(X[lines.row], X)) @ alpha.reshape(n, p * c)
+        values = K.of_rows(lines.row, alpha.reshape(n, p * c))
         squares, wrong = judged(values.reshape(-1, p, c) + means, lines, self.coded)
         return {**out.write(squares=squares, wrong=wrong), "evidence": evidence}
 

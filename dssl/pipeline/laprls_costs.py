@@ -9,7 +9,7 @@ from ..kernels.gram import BLOCK_BYTES
 from ..kernels.landmarks import landmark_count
 from ..kernels.leverage import PILOT
 from ..models.laprls import DENSE
-from ..models.laprls_dense import CHUNK_BYTES
+from ..models.laprls_dense import chunk_bytes
 from ..models.laprls_solve import SYSTEMS_IN_A_TASK
 from ..models.laprls_system import block_bytes, block_height, gram_bytes, runs_within
 from ..models.preconditioner import sample_shares
@@ -135,9 +135,9 @@ def _dense(f: Facts) -> Cost:
     if f.spec.laprls.solver == "direct":
         own = least = 3 * matrix
     else:
-        own = 2 * matrix if 2 * matrix <= f.budget else 2 * min(CHUNK_BYTES, matrix)
+        own = 2 * matrix if 2 * matrix <= f.budget else 2 * min(chunk_bytes(f.budget // 2), matrix)
         own += 8 * v * 3 * s + 3 * 8 * s * s
-        least = min(2 * CHUNK_BYTES, 2 * matrix) + 8 * v * 3 * s
+        least = 2 * 8 * v + 8 * v * 3 * s
     tasks = len(f.spec.kernels()) * (2 if held else 1)
     return cost_of(tasks, tasks * v * f.row_bytes, _written(f), graph + own + 6 * columns, least)
 
