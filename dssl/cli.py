@@ -7,6 +7,7 @@ A command imports what it needs when it is called, so that `dssl --help` does no
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,17 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="dssl")
 def main() -> None:
     """Distributed semi-supervised learning: few labels, many points, one YAML file."""
+    click.get_current_context().with_resource(warnings.catch_warnings())
+    shown = warnings.showwarning
+
+    def tell(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None,
+             line: str | None = None) -> None:
+        if category is UserWarning:  # dssl's own, of which the line of code says nothing
+            console.print(f"warning: {message}", markup=False)
+        else:
+            shown(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = tell
 
 
 @main.command("run")

@@ -22,9 +22,7 @@ def labeled_folds(codes: np.ndarray, n_folds: int, seed: int) -> list[np.ndarray
     ------
     ParameterError : fewer than two folds, or no whole number of them. DataError : no class has two points.
     """
-    whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
-    require(whole and n_folds >= 2, f"{n_folds!r} folds, expected a whole number >= 2",
-            why="a fold is held out of the others", fix="use 5, or 10 for few labels")
+    require_folds(n_folds)
     codes = np.asarray(codes)
     order = block_rng(seed, FOLDS).permutation(len(codes))
     folds: list[list[int]] = [[] for _ in range(n_folds)]
@@ -42,3 +40,10 @@ def labeled_folds(codes: np.ndarray, n_folds: int, seed: int) -> list[np.ndarray
             why="a point that is held out leaves its class without a label", fix="label two points of a class, or set "
             "the parameters by hand instead of by cross-validation")
     return held
+
+
+def require_folds(n_folds: int) -> None:
+    """Raise ParameterError unless there are two folds or more, a whole number of them."""
+    whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
+    require(whole and n_folds >= 2, f"{n_folds!r} folds, expected a whole number >= 2",
+            why="a fold is held out of the others", fix="use 5, or 10 for few labels")

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from ..blocks import Parts, Rows
-from ..errors import explain
+from ..errors import explain, require
 from ..execution import Execution, current_execution
 from ..graph.regularizer import RegularizerParams
 from ..graph.vertices import Vertices, distinct_rows, find_vertices
@@ -25,7 +25,7 @@ from .estimator import (
     targets_of,
     weighed,
 )
-from .folds import labeled_folds
+from .folds import labeled_folds, require_folds
 from .graph_kernel import build_graph
 from .laprls import FittedLapRLS, LapRLSParams, fit_laprls
 from .laprls_system import LabelLines, SystemParams
@@ -83,6 +83,9 @@ class LapRLSEstimator(KernelEstimator):
     def _solve(self, rows: Rows, labeled: np.ndarray, codes: np.ndarray, targets: np.ndarray, weight: np.ndarray | None,
                graph: Any, coded: bool, params: LapRLSParams, execution: Execution) -> FittedLapRLS:
         """Return the functions of targets (l, c) at the labeled rows (l,); sets the evidence."""
+        require_folds(self.cv)
+        require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
+                why="it is a choice of two", fix="use True or False")
         require_unequal(rows)
         own, several = graph_params(self, RegularizerParams(laplacian=params.laplacian)), len(params.pairs) > 1
         held = labeled_folds(codes, self.cv, self.seed) if several else []
@@ -192,6 +195,8 @@ class LapRLSRegressor(KernelRegressor, LapRLSEstimator):
 
 
 def _values_of(value: Any) -> tuple[float, ...]:
+    require(np.ndim(value) <= 1, f"a penalty has {np.ndim(value)} dimensions",
+            why="a grid is a list of values, all pairs of which are tried", fix="pass a number, or a list of numbers")
     return (value,) if np.ndim(value) == 0 else tuple(value)
 
 

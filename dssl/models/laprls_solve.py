@@ -12,8 +12,9 @@ from ..errors import NotConverged, explain
 from ..execution import Execution
 from ..kernels.products import MOST_RUNS, ColumnsTask, JudgeTask, let_go, runs_of_blocks, sum_parts
 from ..solvers.blocked_cg import Stop, blocked_cg
+from ..solvers.solve import Solution
 from .laprls_system import NystromSystem, System, SystemParams, gram_bytes, gram_matrices
-from .preconditioner import factor_raised, make_preconditioner
+from .preconditioner import Preconditioner, factor_raised, make_preconditioner
 
 SYSTEMS_IN_A_TASK = 8
 REFINEMENTS, EXACT = 10, 1e-12  # steps at most, and the residual at which there is nothing to improve
@@ -61,6 +62,9 @@ def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
     Where the diagonal had to be raised for a factor, that is the factor of another matrix: the solution is then
     improved by what is left, as long as that halves the residual.
     """
+    size = np.abs(right).max(axis=0)
+    size = np.where((size > 0) & np.isfinite(size), size, 1.0)  # else squares of large right-hand sides overflow
+    right = right / size
     factor, scale = factor_raised(A), np.maximum(np.linalg.norm(right, axis=0), 1e-300)
     solution, left, residual = np.zeros_like(right), right, np.inf
     for _ in range(REFINEMENTS):
@@ -68,11 +72,11 @@ def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
         rest = right - A @ trial
         reached = float((np.linalg.norm(rest, axis=0) / scale).max())
         if not reached < residual / 2:
-            return (trial, reached) if residual == np.inf else (solution, residual)
+            return (trial * size, reached) if residual == np.inf else (solution * size, residual)
         solution, left, residual = trial, rest, reached
         if residual < EXACT:
             break
-    return solution, residual
+    return solution * size, residual
 
 
 def solve_from_gram(system: NystromSystem, sums: dict[str, np.ndarray], systems: Sequence[System],
@@ -96,8 +100,9 @@ def solve_from_gram(system: NystromSystem, sums: dict[str, np.ndarray], systems:
     if not worst <= max(system.params.tolerance, 1e-6):
         raise NotConverged(explain(
             f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
-            why="it is singular to the precision of the kernel blocks: coefficients that do not solve it are no "
-                "estimate of anything", fix="use whitening, precision float64, or a larger lambda_A"))
+            why="it is singular to the precision of the kernel blocks, or its numbers are too large for floats: "
+                "coefficients that do not solve it are no estimate of anything",
+            fix="use whitening, precision float64, or a larger lambda_A; scale targets and weights to about 1"))
     b = np.concatenate([parts.read(index)["b"] for index in range(len(ranges))])
     coef = np.array([system.lift(own) for own in b])
     return Functions(coef, system.intercepts(systems), {
@@ -156,13 +161,51 @@ def solve_by_products(system: NystromSystem, systems: Sequence[System], executio
     sums = gram_matrices(system, execution, execution.scratch(), energy=False, labels=False,
                          sums=any(item.has_control for item in systems))
     right = system.right_sides(sums, systems)
-    p, r, c = right.shape
-    of_column = np.repeat(np.arange(p), c)
-    product = BlockedProduct(system, of_column, systems, sums["sums"], execution)
+    b, made, most = np.empty_like(right), None, len(systems)
     evidence: dict[str, Any] = {"preconditioner": "none"}
-    precondition = None
     if preconditioned and params.preconditioner != "none":
         made, evidence = make_preconditioner(system, systems, execution)
+        most = factors_that_fit(system.r, execution.memory_budget)
+    passes, iterations, residual, not_converged = 0, np.zeros(len(systems), np.int64), 0.0, 0
+    try:
+        for chosen in groups_of(systems, most):
+            own = [systems[index] for index in chosen]
+            b[chosen], found, own_passes = _iterate(system, own, right[chosen], sums["sums"], made, execution)
+            passes += own_passes
+            iterations[chosen] = found.iterations.reshape(len(own), -1).max(axis=1)
+            residual = max(residual, float(found.residuals.max(initial=0.0)))
+            not_converged += int((~found.converged).sum())
+    finally:
+        forget(execution)
+    evidence |= {"method": "nystrom-pcg" if preconditioned else "nystrom-cg", "passes": passes,
+                 "iterations": iterations.tolist(), "max_residual": residual, "not_converged": not_converged}
+    if required:
+        require_converged(evidence, params)
+    return Functions(np.array([system.lift(own) for own in b]), system.intercepts(systems), evidence)
+
+
+def factors_that_fit(r: int, budget: int) -> int:
+    """Return how many factors of a preconditioner (r, r) are held at once: those that fit in half the budget, or 1."""
+    return max(1, budget // 2 // (8 * r * r))
+
+
+def groups_of(systems: Sequence[System], most: int) -> list[list[int]]:
+    """Return the numbers of the systems in groups of at most `most` penalties each, in order."""
+    number = {key: index // most for index, key in enumerate(dict.fromkeys(item.penalties for item in systems))}
+    groups: list[list[int]] = [[] for _ in range(1 + max(number.values(), default=-1))]
+    for index, item in enumerate(systems):
+        groups[number[item.penalties]].append(index)
+    return groups
+
+
+def _iterate(system: NystromSystem, systems: Sequence[System], right: np.ndarray, sums: np.ndarray,
+             made: Preconditioner | None, execution: Execution) -> tuple[np.ndarray, Solution, int]:
+    """Return b (p, r, c) of right-hand sides of that shape, the solution in columns, and the passes over all blocks."""
+    p, r, c = right.shape
+    of_column = np.repeat(np.arange(p), c)
+    product = BlockedProduct(system, of_column, systems, sums, execution)
+    precondition = None
+    if made is not None:
         factors = made.factors(systems)
 
         def precondition(R: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -173,18 +216,8 @@ def solve_by_products(system: NystromSystem, systems: Sequence[System], executio
             return Z
 
     B = right.transpose(1, 0, 2).reshape(r, p * c)
-    try:
-        found = blocked_cg(product, B, precondition, Stop(params.tolerance, params.max_iterations))
-    finally:
-        forget(execution)
-    b = found.value.reshape(r, p, c).transpose(1, 0, 2)
-    evidence |= {"method": "nystrom-pcg" if preconditioned else "nystrom-cg", "passes": product.passes,
-                 "iterations": found.iterations.reshape(p, c).max(axis=1).tolist(),
-                 "max_residual": float(found.residuals.max(initial=0.0)),
-                 "not_converged": int((~found.converged).sum())}
-    if required:
-        require_converged(evidence, params)
-    return Functions(np.array([system.lift(own) for own in b]), system.intercepts(systems), evidence)
+    found = blocked_cg(product, B, precondition, Stop(system.params.tolerance, system.params.max_iterations))
+    return found.value.reshape(r, p, c).transpose(1, 0, 2), found, product.passes
 
 
 def require_converged(evidence: dict[str, Any], params: SystemParams) -> None:
@@ -195,7 +228,8 @@ def require_converged(evidence: dict[str, Any], params: SystemParams) -> None:
             f"relative residual is {evidence['max_residual']:.2e}, tolerance {params.tolerance:.0e}",
             why="coefficients that do not solve the system are no estimate of anything",
             fix='use preconditioner "edges" with whitening, solver "nystrom-direct", a larger lambda_A, or raise '
-                "max_iterations"))
+                "max_iterations" if evidence["method"].startswith("nystrom") else
+                'use solver "auto", "cg", or "pcg" with more landmarks, a larger lambda_A, or raise max_iterations'))
 
 
 def forget(execution: Execution) -> None:
@@ -209,19 +243,18 @@ USUAL_ITERATIONS = 25
 
 
 def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems: Sequence[System], n_outputs: int,
-                  budget: int, itemsize: int, edges: int = 8) -> tuple[str, dict[str, float]]:
+                  budget: int, itemsize: int, n_folds: int, edges: int = 8) -> tuple[str, dict[str, float]]:
     """Return "nystrom-direct" or "nystrom-pcg", and the seconds of one core that each is expected to take.
 
-    v vertices with `halo` more read a block, nnz entries of E, s landmarks, m labels, d features. Gram matrices take
-    `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control, `m s^2` for the labels and `s^3 / 3` a system, whatever
-    the number of columns; iterations take `4 v (1 + halo) s` flops a column, and the kernel again each time where it
-    does not fit in half the budget. Gram matrices are not formed where their sums exceed the budget.
+    v vertices with `halo` more read a block, nnz entries of E, s landmarks, m labels in n_folds, d features. Gram
+    matrices take `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control, `m s^2` for the labels and `s^3 / 3` a
+    system, whatever the number of columns; iterations take `4 v (1 + halo) s` flops a column, and the kernel again each
+    time where it does not fit in half the budget. Gram matrices are not formed where their sums exceed the budget.
     """
     entry = ENTRY_SECONDS + 2 * d / FLOPS
     graph = any(item.has_graph for item in systems)
     control = any(item.has_control for item in systems)
-    n_folds = len({item.held for item in systems if item.held >= 0}) or 1
-    penalties = len({(item.lambda_A, item.lambda_I, item.control) for item in systems})
+    penalties = len({item.penalties for item in systems})
     reached, t = (1 + halo if graph else 1.0), len(systems) * n_outputs
     points = float(v if graph or control else m)
     products = points * s * s * (1 + 2 * graph + control) + m * s * s + len(systems) * s**3 / 3
@@ -233,7 +266,7 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     sampled = 2 * rows * s * (entry + s / FLOPS) + (2 + penalties / 3) * s**3 / FLOPS
     pcg = points * reached * s * entry + sampled + iterations
     costs = {"nystrom-direct": direct, "nystrom-pcg": pcg}
-    fits = gram_bytes(s, n_folds, control) <= budget
+    fits = gram_bytes(s, n_folds, control, graph, n_outputs=n_outputs) <= budget
     return "nystrom-direct" if fits and direct <= pcg else "nystrom-pcg", costs
 
 
@@ -244,7 +277,7 @@ def method_of(system: NystromSystem, systems: Sequence[System], execution: Execu
     blocks, lines = system.blocks, system.lines
     return choose_method(blocks.n, blocks.halo, blocks.nnz, system.s, len(lines.row), system.problem.rows.shape[1],
                          systems, lines.target.shape[1], execution.memory_budget, system.params.itemsize,
-                         system.params.edges)
+                         system.problem.n_folds, system.params.edges)
 
 
 def gram_for(system: NystromSystem, systems: Sequence[System], execution: Execution,

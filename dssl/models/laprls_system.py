@@ -146,6 +146,11 @@ class System:
     control: bool = False
 
     @property
+    def penalties(self) -> tuple[float, float, bool]:
+        """Return what systems have in common that differ in their folds."""
+        return self.lambda_A, self.lambda_I, self.control
+
+    @property
     def has_graph(self) -> bool:
         """Return whether the graph's energy is in it."""
         return self.lambda_I > 0 and not self.control
@@ -195,9 +200,15 @@ def block_bytes(s: int, row_bytes: int, itemsize: int) -> int:
     return 5 * itemsize * s + 8 * row_bytes
 
 
-def gram_bytes(s: int, n_folds: int, points: bool) -> int:
-    """Return the bytes of a run's sums: energy, points, labels of each fold, and a product that is being added."""
-    return 8 * s * s * (2 + points + n_folds)
+def gram_bytes(s: int, n_folds: int, points: bool, energy: bool = True, labels: bool = True, n_outputs: int = 1) -> int:
+    """Return the bytes of a run's sums: energy, points, labels of each fold, a product that is being added; moments."""
+    matrices = energy + points + n_folds * labels
+    return 8 * s * s * (matrices + (matrices > 0)) + 8 * s * n_folds * (n_outputs + 1)
+
+
+def whitening_bytes(s: int, cutoff: float | None) -> int:
+    """Return the bytes that K_ss and what whitens it take while it is made."""
+    return 8 * s * s * (2 if cutoff is None else 5)
 
 
 def ordered(rows: Rows, order: np.ndarray, execution: Execution) -> Rows:
@@ -320,9 +331,14 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
 
     Raises
     ------
-    BudgetError : blocks do not fit. DataError : the kernel of the landmarks is zero, not finite or not positive.
+    BudgetError : blocks, or the kernel of the landmarks, do not fit.
+    DataError : the kernel of the landmarks is zero, not finite or not positive.
     """
     points, labeled = landmarks.points, np.unique(lines.row)
+    needed, budget = whitening_bytes(points.shape[0], params.cutoff), execution.memory_budget
+    require(needed <= budget, f"{points.shape[0]} landmarks and a budget of {budget:,} bytes", error=BudgetError,
+            why=f"their kernel and what whitens it take {needed:,} bytes",
+            fix="raise memory_budget, or use fewer landmarks")
     if graph is None and len(labeled) < len(rows):  # nothing is asked of the other points
         rows, vertices = SelectedRows(rows, execution.share_rows(ArrayRows(labeled))), None
         lines = replace(lines, row=np.searchsorted(labeled, lines.row))
@@ -349,7 +365,8 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
 
 
 def runs_within(n_blocks: int, sums_bytes: int, budget: int) -> list[tuple[int, int]]:
-    """Return the runs of blocks whose sums, of so many bytes each, are made apart: no more of them than fit at once."""
+    """Return the runs of blocks whose sums, of so many bytes each, are made apart: as many as fit at once, 2 or more.
+    """
     return runs_of_blocks(n_blocks, int(np.clip(budget // max(1, sums_bytes), 2, MOST_RUNS)))
 
 
@@ -363,7 +380,8 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts, *, 
     ------
     BudgetError : the sums of one task do not fit.
     """
-    sums_bytes, budget = gram_bytes(system.s, system.problem.n_folds, points), execution.memory_budget
+    sums_bytes = gram_bytes(system.s, system.problem.n_folds, points, energy, labels, system.lines.target.shape[1])
+    budget = execution.memory_budget
     require(sums_bytes <= budget, f"Gram matrices of {system.s} landmarks and {system.problem.n_folds} folds",
             error=BudgetError, why=f"their sums take {sums_bytes:,} bytes, the budget is {budget:,}",
             fix='use solver "nystrom-pcg", fewer landmarks or folds, or raise memory_budget')

@@ -100,8 +100,13 @@ class SampleTask:
 
 
 def sample_shares(s: int, budget: int) -> int:
-    """Return into how many shares a sample is dealt: no more than have sums that fit in the budget at once."""
+    """Return into how many shares a sample is dealt: as many as have sums that fit in the budget at once, 2 to 8."""
     return int(np.clip(budget // (8 * s * s), 2, MOST_SHARES))
+
+
+def chunk_rows(system: NystromSystem, budget: int) -> int:
+    """Return the rows that a task evaluates at a time: kernels of both ends of an edge and what they turn into."""
+    return max(64, budget // 4 // (32 * system.s + 2 * system.problem.rows.row_bytes))
 
 
 def sampled_sums(system: NystromSystem, kinds: Sequence[str],
@@ -112,7 +117,7 @@ def sampled_sums(system: NystromSystem, kinds: Sequence[str],
     one sample, so that it is positive semi-definite like the mean that it stands for.
     """
     problem, params, budget = system.problem, system.params, execution.memory_budget
-    draws, height = execution.scratch(), max(64, budget // 4 // (32 * system.s))
+    draws, height = execution.scratch(), chunk_rows(system, budget)
     most = sample_shares(system.s, budget)
     tasks = [DrawTask(problem, kind, params.edges * system.s, params.seed) for kind in kinds]
     counts = {kind: receipt["count"] for kind, receipt in zip(kinds, execution.map(tasks, draws), strict=True)}
@@ -149,7 +154,7 @@ class Preconditioner:
 
     def factors(self, systems: Sequence[System]) -> "Factors":
         """Return the factors for all systems; folds share those of their penalties."""
-        keys = [(system.lambda_A, system.lambda_I, system.control) for system in systems]
+        keys = [system.penalties for system in systems]
         made: dict[Any, Any] = {}
         for key, system in zip(keys, systems, strict=True):
             if key not in made:
@@ -210,7 +215,7 @@ def printed_sums(system: NystromSystem, which: str, execution: Execution) -> tup
     K = system.K_ss
     if which == "paper-5":
         parts = execution.scratch()
-        execution.map([LabelsTask(system.problem)], parts)
+        execution.map([LabelsTask(system.problem, chunk_rows(system, execution.memory_budget))], parts)
         J = parts.read(0)["J"]
     else:
         J = weights / s * (K @ K)
@@ -231,11 +236,12 @@ class LabelsTask:
     """Write K_ms' W K_ms of all labeled points, `J` (s, s)."""
 
     problem: Landmarked
+    height: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         lines, Z = self.problem.labels.load(), points_of(self.problem.landmarks.load(), "Z")
         J = np.zeros((Z.shape[0], Z.shape[0]))
-        for start, stop in row_ranges(len(lines["position"]), 4096):
+        for start, stop in row_ranges(len(lines["position"]), self.height):
             K = typed_block(self.problem.kernel, self.problem.rows.take(lines["position"][start:stop]), Z, "float64")
             J += (K * lines["weight"][start:stop, None]).T @ K
         return out.write(J=J)

@@ -10,8 +10,8 @@ from ..kernels.landmarks import landmark_count
 from ..kernels.leverage import PILOT
 from ..models.laprls import DENSE
 from ..models.laprls_dense import chunk_bytes
-from ..models.laprls_solve import SYSTEMS_IN_A_TASK
-from ..models.laprls_system import block_bytes, block_height, gram_bytes, runs_within
+from ..models.laprls_solve import SYSTEMS_IN_A_TASK, factors_that_fit
+from ..models.laprls_system import block_bytes, block_height, gram_bytes, runs_within, whitening_bytes
 from ..models.preconditioner import sample_shares
 from .cost import Cost, cost_of, count, of_those, scores_of, whole_bytes
 from .facts import Facts
@@ -106,8 +106,8 @@ def _nystrom(f: Facts, method: str) -> Cost:
     pairs, held = _systems(f)
     square, kernels = 8 * s * s, len(f.spec.kernels())
     columns = 8 * s * _outputs(f) * (pairs + held)
-    whitening = 5 * square
-    block, sums = height * block_bytes(s, f.row_bytes, size), gram_bytes(s, F, points=True)
+    whitening = whitening_bytes(s, f.spec.laprls.system().cutoff)
+    block, sums = height * block_bytes(s, f.row_bytes, size), gram_bytes(s, F, points=True, n_outputs=_outputs(f))
     blocks = count(v, height)
     runs = len(runs_within(blocks, sums, f.budget))
     fixed = max(_split_bytes(f), whitening, min(v * f.row_bytes, f.budget // 4) * 3)
@@ -121,8 +121,9 @@ def _nystrom(f: Facts, method: str) -> Cost:
     reached = size * s * (1 + _halo(f))
     kept = min(int(reached * v), f.budget // 2)
     sampled = (4 + sample_shares(s, f.budget)) * square + min(f.budget // 4, 4 * square)
-    peak = max(fixed, sampled, kept + int(reached * height) + square * (6 + pairs) + 6 * columns)
-    return cost_of(kernels * (3 + 2 * runs), kernels * v * f.row_bytes, _written(f), peak, whitening)
+    peak = max(fixed, sampled, kept + int(reached * height) + square * (6 + min(
+        pairs, factors_that_fit(s, f.budget))) + 6 * columns)
+    return cost_of(kernels * (3 + 2 * runs), kernels * v * f.row_bytes, _written(f), peak, max(whitening, 6 * square))
 
 
 def _dense(f: Facts) -> Cost:
@@ -163,4 +164,5 @@ def scores(f: Facts) -> Cost:
 
 
 COSTS: dict[str, Callable[[Facts], Cost]] = {"landmarks": landmarks, "models": models, "scores": scores}
-REMEDIES = dict.fromkeys(COSTS, "use fewer landmarks: model.landmarks.count")
+REMEDIES = dict.fromkeys(COSTS, "use fewer landmarks: model.landmarks.count; or model.solver auto, if the one given "
+                         "takes all points")

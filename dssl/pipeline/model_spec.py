@@ -9,7 +9,7 @@ from ..errors import SpecError, explain, require
 from ..kernels.landmarks import LandmarkParams, Method
 from ..models.graph_kernel import check_eta
 from ..models.laprls import LapRLSParams
-from ..models.laprls_system import Preconditioner, Solver, SystemParams
+from ..models.laprls_system import Preconditioner, Solver, SystemParams, require_penalties
 from ..models.learners import LearnerParams
 
 LEARNER, LAPRLS = "svm or ridge", "laprls"  # tags of the union, which appear in pydantic's paths of errors
@@ -82,6 +82,7 @@ class LapRLSSpec(Section):
                 f"preconditioner={self.preconditioner!r} with landmarks that are centers",
                 why="it needs the graph's weights between landmarks, which must be points then",
                 fix='use "edges", or uniform landmarks')
+        require_penalties(self.lambda_A, self.lambda_I)  # those that the selection replaces too
         lambda_A = selection.lambda_A if selection and selection.lambda_A else [self.lambda_A]
         lambda_I = selection.lambda_I if selection and selection.lambda_I else [self.lambda_I]
         return LapRLSParams(lambda_A=tuple(lambda_A), lambda_I=tuple(lambda_I), landmarks=self.landmarks.params(),
@@ -142,7 +143,7 @@ def check_laprls(written: Collection[str], graph: Collection[str], baselines: Co
             raise SpecError(explain(
                 f"graph.{name}, and model.kind is laprls", why="the energy of the graph is that of its Laplacian, "
                 "without a ridge and of power 1: lambda_A keeps the system positive", fix=f"leave graph.{name} out"))
-    for name in ("subsample", "solver"):
+    for name in (name for name, whole in UNUSED.items() if whole is True):
         if name in written:
             raise SpecError(explain(
                 f"the section {name}, and model.kind is laprls", why="nothing is measured on a subsample, and no "

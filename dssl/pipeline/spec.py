@@ -206,7 +206,8 @@ class Spec(Section):
     @model_validator(mode="after")
     def _parts_agree(self) -> "Spec":
         if not {"base", "shuffled"} <= set(self.baselines):
-            raise ValueError("baselines always holds base and shuffled; budget may be added")
+            more = "" if self.model.kind == "laprls" else "; budget may be added"
+            raise ValueError(f"baselines always holds base and shuffled{more}")
         if len(set(self.baselines)) < len(self.baselines):
             raise ValueError("baselines names one twice")
         if "budget" in self.baselines and self.subsample.size < 2:

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from contextlib import contextmanager
 
 import dask.array as da
 import numpy as np
@@ -21,7 +22,14 @@ from dssl.execution import InProcess
 from dssl.graph.laplacian import Laplacian
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
-from dssl.models.laprls_system import LabelLines, SystemParams, assemble, gram_matrices
+from dssl.models.laprls_system import (
+    LabelLines,
+    SystemParams,
+    assemble,
+    gram_bytes,
+    gram_matrices,
+    whitening_bytes,
+)
 from tests import reference
 
 SOLVERS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg", "direct", "pcg", "cg")
@@ -299,6 +307,54 @@ def test_gram_matrices_beyond_the_budget_are_refused():
     system = prepared_system(X, y, 120, InProcess(memory_budget=600_000))
     with pytest.raises(BudgetError, match="nystrom-pcg"):
         gram_matrices(system, InProcess(memory_budget=200_000), InProcess().scratch())
+
+
+def test_iterations_need_no_room_for_gram_matrices():
+    """1,000 landmarks, 5 folds and a class of one label, so that labels have 6: in 50 MB only iterations are possible,
+    auto takes them, and they are right.
+    """
+    X = np.random.default_rng(0).normal(size=(1500, 6))
+    y = np.full(len(X), -1)
+    y[:400] = X[:400, 0] > 0
+    y[400] = 2
+    budget = 50_000_000
+    assert gram_bytes(1000, 6, False) > budget > whitening_bytes(1000, 1e-10)
+    fits = {}
+    for solver in ("auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct"):
+        room = 1 << 30 if solver == "nystrom-direct" else budget
+        with memory(room):
+            fits[solver] = LapRLSClassifier(n_landmarks=1000, lambda_A=[0.1, 1.0], lambda_I=0.1, solver=solver,
+                                            tolerance=1e-9).fit(X, y)
+    direct = fits.pop("nystrom-direct").decision_function(X)
+    for solver, fitted in fits.items():
+        assert fitted.evidence_["method"] == solver.replace("auto", "nystrom-pcg")
+        assert_allclose(fitted.decision_function(X), direct, atol=1e-6)
+    with memory(budget), pytest.raises(BudgetError, match="nystrom-pcg"):
+        LapRLSClassifier(n_landmarks=1000, lambda_A=[0.1, 1.0], solver="nystrom-direct").fit(X, y)
+
+
+def test_landmarks_whose_kernel_does_not_fit_are_refused_first():
+    X, y, _ = problem()
+    with memory(40 * 120 * 120 - 1), pytest.raises(BudgetError, match="120 landmarks and a budget"):
+        LapRLSClassifier(n_landmarks=120, lambda_I=0, duplicates="keep", solver="nystrom-pcg").fit(X, y)
+
+
+@contextmanager
+def memory(budget):
+    """Let estimators have this memory budget."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dssl.models.laprls_estimators.current_execution", lambda: InProcess(2, budget))
+        yield
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    ({"cv": 1}, "1 folds, expected a whole number"), ({"cv": 2.5}, r"2\.5 folds"),
+    ({"fit_intercept": "no"}, "fit_intercept='no'"),
+    ({"lambda_A": np.array([[0.1, 0.2]])}, "a penalty has 2 dimensions")])
+def test_parameters_of_the_wrong_kind_are_refused(given, says):
+    X, y, _ = problem()
+    with pytest.raises(ParameterError, match=says):
+        LapRLSClassifier(n_landmarks=20, **given).fit(X, y)
 
 
 def prepared_system(X, y, count, execution):

@@ -13,7 +13,16 @@ from dssl.execution import InProcess, OnDask
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.landmarks import Landmarks
 from dssl.kernels.products import _KEPT
-from dssl.models.laprls_solve import NystromMachine, choose_method, judge, method_of, with_folds
+from dssl.models.laprls_solve import (
+    NystromMachine,
+    choose_method,
+    factors_that_fit,
+    groups_of,
+    judge,
+    method_of,
+    refined,
+    with_folds,
+)
 from dssl.models.laprls_system import System, gram_bytes, require_penalties
 from tests import reference
 
@@ -263,10 +272,36 @@ def test_a_cluster_solves_the_same(cluster_client, method):
     assert_array_equal(a.intercept, b.intercept)
 
 
+def test_penalties_are_solved_in_groups_whose_factors_fit():
+    made = case(tolerance=1e-9)
+    items = with_folds([System(a, i) for a in (0.1, 1.0) for i in (0.0, 0.2, 2.0)], 2)
+    r = made.system.r
+    assert (factors_that_fit(r, 16 * 8 * r * r), factors_that_fit(r, 1)) == (8, 1)
+    assert groups_of(items, 4) == [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11]]
+    assert groups_of([], 4) == []
+    few = InProcess(1, 2 * 2 * 8 * r * r)  # two factors
+    together, apart = (replace(made, execution=execution).solve(items, "nystrom-pcg")
+                       for execution in (made.execution, few))
+    assert_allclose(apart.coef, together.coef, atol=1e-7 * np.abs(together.coef).max())
+    assert len(apart.evidence["iterations"]) == len(items)
+    assert apart.evidence["passes"] > together.evidence["passes"]
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_right_hand_sides_of_any_size_are_solved(size):
+    A, rng = np.diag(np.arange(1.0, 6)), np.random.default_rng(0)
+    right = rng.normal(size=(5, 3))
+    right[:, 2] = 0.0
+    solution, residual = refined(A, right * size)
+    assert_allclose(solution / size, np.linalg.solve(A, right), rtol=1e-12)
+    assert residual < 1e-12
+
+
 # The choice of a method
 
 GRID = with_folds([System(a, i) for a in (0.1, 1.0, 10.0) for i in (0.01, 0.1, 1.0)], 5)
-BIG = {"v": 500_000, "halo": 0.5, "nnz": 6_000_000, "m": 5000, "d": 50, "n_outputs": 1, "itemsize": 8}
+BIG = {"v": 500_000, "halo": 0.5, "nnz": 6_000_000, "m": 5000, "d": 50, "n_outputs": 1, "itemsize": 8,
+       "n_folds": 5}
 
 
 def test_gram_matrices_for_few_landmarks_and_many_systems_iterations_for_many_landmarks():

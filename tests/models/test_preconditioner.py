@@ -141,7 +141,9 @@ def test_a_sample_is_dealt_to_tasks(kinds):
     (two, counts), (one, _), (few, _) = (
         sampled_sums(problem.system, kinds, InProcess(threads, budget))
         for threads, budget in ((2, 1 << 30), (1, 1 << 30), (1, 7000)))
-    assert counts == {"labels": 40, "edges": counts["edges"]} if "edges" in kinds else counts == {"points": 40}
+    edges = counts.pop("edges", 40)  # 40 draws, some of them of one edge
+    assert 30 < edges <= 40
+    assert counts == ({"labels": 40} if "edges" in kinds else {"points": 40})
     for name, matrix in two.items():
         assert_array_equal(matrix, one[name])
         assert_allclose(matrix, few[name], rtol=1e-10, atol=1e-12)

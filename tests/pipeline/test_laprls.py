@@ -230,6 +230,7 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.lambda_A=zero"], "  model.lambda_A: Input should be a valid number"),
     (["model.lambda_A=0"], "model: lambda_A=0.0, expected a number > 0"),
     (["model.lambda_I=-1"], "model: lambda_I=-1.0, expected a number >= 0"),
+    (["model.lambda_A=0", "selection.lambda_A=[1, 2]"], "model: lambda_A=0.0, expected a number > 0"),
     (["model.eta=1"], "  model.eta: Extra inputs are not permitted"),
     (["model.landmarks.count=many"], "model.landmarks.count"),
     (["model.landmarks.count=0"], "model: n_landmarks=0"),
@@ -269,6 +270,18 @@ def test_landmarks_that_cannot_fit_are_refused_before_the_run(fields, tmp_path):
     with pytest.raises(BudgetError, match=r"use fewer landmarks: model\.landmarks\.count"):
         run(fields, set=own, workspace=tmp_path / "work", execution=InProcess(1, 128 << 20))
     assert not (tmp_path / "work" / "artifacts").exists()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_command_tells_a_warning_without_its_line_of_code(fields, tmp_path):
+    spec = changed(fields, "model.landmarks.count=5000")
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec.record()), encoding="utf-8")
+    done = CliRunner().invoke(main, ["run", str(tmp_path / "spec.yaml"), "--workspace", str(tmp_path / "work"), "--on",
+                                     "in-process", "--until", "landmarks"])
+    assert done.exit_code == 0
+    assert "warning: n_landmarks=5000" in done.stderr
+    assert "UserWarning" not in done.stderr
+    assert ".py" not in done.stderr
 
 
 def test_only_the_official_training_rows(fields, points_file, tmp_path):
