@@ -141,11 +141,11 @@ def as_csr(matrix: Any) -> sparse.csr_array:
         csr = csr.copy()
         csr.sum_duplicates()
     if csr.indices.dtype != np.int32:
-        csr = _narrow_csr(csr.data, csr.indices, csr.indptr, csr.shape)
+        csr = narrow_csr(csr.data, csr.indices, csr.indptr, csr.shape)
     return csr
 
 
-def _narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
+def narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
     """Return a canonical CSR matrix with int32 columns; SciPy widens them unless the pointers are int32 too."""
     require(int(indptr[-1]) < 2**31, f"a block of {shape[0]:,} rows has {int(indptr[-1]):,} entries, at most 2^31 - 1",
             why="entries are counted in 32 bits within a block", fix="use smaller blocks of rows")
@@ -317,76 +317,6 @@ class MemoryParts(Parts):
         with self._lock:
             for held in (self._shared, self._parts, self._receipts, self._within):
                 held.clear()
-
-
-@dataclass(frozen=True)
-class BlockedCsrRows(Rows):
-    """Rows of a sparse matrix in parts: rows [i b, (i + 1) b) are `data`, `indices`, `indptr` of part first + i.
-
-    `describe` gives the JSON that `of` reads; a task writes a block with `csr_arrays`.
-    """
-
-    parts: Parts
-    shape: tuple[int, int]
-    dtype: np.dtype
-    block_rows: int
-    nnz: int
-    first: int = 0
-    is_sparse = True
-
-    @classmethod
-    def of(cls, parts: Parts, described: Mapping[str, Any]) -> "BlockedCsrRows":
-        """Return the rows that `describe` described."""
-        return cls(parts, (int(described["shape"][0]), int(described["shape"][1])), np.dtype(described["dtype"]),
-                   int(described["block_rows"]), int(described["nnz"]), int(described["first"]))
-
-    def describe(self) -> dict[str, Any]:
-        """Return JSON from which, with the parts, `of` makes these rows again."""
-        return {"shape": list(self.shape), "dtype": self.dtype.str, "block_rows": self.block_rows, "nnz": self.nnz,
-                "first": self.first}
-
-    @property
-    def row_bytes(self) -> int:
-        return csr_row_bytes(self.nnz, len(self), self.dtype)
-
-    def _block(self, number: int) -> sparse.csr_array:
-        arrays = self.parts.read(self.first + number, ("data", "indices", "indptr"))
-        height = min(self.block_rows, len(self) - number * self.block_rows)
-        return csr_of(arrays, (height, self.shape[1]))
-
-    def read(self, start: int, stop: int) -> Any:
-        stop, pieces = min(stop, len(self)), []
-        if stop <= start:
-            return sparse.csr_array((0, self.shape[1]), dtype=self.dtype)
-        for number in range(start // self.block_rows, (stop - 1) // self.block_rows + 1):
-            begin = number * self.block_rows
-            pieces.append(self._block(number)[max(start - begin, 0):stop - begin])
-        return pieces[0] if len(pieces) == 1 else as_csr(sparse.vstack(pieces, format="csr"))
-
-    def take(self, ids: np.ndarray) -> Any:
-        """Return the rows with these numbers; reads each block that holds one of them once."""
-        ids = np.asarray(ids, np.int64)
-        if not len(ids):
-            return self.read(0, 0)
-        order = np.argsort(ids // self.block_rows, kind="stable")
-        pieces = []
-        for number in np.unique(ids // self.block_rows):
-            mine = ids[order[(ids[order] // self.block_rows) == number]]
-            pieces.append(self._block(int(number))[mine - int(number) * self.block_rows])
-        place = np.empty(len(ids), np.int64)
-        place[order] = np.arange(len(ids))
-        return as_csr(sparse.vstack(pieces, format="csr")[place])
-
-
-def csr_arrays(block: Any) -> dict[str, np.ndarray]:
-    """Return the named arrays of a block of sparse rows, as `BlockedCsrRows` reads them."""
-    csr = as_csr(block)
-    return {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr.astype(np.int64)}
-
-
-def csr_of(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sparse.csr_array:
-    """Return the sparse rows that `csr_arrays` gave the arrays of."""
-    return _narrow_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
 
 
 def as_rows(X: Any) -> Rows:

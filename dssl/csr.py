@@ -5,13 +5,84 @@ runs in the order of its columns, so equal rows give equal bits and a product do
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 from scipy import sparse
 
-from .blocks import as_csr, csr_arrays, csr_of
+from .blocks import Parts, Rows, as_csr, csr_row_bytes, narrow_csr
+
+
+@dataclass(frozen=True)
+class BlockedCsrRows(Rows):
+    """Rows of a sparse matrix in parts: rows [i b, (i + 1) b) are `data`, `indices`, `indptr` of part first + i.
+
+    `describe` gives the JSON that `of` reads; a task writes a block with `csr_arrays`.
+    """
+
+    parts: Parts
+    shape: tuple[int, int]
+    dtype: np.dtype
+    block_rows: int
+    nnz: int
+    first: int = 0
+    is_sparse = True
+
+    @classmethod
+    def of(cls, parts: Parts, described: Mapping[str, Any]) -> "BlockedCsrRows":
+        """Return the rows that `describe` described."""
+        return cls(parts, (int(described["shape"][0]), int(described["shape"][1])), np.dtype(described["dtype"]),
+                   int(described["block_rows"]), int(described["nnz"]), int(described["first"]))
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON from which, with the parts, `of` makes these rows again."""
+        return {"shape": list(self.shape), "dtype": self.dtype.str, "block_rows": self.block_rows, "nnz": self.nnz,
+                "first": self.first}
+
+    @property
+    def row_bytes(self) -> int:
+        return csr_row_bytes(self.nnz, len(self), self.dtype)
+
+    def _block(self, number: int) -> sparse.csr_array:
+        arrays = self.parts.read(self.first + number, ("data", "indices", "indptr"))
+        height = min(self.block_rows, len(self) - number * self.block_rows)
+        return csr_of(arrays, (height, self.shape[1]))
+
+    def read(self, start: int, stop: int) -> Any:
+        stop, pieces = min(stop, len(self)), []
+        if stop <= start:
+            return sparse.csr_array((0, self.shape[1]), dtype=self.dtype)
+        for number in range(start // self.block_rows, (stop - 1) // self.block_rows + 1):
+            begin = number * self.block_rows
+            pieces.append(self._block(number)[max(start - begin, 0):stop - begin])
+        return pieces[0] if len(pieces) == 1 else as_csr(sparse.vstack(pieces, format="csr"))
+
+    def take(self, ids: np.ndarray) -> Any:
+        """Return the rows with these numbers; reads each block that holds one of them once."""
+        ids = np.asarray(ids, np.int64)
+        if not len(ids):
+            return self.read(0, 0)
+        order = np.argsort(ids // self.block_rows, kind="stable")
+        pieces = []
+        for number in np.unique(ids // self.block_rows):
+            mine = ids[order[(ids[order] // self.block_rows) == number]]
+            pieces.append(self._block(int(number))[mine - int(number) * self.block_rows])
+        place = np.empty(len(ids), np.int64)
+        place[order] = np.arange(len(ids))
+        return as_csr(sparse.vstack(pieces, format="csr")[place])
+
+
+def csr_arrays(block: Any) -> dict[str, np.ndarray]:
+    """Return the named arrays of a block of sparse rows, as `BlockedCsrRows` reads them."""
+    csr = as_csr(block)
+    return {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr.astype(np.int64)}
+
+
+def csr_of(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sparse.csr_array:
+    """Return the sparse rows that `csr_arrays` gave the arrays of."""
+    return narrow_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
 
 
 def with_values(rows: Any, values: np.ndarray) -> sparse.csr_array:

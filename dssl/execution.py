@@ -22,19 +22,8 @@ from distributed import Client, KilledWorker, as_completed, get_client, get_work
 from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
-from .blocks import (
-    ArrayRows,
-    Arrays,
-    BlockedCsrRows,
-    CsrRows,
-    MemoryParts,
-    Parts,
-    PartWriter,
-    Receipt,
-    Rows,
-    csr_arrays,
-    row_ranges,
-)
+from .blocks import ArrayRows, Arrays, CsrRows, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
+from .csr import BlockedCsrRows, csr_arrays
 from .data.store import StoredParts
 from .errors import ClusterError, TaskFailed, explain
 from .measure import PeakMemory, process_peak

@@ -13,7 +13,6 @@ from scipy import sparse
 
 from dssl.blocks import (
     ArrayRows,
-    BlockedCsrRows,
     CsrRows,
     HeldArrays,
     MemoryParts,
@@ -22,10 +21,10 @@ from dssl.blocks import (
     as_csr,
     as_rows,
     block_rng,
-    csr_arrays,
     row_ranges,
     rows_that_fit,
 )
+from dssl.csr import BlockedCsrRows, csr_arrays
 from dssl.data.store import StoredParts, StoredRows
 from dssl.errors import BudgetError, IntegrityError, ParameterError
 

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, issparse
 
-from ..blocks import ArrayRows, BlockedCsrRows, CsrRows, Rows, as_csr, csr_arrays, row_ranges
+from ..blocks import ArrayRows, CsrRows, Rows, as_csr, row_ranges
+from ..csr import BlockedCsrRows, csr_arrays
 from ..errors import DataError, IntegrityError, explain, require
 from ..inputs import first_not_finite
 from .columns import WhenMissing, WhenText, cells_of, column_label

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..blocks import BlockedCsrRows, Parts, Receipt, Rows, csr_row_bytes, row_ranges, rows_that_fit
+from ..blocks import Parts, Receipt, Rows, csr_row_bytes, row_ranges, rows_that_fit
+from ..csr import BlockedCsrRows
 from ..errors import BudgetError, DataError, IntegrityError, ParameterError, explain, require
 from ..execution import Execution, Progress
 from ..params import digest, plain

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..blocks import Parts, PartWriter, Receipt, as_csr, csr_arrays
+from ..blocks import Parts, PartWriter, Receipt, as_csr
+from ..csr import csr_arrays
 from ..execution import Execution, Progress
 from .columns import Columns
 from .dataset import floats, not_finite

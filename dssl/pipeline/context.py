@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import BlockedCsrRows, Parts, Rows
+from ..blocks import Parts, Rows
+from ..csr import BlockedCsrRows
 from ..data.sources import Source
 from ..data.store import StoredRows
 from ..execution import Execution, Progress

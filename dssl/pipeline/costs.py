@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..blocks import BlockedCsrRows, MemoryParts, rows_that_fit
+from ..blocks import MemoryParts, rows_that_fit
+from ..csr import BlockedCsrRows
 from ..data.ingest import task_bytes
 from ..data.scaling import moment_rows, scaled_rows
 from ..graph.exact import exact_block_rows, points_are_held, query_rows, streamed_rows

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import BlockedCsrRows, PartWriter, Receipt, Rows, csr_arrays, row_ranges
+from ..blocks import PartWriter, Receipt, Rows, row_ranges
+from ..csr import BlockedCsrRows, csr_arrays
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
 from ..data.labels import (

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import BlockedCsrRows, CsrRows, MemoryParts
+from dssl.blocks import CsrRows, MemoryParts
+from dssl.csr import BlockedCsrRows
 from dssl.data.dataset import MANIFEST, Dataset, keeps_sparse, not_finite, open_dataset
 from dssl.data.ingest import IngestParams, block_height, ingest, task_bytes
 from dssl.data.readers import open_reader

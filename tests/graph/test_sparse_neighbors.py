@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import ArrayRows, BlockedCsrRows, CsrRows, MemoryParts, as_csr, csr_arrays, row_ranges
+from dssl.blocks import ArrayRows, CsrRows, MemoryParts, as_csr, row_ranges
+from dssl.csr import BlockedCsrRows, csr_arrays
 from dssl.errors import DataError, ParameterError
 from dssl.execution import InProcess, OnDask
 from dssl.graph import exact, inverted

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.blocks import ArrayRows, BlockedCsrRows, CsrRows, MemoryParts, PartWriter, csr_arrays
+from dssl.blocks import ArrayRows, CsrRows, MemoryParts, PartWriter
+from dssl.csr import BlockedCsrRows, csr_arrays
 from dssl.data.store import StoredParts
 from dssl.errors import BudgetError, DataError, ParameterError
 from dssl.execution import InProcess, OnDask

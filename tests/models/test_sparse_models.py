@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import BlockedCsrRows, CsrRows, MemoryParts, as_rows
+from dssl.blocks import CsrRows, MemoryParts, as_rows
+from dssl.csr import BlockedCsrRows
 from dssl.data.store import StoredParts
 from dssl.errors import DataError
 from dssl.execution import InProcess, OnDask, share_sparse

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from dssl.blocks import CsrRows, as_csr, csr_arrays
+from dssl.blocks import CsrRows, as_csr
+from dssl.csr import csr_arrays
 from dssl.errors import DataError
 from dssl.execution import InProcess, OnDask
 from dssl.pipeline.artifacts import Workspace
