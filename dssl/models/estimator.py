@@ -25,6 +25,8 @@ class KernelEstimator(BaseEstimator):
     """An estimator whose fitted function is a `KernelModel`, `model_`."""
 
     model_: KernelModel
+    classes_: np.ndarray  # of classifiers
+    unlabeled: Any
 
     def _labels(self, X: Any, y: Any) -> Any:
         """Return y in this process, or the target of X where X is a Dataset and y is None."""
@@ -52,6 +54,35 @@ class KernelEstimator(BaseEstimator):
     def _new_rows(self, X: Any, execution: Execution) -> Rows:
         check_is_fitted(self, "model_")
         return self._points(X, execution, reset=False)
+
+    def _graph_params(self, regularizer: RegularizerParams, **own: Any) -> GraphKernelParams:
+        """Return the graph that the estimator's parameters describe, with this regularizer and what else is `own`."""
+        given: Any = self
+        neighbors = NeighborParams(n_neighbors=given.n_neighbors, method=given.method, metric=given.metric,
+                                   seed=given.seed)
+        return GraphKernelParams(
+            neighbors=neighbors, weights=WeightParams(kind=given.weights, symmetrize=given.symmetrize),
+            regularizer=regularizer, duplicates=given.duplicates, **own)
+
+    def _classified(self, X: Any, y: Any, sample_weight: Any, execution: Execution,
+                    regressor: str) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return the points, the labeled ones (l,), their codes (l,) and weights; sets `classes_`. See `codes_of`."""
+        y = self._labels(X, y)
+        rows = self._points(X, execution, reset=True)
+        codes, self.classes_ = codes_of(y, self.unlabeled, len(rows), regressor)
+        labeled, weight = weighed(np.flatnonzero(codes >= 0), sample_weight, len(rows))
+        require_labeled(codes[labeled], self.classes_, 1, "no labeled point of weight > 0",
+                        "mark its points unlabeled, or raise a weight")
+        return rows, labeled, codes[labeled], weight
+
+    def _measured(self, X: Any, y: Any, sample_weight: Any,
+                  execution: Execution) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return the points, the labeled ones (l,), their targets (l, c) and weights. See `targets_of`."""
+        y = self._labels(X, y)
+        rows = self._points(X, execution, reset=True)
+        targets, labeled = targets_of(y, self.unlabeled, len(rows))
+        labeled, weight = weighed(labeled, sample_weight, len(rows))
+        return rows, labeled, targets[labeled], weight
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
@@ -88,15 +119,6 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def graph_params(estimator: Any, regularizer: RegularizerParams, **own: Any) -> GraphKernelParams:
-    """Return the graph that an estimator's parameters describe, with this regularizer and others of its `own`."""
-    return GraphKernelParams(
-        neighbors=NeighborParams(n_neighbors=estimator.n_neighbors, method=estimator.method, metric=estimator.metric,
-                                 seed=estimator.seed),
-        weights=WeightParams(kind=estimator.weights, symmetrize=estimator.symmetrize), regularizer=regularizer,
-        duplicates=estimator.duplicates, **own)
 
 
 def codes_of(y: Any, unlabeled: Any, n: int, regressor: str) -> tuple[np.ndarray, np.ndarray]:

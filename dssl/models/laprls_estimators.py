@@ -15,16 +15,7 @@ from ..graph.vertices import Vertices, distinct_rows, find_vertices
 from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams
 from .base import KernelModel
-from .estimator import (
-    KernelEstimator,
-    KernelRegressor,
-    codes_of,
-    graph_params,
-    require_labeled,
-    require_unequal,
-    targets_of,
-    weighed,
-)
+from .estimator import KernelEstimator, KernelRegressor, require_unequal
 from .folds import labeled_folds, require_folds
 from .graph_kernel import build_graph
 from .laprls import FittedLapRLS, LapRLSParams, fit_laprls
@@ -87,7 +78,7 @@ class LapRLSEstimator(KernelEstimator):
         require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
                 why="it is a choice of two", fix="use True or False")
         require_unequal(rows)
-        own, several = graph_params(self, RegularizerParams(laplacian=params.laplacian)), len(params.pairs) > 1
+        own, several = self._graph_params(RegularizerParams(laplacian=params.laplacian)), len(params.pairs) > 1
         held = labeled_folds(codes, self.cv, self.seed) if several else []
         kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                              seed=self.seed)
@@ -150,13 +141,8 @@ class LapRLSClassifier(ClassifierMixin, LapRLSEstimator):
             scikit-learn).
         """
         execution, params = current_execution(), self._laprls()
-        y = self._labels(X, y)
-        rows = self._points(X, execution, reset=True)
-        codes, self.classes_ = codes_of(y, self.unlabeled, len(rows), "LapRLSRegressor")
-        labeled, weight = weighed(np.flatnonzero(codes >= 0), sample_weight, len(rows))
-        codes, n_classes = codes[labeled], len(self.classes_)
-        require_labeled(codes, self.classes_, 1, "no labeled point of weight > 0",
-                        "mark its points unlabeled, or raise a weight")
+        rows, labeled, codes, weight = self._classified(X, y, sample_weight, execution, "LapRLSRegressor")
+        n_classes = len(self.classes_)
         found = self._solve(rows, labeled, codes, coded_targets(codes, n_classes), weight, graph, True, params,
                             execution)
         self.model_ = classifier_model(found, "model", self.kernel_, self.classes_)
@@ -184,11 +170,8 @@ class LapRLSRegressor(KernelRegressor, LapRLSEstimator):
         Parameters and errors as in `LapRLSClassifier.fit`; a target that is infinite is an error.
         """
         execution, params = current_execution(), self._laprls()
-        y = self._labels(X, y)
-        rows = self._points(X, execution, reset=True)
-        targets, labeled = targets_of(y, self.unlabeled, len(rows))
-        labeled, weight = weighed(labeled, sample_weight, len(rows))
-        found = self._solve(rows, labeled, np.zeros(len(labeled), np.int64), targets[labeled], weight, graph, False,
+        rows, labeled, targets, weight = self._measured(X, y, sample_weight, execution)
+        found = self._solve(rows, labeled, np.zeros(len(labeled), np.int64), targets, weight, graph, False,
                             params, execution)
         self.model_ = regressor_model(found, "model", self.kernel_)
         return self

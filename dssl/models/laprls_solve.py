@@ -11,7 +11,7 @@ from ..blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..errors import NotConverged, explain
 from ..execution import Execution
 from ..kernels.products import MOST_RUNS, ColumnsTask, JudgeTask, let_go, runs_of_blocks, sum_parts
-from ..solvers.blocked_cg import Stop, blocked_cg
+from ..solvers.blocked_cg import Stop, blocked_cg, column_scale
 from ..solvers.solve import Solution
 from .laprls_system import NystromSystem, System, SystemParams, gram_bytes, gram_matrices
 from .preconditioner import Preconditioner, factor_raised, make_preconditioner
@@ -62,8 +62,7 @@ def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
     Where the diagonal had to be raised for a factor, that is the factor of another matrix: the solution is then
     improved by what is left, as long as that halves the residual.
     """
-    size = np.abs(right).max(axis=0)
-    size = np.where((size > 0) & np.isfinite(size), size, 1.0)  # else squares of large right-hand sides overflow
+    size = column_scale(right)
     right = right / size
     factor, scale = factor_raised(A), np.maximum(np.linalg.norm(right, axis=0), 1e-300)
     solution, left, residual = np.zeros_like(right), right, np.inf

@@ -15,7 +15,7 @@ References
 Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equations (5) and (6).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,21 +109,22 @@ def chunk_rows(system: NystromSystem, budget: int) -> int:
     return max(64, budget // 4 // (32 * system.s + 2 * system.problem.rows.row_bytes))
 
 
-def sampled_sums(system: NystromSystem, kinds: Sequence[str],
+def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
                  execution: Execution) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Return J^ and E^ of sampled "labels" and "edges", and `control` of sampled "points", (r, r); and their counts.
 
+    most_of : the kinds that are asked for, each with how many are sampled at most; all of a kind are no sample.
     The control is `a N^ + b u^ u^'`, with N^ and u^ the sums of k k' and of k over the sample times v over its size: of
     one sample, so that it is positive semi-definite like the mean that it stands for.
     """
-    problem, params, budget = system.problem, system.params, execution.memory_budget
+    problem, budget = system.problem, execution.memory_budget
     draws, height = execution.scratch(), chunk_rows(system, budget)
     most = sample_shares(system.s, budget)
-    tasks = [DrawTask(problem, kind, params.edges * system.s, params.seed) for kind in kinds]
-    counts = {kind: receipt["count"] for kind, receipt in zip(kinds, execution.map(tasks, draws), strict=True)}
+    tasks = [DrawTask(problem, kind, count, system.params.seed) for kind, count in most_of.items()]
+    counts = {kind: receipt["count"] for kind, receipt in zip(most_of, execution.map(tasks, draws), strict=True)}
     found = {}
-    for number, kind in enumerate(kinds):
-        count, parts = counts[kind], execution.scratch()
+    for number, (kind, count) in enumerate(counts.items()):
+        parts = execution.scratch()
         shares = row_ranges(count, max(1, -(-count // most))) if count else [(0, 0)]
         execution.map([SampleTask(problem, draws.arrays(number), start, stop, height) for start, stop in shares], parts)
         total = sum_parts(parts, len(shares), execution)
@@ -197,8 +198,8 @@ def factor_raised(A: np.ndarray) -> Any:
         fix="raise lambda_A, use whitening, or precision float64"))
 
 
-def printed_sums(system: NystromSystem, which: str, execution: Execution) -> tuple[np.ndarray, np.ndarray]:
-    """Return J^ and E^ of the paper's (5) or (6), in the basis of the system.
+def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarray]:
+    """Return E^ of the paper's (5) and (6), and J^ of (6) unless `takes_labels`, in the basis of the system.
 
     Raises
     ------
@@ -208,43 +209,17 @@ def printed_sums(system: NystromSystem, which: str, execution: Execution) -> tup
     require(not graph or system.places is not None, f"preconditioner={system.params.preconditioner!r} with landmarks "
             "that are no points", why="it needs the graph's weights between landmarks",
             fix='use "edges", or uniform landmarks')
-    v, s = system.blocks.n, system.s
-    weights = system.lines.weight.sum()
-    if which == "paper":
-        which = "paper-5" if len(system.lines.row) <= np.sqrt(v) else "paper-6"
-    K = system.K_ss
-    if which == "paper-5":
-        parts = execution.scratch()
-        execution.map([LabelsTask(system.problem, chunk_rows(system, execution.memory_budget))], parts)
-        J = parts.read(0)["J"]
-    else:
-        J = weights / s * (K @ K)
-    E = np.zeros_like(K)
+    v, s, K = system.blocks.n, system.s, system.K_ss
+    found = {} if takes_labels else {"J": _in_basis(system, system.lines.weight.sum() / s * (K @ K))}
     if graph:
         assert system.places is not None
-        E = (v / s) ** 2 * (K @ (system.blocks.among(system.places) @ K))
-    return _in_basis(system, J), _in_basis(system, E)
+        found["E"] = _in_basis(system, (v / s) ** 2 * (K @ (system.blocks.among(system.places) @ K)))
+    return found
 
 
 def _in_basis(system: NystromSystem, A: np.ndarray) -> np.ndarray:
     found = A if system.whitening is None else system.whitening.T.T @ A @ system.whitening.T
     return (found + found.T) / 2
-
-
-@dataclass(frozen=True)
-class LabelsTask:
-    """Write K_ms' W K_ms of all labeled points, `J` (s, s)."""
-
-    problem: Landmarked
-    height: int
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        lines, Z = self.problem.labels.load(), points_of(self.problem.landmarks.load(), "Z")
-        J = np.zeros((Z.shape[0], Z.shape[0]))
-        for start, stop in row_ranges(len(lines["position"]), self.height):
-            K = typed_block(self.problem.kernel, self.problem.rows.take(lines["position"][start:stop]), Z, "float64")
-            J += (K * lines["weight"][start:stop, None]).T @ K
-        return out.write(J=J)
 
 
 def make_preconditioner(system: NystromSystem, systems: Sequence[System],
@@ -253,16 +228,21 @@ def make_preconditioner(system: NystromSystem, systems: Sequence[System],
 
     The control of the graph is sampled whatever the name is.
     """
-    which = system.params.preconditioner
-    control = any(item.has_control for item in systems)
-    graph = any(item.has_graph for item in systems)
-    sampled = which == "edges"
-    evidence: dict[str, Any] = {"preconditioner": which}
-    kinds = [*["labels"] * sampled, *["edges"] * (sampled and graph), *["points"] * control]
-    found, counts = sampled_sums(system, kinds, execution)
-    evidence["sampled_edges"] = counts.get("edges", 0)
-    if not sampled:
-        found["J"], found["E"] = printed_sums(system, which, execution)
-    printed = not sampled and system.whitening is None
-    none = np.zeros((system.r, system.r))
-    return Preconditioner(found["J"], found.get("E", none), found.get("control"), system.penalty(), printed), evidence
+    which, m, most = system.params.preconditioner, len(system.lines.row), system.params.edges * system.s
+    if which == "paper":
+        which = "paper-5" if m <= np.sqrt(system.blocks.n) else "paper-6"
+    most_of: dict[str, int] = {}
+    if which in ("edges", "paper-5"):  # (5) takes all labels
+        most_of["labels"] = most if which == "edges" else m
+    if which == "edges" and any(item.has_graph for item in systems):
+        most_of["edges"] = most
+    if any(item.has_control for item in systems):
+        most_of["points"] = most
+    found, counts = sampled_sums(system, most_of, execution)
+    if which != "edges":
+        found |= printed_sums(system, takes_labels="J" in found)
+    if "E" not in found:
+        found["E"] = np.zeros((system.r, system.r))
+    printed = which != "edges" and system.whitening is None
+    evidence = {"preconditioner": system.params.preconditioner, "sampled_edges": counts.get("edges", 0)}
+    return Preconditioner(found["J"], found["E"], found.get("control"), system.penalty(), printed), evidence

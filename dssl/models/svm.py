@@ -17,16 +17,7 @@ from ..kernels.base import kernel_from
 from ..solvers.solve import SolverParams
 from .base import KernelModel, expand
 from .calibration import Calibration, fit_calibration, mean_margins, out_of_fold_scores
-from .estimator import (
-    KernelEstimator,
-    KernelRegressor,
-    codes_of,
-    graph_params,
-    require_labeled,
-    require_unequal,
-    targets_of,
-    weighed,
-)
+from .estimator import KernelEstimator, KernelRegressor, require_labeled, require_unequal
 from .graph_kernel import GraphKernelParams, check_eta, check_share, deform, evidence_of, graph_covariance
 from .learners import LearnerParams, fit_labels, fit_values
 
@@ -66,8 +57,8 @@ class DeformedKernelEstimator(KernelEstimator):
     def _params(self) -> GraphKernelParams:
         regularizer = RegularizerParams(laplacian=self.laplacian, ridge=self.ridge,  # type: ignore[arg-type]
                                         power=self.power)
-        return graph_params(self, regularizer, solver=SolverParams(tolerance=self.tolerance, seed=self.seed),
-                            n_subsample=self.n_subsample, seed=self.seed)
+        return self._graph_params(regularizer, solver=SolverParams(tolerance=self.tolerance, seed=self.seed),
+                                  n_subsample=self.n_subsample, seed=self.seed)
 
     def _deformed_gram(self, rows: Rows, labeled: np.ndarray, params: GraphKernelParams,
                        execution: Execution, graph: Any = None) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -148,13 +139,8 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         """
         execution, params, learner = current_execution(), self._params(), LearnerParams(C=self.C)
         check_eta(self.eta)
-        y = self._labels(X, y)
-        rows = self._points(X, execution, reset=True)
-        codes, self.classes_ = codes_of(y, self.unlabeled, len(rows), "LapKernelRidge")
-        labeled, weight = weighed(np.flatnonzero(codes >= 0), sample_weight, len(rows))
-        codes, n_classes = codes[labeled], len(self.classes_)
-        require_labeled(codes, self.classes_, 1, "no labeled point of weight > 0",
-                        "mark its points unlabeled, or raise a weight")
+        rows, labeled, codes, weight = self._classified(X, y, sample_weight, execution, "LapKernelRidge")
+        n_classes = len(self.classes_)
         if self.probability:
             require_labeled(codes, self.classes_, 2, "one labeled point, and probabilities are calibrated on points "
                             "held out", "label a second point of it, or set probability=False")
@@ -224,11 +210,8 @@ class LapKernelRidge(KernelRegressor, DeformedKernelEstimator):
         """
         execution, params, learner = current_execution(), self._params(), LearnerParams(kind="ridge", C=self.C)
         check_eta(self.eta)
-        y = self._labels(X, y)
-        rows = self._points(X, execution, reset=True)
-        targets, labeled = targets_of(y, self.unlabeled, len(rows))
-        labeled, weight = weighed(labeled, sample_weight, len(rows))
+        rows, labeled, targets, weight = self._measured(X, y, sample_weight, execution)
         kernel, points, K = self._deformed_gram(rows, labeled, params, execution, graph)
-        coef, intercept = fit_values(K, targets[labeled], learner, weight)
+        coef, intercept = fit_values(K, targets, learner, weight)
         self.model_: KernelModel = expand(kernel, points, coef, intercept, "values", np.empty(0), {})
         return self

@@ -120,9 +120,9 @@ def _nystrom(f: Facts, method: str) -> Cost:
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + _halo(f))
     kept = min(int(reached * v), f.budget // 2)
+    factors = min(pairs, factors_that_fit(s, f.budget))
     sampled = (4 + sample_shares(s, f.budget)) * square + min(f.budget // 4, 4 * square)
-    peak = max(fixed, sampled, kept + int(reached * height) + square * (6 + min(
-        pairs, factors_that_fit(s, f.budget))) + 6 * columns)
+    peak = max(fixed, sampled, kept + int(reached * height) + square * (6 + factors) + 6 * columns)
     return cost_of(kernels * (3 + 2 * runs), kernels * v * f.row_bytes, _written(f), peak, max(whitening, 6 * square))
 
 

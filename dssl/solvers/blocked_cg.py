@@ -34,6 +34,15 @@ def dots(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->j", X, Y)
 
 
+def column_scale(B: np.ndarray) -> np.ndarray:
+    """Return what columns (n, t) are divided by, (t,), so that their largest entry is 1, and 1 for a column of zeros.
+
+    The squares of much smaller entries would vanish, those of larger ones overflow.
+    """
+    largest = np.abs(B).max(axis=0, initial=0.0)
+    return np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+
+
 def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Callable[..., Any] | None, stop: Stop, *,
                metric: Callable[[np.ndarray], np.ndarray] | None = None) -> Solution:
     """Return the solutions X (n, t) of `A_j x_j = b_j`, each A_j symmetric and positive (semi-)definite.
@@ -62,9 +71,7 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
         return apply(P, columns) if metric is None else apply(P, columns, MP)
 
     t = B.shape[1]
-    # Columns of entries near 1: the squares of much smaller ones would vanish, those of larger ones overflow.
-    scale = np.abs(B).max(axis=0, initial=0.0)
-    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
+    scale = column_scale(B)
     B = B / scale
     X, iterations = np.zeros(B.shape), np.zeros(t, np.int64)
     norms = _norms(B, measured(B)) if t else np.zeros(0)

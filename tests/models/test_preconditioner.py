@@ -139,7 +139,7 @@ def test_a_sample_is_dealt_to_tasks(kinds):
     problem = case(edges=2, m=60)
     assert (sample_shares(20, 4 * 8 * 20 * 20), sample_shares(20, 1 << 30), sample_shares(20, 1)) == (4, 8, 2)
     (two, counts), (one, _), (few, _) = (
-        sampled_sums(problem.system, kinds, InProcess(threads, budget))
+        sampled_sums(problem.system, dict.fromkeys(kinds, 40), InProcess(threads, budget))
         for threads, budget in ((2, 1 << 30), (1, 1 << 30), (1, 7000)))
     edges = counts.pop("edges", 40)  # 40 draws, some of them of one edge
     assert 30 < edges <= 40
