@@ -9,8 +9,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.dataset",
     "Laplacian": "dssl.graph.laplacian", "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
-    "solve": "dssl.solvers.solve", "LapSVC": "dssl.models.svm", "LapKernelRidge": "dssl.models.svm",
-    "LapRLSClassifier": "dssl.models.laprls_estimators", "LapRLSRegressor": "dssl.models.laprls_estimators",
+    "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
+    "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
 __all__ = ["Dataset", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "Laplacian", "neighbors",
@@ -18,11 +18,11 @@ __all__ = ["Dataset", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset, open_dataset
+    from .estimators.deformed import LapKernelRidge, LapSVC
+    from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
     from .graph.laplacian import Laplacian
     from .graph.neighbors import neighbors
     from .graph.weights import weights
-    from .models.laprls_estimators import LapRLSClassifier, LapRLSRegressor
-    from .models.svm import LapKernelRidge, LapSVC
     from .pipeline.plan import plan
     from .pipeline.run import run
     from .solvers.solve import solve

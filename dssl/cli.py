@@ -172,9 +172,9 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: tuple[str, ..
     """
     from .data.append import append
     from .data.ingest import ingest
-    from .data.store import StoredParts
-    from .execution import InProcess
+    from .execution.tasks import InProcess
     from .pipeline.spec import ingest_params
+    from .storage.store import StoredParts
 
     chosen = _read_options(options)
     if adds:
@@ -210,7 +210,7 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
 
     SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'.
     """
-    from .execution import InProcess
+    from .execution.tasks import InProcess
     from .pipeline.prediction import open_model
     from .pipeline.spec import ingest_params
 

@@ -18,10 +18,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from .data.sources import cache_folder, named_files
-from .data.store import local_path
 from .errors import DsslError
-from .execution import MEMORY_BUDGET, OnDask, available_cores
+from .execution.tasks import MEMORY_BUDGET, OnDask, available_cores
 from .runtime import open_runtime
+from .storage.store import local_path
 
 Level = Literal["ok", "warning", "problem"]
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

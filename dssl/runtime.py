@@ -21,7 +21,7 @@ from distributed.security import Security
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from .errors import ClusterError, SpecError, explain, require
-from .execution import MEMORY_BUDGET, Execution, InProcess, OnDask, available_cores
+from .execution.tasks import MEMORY_BUDGET, Execution, InProcess, OnDask, available_cores
 from .pipeline.plain_yaml import is_file, parse_yaml
 
 

@@ -12,8 +12,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from dssl import LapKernelRidge, LapSVC
-from dssl.blocks import ArrayRows
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.graph.exact import query_rows
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
@@ -23,10 +22,11 @@ from dssl.graph.vertices import distinct_rows, find_vertices
 from dssl.graph.weights import weights
 from dssl.kernels.base import RBF, median_bandwidth
 from dssl.kernels.subsample import inverse_on_subsample
-from dssl.models.graph_kernel import GraphKernelParams, deform, graph_covariance
-from dssl.models.learners import LearnerParams, fit_labels, fit_values
+from dssl.learners.deformed import GraphKernelParams, deform, graph_covariance
+from dssl.learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
 from dssl.pipeline.run import run
 from dssl.solvers.solve import SolverParams
+from dssl.storage.blocks import ArrayRows
 from tests.fuzz.profile import thorough
 
 EXACT = SolverParams(tolerance=1e-12, method="direct")

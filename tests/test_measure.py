@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dssl import measure
-from dssl.blocks import MemoryParts
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.measure import PeakMemory, process_peak, return_freed_memory
+from dssl.storage.blocks import MemoryParts
 
 MB = 1 << 20
 

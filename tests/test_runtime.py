@@ -6,7 +6,7 @@ import pytest
 from distributed import LocalCluster
 
 from dssl.errors import ClusterError, SpecError
-from dssl.execution import InProcess, OnDask, available_cores
+from dssl.execution.tasks import InProcess, OnDask, available_cores
 from dssl.runtime import (
     MEMORY_BUDGET,
     AddressRuntime,

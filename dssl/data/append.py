@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import ArrayRows, Rows
 from ..errors import DataError, explain, require
-from ..execution import Execution, InProcess, Progress
+from ..execution.tasks import Execution, InProcess, Progress
+from ..storage.blocks import ArrayRows, Rows
+from ..storage.lock import Lock
+from ..storage.store import MANIFEST, StoredParts, StoredRows, read_json, write_json
 from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
 from .ingest import IngestParams, ingest
-from .lock import Lock
 from .readers import format_of
 from .readers.stored import segments_of
 from .sources import Source, find_source
-from .store import MANIFEST, StoredParts, StoredRows, read_json, write_json
 
 
 def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Path,

@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, issparse
 
-from ..blocks import ArrayRows, CsrRows, Rows, as_csr, row_ranges
-from ..csr import BlockedCsrRows, csr_arrays
 from ..errors import DataError, IntegrityError, explain, require
-from ..inputs import first_not_finite
+from ..storage.blocks import ArrayRows, CsrRows, Rows, as_csr, row_ranges
+from ..storage.csr import BlockedCsrRows, csr_arrays
+from ..storage.store import MANIFEST, StoredParts, StoredRows, read_json, write_json
 from .columns import WhenMissing, WhenText, cells_of, column_label
+from .inputs import first_not_finite
 from .joined_rows import JoinedRows
 from .labels import encode_labels, encode_values
 from .narrowing import loses_digits, narrow_columns, refuse_lost_columns
-from .store import MANIFEST, StoredParts, StoredRows, read_json, write_json
 from .survey import Survey, choose_columns
 
 VERSION = 1
@@ -346,9 +346,9 @@ def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> D
     ------
     DataError : the source is nowhere, or cannot be read.
     """
-    from ..blocks import MemoryParts
-    from ..execution import InProcess
-    from .foreign_zarr import is_zarr
+    from ..execution.tasks import InProcess
+    from ..storage.blocks import MemoryParts
+    from ..storage.foreign_zarr import is_zarr
     from .ingest import ingest  # ingest makes Datasets, so it cannot be imported before this module
 
     folder = Path(source) if isinstance(source, (str, Path)) else None

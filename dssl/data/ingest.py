@@ -15,11 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..blocks import Parts, Receipt, Rows, csr_row_bytes, row_ranges, rows_that_fit
-from ..csr import BlockedCsrRows
 from ..errors import BudgetError, DataError, IntegrityError, ParameterError, explain, require
-from ..execution import Execution, Progress
+from ..execution.tasks import Execution, Progress
 from ..params import digest, plain
+from ..storage.blocks import Parts, Receipt, Rows, csr_row_bytes, row_ranges, rows_that_fit
+from ..storage.csr import BlockedCsrRows
+from ..storage.store import StoredParts
 from .columns import Columns, WhenMissing, WhenText, some_texts
 from .dataset import MANIFEST, Dataset, chunk_rows, keeps_sparse, refuse_not_finite
 from .narrowing import refuse_lost_columns
@@ -30,7 +31,6 @@ from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
 from .reading import IngestTask, Reading, code_text, survey_file
 from .sources import Source, find_source, fingerprint
-from .store import StoredParts
 
 OWN_FOLDERS = ("receipts", "parts", "shared", "within")  # of StoredParts, in the order of their removal
 MOST_NAMES = 1 << 16  # classes of a text target; a column with more is an identifier

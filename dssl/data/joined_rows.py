@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..blocks import Rows, as_csr
 from ..errors import require
+from ..storage.blocks import Rows, as_csr
 
 
 class JoinedRows(Rows):

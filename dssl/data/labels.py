@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..blocks import block_rng
 from ..errors import DataError, ParameterError, explain, require
+from ..storage.blocks import block_rng
 
 UNLABELED = -1
 CHOOSE, SPLIT, SAMPLE = 1, 2, 3  # random streams: the labeled points say nothing about the test points

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..blocks import Parts, PartWriter, Receipt, as_csr
-from ..csr import csr_arrays
-from ..execution import Execution, Progress
+from ..execution.tasks import Execution, Progress
+from ..storage.blocks import Parts, PartWriter, Receipt, as_csr
+from ..storage.csr import csr_arrays
 from .columns import Columns
 from .dataset import floats, not_finite
 from .narrowing import loses_digits, narrow_columns

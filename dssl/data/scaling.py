@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from .. import csr
-from ..blocks import PartWriter, Receipt, Rows, as_csr, row_ranges, rows_that_fit
 from ..errors import DataError, explain, require
-from ..execution import Execution
+from ..execution.tasks import Execution
+from ..storage import csr
+from ..storage.blocks import PartWriter, Receipt, Rows, as_csr, row_ranges, rows_that_fit
 
 ScalingKind = Literal["standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
 KINDS = ("standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import Rows, block_rng
 from ..errors import require
+from ..storage.blocks import Rows, block_rng
 from .dataset import Dataset
 
 GENERATION_ROWS = 1 << 16

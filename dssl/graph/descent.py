@@ -14,8 +14,8 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from ..blocks import PartWriter, Receipt, Rows, row_ranges
 from ..errors import require
+from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from .heap import NONE, empty_heaps, offer, offer_all, sort_heaps
 from .inverted import Queries
 from .metric import measurable, stored_distances

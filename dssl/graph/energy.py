@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from ..blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
-from ..execution import Execution
+from ..execution.tasks import Execution
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .laplacian import Laplacian
 from .weights import read_graph
 

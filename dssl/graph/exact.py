@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
-from ..execution import Execution
+from ..execution.tasks import Execution
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
 from .heap import empty_heaps, sort_heaps
 from .inverted import InvertedPoints, InvertedTask, inverted_seconds, point_rows, sparse_query_rows
 from .layout import SAMPLE_ROWS, Frame, Layout, bisect, lay_out, layout_bytes, principal_frame, project, tree_depth

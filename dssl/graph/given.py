@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..blocks import ArrayRows, PartWriter, Receipt
 from ..errors import DataError, ParameterError, explain, require
+from ..storage.blocks import ArrayRows, PartWriter, Receipt
 from .neighbors import Neighbors
 from .weights import FLOOR
 

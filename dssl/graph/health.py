@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..blocks import Rows, as_rows, block_rng
 from ..errors import DataError, require
+from ..storage.blocks import Rows, as_rows, block_rng
 from .inverted import Queries
 from .metric import measurable
 from .sparse_distance import in_tree_order, row_distances

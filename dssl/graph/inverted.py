@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ..blocks import PartWriter, Receipt, Rows, rows_that_fit
-from ..csr import add_products, squared_lengths
+from ..storage.blocks import PartWriter, Receipt, Rows, rows_that_fit
+from ..storage.csr import add_products, squared_lengths
 from .heap import empty_heaps, sift_down, sort_heaps
 from .metric import measurable
 from .sparse_distance import in_tree_order, offer_sparse, tree_paths

@@ -6,9 +6,9 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from ..blocks import Rows
-from ..csr import largest_of_rows, unit_rows, with_values
 from ..errors import DataError, ParameterError, require
+from ..storage.blocks import Rows
+from ..storage.csr import largest_of_rows, unit_rows, with_values
 
 METRICS = ("euclidean", "cosine")
 CHECK_BYTES = 64 << 20

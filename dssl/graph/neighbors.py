@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..blocks import ArrayRows, Parts, Rows, as_rows
 from ..errors import require
-from ..execution import Execution, InProcess
+from ..execution.tasks import Execution, InProcess
+from ..storage.blocks import ArrayRows, Parts, Rows, as_rows
 from .descent import DescentTask
 from .exact import exact_block_rows, exact_tasks, plan_exact
 from .health import certify_recall

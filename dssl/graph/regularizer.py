@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..blocks import Arrays, Parts, PartWriter, Receipt
 from ..errors import require
-from ..execution import Execution
+from ..execution.tasks import Execution
 from ..solvers.solve import SolverParams, prepare
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .laplacian import Laplacian
 from .weights import read_graph
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ..blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges, rows_that_fit
 from ..errors import DataError, ParameterError, require
-from ..execution import Execution, Progress
+from ..execution.tasks import Execution, Progress
+from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges, rows_that_fit
 from .metric import measurable
 
 BLOCK_BYTES = 64 << 20

@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from ..blocks import Parts, PartWriter, Receipt, row_ranges
 from ..errors import DataError, IntegrityError, explain, require
-from ..execution import Execution, InProcess
+from ..execution.tasks import Execution, InProcess
+from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges
 from .neighbors import Neighbors
 
 KINDS = ("binary", "heat", "self_tuned")

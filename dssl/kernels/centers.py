@@ -17,10 +17,10 @@ from scipy import sparse
 from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
-from ..blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
-from ..csr import squared_lengths
 from ..errors import DataError, require
-from ..execution import Execution
+from ..execution.tasks import Execution
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
+from ..storage.csr import squared_lengths
 
 SAMPLE_PER_CENTER = 30  # rows that the seeding sees for each center
 SAMPLE_BYTES = 128 << 20  # and at most, as float64; a center still has one row

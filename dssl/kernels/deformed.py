@@ -16,9 +16,9 @@ from scipy import sparse
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon, dpotrf, dpstrf
 
-from ..blocks import Arrays, as_rows
-from ..csr import point_arrays, points_nbytes, points_of, stack_points
 from ..errors import DataError, IntegrityError, ParameterError, explain, require
+from ..storage.blocks import Arrays, as_rows
+from ..storage.csr import point_arrays, points_nbytes, points_of, stack_points
 from .base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
 
 ASYMMETRY = 1e-8  # relative to the largest entry: what rounding leaves, and less than a solver's error

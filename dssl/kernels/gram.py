@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..blocks import Arrays, Parts, PartWriter, Receipt, Rows, as_rows, row_ranges, rows_that_fit
-from ..csr import point_arrays, points_of
 from ..errors import DataError, require
-from ..execution import Execution
+from ..execution.tasks import Execution
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, as_rows, row_ranges, rows_that_fit
+from ..storage.csr import point_arrays, points_of
 from .base import Kernel
 
 BLOCK_BYTES = 64 << 20  # larger blocks make no matrix product faster, and leave other cores without work

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from ..blocks import Rows, block_rng
-from ..csr import point_arrays, points_of
 from ..errors import DataError, explain, require
-from ..execution import Execution
+from ..execution.tasks import Execution
+from ..storage.blocks import Rows, block_rng
+from ..storage.csr import point_arrays, points_of
 from .base import Kernel
 from .centers import kmeans_centers
 from .leverage import leverage_rows

@@ -33,10 +33,10 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, eigh
 from scipy.linalg.blas import dtrsm
 
-from ..blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
-from ..csr import point_arrays, points_nbytes, points_of
 from ..errors import DataError, explain
-from ..execution import Execution
+from ..execution.tasks import Execution
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
+from ..storage.csr import point_arrays, points_nbytes, points_of
 from .base import Kernel, diagonal_of
 from .gram import block_rows, entries_of, kernel_block
 

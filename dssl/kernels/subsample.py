@@ -17,10 +17,10 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from ..blocks import Arrays, HeldArrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..errors import require
-from ..execution import Execution, InProcess, Progress
+from ..execution.tasks import Execution, InProcess, Progress
 from ..solvers.solve import Solver, SolverParams, prepare
+from ..storage.blocks import Arrays, HeldArrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 
 Form = Literal["energy", "restriction"]
 ROW_CHUNK = 8192  # rows of Z in one chunk; a chunk is 4 MB at 64 columns

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
-from ..csr import point_arrays, points_of
-from ..execution import Execution
+from ..execution.tasks import Execution
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
+from ..storage.csr import point_arrays, points_of
 from .base import Kernel, diagonal_of
 from .gram import block_rows, entries_of, kernel_block
 

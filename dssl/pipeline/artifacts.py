@@ -14,10 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..data.lock import Lock
-from ..data.store import StoredParts, local_path, read_json, verify_finished, verify_parts, write_json
 from ..errors import IntegrityError, explain
 from ..params import digest, plain
+from ..storage.lock import Lock
+from ..storage.store import StoredParts, local_path, read_json, verify_finished, verify_parts, write_json
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pynndescent", "pyamg")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import Parts, Rows
-from ..csr import BlockedCsrRows
 from ..data.sources import Source
-from ..data.store import StoredRows
-from ..execution import Execution, Progress
+from ..execution.tasks import Execution, Progress
+from ..storage.blocks import Parts, Rows
+from ..storage.csr import BlockedCsrRows
+from ..storage.store import StoredRows
 from .artifacts import Artifact
 from .spec import Spec
 

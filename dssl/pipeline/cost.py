@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..blocks import ArrayRows
-from ..data.store import CHUNK_BYTES
 from ..kernels.gram import block_rows
+from ..storage.blocks import ArrayRows
+from ..storage.store import CHUNK_BYTES
 from .facts import Facts
 
 SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays, plans of the store

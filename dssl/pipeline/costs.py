@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..blocks import MemoryParts, rows_that_fit
-from ..csr import BlockedCsrRows
 from ..data.ingest import task_bytes
 from ..data.scaling import moment_rows, scaled_rows
 from ..graph.exact import exact_block_rows, points_are_held, query_rows, streamed_rows
@@ -22,6 +20,8 @@ from ..graph.weights import BLOCK_ROWS, MEDIAN_ENTRIES
 from ..kernels.subsample import ROW_CHUNK, column_width, product_rows, stored_factors
 from ..solvers.deflation import basis_width, deflated_vectors
 from ..solvers.solve import solve_bytes
+from ..storage.blocks import MemoryParts, rows_that_fit
+from ..storage.csr import BlockedCsrRows
 from . import laprls_costs
 from .cost import Cost, cost_of, count, decoding_bytes, of_those, scores_of, whole_bytes
 from .facts import Facts

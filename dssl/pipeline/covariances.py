@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import PartWriter
 from ..graph.regularizer import prepare_regularizer
 from ..graph.vertices import covariance_at_points
 from ..kernels.subsample import multiply_factors, solve_columns, solve_evidence
-from ..models.graph_kernel import draw_subsample
+from ..learners.deformed import draw_subsample
 from ..solvers.solve import SolverParams
+from ..storage.blocks import PartWriter
 from .context import Context
 from .graphs import vertices_of
 from .spec import Spec

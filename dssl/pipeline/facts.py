@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..blocks import Parts, csr_row_bytes
 from ..data.dataset import chunk_rows, keeps_sparse
 from ..data.ingest import IngestParams, block_height, open_source
 from ..data.readers import Scan
 from ..data.sources import Source
 from ..graph.neighbors import ALWAYS_EXACT_ROWS
 from ..solvers.direct import LARGEST
+from ..storage.blocks import Parts, csr_row_bytes
 from .spec import Spec
 
 Bound = Literal["most", "least"]

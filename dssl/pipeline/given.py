@@ -14,10 +14,10 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 import scipy.sparse as sp
 
-from ..blocks import Arrays, PartWriter, Receipt, row_ranges
 from ..data.sources import find_source, fingerprint, is_url
 from ..errors import DataError, explain, require
 from ..graph.given import checked_neighbors, checked_weights, restricted, store_weights
+from ..storage.blocks import Arrays, PartWriter, Receipt, row_ranges
 from .spec import GivenGraph
 
 LIST_ROWS = 1 << 16  # lists in one chunk

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..blocks import PartWriter
 from ..graph.given import described_weights
 from ..graph.neighbors import Neighbors, find_neighbors
 from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_neighbors
 from ..graph.weights import weigh
+from ..storage.blocks import PartWriter
 from .context import Context
 from .given import GivenNeighborsTask, GivenWeightsTask, given_digest, given_path
 from .islands import HealthTask

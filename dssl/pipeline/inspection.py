@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from ..data.store import describe_arrays, read_json
 from ..errors import DataError, require
+from ..storage.store import describe_arrays, read_json
 from .artifacts import Workspace, read_manifest
 from .stages import all_stage_names
 

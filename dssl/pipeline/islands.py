@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import Arrays, Parts, PartWriter, Receipt
 from ..graph.health import graph_health, unreached_points
 from ..graph.neighbors import Neighbors
 from ..graph.vertices import Vertices
 from ..graph.weights import read_graph
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .artifacts import Artifact
 
 SHOWN = 20

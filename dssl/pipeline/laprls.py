@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import PartWriter, SelectedRows
+from ..estimators.laprls import classifier_model, coded_targets, regressor_model
 from ..graph.vertices import distinct_rows
 from ..kernels.base import Kernel, kernel_from
 from ..kernels.landmarks import Landmarks
-from ..models.base import KernelModel
-from ..models.laprls import DENSE, FittedLapRLS, LapRLSProblem, PreparedLapRLS, choose, landmarks_of
-from ..models.laprls_estimators import classifier_model, coded_targets, regressor_model
-from ..models.laprls_system import LabelLines, System
+from ..learners.kernel_model import KernelModel
+from ..learners.laprls.problem import DENSE, FittedLapRLS, LapRLSProblem, PreparedLapRLS, choose, landmarks_of
+from ..learners.laprls.system import LabelLines, System
+from ..storage.blocks import PartWriter, SelectedRows
 from .context import Context
 from .graphs import vertices_of
 from .spec import Spec

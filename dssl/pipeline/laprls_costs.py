@@ -8,11 +8,11 @@ from ..kernels.centers import SAMPLE_BYTES, SAMPLE_PER_CENTER
 from ..kernels.gram import BLOCK_BYTES
 from ..kernels.landmarks import landmark_count
 from ..kernels.leverage import PILOT
-from ..models.laprls import DENSE
-from ..models.laprls_dense import chunk_bytes
-from ..models.laprls_solve import SYSTEMS_IN_A_TASK, factors_that_fit
-from ..models.laprls_system import block_bytes, block_height, gram_bytes, runs_within, whitening_bytes
-from ..models.preconditioner import sample_shares
+from ..learners.laprls.dense import chunk_bytes
+from ..learners.laprls.preconditioner import sample_shares
+from ..learners.laprls.problem import DENSE
+from ..learners.laprls.solve import SYSTEMS_IN_A_TASK, factors_that_fit
+from ..learners.laprls.system import block_bytes, block_height, gram_bytes, runs_within, whitening_bytes
 from .cost import Cost, cost_of, count, of_those, scores_of, whole_bytes
 from .facts import Facts
 

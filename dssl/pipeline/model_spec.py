@@ -7,10 +7,10 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from ..errors import SpecError, explain, require
 from ..kernels.landmarks import LandmarkParams, Method
-from ..models.graph_kernel import check_eta
-from ..models.laprls import LapRLSParams
-from ..models.laprls_system import Preconditioner, Solver, SystemParams, require_penalties
-from ..models.learners import LearnerParams
+from ..learners.deformed import check_eta
+from ..learners.laprls.problem import LapRLSParams
+from ..learners.laprls.system import Preconditioner, Solver, SystemParams, require_penalties
+from ..learners.ridge_and_svm import LearnerParams
 
 LEARNER, LAPRLS = "svm or ridge", "laprls"  # tags of the union, which appear in pydantic's paths of errors
 

@@ -9,7 +9,7 @@ from ..data.readers import Scan
 from ..data.scaling import require_kept_zeros
 from ..data.sources import Source
 from ..errors import BudgetError, SpecError, explain, require
-from ..execution import MEMORY_BUDGET, Execution
+from ..execution.tasks import MEMORY_BUDGET, Execution
 from .artifacts import Artifact, Workspace
 from .context import Stage
 from .cost import Cost

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import PartWriter, Receipt, Rows, row_ranges
-from ..csr import BlockedCsrRows, csr_arrays
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
 from ..data.labels import (
@@ -20,6 +18,8 @@ from ..data.labels import (
 )
 from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows
 from ..errors import DataError, require
+from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
+from ..storage.csr import BlockedCsrRows, csr_arrays
 from .context import Context
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import MemoryParts, Rows, as_csr, as_rows
 from ..data.columns import Columns
 from ..data.dataset import Dataset
 from ..data.ingest import IngestParams, ingest
@@ -17,11 +16,12 @@ from ..data.readers import FORMATS, format_of, open_reader
 from ..data.readers.stored import StoredReader
 from ..data.scaling import ScaledRows, Scaling
 from ..data.sources import Source, find_source
-from ..data.store import StoredParts, read_json
 from ..errors import DataError, SpecError, explain, require
-from ..execution import Execution
-from ..models.base import LEAST_SUPPORT, KernelModel
-from ..models.stored_prediction import predict_to_zarr
+from ..execution.tasks import Execution
+from ..learners.kernel_model import LEAST_SUPPORT, KernelModel
+from ..learners.prediction import predict_to_zarr
+from ..storage.blocks import MemoryParts, Rows, as_csr, as_rows
+from ..storage.store import StoredParts, read_json
 from .artifacts import read_manifest
 from .spec import ingest_params
 from .training import load_model

@@ -10,11 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..data.store import read_json, write_json
 from ..errors import ParameterError, require
-from ..execution import Execution, current_execution
+from ..execution.tasks import Execution, current_execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import write_report
+from ..storage.store import read_json, write_json
 from .artifacts import LIBRARIES
 from .context import Context
 from .facts import Facts

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.stats import binomtest, ttest_rel
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score
 
-from ..blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
-from ..execution import Execution, Progress
+from ..execution.tasks import Execution, Progress
 from ..kernels.gram import block_rows, entries_of
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
 from .context import Context
 from .training import load_model
 

@@ -14,7 +14,7 @@ from ..graph.neighbors import NeighborParams
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams
 from ..kernels.base import Kernel, kernel_from
-from ..models.laprls import LapRLSParams
+from ..learners.laprls.problem import LapRLSParams
 from ..selection.search import GridParams
 from ..solvers.solve import SolverParams
 from .model_spec import UNUSED, LapRLSSpec, LearnerSpec, ModelSpec, Section, SelectionSpec, check_laprls, key_path

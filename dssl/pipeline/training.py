@@ -11,21 +11,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..blocks import Arrays, PartWriter, Receipt, Rows, as_rows
 from ..errors import DataError, require
-from ..execution import InProcess
+from ..execution.tasks import InProcess
 from ..graph.laplacian import Laplacian
 from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams, weights
 from ..kernels.base import Kernel, kernel_from
 from ..kernels.subsample import inverse_on_subsample
-from ..models.base import Coding, KernelModel, expand
-from ..models.folds import labeled_folds
-from ..models.graph_kernel import check_share, deform, shuffled
-from ..models.learners import LearnerParams, fit_labels, fit_values
+from ..learners.deformed import check_share, deform, shuffled
+from ..learners.kernel_model import Coding, KernelModel, expand
+from ..learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
+from ..selection.folds import labeled_folds
 from ..selection.search import GridParams, search_base, search_deformed
 from ..solvers.solve import SolverParams
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, as_rows
 from .context import Context
 
 

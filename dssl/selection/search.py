@@ -21,9 +21,9 @@ from scipy.linalg import cho_solve
 from ..errors import require
 from ..kernels.base import Kernel
 from ..kernels.deformed import factor_positive
-from ..models.base import Coding, class_pairs, class_scores
-from ..models.graph_kernel import absolute_eta, check_eta
-from ..models.learners import LearnerParams, fit_labels, fit_values
+from ..learners.deformed import absolute_eta, check_eta
+from ..learners.kernel_model import Coding, class_pairs, class_scores
+from ..learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,14 @@ import time
 
 import numpy as np
 
-from dssl.blocks import ArrayRows
 from dssl.data.dataset import open_dataset
 from dssl.data.labels import choose_labels
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.graph.health import graph_health
 from dssl.graph.neighbors import NeighborParams, find_neighbors
 from dssl.graph.vertices import Vertices, distinct_rows, find_vertices
 from dssl.graph.weights import weights
+from dssl.storage.blocks import ArrayRows
 
 
 def main() -> None:

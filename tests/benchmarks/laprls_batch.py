@@ -15,10 +15,10 @@ from statistics import mean, median
 
 import numpy as np
 
-from dssl.execution import InProcess
-from dssl.models.folds import labeled_folds
-from dssl.models.laprls_solve import NystromMachine, with_folds
-from dssl.models.laprls_system import System, SystemParams
+from dssl.execution.tasks import InProcess
+from dssl.learners.laprls.solve import NystromMachine, with_folds
+from dssl.learners.laprls.system import System, SystemParams
+from dssl.selection.folds import labeled_folds
 
 from .laprls_problems import Problem, problem
 

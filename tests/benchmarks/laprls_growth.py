@@ -52,15 +52,15 @@ def main() -> None:
 
 def one_size(size: int, solvers: list[str], runs: int) -> None:
     """Print one JSON line a solver and rule."""
-    from dssl.blocks import ArrayRows, MemoryParts
-    from dssl.execution import InProcess
+    from dssl.execution.tasks import InProcess
     from dssl.graph.neighbors import NeighborParams, find_neighbors
     from dssl.graph.weights import WeightParams, weigh
     from dssl.kernels.base import RBF, median_bandwidth
     from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
+    from dssl.learners.laprls.solve import NystromMachine
+    from dssl.learners.laprls.system import LabelLines, System, SystemParams, assemble
     from dssl.measure import PeakMemory
-    from dssl.models.laprls_solve import NystromMachine
-    from dssl.models.laprls_system import LabelLines, System, SystemParams, assemble
+    from dssl.storage.blocks import ArrayRows, MemoryParts
 
     with np.load(Path(os.environ["DSSL_DATA"]) / "covtype.npz") as held:
         X, y = held["X"].astype(np.float32), np.unique(held["y"], return_inverse=True)[1]

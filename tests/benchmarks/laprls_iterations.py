@@ -16,9 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from dssl.execution import InProcess
-from dssl.models.laprls_solve import solve_by_products
-from dssl.models.laprls_system import System, SystemParams
+from dssl.execution.tasks import InProcess
+from dssl.learners.laprls.solve import solve_by_products
+from dssl.learners.laprls.system import System, SystemParams
 
 from .laprls_problems import problem
 

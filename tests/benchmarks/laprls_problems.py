@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 import dssl
-from dssl.blocks import ArrayRows, MemoryParts, PartWriter
-from dssl.execution import Execution
+from dssl.execution.tasks import Execution
 from dssl.graph.given import store_weights
 from dssl.graph.vertices import Vertices, find_vertices
 from dssl.kernels.base import RBF, Kernel, median_bandwidth
 from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
-from dssl.models.laprls_system import LabelLines, NystromSystem, SystemParams, assemble
+from dssl.learners.laprls.system import LabelLines, NystromSystem, SystemParams, assemble
+from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
 
 # rows : the rows of the file that the paper's sample size counts: those of the official training part, or all.
 SETS = {"madelon": "train", "abalone_scale": "all", "phishing": "all", "a8a": "train", "a9a": "train",
@@ -110,7 +110,7 @@ class Problem:
 
 def problem(name: str, seed: int, points: int | None = None, labels: float = 0.1) -> Problem:
     """Return a split with the graph of the paper: 8 neighbors, weights exp(-d^2/4), equal rows one vertex."""
-    from dssl.execution import InProcess
+    from dssl.execution.tasks import InProcess
 
     found = split(name, seed, None if points is None else round(points / 0.7), labels)
     vertices = find_vertices(ArrayRows(found.X), InProcess())

@@ -29,15 +29,15 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_rel
 
-from dssl.blocks import ArrayRows
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.gram import apply_blocks
 from dssl.kernels.landmarks import uniform_rows
-from dssl.models.folds import labeled_folds
-from dssl.models.laprls_dense import DenseTask
-from dssl.models.laprls_solve import Functions, judge, method_of, solve_by_products, solve_from_gram, with_folds
-from dssl.models.laprls_system import System, SystemParams, gram_matrices
+from dssl.learners.laprls.dense import DenseTask
+from dssl.learners.laprls.solve import Functions, judge, method_of, solve_by_products, solve_from_gram, with_folds
+from dssl.learners.laprls.system import System, SystemParams, gram_matrices
+from dssl.selection.folds import labeled_folds
+from dssl.storage.blocks import ArrayRows
 
 from .laprls_problems import Problem, problem
 

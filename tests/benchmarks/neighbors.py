@@ -21,10 +21,10 @@ from pynndescent import NNDescent
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from dssl.blocks import ArrayRows
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.graph.health import certify_recall
 from dssl.graph.neighbors import NeighborParams, Neighbors, find_neighbors
+from dssl.storage.blocks import ArrayRows
 
 WARM_UP_ROWS = 3000
 METHODS = ("exact", "descent", "pynndescent", "sklearn_brute", "sklearn_kd_tree")

@@ -13,12 +13,12 @@ import time
 import numpy as np
 from scipy import sparse
 
-from dssl.blocks import CsrRows, as_csr
-from dssl.csr import unit_rows
-from dssl.execution import InProcess
+from dssl.estimators.deformed import LapSVC
+from dssl.execution.tasks import InProcess
 from dssl.graph.exact import plan_exact
 from dssl.graph.neighbors import NeighborParams, find_neighbors
-from dssl.models.svm import LapSVC
+from dssl.storage.blocks import CsrRows, as_csr
+from dssl.storage.csr import unit_rows
 
 
 def documents(n_rows: int, n_columns: int, n_words: int, seed: int = 0) -> tuple[sparse.csr_array, np.ndarray]:

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.blocks import MemoryParts
 from dssl.data.columns import MOST_LEVELS, Columns, cells_of
 from dssl.data.dataset import Dataset, open_dataset
 from dssl.data.ingest import IngestParams, ingest
-from dssl.data.store import StoredParts
 from dssl.errors import DataError, ParameterError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.storage.blocks import MemoryParts
+from dssl.storage.store import StoredParts
 
 BOTH = {"when_missing": "impute", "when_text": "one_hot", "dtype": "float64"}
 

@@ -9,14 +9,14 @@ import pytest
 import zarr
 from numpy.testing import assert_array_equal
 
-from dssl.blocks import MemoryParts
 from dssl.data.dataset import Dataset, open_dataset
 from dssl.data.ingest import ingest
 from dssl.data.readers import format_of, open_reader
 from dssl.data.sources import find_source, fingerprint
-from dssl.data.store import StoredParts
 from dssl.errors import DataError, IntegrityError, ParameterError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
+from dssl.storage.blocks import MemoryParts
+from dssl.storage.store import StoredParts
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of Zarr, about text
 X = np.random.default_rng(0).normal(size=(53, 6))

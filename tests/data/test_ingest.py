@@ -11,13 +11,13 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from dssl.blocks import MemoryParts
 from dssl.data.dataset import open_dataset
 from dssl.data.ingest import IngestParams, block_height, ingest, task_bytes
 from dssl.data.readers.base import Scan
-from dssl.data.store import StoredParts
 from dssl.errors import BudgetError, DataError, DsslError, IntegrityError, ParameterError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.storage.blocks import MemoryParts
+from dssl.storage.store import StoredParts
 
 
 def arrays_of(data):

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import MemoryParts
 from dssl.data.append import append
 from dssl.data.dataset import Dataset, open_dataset
 from dssl.data.ingest import ingest, open_source
 from dssl.data.patterns import expand, natural_order
 from dssl.data.sources import find_source, fingerprint
-from dssl.data.store import StoredParts
 from dssl.errors import DataError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.storage.blocks import MemoryParts
+from dssl.storage.store import StoredParts
 
 ENDINGS = ["csv", "csv.gz", "parquet", "npz", "svm"]
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import ArrayRows, CsrRows
 from dssl.data.joined_rows import JoinedRows
 from dssl.errors import ParameterError
+from dssl.storage.blocks import ArrayRows, CsrRows
 
 
 @given(sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6), is_sparse=st.booleans(), data=st.data())

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import MemoryParts
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest
 from dssl.data.narrowing import RESOLVED, loses_digits, narrow_columns, refuse_lost_columns
 from dssl.errors import DataError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
+from dssl.storage.blocks import MemoryParts
 
 RNG = np.random.default_rng(0)
 SECONDS = 1.7e9 + RNG.integers(0, 3600, 300)  # a time in an hour: float32 tells 29 of them apart

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dssl.blocks import MemoryParts
 from dssl.data.ingest import IngestParams, block_height, ingest
 from dssl.data.readers import open_reader
 from dssl.errors import BudgetError, DataError, DsslError, ParameterError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
+from dssl.storage.blocks import MemoryParts
 
 N = 1000
 

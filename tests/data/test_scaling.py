@@ -9,12 +9,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, normalize
 
-from dssl.blocks import ArrayRows, CsrRows, as_csr
 from dssl.data import scaling
 from dssl.data.dataset import Dataset
 from dssl.data.scaling import Moments, ScaledRows, Scaling, ScalingParams, fit_scaling, merge_pairwise
 from dssl.errors import DataError, ParameterError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.storage.blocks import ArrayRows, CsrRows, as_csr
 
 
 def fit(X, kind, ids=None, **options):

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import CsrRows, MemoryParts
-from dssl.csr import BlockedCsrRows
 from dssl.data.dataset import MANIFEST, Dataset, keeps_sparse, not_finite, open_dataset
 from dssl.data.ingest import IngestParams, block_height, ingest, task_bytes
 from dssl.data.readers import open_reader
 from dssl.data.readers.base import Scan
-from dssl.data.store import StoredParts
 from dssl.errors import DataError, IntegrityError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.storage.blocks import CsrRows, MemoryParts
+from dssl.storage.csr import BlockedCsrRows
+from dssl.storage.store import StoredParts
 
 
 def documents(n=90, d=1500, density=0.01, seed=0):

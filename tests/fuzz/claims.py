@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from dssl.blocks import MemoryParts, Parts
 from dssl.data.dataset import MANIFEST, Dataset
 from dssl.data.ingest import ingest
-from dssl.data.store import StoredParts
 from dssl.errors import DsslError, SpecError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.pipeline.plan import plan
 from dssl.pipeline.spec import Spec, load_spec
 from dssl.runtime import load_runtime
+from dssl.storage.blocks import MemoryParts, Parts
+from dssl.storage.store import StoredParts
 
 from .files import File
 

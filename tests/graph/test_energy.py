@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.blocks import HeldArrays, MemoryParts, PartWriter
 from dssl.errors import DataError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.graph.energy import Edges, GraphEnergy, sampled_edges, split_energy
 from dssl.graph.given import store_weights
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
+from dssl.storage.blocks import HeldArrays, MemoryParts, PartWriter
 from tests import reference
 
 KINDS = ("unnormalized", "normalized")

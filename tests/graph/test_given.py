@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.blocks import MemoryParts, PartWriter
 from dssl.errors import DataError, ParameterError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.graph.given import (
     checked_neighbors,
     checked_weights,
@@ -21,6 +20,7 @@ from dssl.graph.given import (
 from dssl.graph.health import graph_health
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import WeightParams, read_graph, weigh, weights
+from dssl.storage.blocks import MemoryParts, PartWriter
 
 
 def points(n=60, seed=0):

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.neighbors import NearestNeighbors
 
-from dssl.blocks import ArrayRows
-from dssl.data.store import StoredParts
 from dssl.errors import DataError, ParameterError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
 from dssl.graph import exact
 from dssl.graph.exact import HeldPoints, StreamedPoints, plan_exact
 from dssl.graph.neighbors import NeighborParams, Neighbors, descent_seconds, find_neighbors, neighbors
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.store import StoredParts
 
 
 def dense_neighbors(X, k):

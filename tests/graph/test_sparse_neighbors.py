@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import ArrayRows, CsrRows, MemoryParts, as_csr, row_ranges
-from dssl.csr import BlockedCsrRows, csr_arrays
 from dssl.errors import DataError, ParameterError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
 from dssl.graph import exact, inverted
 from dssl.graph.exact import plan_exact
 from dssl.graph.health import certify_recall
@@ -28,6 +26,8 @@ from dssl.graph.neighbors import (
     seconds_of_descent,
 )
 from dssl.graph.sparse_distance import in_tree_order, row_distances
+from dssl.storage.blocks import ArrayRows, CsrRows, MemoryParts, as_csr, row_ranges
+from dssl.storage.csr import BlockedCsrRows, csr_arrays
 
 
 def zipf(n, d, entries, seed, dtype=np.float32):

@@ -7,11 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.blocks import ArrayRows, CsrRows, MemoryParts, PartWriter
-from dssl.csr import BlockedCsrRows, csr_arrays
-from dssl.data.store import StoredParts
 from dssl.errors import BudgetError, DataError, ParameterError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
 from dssl.graph import vertices as module
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
@@ -26,6 +23,9 @@ from dssl.graph.vertices import (
 from dssl.graph.weights import weights
 from dssl.kernels.subsample import inverse_on_subsample
 from dssl.solvers.solve import SolverParams
+from dssl.storage.blocks import ArrayRows, CsrRows, MemoryParts, PartWriter
+from dssl.storage.csr import BlockedCsrRows, csr_arrays
+from dssl.storage.store import StoredParts
 from tests import reference
 
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.neighbors import kneighbors_graph
 
-from dssl.data.store import StoredParts
 from dssl.errors import DataError, IntegrityError, ParameterError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.graph.neighbors import Neighbors, neighbors
 from dssl.graph.weights import WeightParams, WeightsRaised, read_graph, weigh, weights
+from dssl.storage.store import StoredParts
 
 
 def points(n=200, d=4, seed=0):

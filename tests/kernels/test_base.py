@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.metrics import pairwise
 
-from dssl.blocks import ArrayRows
 from dssl.errors import DataError, ParameterError
 from dssl.kernels.base import (
     NARROWED_ROWS,
@@ -27,6 +26,7 @@ from dssl.kernels.base import (
     median_bandwidth,
     squared_distances,
 )
+from dssl.storage.blocks import ArrayRows
 
 from .. import reference
 

@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import aslinearoperator
 
-from dssl.blocks import ArrayRows
 from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.kernels.base import RBF, LaplacianKernel, Linear, Polynomial
 from dssl.kernels.deformed import (
@@ -20,6 +19,7 @@ from dssl.kernels.deformed import (
     psd_root,
     subsample_deformation,
 )
+from dssl.storage.blocks import ArrayRows
 
 from .. import reference
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.metrics.pairwise import rbf_kernel
 
-from dssl.blocks import ArrayRows, HeldArrays
-from dssl.data.store import StoredArrays, StoredParts
 from dssl.errors import BudgetError, DataError, ParameterError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.kernels.base import RBF, Cosine, LaplacianKernel, Linear, Polynomial
 from dssl.kernels.deformed import StoredDeformedKernel, full_deformation, subsample_deformation
 from dssl.kernels.gram import GramTask, apply_blocks, apply_kernel, block_rows, gram_blocks, kernel_block
+from dssl.storage.blocks import ArrayRows, HeldArrays
+from dssl.storage.store import StoredArrays, StoredParts
 
 
 def points(n, d=4, seed=0):

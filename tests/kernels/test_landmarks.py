@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import as_rows
-from dssl.data.store import StoredParts
 from dssl.errors import DataError, ParameterError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import (
     METHODS,
@@ -23,6 +21,8 @@ from dssl.kernels.landmarks import (
     landmark_count,
     uniform_rows,
 )
+from dssl.storage.blocks import as_rows
+from dssl.storage.store import StoredParts
 
 KERNEL = RBF(1.0)
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import cholesky
 
-from dssl.blocks import ArrayRows, CsrRows, PartWriter
 from dssl.errors import BudgetError, DataError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.kernels import leverage as leverage_module
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.leverage import (
@@ -25,6 +24,7 @@ from dssl.kernels.leverage import (
     unseen_scores,
     waiting_times,
 )
+from dssl.storage.blocks import ArrayRows, CsrRows, PartWriter
 
 from .. import reference
 from .test_landmarks import KERNEL, choose, points, sparse_points

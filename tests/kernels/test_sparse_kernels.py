@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dssl.blocks import CsrRows, as_csr, as_rows
 from dssl.errors import BudgetError, DataError, IntegrityError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
 from dssl.kernels.base import (
     RBF,
     Cosine,
@@ -24,7 +23,8 @@ from dssl.kernels.base import (
 )
 from dssl.kernels.deformed import DeformedKernel, full_deformation, subsample_deformation
 from dssl.kernels.gram import apply_blocks, block_rows, entries_of, gram_blocks
-from tests.test_csr import sparse_rows
+from dssl.storage.blocks import CsrRows, as_csr, as_rows
+from tests.storage.test_csr import sparse_rows
 
 KERNELS = [RBF(1.3), LaplacianKernel(2.0), Linear(), Polynomial(3, 0.5, 1.0), Cosine()]
 NAMED = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)

@@ -6,10 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.blocks import HeldArrays, MemoryParts
-from dssl.data.store import StoredParts
 from dssl.errors import NotConverged, ParameterError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
 from dssl.kernels import subsample as module
 from dssl.kernels.subsample import (
     SubsampleInverse,
@@ -20,6 +18,8 @@ from dssl.kernels.subsample import (
 )
 from dssl.solvers import amg
 from dssl.solvers.solve import SolverParams, prepare
+from dssl.storage.blocks import HeldArrays, MemoryParts
+from dssl.storage.store import StoredParts
 
 from .. import reference
 from ..solvers.graphs import grid, islands, points, random_graph, regularizer

@@ -15,9 +15,9 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, make_blobs
 
 from dssl import LapKernelRidge, LapSVC
-from dssl.blocks import as_csr
 from dssl.data.dataset import Dataset
 from dssl.pipeline.artifacts import Workspace
+from dssl.storage.blocks import as_csr
 
 from .table import Outcome, case, command, fitted, ingested, pipeline, ran
 

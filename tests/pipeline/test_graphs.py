@@ -10,17 +10,17 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_blobs
 
-from dssl.blocks import as_rows
-from dssl.data.store import StoredParts
 from dssl.errors import DataError, ParameterError, SpecError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.graph.neighbors import NeighborParams, neighbors
 from dssl.graph.weights import weights
-from dssl.models.graph_kernel import GraphKernelParams, graph_covariance
+from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.solvers.solve import SolverParams
+from dssl.storage.blocks import as_rows
+from dssl.storage.store import StoredParts
 
 
 @pytest.fixture

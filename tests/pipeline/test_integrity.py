@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from dssl.errors import IntegrityError, LockedError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
@@ -256,7 +256,7 @@ def test_of_many_that_ask_at_once_one_gets_it(tmp_path, stale):
 
 
 def test_a_held_lock_is_renewed(tmp_path, monkeypatch):
-    monkeypatch.setattr("dssl.data.lock.LEASE_SECONDS", 0.3)
+    monkeypatch.setattr("dssl.storage.lock.LEASE_SECONDS", 0.3)
     path = tmp_path / "lock.json"
     with Workspace.at(tmp_path).lock():
         first = json.loads(path.read_text())["renewed"]
@@ -267,7 +267,7 @@ def test_a_held_lock_is_renewed(tmp_path, monkeypatch):
 
 
 def test_a_lock_that_was_lost_is_left_to_its_new_holder(tmp_path, monkeypatch):
-    monkeypatch.setattr("dssl.data.lock.LEASE_SECONDS", 0.3)
+    monkeypatch.setattr("dssl.storage.lock.LEASE_SECONDS", 0.3)
     with Workspace.at(tmp_path).lock():
         lock_file(tmp_path, token="new")
         time.sleep(0.2)

@@ -12,11 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl import LapRLSClassifier
 from dssl.cli import main
 from dssl.data.dataset import Dataset, open_dataset
-from dssl.data.store import StoredParts
 from dssl.errors import BudgetError, DataError, SpecError
-from dssl.execution import InProcess, OnDask
-from dssl.kernels.products import GramTask
-from dssl.models import laprls_system
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.learners.laprls import system as laprls_system
+from dssl.learners.laprls.products import GramTask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.inspection import inspect
 from dssl.pipeline.plan import plan
@@ -24,6 +23,7 @@ from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import load_spec
 from dssl.pipeline.stages import LAPRLS, SHARED, TABLES
+from dssl.storage.store import StoredParts
 
 NAMES = [stage.name for stage in LAPRLS]
 GRID = {"folds": 3, "lambda_A": [0.01, 1], "lambda_I": [0, 0.01], "bandwidth": ["median", "2*median"]}

@@ -7,7 +7,7 @@ import pytest
 
 from dssl.data import sources
 from dssl.errors import BudgetError, ParameterError, SpecError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.pipeline import stages as table
 from dssl.pipeline.plan import make_plan, plan, refuse_what_cannot_fit
 from dssl.pipeline.prediction import open_model
@@ -51,7 +51,7 @@ def test_what_is_finished_is_exact(spec, workspace):
 
 def test_plan_and_run_agree_on_tasks_and_bytes(spec, finished):
     workspace, _ = finished
-    from dssl.data.store import describe_arrays
+    from dssl.storage.store import describe_arrays
     rows = {row["name"]: row for row in plan(spec, workspace=workspace / "elsewhere")}
     for name in ("points", "neighbors", "columns", "scores"):
         folder, = (workspace / "artifacts" / name).iterdir()

@@ -9,15 +9,15 @@ import zarr
 from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 
-from dssl.blocks import MemoryParts, as_rows
 from dssl.cli import main
 from dssl.data.append import append
 from dssl.data.ingest import ingest
-from dssl.data.store import StoredParts, StoredRows
 from dssl.errors import DataError, SpecError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.pipeline.prediction import ChosenColumns, open_model
 from dssl.pipeline.run import run
+from dssl.storage.blocks import MemoryParts, as_rows
+from dssl.storage.store import StoredParts, StoredRows
 
 NAMES = list("abcde")
 

@@ -10,9 +10,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import ttest_rel
 
 from dssl.cli import main
-from dssl.data.store import StoredParts
 from dssl.errors import DataError, SpecError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.pipeline.costs import costs_of
 from dssl.pipeline.facts import Facts
 from dssl.pipeline.plan import make_plan, plan
@@ -20,6 +19,7 @@ from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.pipeline.scoring import code_errors, regression_scores, unlabeled_verdict
 from dssl.pipeline.spec import load_spec
+from dssl.storage.store import StoredParts
 
 N = 260
 

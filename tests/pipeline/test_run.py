@@ -11,16 +11,16 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import make_blobs
 
-from dssl.blocks import as_rows
 from dssl.data.dataset import open_dataset
-from dssl.data.store import StoredParts
 from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, SpecError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.pipeline.stages import STAGES
+from dssl.storage.blocks import as_rows
+from dssl.storage.store import StoredParts
 
 NAMES = [stage.name for stage in STAGES]
 BEFORE_COLUMNS = NAMES[:NAMES.index("system")]

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from dssl.blocks import ArrayRows, HeldArrays
 from dssl.errors import DataError, SpecError
-from dssl.execution import InProcess
+from dssl.execution.tasks import InProcess
 from dssl.graph.neighbors import NeighborParams
 from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights import WeightParams
@@ -13,6 +12,7 @@ from dssl.pipeline.artifacts import read_manifest
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import load_spec
 from dssl.pipeline.training import Training, choose
+from dssl.storage.blocks import ArrayRows, HeldArrays
 
 GRID = {"folds": 3, "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}
 

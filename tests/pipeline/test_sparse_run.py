@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from dssl.blocks import CsrRows, as_csr
-from dssl.csr import csr_arrays
 from dssl.errors import DataError
-from dssl.execution import InProcess, OnDask
+from dssl.execution.tasks import InProcess, OnDask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
+from dssl.storage.blocks import CsrRows, as_csr
+from dssl.storage.csr import csr_arrays
 from tests.graph.test_sparse_neighbors import zipf
 
 N, D, BLOCK = 260, 1200, 50

@@ -9,9 +9,9 @@ from sklearn.svm import SVC
 
 from dssl.errors import ParameterError
 from dssl.kernels.base import RBF
-from dssl.models.folds import labeled_folds
-from dssl.models.graph_kernel import absolute_eta
-from dssl.models.learners import LearnerParams, fit_labels
+from dssl.learners.deformed import absolute_eta
+from dssl.learners.ridge_and_svm import LearnerParams, fit_labels
+from dssl.selection.folds import labeled_folds
 from dssl.selection.search import (
     GridParams,
     cross_validate,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, ParameterError, explain, require
-from ..foreign_zarr import is_zarr
+from ...storage.foreign_zarr import is_zarr
 from .base import OPENERS, Block, Reader, Scan, unpack
 from .csv import CsvReader
 from .idx import IdxReader

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...blocks import Rows
 from ...errors import DataError, require
-from ..store import MANIFEST, read_json
+from ...storage.blocks import Rows
+from ...storage.store import MANIFEST, read_json
 from .base import NO_TARGET, Block, Reader, Scan, dense
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import DataError, require
-from ..foreign_zarr import ForeignArray, list_arrays, read_foreign
+from ...storage.foreign_zarr import ForeignArray, list_arrays, read_foreign
 from .base import NO_TARGET, Block, Reader, Scan, dense, target_values
 from .npy import require_length, table_shape
 

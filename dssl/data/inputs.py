@@ -1,0 +1,352 @@
+"""What a user passes as points and labels, as rows that every task can read.
+
+    ndarray, list                       checked by scikit-learn, as it is
+    pandas DataFrame                    columns of numbers and booleans
+    SciPy sparse matrix                 CSR
+    memory map, Zarr, HDF5              read by ranges, never whole
+    Rows, Dataset                       as they are
+    dask array, dask DataFrame          each partition computed where it lies, and written there to its own part
+
+float64 stays, every other number becomes float32, as in `Dataset`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.utils.validation import check_array
+from threadpoolctl import threadpool_limits
+
+from ..errors import DataError, explain, require
+from ..execution.tasks import Execution, InProcess, OnDask, run_on_worker, run_part
+from ..storage.blocks import ArrayRows, CsrRows, Parts, PartWriter, Receipt, Rows, row_ranges
+
+READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own
+MISSING = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
+OPENED_ANYWHERE = ("LocalStore", "FsspecStore", "ObjectStore")  # stores of Zarr that a pickle only names
+
+
+def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
+    """Return the points X (n, d) as rows of float32 or float64, after checking them.
+
+    Parameters
+    ----------
+    X : one of the kinds at the head of this file; anything else as scikit-learn converts it.
+    execution : runs the checks and the partitions. On a cluster, arrays that only this process can open are copied by
+        ranges to storage that every worker can open, and a dask collection never passes through this process.
+    estimator : the name that scikit-learn's messages use.
+
+    Raises
+    ------
+    ValueError : an array that scikit-learn refuses: NaN, infinity, text, complex, not two-dimensional, or empty.
+    DataError : the same of the other kinds; the message names the row and the column.
+    """
+    if not isinstance(X, Rows) and isinstance(getattr(X, "X", None), Rows):
+        X = X.X  # a Dataset
+    if isinstance(X, Rows):
+        return _checked(X, execution)
+    if dask.is_dask_collection(X):
+        return _rows_of_partitions(X, execution)
+    if isinstance(X, pd.DataFrame):
+        return ArrayRows(check_array(frame_block(X), estimator=estimator, input_name="X"))
+    if _is_sliced(X):
+        rows: Rows = SlicedRows(X)
+        if isinstance(execution, OnDask) and type(getattr(X, "store", None)).__name__ not in OPENED_ANYWHERE:
+            rows = _copied(rows, execution)
+        return _checked(rows, execution)
+    hidden = np.ma.is_masked(X)
+    require(not hidden, f"X is a masked array, {np.ma.count_masked(X) if hidden else 0} of its values hidden",
+            why="what lies below a mask is not data, and a distance needs every value", fix=MISSING, error=DataError)
+    X = np.asarray(X) if isinstance(X, (list, tuple)) else X  # scikit-learn makes float32 of Python's floats
+    wide = isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize >= 8  # whatever its byte order
+    array = check_array(X, accept_sparse="csr", dtype=np.float64 if wide else [np.float32, np.float64],
+                        estimator=estimator, input_name="X")
+    return CsrRows(array) if sparse.issparse(array) else ArrayRows(array)
+
+
+def header_of(X: Any) -> pd.DataFrame | None:
+    """Return a frame with the columns that X names, to compare names before any work; None if it names none."""
+    if isinstance(X, pd.DataFrame):
+        return X
+    if dask.is_dask_collection(X) and hasattr(X, "columns") and X.ndim == 2:
+        return X._meta
+    names = getattr(X, "feature_names", None) if isinstance(getattr(X, "X", None), Rows) else None
+    return None if names is None else pd.DataFrame(columns=list(names))
+
+
+def labels_of(y: Any) -> Any:
+    """Return labels or weights in this process: dask collections computed, the target of a Dataset with its names.
+
+    A Dataset with an official split is refused: its test labels would be learned.
+
+    Raises
+    ------
+    DataError : a Dataset without a target, or with an official split.
+    """
+    if isinstance(getattr(y, "X", None), Rows) and hasattr(y, "targets"):
+        require(y.split is None, "the data set has an official split, and labels of test rows among the others",
+                why="a model that has seen the test labels cannot be judged by them", error=DataError,
+                fix="pass y with the labels of test rows replaced by the marker of unlabeled points")
+        values, names = y.targets(), y.attributes.get("label_names")
+        if names is None:
+            return values
+        named = np.full(len(names) + 1, None, object)  # the last, of code -1, is None
+        named[:-1] = names
+        return named[values]
+    if isinstance(y, Rows):
+        return y.read_all()
+    if dask.is_dask_collection(y):
+        return y.compute()
+    return np.asarray(y[:]) if _is_sliced(y) else y
+
+
+def float_dtype(dtype: Any) -> np.dtype:
+    """Return the type that values of `dtype` are read as: float64 for float64 and wider, float32 for other numbers.
+
+    Raises
+    ------
+    DataError : not a real number.
+    """
+    dtype = np.dtype(dtype)
+    require(dtype.kind in "biuf", f"X holds values of type {dtype}, expected real numbers", error=DataError,
+            why="a distance is a number, and text, objects and complex numbers have none",
+            fix="convert X to floats, categories to one column each")
+    return np.dtype(np.float64 if dtype.kind == "f" and dtype.itemsize >= 8 else np.float32)
+
+
+def first_not_finite(block: Any) -> tuple[int, int, str] | None:
+    """Return (row, column, text) of the first value that is not finite, row by row; zeros of sparse rows are finite."""
+    values = block.data if sparse.issparse(block) else block
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return None
+    if sparse.issparse(block):
+        entry = int(np.argmax(bad))
+        row, column = int(np.searchsorted(block.indptr, entry, side="right")) - 1, int(block.indices[entry])
+        return row, column, str(values[entry])
+    row, column = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    return row, column, str(values[row, column])
+
+
+def _not_finite(row: int, column: int, value: str, names: list[Any] | None = None) -> DataError:
+    named = f" ({names[column]!r})" if names else ""
+    return DataError(explain(
+        f"X is not finite: row {row}, column {column}{named} is {value}, counted from 0",
+        why="a distance to such a point is not a number", fix=MISSING))
+
+
+# Tables
+
+
+def frame_dtype(dtypes: pd.Series) -> np.dtype:
+    """Return the one type of the columns of a table.
+
+    Raises
+    ------
+    DataError : a column is text, categorical, a date or an object; the message names the first ones.
+    """
+    kinds = pd.api.types
+    wrong = [f"{name!r} ({dtype})" for name, dtype in dtypes.items()
+             if not (kinds.is_numeric_dtype(dtype) or kinds.is_bool_dtype(dtype)) or kinds.is_complex_dtype(dtype)
+             or isinstance(dtype, pd.CategoricalDtype)]
+    require(not wrong, f"{len(wrong)} of {len(dtypes)} columns hold no numbers: {', '.join(wrong[:5])}"
+            f"{', ...' if len(wrong) > 5 else ''}", why="a distance is a number, and these have none", error=DataError,
+            fix="drop the column; or make numbers of it: one column a category (pandas.get_dummies, or OneHotEncoder "
+                "in a Pipeline), days since a date, X[name].astype(float) for numbers kept as objects or text")
+    plain = [dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", np.dtype(np.float64))
+             for dtype in dtypes]
+    return float_dtype(np.result_type(*plain)) if plain else np.dtype(np.float32)
+
+
+def frame_block(frame: pd.DataFrame) -> np.ndarray:
+    """Return the columns of a table as one array (n, d); raise DataError naming the column of a value it lacks."""
+    dtype = frame_dtype(frame.dtypes)
+    block = np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
+    found = first_not_finite(block)
+    if found:
+        raise _not_finite(*found, names=list(frame.columns))
+    return block
+
+
+# Arrays read by ranges
+
+
+class SlicedRows(Rows):
+    """Rows of anything with a shape, a dtype and slices: a memory map, a Zarr array, a HDF5 data set."""
+
+    def __init__(self, array: Any):
+        self.array, self.shape, self.dtype = array, tuple(array.shape), float_dtype(array.dtype)
+        require(len(self.shape) == 2 and min(self.shape) > 0, f"X has shape {self.shape}", error=DataError,
+                why="points are rows and features are columns", fix="pass an array of shape (n, d), neither of them 0")
+        chunk = (getattr(array, "chunks", None) or (0,))[0]
+        self.height = chunk if isinstance(chunk, int) and chunk > 0 else max(1, READ_BYTES // self.row_bytes)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return np.ascontiguousarray(np.asarray(self.array[start:min(stop, len(self))]), self.dtype)
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """Return the rows with these numbers; each chunk that holds one of them is read once."""
+        ids = np.asarray(ids, np.int64)
+        if isinstance(self.array, np.ndarray):
+            return np.asarray(self.array[ids], self.dtype)
+        return _take(self, ids, ids // self.height, lambda chunk: (chunk * self.height, (chunk + 1) * self.height))
+
+
+def _take(rows: Rows, ids: np.ndarray, group: np.ndarray, span: Any) -> np.ndarray:
+    """Return the rows `ids`, reading the range `span(g)` once for each group g of them."""
+    out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
+    for g in np.unique(group):
+        mine, (start, stop) = group == g, span(int(g))
+        out[mine] = rows.read(start, stop)[ids[mine] - start]
+    return out
+
+
+def _is_sliced(X: Any) -> bool:
+    """Return whether X is an array that is to be read by ranges."""
+    if isinstance(X, np.ndarray):
+        return isinstance(X, np.memmap) and X.ndim == 2
+    return (isinstance(getattr(X, "dtype", None), np.dtype) and hasattr(X, "__getitem__") and not sparse.issparse(X)
+            and isinstance(getattr(X, "shape", None), tuple) and not isinstance(X, (pd.Series, pd.Index, np.generic)))
+
+
+def _copied(rows: Rows, execution: Execution) -> Rows:
+    """Return the rows in storage that every worker can open; one range at a time is in memory."""
+    height, parts = max(1, READ_BYTES // rows.row_bytes), execution.scratch()
+    parts.allocate("rows", rows.shape, rows.dtype, height)
+    for start, stop in row_ranges(len(rows), height):
+        parts.write_rows(start, {"rows": rows.read(start, stop)})
+    return parts.rows("rows")
+
+
+@dataclass(frozen=True)
+class FiniteTask:
+    """Look for the first value of one range of rows that is not finite."""
+
+    rows: Rows
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        return {"bad": first_not_finite(self.rows.read(self.start, self.stop))}
+
+
+def _checked(rows: Rows, execution: Execution) -> Rows:
+    """Return the rows if every value is finite; reads them once, in tasks."""
+    require(len(rows.shape) == 2, f"X has shape {rows.shape}, expected (n_points, n_features)", error=DataError,
+            why="points are rows and features are columns", fix="pass rows of shape (n, 1) for one feature")
+    if rows.dtype.kind != "f":
+        return rows
+    rows = execution.share_rows(rows)
+    height = max(1, min(READ_BYTES, execution.memory_budget // 4) // rows.row_bytes)
+    ranges = row_ranges(len(rows), height)
+    for (start, _), receipt in zip(ranges, execution.map([FiniteTask(rows, *span) for span in ranges],
+                                                         execution.scratch()), strict=True):
+        if receipt["bad"]:
+            row, column, value = receipt["bad"]
+            raise _not_finite(start + row, column, value)
+    return rows
+
+
+# Dask collections
+
+
+@dataclass(frozen=True, eq=False)
+class PieceRows(Rows):
+    """Rows in pieces of any heights: rows [starts[i], starts[i + 1]) are the shared array of piece i."""
+
+    parts: Parts
+    starts: np.ndarray
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        stop = min(stop, len(self))
+        found = [np.empty((0, *self.shape[1:]), self.dtype)]
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        for piece in range(first, len(self.starts) - 1):
+            begin, end = int(self.starts[piece]), int(self.starts[piece + 1])
+            if begin >= stop:
+                break
+            if end > max(begin, start):
+                found.append(self.parts.rows(_piece(piece)).read(max(start - begin, 0), min(stop, end) - begin))
+        return found[1] if len(found) == 2 else np.concatenate(found)
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """Return the rows with these numbers; each piece that holds one of them reads its own chunks."""
+        ids = np.asarray(ids, np.int64)
+        out = np.empty((len(ids), *self.shape[1:]), self.dtype)
+        piece_of = np.searchsorted(self.starts, ids, side="right") - 1
+        for piece in np.unique(piece_of):
+            mine = piece_of == piece
+            out[mine] = self.parts.rows(_piece(int(piece))).take(ids[mine] - int(self.starts[piece]))
+        return out
+
+
+def _piece(index: int) -> str:
+    return f"piece{index:06d}"
+
+
+@dataclass(frozen=True)
+class PieceTask:
+    """Write one partition of a dask collection, an array or a table, as a shared array of its own."""
+
+    block: Any
+    dtype: np.dtype
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        block = self.block
+        if isinstance(block, pd.DataFrame):
+            block = block.to_numpy(dtype=self.dtype, na_value=np.nan)
+        block = np.ascontiguousarray(block, self.dtype)
+        bad = first_not_finite(block)
+        if block.size and not bad:
+            name = _piece(out.index)
+            height = max(1, READ_BYTES // block[:1].nbytes)
+            out.parts.allocate(name, block.shape, self.dtype, height)
+            for start, stop in row_ranges(len(block), height):
+                out.parts.write_rows(start, {name: block[start:stop]})
+        return {"shape": list(block.shape), "bad": bad}
+
+
+def _write_piece(block: Any, dtype: str, parts: Parts, index: int, run: Any) -> Receipt:
+    """Write one computed partition in the process that computed it."""
+    return run(PieceTask(block, np.dtype(dtype)), parts, index)
+
+
+def _rows_of_partitions(X: Any, execution: Execution) -> Rows:
+    """Return the rows of a dask array or DataFrame, whose partitions write themselves where they are computed."""
+    if hasattr(X, "columns") and X.ndim == 2:
+        dtype, names, blocks = frame_dtype(X.dtypes), list(X.columns), X.to_delayed()
+    else:
+        require(getattr(X, "ndim", 0) == 2, f"X has {getattr(X, 'ndim', 0)} dimensions, expected 2", error=DataError,
+                why="points are rows and features are columns", fix="use X.reshape((-1, 1)) for one feature")
+        require(isinstance(X._meta, np.ndarray), f"the blocks of X are {type(X._meta).__name__}, expected ndarray",
+                why="a block is stored as a table of numbers", error=DataError,
+                fix="use X.map_blocks(lambda block: block.toarray()), or pass X.compute() as a sparse matrix")
+        dtype, names = float_dtype(X.dtype), None
+        whole = X if X.numblocks[1] == 1 else X.rechunk({1: -1})  # a distance needs every feature of a row
+        blocks = whole.to_delayed().ravel()
+    parts = execution.scratch()
+    run = run_on_worker if isinstance(execution, OnDask) else run_part
+    tasks = [dask.delayed(_write_piece, pure=False)(block, dtype.str, parts, index, run)
+             for index, block in enumerate(blocks)]
+    if isinstance(execution, OnDask):
+        receipts = execution.client.gather(execution.client.compute(tasks))
+    else:
+        threads = execution.threads if isinstance(execution, InProcess) else 1
+        with threadpool_limits(1):  # a core a partition, as a core a task elsewhere
+            receipts = dask.compute(*tasks, scheduler="threads", num_workers=threads)
+    shapes = [receipt["shape"] for receipt in receipts]
+    starts = np.concatenate([[0], np.cumsum([shape[0] for shape in shapes])]).astype(np.int64)
+    for start, receipt in zip(starts, receipts, strict=False):
+        if receipt["bad"]:
+            row, column, value = receipt["bad"]
+            raise _not_finite(int(start) + row, column, value, names)
+    widths = sorted({shape[1] for shape in shapes if shape[0]})
+    require(len(widths) == 1 and widths[0] > 0, f"the partitions of X hold {int(starts[-1])} rows of {widths} columns",
+            why="points are rows, all with the same features", fix="check what the partitions hold: X.partitions[0], "
+            "or X.blocks[0]", error=DataError)
+    return PieceRows(parts, starts, (int(starts[-1]), widths[0]), dtype)

@@ -1,0 +1,207 @@
+"""`LapRLSClassifier` and `LapRLSRegressor`: Laplacian regularized least squares for up to millions of points."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+
+from ..errors import explain, require
+from ..execution.tasks import Execution, current_execution
+from ..graph.regularizer import RegularizerParams
+from ..graph.vertices import Vertices, distinct_rows, find_vertices
+from ..kernels.base import kernel_from
+from ..kernels.landmarks import LandmarkParams
+from ..learners.deformed import build_graph
+from ..learners.kernel_model import KernelModel
+from ..learners.laprls.problem import FittedLapRLS, LapRLSParams, fit_laprls
+from ..learners.laprls.system import LabelLines, SystemParams
+from ..selection.folds import labeled_folds, require_folds
+from ..storage.blocks import Parts, Rows
+from .base import KernelEstimator, KernelRegressor, require_unequal
+
+
+class LapRLSEstimator(KernelEstimator):
+    """What the two estimators share.
+
+    Parameters
+    ----------
+    kernel, bandwidth : base kernel, as in `LapSVC`.
+    lambda_A : weight of the norm, > 0. lambda_I : weight of the graph's energy, >= 0; 0 is plain RLS, without a graph.
+        Both in the paper's scale, against the sum of squared residuals of the labels. A sequence of values of either
+        is a grid, of which cross-validation takes the pair of lowest error: `cv_results_`.
+    n_landmarks : a number, a fraction of the distinct points, or "sqrt", the paper's: ceil(m^1/2) labeled points and
+        ceil((n - m)^1/2) others, m of n points labeled. "auto" is 1,000, or as many as "sqrt" if these are more.
+    landmarks : "uniform", "kmeans" (centers) or "leverage" (by ridge leverage scores).
+    solver : "auto", "nystrom-direct" (Gram matrices), "nystrom-pcg", "nystrom-cg"; or, on all points instead of
+        landmarks, "direct", "pcg", "cg".
+    preconditioner, whitening, precision, tolerance, max_iterations : see `SystemParams`.
+    n_neighbors, metric, weights, symmetrize, method, laplacian : the graph; see `NeighborParams`, `WeightParams`.
+    cv : folds of the labels, for a grid; fewer where there are fewer labels, see `evidence_`.
+    fit_intercept : whether targets are centered at the mean of the labels.
+    duplicates : "collapse" makes equal rows one vertex that counts as many, "keep" one vertex each.
+    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
+    seed : of every random choice.
+    """
+
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
+                 lambda_A: float | Sequence[float] = 0.01, lambda_I: float | Sequence[float] = 0.1,
+                 n_landmarks: float | str = "auto", landmarks: str = "uniform", solver: str = "auto",
+                 preconditioner: str = "edges", whitening: float | str | None = "auto", precision: str = "float64",
+                 tolerance: float = 1e-6, max_iterations: int = 500, n_neighbors: int = 10,
+                 metric: str = "euclidean", weights: str = "self_tuned", symmetrize: str = "maximum",
+                 method: str = "auto", laplacian: str = "normalized", cv: int = 5, fit_intercept: bool = True,
+                 duplicates: str = "collapse", unlabeled: Any = None, seed: int = 0):
+        self.kernel, self.bandwidth, self.lambda_A, self.lambda_I = kernel, bandwidth, lambda_A, lambda_I
+        self.n_landmarks, self.landmarks, self.solver, self.preconditioner = (
+            n_landmarks, landmarks, solver, preconditioner)
+        self.whitening, self.precision, self.tolerance = whitening, precision, tolerance
+        self.max_iterations, self.n_neighbors, self.metric, self.weights = max_iterations, n_neighbors, metric, weights
+        self.symmetrize, self.method, self.laplacian, self.cv = symmetrize, method, laplacian, cv
+        self.fit_intercept, self.duplicates, self.unlabeled, self.seed = fit_intercept, duplicates, unlabeled, seed
+
+    def _laprls(self) -> LapRLSParams:
+        return LapRLSParams(
+            lambda_A=_values_of(self.lambda_A), lambda_I=_values_of(self.lambda_I),
+            landmarks=LandmarkParams(n_landmarks=self.n_landmarks, method=self.landmarks,  # type: ignore[arg-type]
+                                     seed=self.seed),
+            system=SystemParams(solver=self.solver, preconditioner=self.preconditioner,  # type: ignore[arg-type]
+                                whitening=self.whitening, precision=self.precision,  # type: ignore[arg-type]
+                                tolerance=self.tolerance, max_iterations=self.max_iterations, seed=self.seed),
+            laplacian=self.laplacian, fit_intercept=self.fit_intercept)  # type: ignore[arg-type]
+
+    def _solve(self, rows: Rows, labeled: np.ndarray, codes: np.ndarray, targets: np.ndarray, weight: np.ndarray | None,
+               graph: Any, coded: bool, params: LapRLSParams, execution: Execution) -> FittedLapRLS:
+        """Return the functions of targets (l, c) at the labeled rows (l,); sets the evidence."""
+        require_folds(self.cv)
+        require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
+                why="it is a choice of two", fix="use True or False")
+        require_unequal(rows)
+        own, several = self._graph_params(RegularizerParams(laplacian=params.laplacian)), len(params.pairs) > 1
+        held = labeled_folds(codes, self.cv, self.seed) if several else []
+        kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
+                             seed=self.seed)
+        stored: Parts | None = None
+        evidence: dict[str, Any] = {}
+        if params.uses_graph:
+            points, stored, evidence = build_graph(rows, own, execution, graph)
+        elif self.duplicates == "collapse":
+            points = find_vertices(rows, execution)
+        else:
+            points = Vertices.distinct(len(rows))
+        if params.uses_graph and len(labeled) == len(rows):
+            warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
+                                  fix="mark unlabeled points, or set lambda_I=0"), UserWarning, stacklevel=3)
+        copies = execution.share(**points.to_arrays()) if points.joined else None
+        weight = np.ones(len(labeled)) if weight is None else weight
+        lines = LabelLines.of(points.vertex[labeled], weight, targets, held)
+        found = fit_laprls(distinct_rows(rows, points, execution), lines, kernel, stored, params, execution,
+                           vertices=copies, coded=coded)
+        self.evidence_ = {**evidence, **found.evidence, "folds": len(held), "n_labeled": len(labeled),
+                          "n_unlabeled": len(rows) - len(labeled)}
+        self.cv_results_ = found.table
+        chosen = found.functions["model"].chosen
+        self.lambda_A_, self.lambda_I_, self.kernel_ = chosen.lambda_A, chosen.lambda_I, kernel
+        return found
+
+
+class LapRLSClassifier(ClassifierMixin, LapRLSEstimator):
+    """Laplacian regularized least squares on landmarks, one against the rest; any number of classes.
+
+    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats) or None (objects) where there is no label; X may
+    be anything that `dssl.inputs` reads. It runs on the active Dask client if there is one, in threads of this process
+    otherwise, with the same result.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,). model_ : KernelModel, what prediction needs and no more.
+    lambda_A_, lambda_I_ : the penalties of the model. cv_results_ : list of dict, a line a pair, empty without a grid.
+    evidence_ : dict, what graph, landmarks and solver say of themselves. n_features_in_, feature_names_in_ : as in
+    scikit-learn.
+
+    References
+    ----------
+    Li, Liu, Yin, Wang, "Approximate manifold regularization: scalable algorithm and generalization analysis",
+    IJCAI 2019.
+    """
+
+    __doc__ += LapRLSEstimator.__doc__ or ""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
+        """Fit on all points X (n, d) with their labels y (n,); return self.
+
+        X, y, sample_weight and graph as in `LapSVC.fit`; a point of weight 2 counts as two equal points do.
+
+        Raises
+        ------
+        ParameterError : a parameter is out of range. DataError : y is of another length, has fewer than two classes, or
+            is a quantity; a grid, and no class has two labels. NotConverged : a solve ended above its tolerance.
+            BudgetError : the landmarks do not fit in the memory budget. ValueError : X is not finite (an array: from
+            scikit-learn).
+        """
+        execution, params = current_execution(), self._laprls()
+        rows, labeled, codes, weight = self._classified(X, y, sample_weight, execution, "LapRLSRegressor")
+        n_classes = len(self.classes_)
+        found = self._solve(rows, labeled, codes, coded_targets(codes, n_classes), weight, graph, True, params,
+                            execution)
+        self.model_ = classifier_model(found, "model", self.kernel_, self.classes_)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return one score a class, shape (n, n_classes), or for two classes one score, shape (n,)."""
+        values = self._values(X)
+        return values[:, 1] if len(self.classes_) == 2 else values
+
+
+class LapRLSRegressor(KernelRegressor, LapRLSEstimator):
+    """Laplacian regularized least squares on landmarks; one or several targets, NaN where unknown.
+
+    Attributes
+    ----------
+    model_ : KernelModel. lambda_A_, lambda_I_, cv_results_, evidence_ : as in `LapRLSClassifier`.
+    """
+
+    __doc__ += LapRLSEstimator.__doc__ or ""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
+        """Fit on all points X (n, d) with targets y (n,) or (n, c); return self. A row with a NaN is unlabeled.
+
+        Parameters and errors as in `LapRLSClassifier.fit`; a target that is infinite is an error.
+        """
+        execution, params = current_execution(), self._laprls()
+        rows, labeled, targets, weight = self._measured(X, y, sample_weight, execution)
+        found = self._solve(rows, labeled, np.zeros(len(labeled), np.int64), targets, weight, graph, False,
+                            params, execution)
+        self.model_ = regressor_model(found, "model", self.kernel_)
+        return self
+
+
+def _values_of(value: Any) -> tuple[float, ...]:
+    require(np.ndim(value) <= 1, f"a penalty has {np.ndim(value)} dimensions",
+            why="a grid is a list of values, all pairs of which are tried", fix="pass a number, or a list of numbers")
+    return (value,) if np.ndim(value) == 0 else tuple(value)
+
+
+def coded_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return +-1 codes (l, c) of classes (l,): one column a class, or for two classes one of the second."""
+    if n_classes == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
+
+
+def classifier_model(found: FittedLapRLS, name: str, kernel: Any, classes: np.ndarray,
+                     attributes: dict[str, Any] | None = None) -> KernelModel:
+    """Return a fitted function of +-1 codes as a model with one column a class."""
+    own = found.functions[name]
+    coef, intercept = own.coef, own.intercept
+    if coef.shape[1] == 1:
+        coef, intercept = np.hstack([-coef, coef]), np.concatenate([-intercept, intercept])
+    return KernelModel(kernel, found.points, coef, intercept, "one_vs_rest", classes, attributes or {})
+
+
+def regressor_model(found: FittedLapRLS, name: str, kernel: Any,
+                    attributes: dict[str, Any] | None = None) -> KernelModel:
+    """Return a fitted function of targets as a model."""
+    own = found.functions[name]
+    return KernelModel(kernel, found.points, own.coef, own.intercept, "values", np.empty(0), attributes or {})

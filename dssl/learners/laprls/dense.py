@@ -1,0 +1,220 @@
+"""LapRLS on all points, the form of equation (3), for comparison and for a few thousand points.
+
+    (M K + lambda_A I) alpha = J (y - mean),   M = J + lambda_I E
+
+J is the diagonal of the labels' weights at their points. "direct" factors that matrix. In the inner product x'K y it is
+self-adjoint and positive definite, so that conjugate gradients need one product with K an iteration, "cg". "pcg" is
+preconditioned on the span of the landmarks, V = S T, exactly, and by 1 / lambda_A on the rest:
+
+    P^-1 r = V (Phi' M Phi + lambda_A I)^-1 V'K r + (r - V V'K r) / lambda_A
+
+With lambda_I = 0 the coefficients of unlabeled points are zero: the points are then the labeled ones alone, plain RLS.
+
+References
+----------
+Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equation (3) and Table 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import cho_solve, lu_factor, lu_solve
+
+from ...errors import BudgetError, require
+from ...graph.energy import GraphEnergy
+from ...graph.weights import read_graph
+from ...kernels.base import Kernel
+from ...kernels.nystrom import whiten
+from ...solvers.blocked_cg import Stop, blocked_cg
+from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from .preconditioner import factor_raised
+from .products import misclassified
+from .system import LabelLines, System, SystemParams
+
+DIRECT_RESIDUAL = 1e-6  # relative, of a factored system; above it the penalties are too far apart for float64
+CHUNK_BYTES = 128 << 20  # of the kernel at most, where it is evaluated anew for each product
+
+
+def chunk_bytes(limit: int) -> int:
+    """Return the bytes of K that are evaluated at a time, where `limit` may be held."""
+    return min(CHUNK_BYTES, limit // 2)
+
+
+@dataclass(frozen=True)
+class HeldKernel:
+    """Products with K (n, n) of all points: kept where `limit` bytes allow, or evaluated again a chunk at a time."""
+
+    kernel: Kernel
+    X: Any
+    K: np.ndarray | None
+    chunk_bytes: int
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Any, limit: int) -> "HeldKernel":
+        K = np.asarray(kernel(X, X), np.float64) if 8 * X.shape[0] ** 2 <= limit else None
+        return cls(kernel, X, K, chunk_bytes(limit))
+
+    def __call__(self, P: np.ndarray) -> np.ndarray:
+        """Return K P, (n, t)."""
+        return self.K @ P if self.K is not None else self.of_rows(np.arange(self.X.shape[0]), P)
+
+    def of_rows(self, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
+        """Return these rows of K P, (m, t)."""
+        height = max(1, self.chunk_bytes // (8 * self.X.shape[0]))
+        return np.concatenate([
+            (np.asarray(self.kernel(self.X[own], self.X)) if self.K is None else self.K[own]) @ P
+            for own in (rows[start:stop] for start, stop in row_ranges(len(rows), height))])
+
+
+@dataclass(frozen=True)
+class DenseTask:
+    """Solve systems on all points; write `coef` (p, n, c), or, if `judged`, `squares` and `wrong` by pair as `judge`.
+
+    Memory: `8 n^2` bytes for K where they fit in half the budget, or else `chunk_bytes` of it at a time; `16 n^2` more
+    for "direct", and `8 n (s + 2 r)` for "pcg".
+    """
+
+    rows: Rows
+    kernel: Kernel
+    graph: Parts | None
+    vertices: Arrays | None
+    laplacian: Literal["normalized", "unnormalized"]
+    labels: Arrays  # row, fold, weight, target
+    n_held: int
+    landmarks: np.ndarray | None  # rows, of "pcg"
+    systems: tuple[System, ...]
+    params: SystemParams
+    method: str
+    fit_intercept: bool
+    budget: int
+    judged: bool = False
+    coded: bool = False
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        X, lines = self.rows.read_all(), LabelLines(**self.labels.load(), n_held=self.n_held)
+        n = X.shape[0]
+        if self.method == "direct":
+            require(24 * n * n <= self.budget, f'solver="direct" with {n:,} points', error=BudgetError,
+                    why=f"its matrices take {24 * n * n:,} bytes, the budget is {self.budget:,}",
+                    fix='use solver "auto", which needs landmarks only, or raise the budget')
+        K = HeldKernel.of(self.kernel, X, self.budget if self.method == "direct" else self.budget // 2)
+        E = sp.csr_array((n, n))
+        chance = (0.0, 0.0)
+        if self.graph is not None:
+            energy = GraphEnergy.of(read_graph(self.graph), self.laplacian, None if self.vertices is None
+                                    else self.vertices.load()["multiplicity"])
+            E, chance = energy.matrix(), energy.chance()
+        p, c = len(self.systems), lines.target.shape[1]
+        means = np.array([lines.means(item.held) if self.fit_intercept else np.zeros(c) for item in self.systems])
+        B, weights = np.zeros((n, p, c)), np.zeros((n, p))
+        for index, item in enumerate(self.systems):
+            seen = lines.fold != item.held
+            np.add.at(weights[:, index], lines.row[seen], lines.weight[seen])
+            np.add.at(B[:, index], lines.row[seen], lines.weight[seen, None] * (lines.target[seen] - means[index]))
+        found = Problem(K, E, chance, weights, self.systems, c)
+        evidence: dict[str, Any]
+        if self.method == "direct":
+            alpha, evidence = found.direct(B)
+        else:
+            precondition = found.two_level(X, self.landmarks, self.params) if self.method == "pcg" else None
+            alpha, evidence = found.iterate(B, precondition, Stop(self.params.tolerance, self.params.max_iterations))
+        evidence["method"] = self.method
+        if not self.judged:
+            return {**out.write(coef=alpha.transpose(1, 0, 2), intercept=means), "evidence": evidence}
+        values = K.of_rows(lines.row, alpha.reshape(n, p * c))
+        squares, wrong = judged(values.reshape(-1, p, c) + means, lines, self.coded)
+        return {**out.write(squares=squares, wrong=wrong), "evidence": evidence}
+
+
+def judged(values: np.ndarray, lines: LabelLines, coded: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean squared residual and share of wrong codes by pair, of values (m, p F, c), each point's own fold."""
+    F, c, held = lines.n_held, lines.target.shape[1], np.flatnonzero(lines.fold < lines.n_held)
+    own = values[held].reshape(len(held), -1, F, c)[np.arange(len(held)), :, lines.fold[held]]
+    true, weight, whole = lines.target[held][:, None], lines.weight[held], lines.judged_weight
+    return (weight @ ((own - true) ** 2).sum(axis=2) / (whole * c),
+            weight @ misclassified(own, true) / whole if coded else np.zeros(own.shape[1]))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Systems on all points: K, E, the weights of labels (n, p), and c targets each."""
+
+    K: HeldKernel
+    E: sp.csr_array
+    chance: tuple[float, float]
+    weights: np.ndarray
+    systems: Sequence[System]
+    c: int
+
+    def regularized(self, index: int, F: np.ndarray) -> np.ndarray:
+        """Return M F of one system, (n, ...)."""
+        system, found = self.systems[index], self.weights[:, index][:, None] * F
+        if system.lambda_I == 0:
+            return found
+        if system.control:
+            a, b = self.chance
+            return found + system.lambda_I * (a * F + b * F.sum(axis=0))
+        return found + system.lambda_I * (self.E @ F)
+
+    def direct(self, B: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return alpha (n, p, c) of right-hand sides B by an LU factorization each."""
+        assert self.K.K is not None
+        alpha, residuals = np.empty_like(B), []
+        for index, system in enumerate(self.systems):
+            A = self.regularized(index, self.K.K)
+            A[np.diag_indices_from(A)] += system.lambda_A
+            alpha[:, index] = lu_solve(lu_factor(A, check_finite=False), B[:, index], check_finite=False)
+            norm = np.linalg.norm(B[:, index])
+            residuals.append(float(np.linalg.norm(A @ alpha[:, index] - B[:, index]) / norm) if norm else 0.0)
+        # Not <=, so that a residual that is no number is above it.
+        above = sum(not residual <= DIRECT_RESIDUAL for residual in residuals)
+        return alpha, {"max_residual": max(residuals, default=0.0), "not_converged": above}
+
+    def iterate(self, B: np.ndarray, precondition: Any, stop: Stop) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return alpha (n, p, c) by conjugate gradients in the inner product of K."""
+        n, p, c = B.shape
+        of_column = np.repeat(np.arange(p), c)
+
+        def apply(P: np.ndarray, columns: np.ndarray, KP: np.ndarray) -> np.ndarray:
+            Q = np.empty_like(P)
+            for index in np.unique(of_column[columns]):
+                mine = of_column[columns] == index
+                Q[:, mine] = self.regularized(int(index), KP[:, mine]) + self.systems[index].lambda_A * P[:, mine]
+            return Q
+
+        made = None if precondition is None else (lambda R, columns, KR: precondition(R, of_column[columns], KR))
+        found = blocked_cg(apply, B.reshape(n, p * c), made, stop, metric=self.K)
+        return found.value.reshape(n, p, c), {
+            "iterations": found.iterations.reshape(p, c).max(axis=1).tolist(),
+            "max_residual": float(found.residuals.max(initial=0.0)),
+            "not_converged": int((~found.converged).sum())}
+
+    def two_level(self, X: Any, landmarks: np.ndarray | None, params: SystemParams) -> Any:
+        """Return the preconditioner on the span of the landmarks: (R, systems (u,), K R) -> (Z, K Z)."""
+        assert landmarks is not None
+        C = np.asarray(self.K.kernel(X, X[landmarks]))
+        T = whiten(C[landmarks], params.cutoff or 1e-10).T
+        Phi = C @ T
+        factors: dict[tuple, Any] = {}
+        for index, system in enumerate(self.systems):
+            key = (system.lambda_A, system.lambda_I, system.control, system.held)
+            if key not in factors:
+                A = Phi.T @ self.regularized(index, Phi) + system.lambda_A * np.eye(T.shape[1])
+                factors[key] = factor_raised(A)
+
+        def precondition(R: np.ndarray, of: np.ndarray, KR: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            lambda_A = np.array([self.systems[index].lambda_A for index in of])
+            reduced = T.T @ KR[landmarks]
+            coarse = -reduced / lambda_A
+            for index in np.unique(of):
+                system, mine = self.systems[index], of == index
+                factor = factors[system.lambda_A, system.lambda_I, system.control, system.held]
+                coarse[:, mine] += cho_solve(factor, reduced[:, mine], check_finite=False)
+            Z, KZ = R / lambda_A, KR / lambda_A
+            Z[landmarks] += T @ coarse
+            return Z, KZ + Phi @ coarse
+
+        return precondition

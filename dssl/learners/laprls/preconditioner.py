@@ -1,0 +1,248 @@
+"""Preconditioners of Nystrom LapRLS: what stands for the labels' and the graph's Gram matrices.
+
+    edges     labels and edges sampled without bias, `edges` s of each (8 s):
+              J^ = (sum of weights / sum of the sampled) sum w_i k_i k_i',
+              E^ = sum f_ij (c_i k_i - c_j k_j)(c_i k_i - c_j k_j)'
+    paper-5   J^ = K_ms' K_ms,          E^ = (n/s)^2 K_ss E_ss K_ss
+    paper-6   J^ = (m/s) K_ss K_ss,     E^ as in (5)
+    paper     (5) for m <= n^1/2, or else (6)
+
+On a neighbor graph landmarks are hardly ever neighbors of each other, so that E_ss is nearly its diagonal and the
+paper's form stands for a graph without edges; sampled edges do not.
+
+References
+----------
+Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equations (5) and (6).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, lu_factor, lu_solve
+
+from ...errors import DataError, ParameterError, explain, require
+from ...execution.tasks import Execution
+from ...graph.energy import sampled_edges
+from ...storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
+from ...storage.csr import points_of
+from .products import Landmarked, sum_parts, times_lower, typed_block
+from .system import NystromSystem, System
+
+STREAMS = {"labels": 11, "edges": 12, "points": 13}  # random, of what is sampled
+NAMES = {"labels": "J", "edges": "E", "points": "control"}
+MOST_SHARES = 8  # of a sample: each has sums of its own
+
+
+@dataclass(frozen=True)
+class DrawTask:
+    """Draw a sample of "labels", "edges" or "points": write `w` and what it weighs, `k_i`, or `c_i k_i - c_j k_j`.
+
+    `i`, `j` are places among the ordered vertices. Memory: 40 bytes an edge of the graph, for "edges".
+    """
+
+    problem: Landmarked
+    kind: str
+    count: int
+    seed: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        problem, rng = self.problem, block_rng(self.seed, STREAMS[self.kind])
+        if self.kind == "edges":
+            found = vars(sampled_edges(problem.energy.edges(), self.count, rng))
+        elif self.kind == "labels":
+            lines = problem.labels.load()
+            chosen = drawn(len(lines["position"]), self.count, rng)
+            weight = lines["weight"][chosen]
+            found = {"i": lines["position"][chosen], "w": weight * (lines["weight"].sum() / weight.sum())}
+        else:
+            chosen = drawn(problem.energy.n, self.count, rng)
+            found = {"i": chosen, "w": np.ones(len(chosen))}
+        return {**out.write(**found), "count": len(found["w"])}
+
+
+def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return `count` of the numbers below n, ascending; all of them where there are no more."""
+    return np.arange(n) if n <= count else np.sort(rng.choice(n, count, replace=False))
+
+
+@dataclass(frozen=True)
+class SampleTask:
+    """Write this share of a sample's `matrix` (r, r), `sum w x x'`, and `vector` (r,), `sum w^1/2 x`, by chunks."""
+
+    problem: Landmarked
+    sample: Arrays  # as `DrawTask` writes it
+    start: int
+    stop: int
+    height: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        problem, arrays, sample = self.problem, self.problem.landmarks.load(), self.sample.load()
+        Z, T = points_of(arrays, "Z"), arrays.get("T")
+        r = Z.shape[0] if T is None else T.shape[1]
+        matrix, vector = np.zeros((r, r)), np.zeros(r)
+
+        def kernels(ends: np.ndarray) -> np.ndarray:
+            return typed_block(problem.kernel, problem.rows.take(ends), Z, "float64")
+
+        for start, stop in row_ranges(self.stop - self.start, self.height):
+            own = {name: array[self.start + start:self.start + stop] for name, array in sample.items()}
+            rows = kernels(own["i"])
+            if "j" in own:
+                rows = rows * own["ci"][:, None]
+                rows -= kernels(own["j"]) * own["cj"][:, None]
+            rows = rows * np.sqrt(own["w"])[:, None]
+            rows = rows if T is None else times_lower(rows, T)
+            matrix += rows.T @ rows
+            vector += rows.sum(axis=0)
+        return out.write(matrix=matrix, vector=vector)
+
+
+def sample_shares(s: int, budget: int) -> int:
+    """Return into how many shares a sample is dealt: as many as have sums that fit in the budget at once, 2 to 8."""
+    return int(np.clip(budget // (8 * s * s), 2, MOST_SHARES))
+
+
+def chunk_rows(system: NystromSystem, budget: int) -> int:
+    """Return the rows that a task evaluates at a time: kernels of both ends of an edge and what they turn into."""
+    return max(64, budget // 4 // (32 * system.s + 2 * system.problem.rows.row_bytes))
+
+
+def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
+                 execution: Execution) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Return J^ and E^ of sampled "labels" and "edges", and `control` of sampled "points", (r, r); and their counts.
+
+    most_of : the kinds that are asked for, each with how many are sampled at most; all of a kind are no sample.
+    The control is `a N^ + b u^ u^'`, with N^ and u^ the sums of k k' and of k over the sample times v over its size: of
+    one sample, so that it is positive semi-definite like the mean that it stands for.
+    """
+    problem, budget = system.problem, execution.memory_budget
+    draws, height = execution.scratch(), chunk_rows(system, budget)
+    most = sample_shares(system.s, budget)
+    tasks = [DrawTask(problem, kind, count, system.params.seed) for kind, count in most_of.items()]
+    counts = {kind: receipt["count"] for kind, receipt in zip(most_of, execution.map(tasks, draws), strict=True)}
+    found = {}
+    for number, (kind, count) in enumerate(counts.items()):
+        parts = execution.scratch()
+        shares = row_ranges(count, max(1, -(-count // most))) if count else [(0, 0)]
+        execution.map([SampleTask(problem, draws.arrays(number), start, stop, height) for start, stop in shares], parts)
+        total = sum_parts(parts, len(shares), execution)
+        if kind == "points":
+            (a, b), share = system.blocks.chance, system.blocks.n / count
+            total["matrix"] = a * share * total["matrix"] + b * share**2 * np.outer(total["vector"], total["vector"])
+        found[NAMES[kind]] = total["matrix"]
+        parts.remove()
+    draws.remove()
+    return found, counts
+
+
+@dataclass(frozen=True)
+class Preconditioner:
+    """`J^ + lambda_I E^ + lambda_A R`, factored once for each pair of penalties."""
+
+    J: np.ndarray
+    E: np.ndarray
+    control: np.ndarray | None
+    R: np.ndarray
+    printed: bool  # as in the paper, which factors by LU
+
+    def matrix(self, system: System) -> np.ndarray:
+        """Return the matrix that stands for a system's."""
+        P = self.J + system.lambda_A * self.R
+        graph = self.control if system.control else self.E
+        return P if graph is None else P + system.lambda_I * graph
+
+    def factors(self, systems: Sequence[System]) -> "Factors":
+        """Return the factors for all systems; folds share those of their penalties."""
+        keys = [system.penalties for system in systems]
+        made: dict[Any, Any] = {}
+        for key, system in zip(keys, systems, strict=True):
+            if key not in made:
+                P = self.matrix(system)
+                made[key] = lu_factor(P, check_finite=False) if self.printed else factor_raised(P)
+        return Factors([made[key] for key in keys], self.printed)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The factors by system."""
+
+    of: list[Any]
+    printed: bool
+
+    def solve(self, system: int, R: np.ndarray) -> np.ndarray:
+        return (lu_solve if self.printed else cho_solve)(self.of[system], R, check_finite=False)
+
+
+def factor_raised(A: np.ndarray) -> Any:
+    """Return the Cholesky factor of a positive semi-definite matrix, its diagonal raised as far as rounding asks.
+
+    Raises
+    ------
+    ParameterError : it is not positive with 1e-6 of its largest diagonal added. DataError : it is not finite, which
+        LAPACK would not tell.
+    """
+    require(bool(np.isfinite(A).all()), f"a system of {len(A)} landmarks holds NaN or infinite values", error=DataError,
+            why="the kernel is no number at some points", fix="drop or impute points that are not finite; scale the "
+            "features if the kernel overflows, in float32 from about 1e19 on")
+    largest = float(np.abs(np.diagonal(A)).max(initial=0.0))
+    for share in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-6):
+        try:
+            return cho_factor(A + share * largest * np.eye(len(A)) if share else A, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue
+    raise ParameterError(explain(
+        f"a system of {len(A)} landmarks is not positive definite",
+        why="the penalties are too small for the precision of the kernel blocks",
+        fix="raise lambda_A, use whitening, or precision float64"))
+
+
+def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarray]:
+    """Return E^ of the paper's (5) and (6), and J^ of (6) unless `takes_labels`, in the basis of the system.
+
+    Raises
+    ------
+    ParameterError : the landmarks are no points, so that there are no weights between them.
+    """
+    graph = system.blocks.nnz > 0
+    require(not graph or system.places is not None, f"preconditioner={system.params.preconditioner!r} with landmarks "
+            "that are no points", why="it needs the graph's weights between landmarks",
+            fix='use "edges", or uniform landmarks')
+    v, s, K = system.blocks.n, system.s, system.K_ss
+    found = {} if takes_labels else {"J": _in_basis(system, system.lines.weight.sum() / s * (K @ K))}
+    if graph:
+        assert system.places is not None
+        found["E"] = _in_basis(system, (v / s) ** 2 * (K @ (system.blocks.among(system.places) @ K)))
+    return found
+
+
+def _in_basis(system: NystromSystem, A: np.ndarray) -> np.ndarray:
+    found = A if system.whitening is None else system.whitening.T.T @ A @ system.whitening.T
+    return (found + found.T) / 2
+
+
+def make_preconditioner(system: NystromSystem, systems: Sequence[System],
+                        execution: Execution) -> tuple[Preconditioner, dict[str, Any]]:
+    """Return the preconditioner that the parameters name, and what is known of it (JSON).
+
+    The control of the graph is sampled whatever the name is.
+    """
+    which, m, most = system.params.preconditioner, len(system.lines.row), system.params.edges * system.s
+    if which == "paper":
+        which = "paper-5" if m <= np.sqrt(system.blocks.n) else "paper-6"
+    most_of: dict[str, int] = {}
+    if which in ("edges", "paper-5"):  # (5) takes all labels
+        most_of["labels"] = most if which == "edges" else m
+    if which == "edges" and any(item.has_graph for item in systems):
+        most_of["edges"] = most
+    if any(item.has_control for item in systems):
+        most_of["points"] = most
+    found, counts = sampled_sums(system, most_of, execution)
+    if which != "edges":
+        found |= printed_sums(system, takes_labels="J" in found)
+    if "E" not in found:
+        found["E"] = np.zeros((system.r, system.r))
+    printed = which != "edges" and system.whitening is None
+    evidence = {"preconditioner": system.params.preconditioner, "sampled_edges": counts.get("edges", 0)}
+    return Preconditioner(found["J"], found["E"], found.get("control"), system.penalty(), printed), evidence

@@ -1,0 +1,339 @@
+"""Rows and parts: how a task reads its block and where it puts what it made.
+
+`Rows` is a tall array read by ranges, `Arrays` a few named arrays read whole, `Parts` the place where the tasks of one
+stage write. Each has a form in memory here and a stored form in `data/store.py`; a task cannot tell which it holds.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ..errors import BudgetError, ParameterError, explain, require
+
+Receipt = dict[str, Any]  # JSON: what a task reports about the part it wrote
+
+
+def row_ranges(n_rows: int, block_rows: int) -> list[tuple[int, int]]:
+    """Return the consecutive ranges [start, stop) of `block_rows` rows that cover `n_rows`; the last may be short."""
+    require(block_rows >= 1, f"block_rows={block_rows}, expected >= 1",
+            why="a block holds at least one row", fix="leave block_rows unset to have it follow the memory budget")
+    return [(start, min(start + block_rows, n_rows)) for start in range(0, n_rows, block_rows)]
+
+
+def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_bytes: int = 0) -> int:
+    """Return the largest block height within the budget.
+
+    Raises
+    ------
+    BudgetError : not even one row fits beside the `fixed_bytes` that every block needs.
+    """
+    fit = (budget_bytes - fixed_bytes) // max(bytes_per_row, 1)
+    if fit < 1:
+        raise BudgetError(explain(
+            f"one row needs {fixed_bytes + bytes_per_row:,} bytes, the memory budget is {budget_bytes:,} bytes",
+            why="a task holds at least one row of its block in memory",
+            fix="raise memory_budget, or lower the size that each row drags along (columns, subsample, neighbors)",
+        ))
+    return int(min(fit, max(n_rows, 1)))
+
+
+def block_rng(seed: int, *stream: int) -> np.random.Generator:
+    """Return the random stream of one block, equal whoever computes the block."""
+    return np.random.default_rng([seed, *stream])
+
+
+class Rows(ABC):
+    """A tall array, one row a point, that is read by ranges of rows.
+
+    Where `is_sparse`, `read` and `take` return `scipy.sparse.csr_array` with sorted int32 columns; else ndarray.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    is_sparse: bool = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Return the bytes of one row as it is read, on average."""
+        return max(1, self.dtype.itemsize * int(np.prod(self.shape[1:])))
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows [start, stop)."""
+
+    @abstractmethod
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """Return the rows with these numbers, in this order."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def blocks(self, block_rows: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield (first row number, rows) from the first block to the last."""
+        for start, stop in row_ranges(len(self), block_rows):
+            yield start, self.read(start, stop)
+
+    def read_all(self) -> np.ndarray:
+        """Return all rows as one array."""
+        return self.read(0, len(self))
+
+
+class ArrayRows(Rows):
+    """Rows of an array in this process."""
+
+    def __init__(self, array: np.ndarray):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.array[start:stop]
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return self.array[ids]
+
+
+class CsrRows(Rows):
+    """Rows of a sparse matrix in this process."""
+
+    is_sparse = True
+
+    def __init__(self, matrix: Any):
+        self.matrix = as_csr(matrix)
+        self.shape, self.dtype = self.matrix.shape, self.matrix.dtype
+
+    @property
+    def row_bytes(self) -> int:
+        return csr_row_bytes(self.matrix.nnz, len(self), self.dtype)
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.matrix[start:stop]
+
+    def take(self, ids: np.ndarray) -> Any:
+        return self.matrix[ids]
+
+
+class SelectedRows(Rows):
+    """The chosen rows of others, in the order of their numbers; reads no chunk without one of them."""
+
+    def __init__(self, rows: Rows, ids: Any):
+        self.rows, self.ids = rows, as_rows(ids)
+        self.shape, self.dtype, self.is_sparse = (len(self.ids), *rows.shape[1:]), rows.dtype, rows.is_sparse
+
+    @property
+    def row_bytes(self) -> int:
+        return self.rows.row_bytes
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.rows.take(self.ids.read(start, stop))
+
+    def take(self, ids: np.ndarray) -> Any:
+        return self.rows.take(self.ids.take(ids))
+
+
+def as_csr(matrix: Any) -> sparse.csr_array:
+    """Return a sparse matrix as CSR with sorted int32 columns and no entry twice; the given one is not changed."""
+    csr = sparse.csr_array(matrix)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    if csr.indices.dtype != np.int32:
+        csr = narrow_csr(csr.data, csr.indices, csr.indptr, csr.shape)
+    return csr
+
+
+def narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
+    """Return a canonical CSR matrix with int32 columns; SciPy widens them unless the pointers are int32 too."""
+    require(int(indptr[-1]) < 2**31, f"a block of {shape[0]:,} rows has {int(indptr[-1]):,} entries, at most 2^31 - 1",
+            why="entries are counted in 32 bits within a block", fix="use smaller blocks of rows")
+    narrow = (data, indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False))
+    csr = sparse.csr_array(narrow, shape=shape)
+    csr.has_canonical_format = True
+    return csr
+
+
+def csr_row_bytes(nnz: int, n_rows: int, dtype: np.dtype) -> int:
+    """Return the bytes of one row of a CSR matrix, on average: values, int32 columns, and its pointer."""
+    return -(-nnz * (dtype.itemsize + 4) // max(n_rows, 1)) + 8
+
+
+class Arrays(ABC):
+    """Named arrays that a task needs whole, with JSON attributes."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Return the bytes of all arrays, without loading them."""
+
+    @abstractmethod
+    def load(self) -> dict[str, np.ndarray]:
+        """Return the arrays by name; the caller must not write to them."""
+
+
+class HeldArrays(Arrays):
+    """Named arrays in this process."""
+
+    def __init__(self, **arrays: np.ndarray):
+        self.arrays = arrays
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def load(self) -> dict[str, np.ndarray]:
+        return self.arrays
+
+
+class Parts(ABC):
+    """Where the tasks of one stage write: one part a task, and shared arrays that the tasks fill by rows.
+
+    A part is done when its receipt exists; the receipt is written after the arrays.
+    """
+
+    @abstractmethod
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
+                 block_columns: int | None = None) -> None:
+        """Create a shared array that tasks fill in blocks of rows, or of columns; an equal one that exists stays."""
+
+    @abstractmethod
+    def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write the named arrays of one part."""
+
+    @abstractmethod
+    def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write whole blocks of rows of shared arrays, from row `start` on."""
+
+    @abstractmethod
+    def write_columns(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write whole blocks of columns of shared arrays, from column `start` on."""
+
+    @abstractmethod
+    def finish(self, index: int, receipt: Receipt) -> None:
+        """Record that the part is complete."""
+
+    @abstractmethod
+    def receipts(self) -> dict[int, Receipt]:
+        """Return the receipts of the parts that are complete."""
+
+    @abstractmethod
+    def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+        """Return the named arrays of one part, or those of them that `names` asks for."""
+
+    @abstractmethod
+    def within(self, name: str) -> "Parts":
+        """Return a place of its own inside this one, for a step whose parts are not the result."""
+
+    @abstractmethod
+    def arrays(self, index: int) -> Arrays:
+        """Return the named arrays of one part, to be read whole by the tasks that need them."""
+
+    @abstractmethod
+    def rows(self, name: str) -> Rows:
+        """Return a shared array, to be read by ranges."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Delete everything that was written here."""
+
+
+@dataclass(frozen=True)
+class PartWriter:
+    """The one part that a task may write."""
+
+    parts: Parts
+    index: int
+
+    def write(self, /, **arrays: np.ndarray) -> Receipt:
+        """Write this task's own arrays."""
+        self.parts.write(self.index, arrays)
+        return {}
+
+    def write_rows(self, start: int, /, **arrays: np.ndarray) -> Receipt:
+        """Write this task's rows of shared arrays."""
+        self.parts.write_rows(start, arrays)
+        return {"rows": [start, start + len(next(iter(arrays.values())))], "arrays": sorted(arrays)}
+
+    def write_columns(self, start: int, /, **arrays: np.ndarray) -> Receipt:
+        """Write this task's columns of shared arrays."""
+        self.parts.write_columns(start, arrays)
+        return {"columns": [start, start + next(iter(arrays.values())).shape[1]], "arrays": sorted(arrays)}
+
+
+class MemoryParts(Parts):
+    """Parts in this process."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, np.ndarray] = {}
+        self._parts: dict[int, dict[str, np.ndarray]] = {}
+        self._receipts: dict[int, Receipt] = {}
+        self._within: dict[str, MemoryParts] = {}
+        self._lock = Lock()
+
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
+                 block_columns: int | None = None) -> None:
+        with self._lock:
+            held = self._shared.get(name)
+            if held is None or held.shape != tuple(shape) or held.dtype != np.dtype(dtype):
+                self._shared[name] = np.empty(shape, dtype)
+
+    def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+        with self._lock:
+            self._parts[index] = dict(arrays)
+
+    def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, block in arrays.items():
+            self._shared[name][start:start + len(block)] = block
+
+    def write_columns(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, block in arrays.items():
+            self._shared[name][:, start:start + block.shape[1]] = block
+
+    def finish(self, index: int, receipt: Receipt) -> None:
+        with self._lock:
+            self._receipts[index] = receipt
+
+    def receipts(self) -> dict[int, Receipt]:
+        with self._lock:
+            return dict(self._receipts)
+
+    def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+        part = self._parts[index]
+        return part if names is None else {name: part[name] for name in names}
+
+    def within(self, name: str) -> Parts:
+        with self._lock:
+            return self._within.setdefault(name, MemoryParts())
+
+    def arrays(self, index: int) -> Arrays:
+        return HeldArrays(**self._parts[index])
+
+    def rows(self, name: str) -> Rows:
+        return ArrayRows(self._shared[name])
+
+    def remove(self) -> None:
+        with self._lock:
+            for held in (self._shared, self._parts, self._receipts, self._within):
+                held.clear()
+
+
+def as_rows(X: Any) -> Rows:
+    """Return `X` as Rows: Rows as they are, a sparse matrix as CSR, anything array-like as an array.
+
+    Raises
+    ------
+    ParameterError : `X` cannot be indexed by rows.
+    """
+    if isinstance(X, Rows):
+        return X
+    if sparse.issparse(X):
+        return CsrRows(X)
+    array = np.asarray(X)
+    if array.ndim == 0:
+        raise ParameterError(explain(
+            f"{type(X).__name__} has no rows", why="points are rows of a two-dimensional array",
+            fix="pass an array of shape (n_points, n_features), or a Dataset",
+        ))
+    return ArrayRows(array)

@@ -1,0 +1,399 @@
+"""The door to Zarr: checksummed arrays on disk, read by rows, written by parts.
+
+Every chunk carries a CRC-32C, so a flipped byte is an error and not a wrong number. Zarr reads a chunk that
+is missing as zeros; here every chunk is written, even an empty one, and a chunk that is not there is an error.
+A chunk is the unit of writing: two tasks never share one.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import uuid
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from ..errors import DataError, IntegrityError, ParameterError, explain, require
+from .blocks import Arrays, Parts, Receipt, Rows, row_ranges
+
+NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
+MANIFEST = "dataset.json"  # of a data set; written last
+CHUNK_BYTES = 16 << 20  # of a part's array; writing and reading hold about two of them beside it
+CACHE_BYTES = 1 << 30
+
+
+def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
+                 attributes: dict[str, Any] | None = None) -> None:
+    """Create a Zarr 3 array of numbers or booleans, chunked by rows (and columns), each chunk checksummed.
+
+    Raises
+    ------
+    DataError : the dtype is not numeric; strings and objects have no form that is safe to read back.
+    """
+    dtype = np.dtype(dtype)
+    require(dtype.kind in "biuf", f"cannot store dtype {dtype}", error=DataError,
+            why="only numbers and booleans have one meaning on every machine",
+            fix="code categories and text as integers first; class names go into the attributes")
+    trailing = tuple(max(size, 1) for size in shape[1:])
+    if chunk_columns:
+        trailing = (chunk_columns, *trailing[1:])
+    zarr.create_array(str(path), shape=shape, dtype=dtype, chunks=(max(chunk_rows, 1), *trailing),
+                      compressors=[ZstdCodec(level=1), Crc32cCodec()], attributes=attributes or {},
+                      fill_value=0, config={"write_empty_chunks": True}, overwrite=True)
+
+
+def _open(path: Path, mode: Any = "r") -> zarr.Array:
+    if not (path / "zarr.json").is_file():
+        raise IntegrityError(explain(
+            f"{path} is not a Zarr array", why="the array was deleted, or its stage never finished",
+            fix="run again: the stage that makes it will see that it is missing",
+        ))
+    return zarr.open_array(str(path), mode=mode).with_config({"write_empty_chunks": True})
+
+
+def write_range(path: Path, axis: int, start: int, block: np.ndarray) -> None:
+    """Write whole chunks along one axis (0 rows, 1 columns) from index `start` on.
+
+    Raises
+    ------
+    ParameterError : the block does not begin and end at chunk boundaries; a chunk that two tasks write loses data.
+    """
+    array = _open(path, "r+")
+    unit, stop = array.chunks[axis], start + block.shape[axis]
+    require(start % unit == 0 and (stop % unit == 0 or stop == array.shape[axis]),
+            f"{('rows', 'columns')[axis]} {start} to {stop} of {path.name} do not fill chunks of {unit}",
+            why="two tasks that write into one chunk overwrite each other",
+            fix=f"give every task a multiple of {unit}")
+    # Zarr encodes many chunks at a time; one band of them after the other holds a band's copies and no more.
+    band, first = array.chunks[0], start if axis == 0 else 0
+    for row in range(0, len(block), band):
+        rows = slice(first + row, first + min(row + band, len(block)))
+        array[(rows,) if axis == 0 else (rows, slice(start, stop))] = block[row:row + band]
+
+
+def _chunk_paths(array: zarr.Array, path: Path, start: int, stop: int) -> Iterator[Path]:
+    """Yield the file of every chunk that rows [start, stop) touch."""
+    unit = array.chunks[0]
+    first, last = start // unit, -(-stop // unit)
+    others = [range(-(-size // chunk)) for size, chunk in zip(array.shape[1:], array.chunks[1:], strict=True)]
+    for key in itertools.product(range(first, last), *others):
+        yield path / array.metadata.encode_chunk_key(key)
+
+
+def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
+    """Return rows [start, stop).
+
+    Raises
+    ------
+    IntegrityError : a chunk is missing, cut short, or does not match its checksum; the message names the file.
+    """
+    array = _open(path)
+    if stop <= start:
+        return np.empty((0, *array.shape[1:]), array.dtype)
+    chunks = list(_chunk_paths(array, path, start, stop))
+    for chunk in chunks:
+        if not chunk.is_file():
+            raise _missing(chunk, path)
+    unit = array.chunks[0]
+    try:
+        if start // unit == (stop - 1) // unit:
+            return np.asarray(array[start:stop])
+        # Zarr decodes many chunks at a time: one band of them after the other takes less memory than all at once.
+        out, begin = np.empty((stop - start, *array.shape[1:]), array.dtype), start
+        while begin < stop:
+            end = min(stop, (begin // unit + 1) * unit)
+            out[begin - start:end - start] = array[begin:end]
+            begin = end
+        return out
+    except (ValueError, RuntimeError) as error:
+        damaged = next((chunk for chunk in chunks if not _readable(array, path, chunk)), chunks[0])
+        raise _damaged(damaged, path, str(error)) from error
+
+
+def check_chunks(path: Path, axis: int, start: int, stop: int) -> None:
+    """Decode the chunks of a range of rows (axis 0) or columns (1); raise IntegrityError as `read_rows` does."""
+    array = _open(path)
+    numbers = [range(-(-size // unit)) for size, unit in zip(array.shape, array.chunks, strict=True)]
+    numbers[axis] = range(start // array.chunks[axis], -(-stop // array.chunks[axis]))
+    for key in itertools.product(*numbers):
+        chunk = path / array.metadata.encode_chunk_key(key)
+        if not chunk.is_file():
+            raise _missing(chunk, path)
+        if not _readable(array, path, chunk):
+            raise _damaged(chunk, path, "it does not decode")
+
+
+def _missing(chunk: Path, path: Path) -> IntegrityError:
+    return IntegrityError(explain(
+        f"{chunk} is missing", why="its values cannot be guessed, and Zarr would read them as zeros",
+        fix=f"delete {_artifact_of(path)} and run again: only that artifact is made anew"))
+
+
+def _damaged(chunk: Path, path: Path, why: str) -> IntegrityError:
+    return IntegrityError(explain(
+        f"{chunk} is damaged", why=f"its bytes do not match their checksum ({why})",
+        fix=f"delete {_artifact_of(path)} and run again: only that artifact is made anew; then check the disk"))
+
+
+def _readable(array: zarr.Array, path: Path, chunk: Path) -> bool:
+    """Return whether one chunk decodes, to name the damaged one among several."""
+    corner = [int(part) for part in chunk.relative_to(path).parts[1:]]
+    try:
+        array[tuple(slice(i * size, (i + 1) * size) for i, size in zip(corner, array.chunks, strict=True))]
+    except (ValueError, RuntimeError):
+        return False
+    return True
+
+
+def _artifact_of(path: Path) -> Path:
+    """Return the nearest folder above that is one artifact, or the array itself."""
+    marks = ("manifest.json", "begun.json")
+    return next((parent for parent in path.parents if any((parent / mark).exists() for mark in marks)), path)
+
+
+class StoredRows(Rows):
+    """Rows of a Zarr array; pickles as its path, opens where it is read."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        array = _open(self.path)
+        self.shape, self.dtype = array.shape, array.dtype
+        self.chunk_rows: int = array.chunks[0]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return read_rows(self.path, start, min(stop, self.shape[0]))
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """Return the rows with these numbers; reads each chunk that holds one of them once."""
+        ids = np.asarray(ids, np.int64)
+        out = np.empty((len(ids), *self.shape[1:]), self.dtype)
+        chunk_of = ids // self.chunk_rows
+        for chunk in np.unique(chunk_of):
+            mine = chunk_of == chunk
+            first = int(chunk) * self.chunk_rows
+            out[mine] = self.read(first, first + self.chunk_rows)[ids[mine] - first]
+        return out
+
+    def __repr__(self) -> str:
+        return f"StoredRows({str(self.path)!r}, shape={self.shape}, dtype={self.dtype})"
+
+
+def checksum(array: np.ndarray) -> str:
+    """Return the hex SHA-256 of an array's values, row-major, little-endian."""
+    array = np.ascontiguousarray(array)
+    return hashlib.sha256(array.astype(array.dtype.newbyteorder("<"), copy=False).data).hexdigest()
+
+
+class StoredParts(Parts):
+    """Parts in a folder: `shared/NAME`, `parts/NUMBER/NAME`, and `receipts/NUMBER.json` written last."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+
+    def __repr__(self) -> str:
+        return f"StoredParts({str(self.folder)!r})"
+
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
+                 block_columns: int | None = None) -> None:
+        path = self.folder / "shared" / name
+        if (path / "zarr.json").exists():
+            array = _open(path)
+            chunks = (max(block_rows, 1), *((block_columns,) if block_columns else array.chunks[1:]))
+            if array.shape == tuple(shape) and array.dtype == np.dtype(dtype) and array.chunks[:len(chunks)] == chunks:
+                return
+        create_array(path, shape, dtype, block_rows, block_columns)
+
+    def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, value in arrays.items():
+            value = np.asarray(value)
+            row_bytes = max(1, value.nbytes // max(len(value), 1)) if value.ndim else value.nbytes
+            rows = value.reshape(1) if value.ndim == 0 else value
+            path = self.folder / "parts" / f"{index:06d}" / name
+            # No larger than the array: a chunk is filled up, and held whole, when it is written and read.
+            create_array(path, rows.shape, rows.dtype, min(len(rows), max(1, CHUNK_BYTES // row_bytes)), None,
+                         {"scalar": value.ndim == 0, "sha256": checksum(rows)})
+            if rows.size:
+                write_range(path, 0, 0, rows)
+        write_json(self.folder / "parts" / f"{index:06d}" / NAMES, sorted(arrays))
+
+    def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, block in arrays.items():
+            write_range(self.folder / "shared" / name, 0, start, block)
+
+    def write_columns(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, block in arrays.items():
+            write_range(self.folder / "shared" / name, 1, start, block)
+
+    def finish(self, index: int, receipt: Receipt) -> None:
+        write_json(self.folder / "receipts" / f"{index:06d}.json", receipt)
+
+    def receipts(self) -> dict[int, Receipt]:
+        return {int(path.stem): read_json(path) for path in sorted((self.folder / "receipts").glob("*.json"))}
+
+    def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+        folder = self.folder / "parts" / f"{index:06d}"
+        if not folder.is_dir():
+            raise IntegrityError(explain(
+                f"{folder} is missing", why="the part is recorded as written, but its arrays are gone",
+                fix=f"delete {_artifact_of(folder)} and run again",
+            ))
+        wanted = read_json(folder / NAMES) if names is None else names
+        return {name: _read_whole(folder / name) for name in wanted}
+
+    def within(self, name: str) -> "StoredParts":
+        return StoredParts(self.folder / "within" / name)
+
+    def arrays(self, index: int) -> "StoredArrays":
+        return StoredArrays(self, index)
+
+    def rows(self, name: str) -> StoredRows:
+        return StoredRows(self.folder / "shared" / name)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _read_whole(path: Path) -> np.ndarray:
+    array = _open(path)
+    value = read_rows(path, 0, array.shape[0]) if array.size else np.empty(array.shape, array.dtype)
+    if checksum(value) != array.attrs["sha256"]:
+        raise IntegrityError(explain(
+            f"{path} does not hold what was written", why="its SHA-256 differs from the one recorded with it",
+            fix=f"delete {_artifact_of(path)} and run again",
+        ))
+    return value.reshape(()) if array.attrs["scalar"] else value
+
+
+class StoredArrays(Arrays):
+    """The arrays of one part, read whole and kept in this process while other tasks need them."""
+
+    _cache: ClassVar[OrderedDict[tuple[str, ...], dict[str, np.ndarray]]] = OrderedDict()
+    _lock = Lock()
+
+    def __init__(self, parts: StoredParts, index: int = 0):
+        self.parts, self.index = parts, index
+
+    @property
+    def nbytes(self) -> int:
+        folder = self.parts.folder / "parts" / f"{self.index:06d}"
+        return sum(_open(folder / name).nbytes for name in read_json(folder / NAMES))
+
+    def load(self) -> dict[str, np.ndarray]:
+        """Return the arrays; the same content is read once a process, up to `CACHE_BYTES` of it."""
+        folder = self.parts.folder / "parts" / f"{self.index:06d}"
+        names = read_json(folder / NAMES) if (folder / NAMES).is_file() else []
+        sums = [str(_open(folder / name).attrs["sha256"]) for name in names]
+        key = (str(folder), *sums)
+        with self._lock:
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+            arrays = self.parts.read(self.index)
+            for array in arrays.values():
+                array.flags.writeable = False
+            self._cache[key] = arrays
+            while sum(_bytes(kept) for kept in self._cache.values()) > CACHE_BYTES and len(self._cache) > 1:
+                self._cache.popitem(last=False)
+            return arrays
+
+
+def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
+    return sum(array.nbytes for array in arrays.values())
+
+
+def describe_arrays(folder: Path) -> list[dict[str, Any]]:
+    """Return path, shape, dtype, chunks, bytes, and bytes on disk of every array in a folder; reads no values."""
+    paths = [description.parent for description in sorted(folder.rglob("zarr.json"))]
+    return [{"name": str(path.relative_to(folder)), "shape": list(array.shape), "dtype": str(array.dtype),
+             "chunks": list(array.chunks), "bytes": int(array.nbytes),
+             "bytes_on_disk": sum(file.stat().st_size for file in path.rglob("*") if file.is_file())}
+            for path, array in ((path, _open(path)) for path in paths)]
+
+
+def verify_parts(parts: StoredParts) -> None:
+    """Read every byte of every shared array and part; raise IntegrityError on the first that is not as written."""
+    for path in sorted((parts.folder / "shared").glob("*")):
+        rows = StoredRows(path)
+        for start, stop in row_ranges(len(rows), rows.chunk_rows):
+            rows.read(start, stop)
+    written = {int(path.name) for path in (parts.folder / "parts").glob("*")}
+    for index in sorted(written):
+        parts.read(index)
+    for folder in sorted((parts.folder / "within").glob("*")):
+        verify_parts(StoredParts(folder))
+
+
+def verify_finished(parts: StoredParts) -> int:
+    """Read what the finished parts of a stage wrote, and return their number; what is under way is left out.
+
+    Raises
+    ------
+    IntegrityError : a receipt, or an array that it is of, is missing or not as written.
+    """
+    receipts = parts.receipts()
+    for index, receipt in receipts.items():
+        if (parts.folder / "parts" / f"{index:06d}").is_dir():
+            parts.read(index)
+        axis = "rows" if "rows" in receipt else "columns"
+        for name in receipt.get("arrays", ()):
+            check_chunks(parts.folder / "shared" / name, int(axis == "columns"), *receipt[axis])
+    return len(receipts) + sum(verify_finished(StoredParts(folder)) for folder in (parts.folder / "within").glob("*"))
+
+
+def write_json(path: Path, value: Any, *, exclusive: bool = False) -> bool:
+    """Write one JSON file so that a reader sees all of it or nothing.
+
+    With `exclusive`, return False and change nothing if the file already exists; the first writer wins.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, sort_keys=True, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        if not exclusive:
+            os.replace(draft, path)
+            return True
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        return True
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> Any:
+    """Return the value of one JSON file; raise IntegrityError if it is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise IntegrityError(explain(
+            f"{path} is not a JSON file", why=f"its bytes changed since it was written ({error})",
+            fix="delete the artifact that holds it and run again",
+        )) from error
+
+
+def local_path(url: str | Path) -> Path:
+    """Return the local folder that a workspace URL names.
+
+    Raises
+    ------
+    ParameterError : the URL names an object store; this version keeps artifacts on a local or shared file system.
+    """
+    text = str(url)
+    if "://" in text and not text.startswith("file://"):
+        raise ParameterError(explain(
+            f"a workspace at {text} is not supported", why="artifacts are published by a file system's exclusive link",
+            fix="use a folder that every worker can open, on a local disk or a shared file system",
+        ))
+    return Path(text.removeprefix("file://")).expanduser().resolve()

@@ -1,0 +1,379 @@
+"""`LapRLSClassifier` and `LapRLSRegressor`: the theorem, every solver by name, inputs, grids, and what is refused."""
+
+import pickle
+import warnings
+from contextlib import contextmanager
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.utils.estimator_checks import check_estimator
+
+from dssl import LapRLSClassifier, LapRLSRegressor, neighbors, weights
+from dssl.data.synthetic import two_moons
+from dssl.errors import BudgetError, DataError, NotConverged, ParameterError
+from dssl.execution.tasks import InProcess
+from dssl.graph.laplacian import Laplacian
+from dssl.kernels.base import RBF
+from dssl.kernels.landmarks import Landmarks
+from dssl.learners.laprls.system import (
+    LabelLines,
+    SystemParams,
+    assemble,
+    gram_bytes,
+    gram_matrices,
+    whitening_bytes,
+)
+from dssl.storage.blocks import ArrayRows
+from tests import reference
+
+SOLVERS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg", "direct", "pcg", "cg")
+EXPECTED = {
+    "check_classifiers_classes": "y in {-1, +1} is an error: -1 marks unlabeled points",
+    "check_sample_weight_equivalence_on_dense_data": "a point of any weight is one point of the graph",
+    "check_sample_weight_equivalence_on_sparse_data": "a point of any weight is one point of the graph",
+}
+
+
+def problem(n=150, n_labeled=30, n_classes=3, seed=0):
+    """Return X (n, 4), y with -1 where unlabeled, and new points."""
+    X, codes = make_blobs(n + 40, centers=n_classes, cluster_std=3.0, n_features=4, random_state=seed)
+    y = codes[:n].copy()
+    y[n_labeled:] = -1
+    return X[:n], y, X[n:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", [LapRLSClassifier(n_neighbors=3), LapRLSRegressor(n_neighbors=3)])
+def test_scikit_learn_accepts_the_estimator(estimator):
+    """Every check passes but the ones named in docs/estimators.md, and each of those does fail."""
+    expected = {name: reason for name, reason in EXPECTED.items()
+                if isinstance(estimator, LapRLSClassifier) or name != "check_classifiers_classes"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(estimator, expected_failed_checks=expected, on_fail=None, on_skip=None)
+    by_status = {status: {check["check_name"] for check in found if check["status"] == status}
+                 for status in ("failed", "xfail", "skipped", "passed")}
+    assert by_status["failed"] == set(), [check for check in found if check["status"] == "failed"]
+    assert by_status["xfail"] == set(expected)
+    assert len(by_status["passed"]) > 40
+
+
+@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
+def test_laprls_is_ridge_regression_in_the_deformed_kernel(kind):
+    """Belkin et al. 2006 and Sindhwani et al. 2005 describe the same function: here by two different code paths."""
+    X, y, _ = problem(n=80, n_labeled=20, n_classes=2)
+    target = np.where(y >= 0, np.where(y == 1, 1.0, -1.0), np.nan)
+    lambda_A, lambda_I = 0.3, 0.7
+    W = weights(neighbors(X, n_neighbors=6), "self_tuned")
+    L = Laplacian(W, kind == "normalized").matrix(0).toarray()
+    K = reference.rbf(X, X, 2.5)
+    deformed = reference.deformed_gram(K, lambda_I / lambda_A * L)
+    expected = deformed[:, :20] @ np.linalg.solve(deformed[:20, :20] + lambda_A * np.eye(20), target[:20])
+    for solver in SOLVERS:
+        own = LapRLSRegressor(bandwidth=2.5, lambda_A=lambda_A, lambda_I=lambda_I, n_neighbors=6, laplacian=kind,
+                              n_landmarks=1.0, solver=solver, fit_intercept=False, tolerance=1e-10).fit(X, target)
+        assert_allclose(own.predict(X), expected, atol=1e-6)
+
+
+def test_every_solver_gives_the_same_function_with_weights_copies_and_folds():
+    X, y, new = problem()
+    X = np.vstack([X, X[:7], X[100:110]])
+    y = np.concatenate([y, y[:7], y[100:110]])
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
+    grid = {"lambda_A": [0.01, 1.0], "lambda_I": [0.0, 0.1]}
+    settings = {"bandwidth": 3.0, "n_landmarks": 1.0, "tolerance": 1e-9, "max_iterations": 5000, "cv": 3, **grid}
+    first = LapRLSClassifier(solver="nystrom-direct", **settings).fit(X, y, sample_weight=weight)
+    assert len(first.cv_results_) == 4
+    for solver in SOLVERS[1:]:
+        other = LapRLSClassifier(solver=solver, **settings).fit(X, y, sample_weight=weight)
+        assert_allclose(other.decision_function(new), first.decision_function(new), atol=1e-5)
+        assert (other.lambda_A_, other.lambda_I_) == (first.lambda_A_, first.lambda_I_)
+        for ours, theirs in zip(first.cv_results_, other.cv_results_, strict=True):
+            assert_allclose(list(ours.values()), list(theirs.values()), atol=1e-5)
+
+
+def test_whitened_equals_unwhitened_where_it_is_well_posed():
+    X, y, new = problem()
+    whitened, printed = (LapRLSClassifier(bandwidth=0.7, n_landmarks=40, whitening=whitening).fit(X, y)
+                         for whitening in ("auto", None))
+    assert printed.evidence_["whitening"] is None
+    assert_allclose(whitened.decision_function(new), printed.decision_function(new), atol=1e-7)
+
+
+def test_plain_rls_is_ridge_regression_on_the_labels():
+    X, y, new = problem(n_classes=2)
+    target = np.where(y >= 0, y + 0.5, np.nan)
+    own = LapRLSRegressor(bandwidth=2.0, lambda_I=0.0, lambda_A=0.2, solver="direct").fit(X, target)
+    K, mean = reference.rbf(X[:30], X[:30], 2.0), target[:30].mean()
+    coef = np.linalg.solve(K + 0.2 * np.eye(30), target[:30] - mean)
+    assert_allclose(own.predict(new), reference.rbf(new, X[:30], 2.0) @ coef + mean, atol=1e-9)
+    assert own.model_.points.shape[0] == 30  # no coefficient for a point without a label
+
+
+def test_the_error_of_float32_blocks_is_small():
+    X, y = load_digits(return_X_y=True)
+    y = np.where(np.arange(len(y)) < 200, y, -1)
+    exact, single = (LapRLSClassifier(n_landmarks=400, precision=precision).fit(X, y)
+                     for precision in ("float64", "float32"))
+    scores, found = exact.decision_function(X), single.decision_function(X)
+    assert 0 < np.abs(found - scores).max() < 5e-3
+    assert (exact.predict(X) == single.predict(X)).mean() > 0.995
+
+
+def test_a_grid_is_searched_and_the_graph_helps_on_digits():
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], y[order]
+    shown = np.where(np.arange(len(y)) < 100, y, -1)
+    own = LapRLSClassifier(lambda_A=[1e-3, 1e-1], lambda_I=[0, 1e-2, 1e-1], n_landmarks=500).fit(X[:1400], shown[:1400])
+    plain = LapRLSClassifier(lambda_A=[1e-3, 1e-1], lambda_I=0, n_landmarks=500).fit(X[:1400], shown[:1400])
+    assert own.lambda_I_ > 0
+    assert own.score(X[1400:], y[1400:]) > plain.score(X[1400:], y[1400:]) + 0.02
+    best = min(own.cv_results_, key=lambda row: (row["error"], row["rmse"]))
+    assert (best["lambda_A"], best["lambda_I"]) == (own.lambda_A_, own.lambda_I_)
+
+
+def test_several_targets_at_once_and_one_by_one():
+    X, _, new = problem()
+    targets = np.random.default_rng(0).normal(size=(len(X), 3))
+    targets[40:] = np.nan
+    both = LapRLSRegressor(n_landmarks=50).fit(X, targets)
+    for column in range(3):
+        alone = LapRLSRegressor(n_landmarks=50).fit(X, targets[:, column])
+        assert_allclose(both.predict(new)[:, column], alone.predict(new), atol=1e-10)
+
+
+@pytest.mark.parametrize("method", ["uniform", "kmeans", "leverage"])
+def test_landmarks_of_every_kind(method):
+    X, y, _ = problem()
+    own = LapRLSClassifier(n_landmarks=40, landmarks=method).fit(X, y)
+    assert own.evidence_["landmarks"]["method"] == method
+    assert own.model_.points.shape[0] == 40
+    assert (own.predict(X[:30]) == y[:30]).mean() > 0.8
+
+
+def test_every_input_gives_the_same_function(tmp_path):
+    X, y, new = problem()
+    X = X.astype(np.float32).astype(np.float64)
+    expected = LapRLSClassifier(n_landmarks=50).fit(X, y).decision_function(new)
+    stored = zarr.create_array(str(tmp_path / "x.zarr"), shape=X.shape, chunks=(16, 4), dtype="f8")
+    stored[:] = X
+    for given in (da.from_array(X, chunks=(40, 4)), stored, sparse.csr_matrix(X)):
+        found = LapRLSClassifier(n_landmarks=50).fit(given, y).decision_function(new)
+        assert_allclose(found, expected, atol=1e-8)
+
+
+def test_predictions_go_to_zarr_in_blocks(tmp_path):
+    X, y, new = problem()
+    own = LapRLSClassifier(n_landmarks=50).fit(X, y)
+    facts = own.predict_to(new, tmp_path / "labels.zarr")
+    assert_array_equal(zarr.open_array(str(tmp_path / "labels.zarr"), mode="r")[:], own.predict(new))
+    assert facts["n"] == len(new)
+    assert sum(facts["counts"].values()) == len(new)
+    with pytest.raises(DataError, match="exists"):
+        own.predict_to(new, tmp_path / "labels.zarr")
+    named = LapRLSClassifier(n_landmarks=50).fit(X, np.where(y < 0, None, np.array(["a", "b", "c"], object)[y]))
+    named.predict_to(da.from_array(new, chunks=(10, 4)), tmp_path / "named.zarr")
+    array = zarr.open_array(str(tmp_path / "named.zarr"), mode="r")
+    assert_array_equal(np.array(array.attrs["classes"])[array[:]], named.predict(new).astype(str))
+    values = LapRLSRegressor(n_landmarks=50).fit(X, np.where(y < 0, np.nan, y * 1.5))
+    told = values.predict_to(new, tmp_path / "values.zarr")
+    assert_array_equal(zarr.open_array(str(tmp_path / "values.zarr"), mode="r")[:], values.predict(new))
+    assert told["min"] == values.predict(new).min()
+
+
+def test_parameters_clone_and_pickle():
+    X, y, new = problem()
+    own = LapRLSClassifier(lambda_A=[0.1, 1.0], n_landmarks=30, cv=3)
+    assert clone(own).get_params() == own.get_params()
+    again = pickle.loads(pickle.dumps(own.fit(X, y)))
+    assert_array_equal(again.predict(new), own.predict(new))
+
+
+# What is out of the ordinary
+
+
+def test_duplicates_among_the_landmarks_change_nothing():
+    X, y, new = problem()
+    twice, labels = np.vstack([X, X[30:90]]), np.concatenate([y, y[30:90]])
+    own = LapRLSClassifier(n_landmarks=1.0, duplicates="keep", n_neighbors=8).fit(twice, labels)
+    assert own.evidence_["landmarks"]["dropped_duplicates"] == 60
+    assert np.isfinite(own.decision_function(new)).all()
+
+
+def test_more_landmarks_than_points_are_all_points():
+    X, y, new = problem()
+    with pytest.warns(UserWarning, match="n_landmarks=1000"):
+        own = LapRLSClassifier(n_landmarks=1000).fit(X, y)
+    whole = LapRLSClassifier(n_landmarks=1.0).fit(X, y)
+    assert_array_equal(own.decision_function(new), whole.decision_function(new))
+
+
+@pytest.mark.parametrize("settings", [
+    {"lambda_A": 0.0}, {"lambda_A": -1.0}, {"lambda_I": -1e-9}, {"lambda_A": np.nan}, {"lambda_A": []},
+    {"lambda_A": [0.1, 0.1]}, {"solver": "lu"}, {"preconditioner": "jacobi"}, {"whitening": 1.0}, {"whitening": 0.0},
+    {"precision": "float16"}, {"tolerance": 0.0}, {"max_iterations": 0}, {"n_landmarks": 0}, {"n_landmarks": 1.5},
+    {"landmarks": "grid"}, {"laplacian": "random"},
+])
+def test_parameters_out_of_range_are_refused(settings):
+    X, y, _ = problem()
+    with pytest.raises(ParameterError):
+        LapRLSClassifier(**settings).fit(X, y)
+
+
+def test_a_feature_that_is_constant_does_no_harm_and_points_that_are_all_equal_are_refused():
+    X, y, new = problem()
+    wide, new_wide = (np.hstack([A, np.full((len(A), 1), 3.0)]) for A in (X, new))
+    assert_allclose(LapRLSClassifier(bandwidth=2.0, n_landmarks=50).fit(wide, y).decision_function(new_wide),
+                    LapRLSClassifier(bandwidth=2.0, n_landmarks=50).fit(X, y).decision_function(new), atol=1e-8)
+    with pytest.raises(DataError, match="equal"):
+        LapRLSClassifier().fit(np.ones((20, 3)), np.r_[0, 1, np.full(18, -1)])
+
+
+def test_a_class_with_one_label_is_fitted_and_never_held_out():
+    X, y, _ = problem()
+    y[np.flatnonzero(y == 2)[1:]] = -1
+    own = LapRLSClassifier(n_landmarks=50, lambda_A=[0.01, 1.0], cv=4).fit(X, y)
+    assert own.classes_.tolist() == [0, 1, 2]
+    assert own.predict(X[y == 2])[0] == 2
+    lonely = np.full(len(X), -1)
+    lonely[:2] = [0, 1]
+    with pytest.raises(DataError, match="no class has two"):
+        LapRLSClassifier(lambda_A=[0.01, 1.0]).fit(X, lonely)
+
+
+def test_targets_with_nan_are_unlabeled_and_infinite_ones_refused():
+    X, _, new = problem()
+    target = np.where(np.arange(len(X)) < 30, X[:, 0], np.nan)
+    some = np.column_stack([target, target])
+    some[3, 1] = np.nan  # a row with one NaN has no label
+    without = some.copy()
+    without[3] = np.nan
+    assert_array_equal(LapRLSRegressor(n_landmarks=40).fit(X, some).predict(new),
+                       LapRLSRegressor(n_landmarks=40).fit(X, without).predict(new))
+    with pytest.raises(DataError, match="no target is a number"):
+        LapRLSRegressor().fit(X, np.full(len(X), np.nan))
+    with pytest.raises(DataError, match="infinite"):
+        LapRLSRegressor().fit(X, np.where(np.arange(len(X)) == 2, np.inf, target))
+
+
+def test_no_unlabeled_points_give_a_warning():
+    X, y, _ = problem(n_labeled=150)
+    with pytest.warns(UserWarning, match="every point is labeled"):
+        LapRLSClassifier(n_landmarks=50).fit(X, y)
+
+
+def test_a_solve_that_does_not_converge_is_an_error():
+    X, y, _ = problem()
+    with pytest.raises(NotConverged, match="did not converge in 2 iterations"):
+        LapRLSClassifier(solver="nystrom-cg", n_landmarks=100, max_iterations=2, lambda_A=1e-6).fit(X, y)
+
+
+def test_a_factored_system_that_is_not_solved_is_an_error():
+    moons = two_moons(600, 0.1, seed=0)
+    X, codes = moons.X.read_all(), moons.targets()
+    y = np.where(np.arange(600) < 30, codes, -1)
+    with pytest.raises(NotConverged):
+        LapRLSClassifier(solver="direct", lambda_A=1e-12, lambda_I=1e6, bandwidth="2*median").fit(X, y)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("size", [1e-200, 1e150])
+def test_targets_of_any_size_are_fitted(solver, size):
+    X, _, new = problem()
+    target = np.where(np.arange(len(X)) < 30, X[:, 0], np.nan)
+    own = LapRLSRegressor(solver=solver, n_landmarks=50, tolerance=1e-9, max_iterations=2000)
+    expected = clone(own).fit(X, target).predict(new)
+    assert_allclose(own.fit(X, target * size).predict(new) / size, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_targets_that_are_no_real_numbers_are_refused():
+    X, y, _ = problem()
+    for wrong in (np.where(y < 0, np.nan, y) * 1j, np.array(["1.5"] * len(X))):
+        with pytest.raises(DataError):
+            LapRLSRegressor().fit(X, wrong)
+    with pytest.raises(DataError, match="complex"):
+        LapRLSClassifier().fit(X, y.astype(complex))
+
+
+def test_gram_matrices_beyond_the_budget_are_refused():
+    X, y, _ = problem()
+    system = prepared_system(X, y, 120, InProcess(memory_budget=600_000))
+    with pytest.raises(BudgetError, match="nystrom-pcg"):
+        gram_matrices(system, InProcess(memory_budget=200_000), InProcess().scratch())
+
+
+def test_iterations_need_no_room_for_gram_matrices():
+    """1,000 landmarks, 5 folds and a class of one label, so that labels have 6: in 50 MB only iterations are possible,
+    auto takes them, and they are right.
+    """
+    X = np.random.default_rng(0).normal(size=(1500, 6))
+    y = np.full(len(X), -1)
+    y[:400] = X[:400, 0] > 0
+    y[400] = 2
+    budget = 50_000_000
+    assert gram_bytes(1000, 6, False) > budget > whitening_bytes(1000, 1e-10)
+    fits = {}
+    for solver in ("auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct"):
+        room = 1 << 30 if solver == "nystrom-direct" else budget
+        with memory(room):
+            fits[solver] = LapRLSClassifier(n_landmarks=1000, lambda_A=[0.1, 1.0], lambda_I=0.1, solver=solver,
+                                            tolerance=1e-9).fit(X, y)
+    direct = fits.pop("nystrom-direct").decision_function(X)
+    for solver, fitted in fits.items():
+        assert fitted.evidence_["method"] == solver.replace("auto", "nystrom-pcg")
+        assert_allclose(fitted.decision_function(X), direct, atol=1e-6)
+    with memory(budget), pytest.raises(BudgetError, match="nystrom-pcg"):
+        LapRLSClassifier(n_landmarks=1000, lambda_A=[0.1, 1.0], solver="nystrom-direct").fit(X, y)
+
+
+def test_landmarks_whose_kernel_does_not_fit_are_refused_first():
+    X, y, _ = problem()
+    with memory(40 * 120 * 120 - 1), pytest.raises(BudgetError, match="120 landmarks and a budget"):
+        LapRLSClassifier(n_landmarks=120, lambda_I=0, duplicates="keep", solver="nystrom-pcg").fit(X, y)
+
+
+@contextmanager
+def memory(budget):
+    """Let estimators have this memory budget."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dssl.estimators.laprls.current_execution", lambda: InProcess(2, budget))
+        yield
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    ({"cv": 1}, "1 folds, expected a whole number"), ({"cv": 2.5}, r"2\.5 folds"),
+    ({"fit_intercept": "no"}, "fit_intercept='no'"),
+    ({"lambda_A": np.array([[0.1, 0.2]])}, "a penalty has 2 dimensions")])
+def test_parameters_of_the_wrong_kind_are_refused(given, says):
+    X, y, _ = problem()
+    with pytest.raises(ParameterError, match=says):
+        LapRLSClassifier(n_landmarks=20, **given).fit(X, y)
+
+
+def prepared_system(X, y, count, execution):
+    """Return a system without a graph, with `count` landmarks."""
+    labeled = np.flatnonzero(y >= 0)
+    lines = LabelLines.of(labeled, np.ones(len(labeled)), y[labeled, None].astype(float))
+    return assemble(ArrayRows(X), lines, RBF(2.0), Landmarks(X[:count], np.arange(count)), None, "normalized",
+                    SystemParams(), execution)
+
+
+def test_the_paper_preconditioner_needs_landmarks_that_are_points():
+    X, y, _ = problem()
+    with pytest.raises(ParameterError, match="landmarks that are no points"):
+        LapRLSClassifier(solver="nystrom-pcg", preconditioner="paper", landmarks="kmeans", n_landmarks=20).fit(X, y)
+
+
+def test_a_given_graph_takes_the_place_of_the_one_of_the_points():
+    X, y, new = problem()
+    W = weights(neighbors(X, n_neighbors=10), "self_tuned")
+    own = LapRLSClassifier(n_landmarks=50, n_neighbors=10).fit(X, y)
+    given = LapRLSClassifier(n_landmarks=50).fit(X, y, graph=W)
+    assert_allclose(given.decision_function(new), own.decision_function(new), atol=1e-10)

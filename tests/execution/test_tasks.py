@@ -1,0 +1,202 @@
+"""Tasks in threads and on a cluster: the same parts, resumed where they stopped, whoever dies."""
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from numpy.testing import assert_array_equal
+
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
+from dssl.storage.store import StoredParts, verify_parts
+
+
+@dataclass(frozen=True)
+class SquareTask:
+    """Square one block of rows, and write a random number that depends on the block only."""
+
+    rows: Rows
+    start: int
+    stop: int
+    log: Path | None = None
+    seconds: float = 0.0
+
+    def __call__(self, out):
+        if self.log:
+            with open(self.log / f"{self.start}.log", "a") as file:
+                file.write(f"{os.getpid()}\n")
+        time.sleep(self.seconds)
+        block = self.rows.read(self.start, self.stop)
+        out.write(noise=block_rng(1, self.start).normal(size=3))
+        return out.write_rows(self.start, squares=block**2) | {"first": self.start}
+
+
+@dataclass(frozen=True)
+class FailingTask:
+    def __call__(self, out):
+        raise ValueError("this block cannot be read")
+
+
+X = np.arange(60.0).reshape(20, 3)
+
+
+def square_tasks(parts, **options):
+    parts.allocate("squares", X.shape, X.dtype, 4)
+    return [SquareTask(ArrayRows(X), start, stop, **options) for start, stop in row_ranges(20, 4)]
+
+
+def contents(parts):
+    return parts.rows("squares").read_all().tobytes(), [parts.read(i)["noise"].tobytes() for i in range(5)]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("stored", [False, True])
+def test_receipts_come_in_the_order_of_the_tasks(tmp_path, threads, stored):
+    parts = StoredParts(tmp_path) if stored else MemoryParts()
+    progress = []
+    receipts = InProcess(threads).map(square_tasks(parts), parts, lambda done, n: progress.append((done, n)))
+    assert [receipt["first"] for receipt in receipts] == [0, 4, 8, 12, 16]
+    assert all(receipt["seconds"] >= 0 and receipt["peak_rss_bytes"] > 1 << 20 for receipt in receipts)
+    assert progress == [(done, 5) for done in range(6)]
+    assert_array_equal(parts.rows("squares").read_all(), X**2)
+
+
+def test_one_thread_and_two_write_the_same(tmp_path):
+    made = []
+    for threads in (1, 2):
+        for parts in (MemoryParts(), StoredParts(tmp_path / str(threads))):
+            InProcess(threads).map(square_tasks(parts), parts)
+            made.append(contents(parts))
+    assert made[0] == made[1] == made[2] == made[3]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_finished_parts_are_not_computed_again(tmp_path, threads):
+    parts, log = StoredParts(tmp_path / "stage"), tmp_path / "log"
+    log.mkdir()
+    InProcess(threads).map(square_tasks(parts, log=log), parts)
+    before = contents(parts)
+    (tmp_path / "stage" / "receipts" / "000003.json").unlink()
+    receipts = InProcess(threads).map(square_tasks(parts, log=log), parts)
+    runs = {file.stem: len(file.read_text().split()) for file in log.iterdir()}
+    assert runs == {"0": 1, "4": 1, "8": 1, "12": 2, "16": 1}
+    assert [receipt["first"] for receipt in receipts] == [0, 4, 8, 12, 16]
+    assert contents(parts) == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_failing_task_stops_the_stage_and_keeps_what_is_done(threads):
+    parts = MemoryParts()
+    tasks = square_tasks(parts)
+    with pytest.raises(ValueError, match="this block cannot be read"):
+        InProcess(threads).map([*tasks[:2], FailingTask(), *tasks[3:]], parts)
+    assert 2 not in parts.receipts()
+    if threads == 1:
+        assert set(parts.receipts()) == {0, 1}
+    InProcess(threads).map(tasks, parts)
+    assert_array_equal(parts.rows("squares").read_all(), X**2)
+
+
+def test_no_tasks():
+    assert InProcess(2).map([], MemoryParts()) == []
+
+
+@pytest.mark.cluster
+def test_a_cluster_writes_the_same_parts(tmp_path, cluster_client):
+    execution = OnDask(cluster_client)
+    there, here = StoredParts(tmp_path / "there"), MemoryParts()
+    receipts = execution.map(square_tasks(there), there)
+    InProcess(1).map(square_tasks(here), here)
+    assert contents(there) == contents(here)
+    assert [receipt["first"] for receipt in receipts] == [0, 4, 8, 12, 16]
+    assert os.getpid() not in {receipt["process"] for receipt in receipts}
+    verify_parts(there)
+
+
+@pytest.mark.cluster
+def test_a_failure_on_a_cluster_reaches_the_caller(tmp_path, cluster_client):
+    execution = OnDask(cluster_client)
+    with pytest.raises(ValueError, match="this block cannot be read"):
+        execution.map([FailingTask()], StoredParts(tmp_path / "there"))
+
+
+@pytest.mark.cluster
+def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path):
+    """A cluster of its own: one of its two worker processes gets SIGKILL while tasks run."""
+    log = tmp_path / "log"
+    log.mkdir()
+    parts, expected = StoredParts(tmp_path / "there"), MemoryParts()
+    tasks = square_tasks(parts, log=log, seconds=0.5)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+                     silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        pids = set(client.run(os.getpid).values())
+        killed = []
+
+        def kill():
+            while not any(file.read_text() for file in log.glob("*.log")):
+                time.sleep(0.01)
+            victim = int(next(iter(log.glob("*.log"))).read_text().split()[0])
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        receipts = OnDask(client).map(tasks, parts)
+        killer.join()
+    assert killed[0] in pids
+    assert sum(len(file.read_text().split()) for file in log.iterdir()) > 5  # something ran twice
+    InProcess(1).map(square_tasks(expected), expected)
+    assert contents(parts) == contents(expected)
+    assert [receipt["first"] for receipt in receipts] == [0, 4, 8, 12, 16]
+    verify_parts(parts)
+
+
+@dataclass(frozen=True)
+class HomeTask:
+    """Say in the receipt where it ran."""
+
+    home: int
+
+    def __call__(self, out):
+        time.sleep(0.02)
+        return {"home": self.home}
+
+
+@pytest.mark.cluster
+def test_tasks_with_a_home_go_to_the_same_worker_every_time(tmp_path, cluster_client):
+    """Whatever else is under way, and however many more homes than workers there are."""
+    execution, places = OnDask(cluster_client), set()
+    for stage in range(3):
+        tasks = [HomeTask(home) for home in (0, 1, 2, 3, 0, 0, 4, 0)]
+        for receipt in execution.map(tasks[stage:], StoredParts(tmp_path / str(stage))):
+            places.add((receipt["home"], receipt["process"]))
+    assert sorted(home for home, _ in places) == [0, 1, 2, 3, 4], "one process a home"
+    assert len({process for _, process in places}) == 2
+    at = dict(places)
+    assert at[0] == at[2] == at[4] != at[1] == at[3]
+
+
+@pytest.mark.cluster
+def test_a_home_that_is_lost_is_found_elsewhere(tmp_path):
+    """A cluster of its own: one worker dies, and no other comes in its place."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+                     silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        execution = OnDask(client)
+        tasks = [HomeTask(home) for home in (0, 1, 0, 1)]
+        before = execution.map(tasks, StoredParts(tmp_path / "before"))
+        client.retire_workers([max(client.nthreads())], close_workers=True)
+        after = execution.map(tasks, StoredParts(tmp_path / "after"))
+    assert len({receipt["process"] for receipt in before}) == 2
+    assert {receipt["process"] for receipt in after} == {before[0]["process"]}

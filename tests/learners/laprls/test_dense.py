@@ -1,0 +1,39 @@
+"""LapRLS on all points: what is held of the kernel."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dssl.execution.tasks import InProcess
+from dssl.kernels.base import RBF
+from dssl.learners.laprls.dense import HeldKernel
+from dssl.learners.laprls.problem import LapRLSParams, fit_laprls
+from dssl.learners.laprls.system import LabelLines, SystemParams
+from dssl.storage.blocks import ArrayRows
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 60_000, 20_000, 1])
+def test_no_more_of_the_kernel_is_evaluated_than_may_be_held(limit):
+    X, rng = np.random.default_rng(0).normal(size=(80, 3)), np.random.default_rng(1)
+    P, rows, seen = rng.normal(size=(80, 4)), rng.integers(0, 80, 50), []
+
+    def kernel(A, B):
+        seen.append(8 * len(A) * len(B))
+        return RBF(1.0)(A, B)
+
+    held, K = HeldKernel.of(kernel, X, limit), RBF(1.0)(X, X)
+    assert_allclose(held(P), K @ P, rtol=1e-12)
+    assert_allclose(held.of_rows(rows, P), K[rows] @ P, rtol=1e-12)
+    assert (held.K is None) == (limit < 8 * 80 * 80)
+    assert max(seen) <= (limit if held.K is not None else max(limit // 2, 8 * 80))
+
+
+def test_a_small_budget_changes_no_coefficient():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 2))
+    lines = LabelLines.of(np.arange(60), np.ones(60), np.sin(X[:60, :1]), [np.arange(30), np.arange(30, 60)])
+    params = LapRLSParams(lambda_A=(0.01, 0.1), lambda_I=(0.0,), system=SystemParams(solver="cg"))
+    large, small = (fit_laprls(ArrayRows(X), lines, RBF(1.0), None, params, InProcess(1, budget), coded=False)
+                    for budget in (1 << 30, 4000))
+    assert_allclose(large.functions["model"].coef, small.functions["model"].coef, atol=1e-5)
+    assert_allclose([row["rmse"] for row in large.table], [row["rmse"] for row in small.table], rtol=1e-4)

@@ -1,0 +1,365 @@
+"""Gram matrices and products in blocks against the dense formula, whatever blocks, runs, threads and workers are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics.pairwise import rbf_kernel
+
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.kernels.base import RBF
+from dssl.learners.laprls.products import (
+    _KEPT,
+    ColumnsTask,
+    JudgeTask,
+    add_product,
+    add_times,
+    let_go,
+    runs_of_blocks,
+    sum_parts,
+    times,
+    times_lower,
+)
+from dssl.storage.blocks import MemoryParts
+from dssl.storage.csr import points_of
+
+from .landmarked import gram, problem
+
+NOTHING, MUCH = 0, 1 << 30  # bytes of kernel blocks that may be kept
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    let_go()
+    yield
+    let_go()
+
+
+@pytest.fixture
+def cluster(cluster_client):
+    yield OnDask(cluster_client)
+    cluster_client.run(let_go)
+
+
+def columns_of(s=12, t=6, seed=0):
+    """Return columns P (s, t) with their penalties and held folds; the first two see no graph."""
+    rng = np.random.default_rng([9, seed])
+    return {"P": rng.normal(size=(s, t)), "energy": np.array([0.0, 0.0, 0.3, 1.0, 2.0, 0.1])[:t],
+            "points": np.array([0.0, 0.7, 0.0, 0.2, 0.0, 0.0])[:t], "held": np.array([-1, 0, 1, 2, -1, 0])[:t]}
+
+
+def product(made, columns, keep=MUCH, n_runs=3, execution=None):
+    execution = execution or InProcess(1)
+    parts, shared, runs = execution.scratch(), execution.share(**columns), runs_of_blocks(len(made.ranges), n_runs)
+    execution.map([ColumnsTask(made, shared, first, last, keep, home)
+                   for home, (first, last) in enumerate(runs)], parts)
+    return sum_parts(parts, len(runs), execution)["total"]
+
+
+def dense_product(dense, columns):
+    found = []
+    for p, energy, points, held in zip(columns["P"].T, *(columns[name] for name in ("energy", "points", "held")),
+                                       strict=True):
+        A = energy * dense.K.T @ dense.E @ dense.K + points * dense.K.T @ dense.K + dense.labels(held)
+        found.append(A @ p)
+    return np.column_stack(found)
+
+
+def dense_gram(dense, n_folds, T=None):
+    Phi = dense.K if T is None else dense.K @ T
+    found = {"energy": Phi.T @ dense.E @ dense.K, "points": Phi.T @ Phi, "sums": dense.K.sum(axis=0), "labels": [],
+             "moments": []}
+    for fold in range(n_folds):
+        mine = dense.fold == fold
+        rows, weight = Phi[dense.position[mine]], dense.weight[mine, None]
+        found["labels"].append(rows.T @ (weight * rows))
+        found["moments"].append(dense.K[dense.position[mine]].T @ np.hstack([weight * dense.target[mine], weight]))
+    return found
+
+
+# Against the formula
+
+
+@pytest.mark.parametrize("unit_weights", [False, True])
+@pytest.mark.parametrize("whitened", [False, True])
+def test_gram_matrices_are_those_of_the_formula(whitened, unit_weights):
+    T = np.tril(np.random.default_rng(1).normal(size=(12, 7))) if whitened else None
+    made, dense = problem(T=T, unit_weights=unit_weights)
+    assert len(np.unique(dense.position)) < len(dense.position), "some vertices have several labels"
+    found = gram(made)
+    for name, expected in dense_gram(dense, 3, T).items():
+        assert_allclose(found[name], expected, rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+def test_only_what_is_asked_for_is_summed():
+    made, dense = problem()
+    expected = dense_gram(dense, 3)
+    found = gram(made, energy=False, points=False, labels=False, sums=False)
+    assert sorted(found) == ["moments", "sums"]
+    assert_allclose(found["moments"], expected["moments"], rtol=1e-10)
+    found = gram(made, energy=False, points=False, sums=False)
+    assert_allclose(found["labels"], expected["labels"], rtol=1e-10, atol=1e-12)
+
+
+def test_products_are_those_of_the_formula():
+    made, dense = problem()
+    columns = columns_of()
+    assert_allclose(product(made, columns), dense_product(dense, columns), rtol=1e-10, atol=1e-10)
+
+
+def test_a_problem_without_a_graph():
+    made, dense = problem(graph=False)
+    columns = columns_of() | {"energy": np.zeros(6)}
+    assert_allclose(product(made, columns), dense_product(dense, columns), rtol=1e-10, atol=1e-10)
+    assert_array_equal(gram(made)["energy"], 0)
+
+
+@settings(max_examples=20)
+@given(n=st.integers(8, 60), block_rows=st.integers(1, 70), n_runs=st.integers(1, 40), m=st.integers(1, 30),
+       threads=st.integers(1, 2), keep=st.sampled_from([NOTHING, 20_000, MUCH]))
+def test_nothing_depends_on_blocks_and_runs(n, block_rows, n_runs, m, threads, keep):
+    made, dense = problem(n, 5, m, block_rows)
+    execution, columns = InProcess(threads), columns_of(5)
+    found = gram(made, n_runs, execution)
+    for name, expected in dense_gram(dense, 3).items():
+        assert_allclose(found[name], expected, rtol=1e-10, atol=1e-10, err_msg=name)
+    for _ in range(2):
+        assert_allclose(product(made, columns, keep, n_runs, execution), dense_product(dense, columns), rtol=1e-10,
+                        atol=1e-10)
+
+
+@pytest.mark.parametrize("dense_landmarks", [False, True])
+def test_sparse_points(dense_landmarks):
+    X = sp.random_array((80, 30), density=0.1, format="csr", rng=np.random.default_rng(0))
+    made, dense = problem(80, 9, X=X, kernel=RBF(1.0))
+    if dense_landmarks:  # as centers are
+        made = replace(made, landmarks=InProcess(1).share(Z=points_of(made.landmarks.load(), "Z").toarray()))
+    assert made.rows.is_sparse
+    assert_allclose(gram(made)["energy"], dense.K.T @ dense.E @ dense.K, rtol=1e-9, atol=1e-10)
+    columns = columns_of(9)
+    assert_allclose(product(made, columns), dense_product(dense, columns), rtol=1e-9, atol=1e-10)
+
+
+def test_a_plain_function_is_a_kernel():
+    made, dense = problem(kernel=rbf_kernel)
+    columns = columns_of()
+    assert_allclose(product(made, columns), dense_product(dense, columns), rtol=1e-10, atol=1e-10)
+    narrow = gram(replace(made, dtype="float32"))["points"]
+    assert narrow.dtype == np.float64
+    assert_allclose(narrow, dense.K.T @ dense.K, rtol=2e-6)
+
+
+def test_float32_blocks_cost_seven_digits_of_the_kernel_and_none_of_the_sums():
+    """Measured: 1.3e-7 of the largest entry in the Gram form, whose factors are rounded, 4e-8 in the column form."""
+    made, dense = problem(5000, 20, 300, 1024, dtype="float32")
+    found = gram(made)
+    for name, expected in dense_gram(dense, 3).items():
+        assert np.abs(found[name] - np.array(expected)).max() < 1e-6 * np.abs(expected).max(), name
+    columns = columns_of(20)
+    expected = dense_product(dense, columns)
+    assert (np.abs(product(made, columns) - expected).max(axis=0) < 1e-6 * np.abs(expected).max(axis=0)).all()
+
+
+def test_products_of_float32_are_widened_in_runs():
+    rng = np.random.default_rng(0)
+    K, P, U = rng.normal(size=(5000, 9)).astype(np.float32), rng.normal(size=(9, 4)), rng.normal(size=(5000, 4))
+    wide = K.astype(np.float64)
+    assert_allclose(times(K, P), wide @ P, rtol=1e-12, atol=1e-13)
+    total = np.ones((9, 4))
+    add_times(total, K, U)
+    assert_allclose(total, 1 + wide.T @ U, rtol=1e-11, atol=1e-12)
+    total = np.ones((9, 9))
+    add_product(total, K, K)
+    assert_allclose(total, 1 + wide.T @ wide, rtol=1e-5, atol=1e-2)
+    assert_array_equal(times(wide, P), wide @ P)
+    empty = np.zeros((0, 9))
+    add_times(total, empty, np.zeros((0, 9)))
+    assert times(empty, P).shape == (0, 4)
+
+
+@settings(max_examples=20)
+@given(s=st.integers(1, 300), n=st.integers(0, 20), data=st.data())
+def test_trapezoids_are_multiplied_without_their_zeros(s, n, data):
+    r = data.draw(st.integers(1, s))
+    rng = np.random.default_rng([s, r])
+    K, T = rng.normal(size=(n, s)), np.tril(rng.normal(size=(s, r)))
+    assert_allclose(times_lower(K, T), K @ T, rtol=1e-12, atol=1e-12)
+    narrow = times_lower(K.astype(np.float32), T.astype(np.float32))
+    assert narrow.dtype == np.float32
+    assert_allclose(narrow, K @ T, atol=1e-3)
+
+
+# The same bits
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_threads_and_kept_blocks_do_not_change_a_bit(dtype):
+    made, _ = problem(200, dtype=dtype)
+    columns = columns_of()
+    expected = product(made, columns, NOTHING)
+    for keep in (NOTHING, 60_000, MUCH):
+        for threads in (1, 2):
+            let_go()
+            for _ in range(2):
+                assert_array_equal(product(made, columns, keep, execution=InProcess(threads)), expected)
+    one, two = (gram(made, execution=InProcess(threads)) for threads in (1, 2))
+    for name, array in one.items():
+        assert_array_equal(two[name], array)
+
+
+@pytest.mark.cluster
+def test_workers_give_the_bits_of_threads(cluster):
+    there, _ = problem(200, execution=cluster)
+    here, _ = problem(200)
+    columns = columns_of()
+    for _ in range(2):
+        assert_array_equal(product(there, columns, execution=cluster), product(here, columns))
+    found, expected = gram(there, execution=cluster), gram(here)
+    for name, array in expected.items():
+        assert_array_equal(found[name], array)
+
+
+# Kept blocks
+
+
+class CountingRBF(RBF):
+    """Counts the rows that it is evaluated at, in this process."""
+
+    rows = 0
+
+    def __call__(self, X, Z, /, dtype=np.float64):
+        CountingRBF.rows += X.shape[0]
+        return super().__call__(X, Z, dtype)
+
+
+def counted():
+    return CountingRBF.rows
+
+
+def test_kept_blocks_are_not_evaluated_again():
+    made, _ = problem(kernel=CountingRBF(1.3))
+    columns, whole = columns_of(), 90 + round(90 * made.energy.halo)
+    for keep, then in ((NOTHING, whole), (MUCH, 0)):
+        let_go()
+        CountingRBF.rows = 0
+        product(made, columns, keep)
+        assert CountingRBF.rows == whole
+        product(made, columns, keep)
+        assert CountingRBF.rows == whole + then
+    product(replace(made, token="another"), columns)
+    assert CountingRBF.rows == 2 * whole, "a problem does not find the blocks of another"
+
+
+def test_no_more_is_kept_than_there_is_room_for():
+    made, _ = problem(kernel=CountingRBF(1.3))
+    columns, limit = columns_of(), 12_000
+    product(made, columns, limit)
+    kept = dict(_KEPT._blocks)
+    assert 0 < len(kept) < len(made.ranges)
+    assert sum(block.nbytes for block in kept.values()) == _KEPT._bytes <= limit
+    CountingRBF.rows = 0
+    product(made, columns, limit)
+    assert 0 < CountingRBF.rows < 90 + round(90 * made.energy.halo)
+    assert _KEPT._blocks == kept, "nothing is evicted"
+    let_go()
+    assert _KEPT._blocks == {}
+
+
+def test_blocks_kept_without_the_graph_do_not_serve_products_with_it():
+    made, dense = problem()
+    columns = columns_of()
+    plain = columns | {"energy": np.zeros(6)}
+    for asked in (plain, columns, plain, columns):
+        assert_allclose(product(made, asked), dense_product(dense, asked), rtol=1e-10, atol=1e-10)
+    assert all(block.with_energy for block in _KEPT._blocks.values())
+    assert _KEPT._bytes == sum(block.nbytes for block in _KEPT._blocks.values())
+
+
+@pytest.mark.cluster
+def test_a_second_product_finds_its_blocks_on_the_workers(cluster, cluster_client):
+    """Tasks go back to the worker that keeps their blocks, so the second product evaluates no kernel."""
+    made, _ = problem(200, kernel=CountingRBF(1.3), execution=cluster)
+    columns = columns_of()
+    before = sum(cluster_client.run(counted).values())
+    first = product(made, columns, n_runs=8, execution=cluster)
+    after = cluster_client.run(counted)
+    assert sum(after.values()) - before == 200 + round(200 * made.energy.halo)
+    for _ in range(3):
+        assert_array_equal(product(made, columns, n_runs=8, execution=cluster), first)
+    assert cluster_client.run(counted) == after
+
+
+# Who is right at the labels
+
+
+@pytest.mark.parametrize("c", [1, 3])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_points_are_judged_by_the_function_of_their_fold(c, dtype):
+    made, dense = problem(c=c, n_folds=3, dtype=dtype)
+    signs = np.where(dense.target > 0, 1.0, -1.0) if c == 1 else np.where(
+        np.arange(c) == dense.target.argmax(axis=1)[:, None], 1.0, -1.0)
+    made = replace(made, labels=InProcess(1).share(**(made.labels.load() | {"target": signs})))
+    rng = np.random.default_rng(3)
+    B, intercept = rng.normal(size=(2, 12, 4, c)), rng.normal(size=(2, 4, c))  # two folds are held, the third never
+    squares, wrong = np.zeros(4), np.zeros(4)
+    for position, fold, weight, true in zip(dense.position, dense.fold, dense.weight, signs, strict=True):
+        if fold == 2:
+            continue
+        for p in range(4):
+            value = dense.K[position] @ B[fold, :, p] + intercept[fold, p]
+            squares[p] += weight * ((value - true) ** 2).sum()
+            off = (value[0] > 0) != (true[0] > 0) if c == 1 else value.argmax() != true.argmax()
+            wrong[p] += weight * off
+    for n_runs in (1, 4):
+        execution, parts = InProcess(2), MemoryParts()
+        shared = execution.share(B=B, intercept=intercept)
+        execution.map([JudgeTask(made, shared, first, last, True)
+                       for first, last in runs_of_blocks(len(made.ranges), n_runs)], parts)
+        found = sum_parts(parts, n_runs, execution)
+        assert_allclose(found["squares"], squares, rtol=1e-10 if dtype == "float64" else 1e-5)
+        assert_allclose(found["wrong"], wrong, rtol=1e-12)
+
+
+def test_a_value_of_zero_is_judged_as_it_is_predicted():
+    """Zero is the second class: a model that says nothing is not right everywhere."""
+    made, dense = problem(c=1, n_folds=1)
+    signs = np.where(dense.target > 0, 1.0, -1.0)
+    made = replace(made, labels=InProcess(1).share(**(made.labels.load() | {"target": signs})))
+    parts = MemoryParts()
+    shared = InProcess(1).share(B=np.zeros((1, 12, 1, 1)), intercept=np.zeros((1, 1, 1)))
+    InProcess(1).map([JudgeTask(made, shared, 0, len(made.ranges), True)], parts)
+    assert_allclose(parts.read(0)["wrong"], dense.weight[signs[:, 0] > 0].sum())
+
+
+# Sums of parts
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 70])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_parts_are_added_by_a_tree(count, threads, monkeypatch):
+    parts, rng = MemoryParts(), np.random.default_rng(count)
+    arrays = [{"a": rng.normal(size=(3, 2)), "b": rng.integers(0, 9, 4)} for _ in range(count)]
+    for index, part in enumerate(arrays):
+        parts.write(index, {name: array.copy() for name, array in part.items()})
+    tasks, execution = [], InProcess(threads)
+    mapped = execution.map
+    monkeypatch.setattr(execution, "map", lambda made, *rest: tasks.append(len(made)) or mapped(made, *rest))
+    found = sum_parts(parts, count, execution)
+    assert_allclose(found["a"], sum(part["a"] for part in arrays), rtol=1e-12, atol=1e-13)
+    assert_array_equal(found["b"], sum(part["b"] for part in arrays))
+    assert tasks == {1: [], 8: [1], 9: [2, 1], 70: [9, 2, 1]}[count]
+    for index, part in enumerate(arrays):
+        assert_array_equal(parts.read(index)["a"], part["a"])
+
+
+def test_runs_cover_all_blocks_evenly():
+    for n_blocks in (1, 5, 31, 32, 33, 100):
+        runs = runs_of_blocks(n_blocks, 32)
+        assert [block for first, last in runs for block in range(first, last)] == list(range(n_blocks))
+        assert len(runs) == min(n_blocks, 32)
+        sizes = {last - first for first, last in runs}
+        assert max(sizes) - min(sizes) <= 1

@@ -1,0 +1,329 @@
+"""Every method of Nystrom LapRLS against the formula of the paper, each system of many with its own penalties."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl.errors import DataError, NotConverged, ParameterError
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.kernels.base import RBF, Linear
+from dssl.kernels.landmarks import Landmarks
+from dssl.learners.laprls.products import _KEPT
+from dssl.learners.laprls.solve import (
+    NystromMachine,
+    choose_method,
+    factors_that_fit,
+    groups_of,
+    judge,
+    method_of,
+    refined,
+    with_folds,
+)
+from dssl.learners.laprls.system import System, gram_bytes, require_penalties
+from tests import reference
+
+from .systems import case
+
+METHODS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg")
+ITEMS = [System(0.5, 0.02), System(0.05, 1.0), System(2.0, 0.0), System(0.3, 0.4, 1), System(0.3, 0.4, 0, True),
+         System(0.1, 0.1, -1, True)]
+CLOSE = {"nystrom-direct": 1e-8, "nystrom-pcg": 2e-5, "nystrom-cg": 2e-5}  # of the largest value
+
+
+def assert_functions(made, items, functions, tolerance):
+    for index, item in enumerate(items):
+        expected = made.dense(item)
+        assert np.abs(made.values(functions, index) - expected).max() < tolerance * np.abs(expected).max(), item
+
+
+# Against the formula
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("whitening", ["auto", None])
+@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
+def test_every_method_solves_equation_4(method, whitening, kind):
+    """Weights are repeated labels, several lines share a point, folds are held out, and the control is the mean graph;
+    whitened and as the paper writes it are the same function, since the landmarks are well apart."""
+    made = case(kind=kind, whitening=whitening, kernel=RBF(0.7), tolerance=1e-8, max_iterations=3000)
+    assert_functions(made, ITEMS, made.solve(ITEMS, method), CLOSE[method])
+
+
+@pytest.mark.parametrize("preconditioner", ["edges", "paper", "paper-5", "paper-6", "none"])
+@pytest.mark.parametrize("whitening", ["auto", None])
+def test_every_preconditioner_leads_to_the_same_function(preconditioner, whitening):
+    made = case(kernel=RBF(0.7), whitening=whitening, preconditioner=preconditioner, tolerance=1e-8,
+                max_iterations=3000)
+    functions = made.solve(ITEMS, "nystrom-pcg")
+    assert_functions(made, ITEMS, functions, 2e-5)
+    assert functions.evidence["preconditioner"] == preconditioner
+    assert functions.evidence["max_residual"] <= 2e-8
+    assert len(functions.evidence["iterations"]) == len(ITEMS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_multiplicities_and_no_intercept(method):
+    m = np.random.default_rng(3).integers(1, 5, 120).astype(float)
+    for kind in ("normalized", "unnormalized"):
+        made = case(kind=kind, multiplicity=m, fit_intercept=False, tolerance=1e-8, max_iterations=1000)
+        functions = made.solve(ITEMS, method)
+        assert_array_equal(functions.intercept, 0)
+        assert_functions(made, ITEMS, functions, CLOSE[method])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_graph_and_lambda_I_zero_are_plain_nystrom_rls(method):
+    plain = [System(0.5, 0.0), System(0.01, 0.0, 2)]
+    for graph in (True, False):
+        made = case(graph=graph, tolerance=1e-9, weighted=False)
+        functions = made.solve(plain, method)
+        assert_functions(made, plain, functions, CLOSE[method])
+    K = made.K[made.lines.row]
+    y = made.lines.target - made.lines.target.mean(axis=0)
+    coef = np.linalg.solve(K.T @ K + 0.5 * made.K_ss, K.T @ y)
+    assert_allclose(made.values(functions, 0), made.K @ coef + made.lines.target.mean(axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_points_as_landmarks_are_laprls(method):
+    """s = n: equation (4) is equation (3)."""
+    made = case(60, landmarks=np.arange(60), kernel=RBF(0.5), weighted=False, n_folds=1, tolerance=1e-9,
+                max_iterations=3000, fit_intercept=False)
+    row, first = np.unique(made.lines.row, return_index=True)
+    lines = replace(made.lines, row=row, **{name: getattr(made.lines, name)[first]
+                                            for name in ("fold", "weight", "target")})
+    again = case(60, landmarks=np.arange(60), kernel=RBF(0.5), weighted=False, n_folds=1, fit_intercept=False)
+    assert_functions(again, [System(0.1, 0.3)], again.solve([System(0.1, 0.3)], method), 1e-5)
+    y = np.zeros((60, 2))
+    y[row] = lines.target
+    labeled = np.isin(np.arange(60), row)
+    alpha = reference.laprls_coef(made.K_ss, made.E, y, labeled, 0.1, 0.3)
+    nystrom = reference.nystrom_laprls(made.K, made.K_ss, made.E, y, labeled, 0.1, 0.3)
+    assert_allclose(made.K @ nystrom, made.K_ss @ alpha, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_equal_landmarks_add_nothing(method):
+    chosen = np.arange(0, 120, 6)
+    once, twice = (case(landmarks=rows, tolerance=1e-9, max_iterations=2000)
+                   for rows in (chosen, np.concatenate([chosen, chosen[:5]])))
+    a, b = once.solve(ITEMS, method), twice.solve(ITEMS, method)
+    for index in range(len(ITEMS)):
+        assert_allclose(twice.values(b, index), once.values(a, index), atol=2e-5)
+    assert twice.system.r == once.system.r == 20
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("whitening", ["auto", None])
+def test_constant_features_predict_one_number(method, whitening):
+    """K_ss is all ones, of rank 1: the mean, pulled towards the intercept."""
+    X = np.ones((40, 2))
+    made = case(40, graph=False, X=X, landmarks=np.arange(6), c=1, n_folds=2, fit_intercept=False, tolerance=1e-8,
+                whitening=whitening)
+    functions = made.solve([System(0.5, 0.0)], method)
+    y, w = made.lines.target[:, 0], made.lines.weight
+    assert_allclose(made.values(functions, 0)[:, 0], w @ y / (w.sum() + 0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("preconditioner", ["edges", "paper"])
+def test_kernels_of_low_rank(method, preconditioner):
+    """A linear kernel of three features, 20 landmarks: rank 3, as the paper writes it singular."""
+    made = case(kernel=Linear(), tolerance=1e-8, preconditioner=preconditioner)
+    assert made.system.r == 3
+    assert_functions(made, ITEMS, made.solve(ITEMS, method), 1e-6)
+    printed = case(kernel=Linear(), whitening=None, preconditioner=preconditioner)
+    if method == "nystrom-direct":
+        functions = printed.solve(ITEMS, method)
+        assert_functions(printed, ITEMS, functions, 1e-4)
+        assert functions.evidence["max_residual"] < 1e-6
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 999), method=st.sampled_from(METHODS), lambda_A=st.floats(1e-3, 10),
+       lambda_I=st.floats(0, 10), held=st.integers(-1, 2), control=st.booleans())
+def test_a_system_does_not_depend_on_those_beside_it(seed, method, lambda_A, lambda_I, held, control):
+    made = case(60, 10, 25, seed=seed, tolerance=1e-8, max_iterations=2000)
+    own = System(lambda_A, lambda_I, held, control)
+    alone, among = made.solve([own], method), made.solve([*ITEMS[:3], own], method)
+    expected = made.dense(own)
+    for functions, index in ((alone, 0), (among, 3)):
+        assert_allclose(made.values(functions, index), expected, atol=1e-4 * np.abs(expected).max())
+
+
+# Folds
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_held_fold_is_as_if_it_were_not_labeled(method):
+    made = case(tolerance=1e-10)
+    seen = made.lines.fold != 1
+    lines = replace(made.lines, **{name: getattr(made.lines, name)[seen]
+                                   for name in ("row", "fold", "weight", "target")})
+    held = made.solve([System(0.2, 0.3, 1)], method)
+    without = replace(made, lines=lines)
+    assert_allclose(made.values(held, 0), without.dense(System(0.2, 0.3)), atol=1e-6)
+
+
+@pytest.mark.parametrize("c", [1, 3])
+@pytest.mark.parametrize("coded", [True, False])
+def test_functions_are_judged_by_their_predictions_at_held_points(c, coded):
+    made = case(c=c, coded=True)
+    pairs = [System(0.5, 0.1), System(0.01, 0.0), System(3.0, 1.0)]
+    items = with_folds(pairs, 3)
+    functions = made.solve(items)
+    found = judge(made.system, functions, items, coded, made.execution)
+    lines = made.lines
+    for p, pair in enumerate(pairs):
+        squares = wrong = whole = 0.0
+        for fold in range(3):
+            values = made.dense(replace(pair, held=fold))
+            for row, weight, true in ((lines.row[i], lines.weight[i], lines.target[i])
+                                      for i in np.flatnonzero(lines.fold == fold)):
+                squares += weight * ((values[row] - true) ** 2).sum()
+                wrong += weight * ((values[row][0] > 0) != (true[0] > 0) if c == 1
+                                   else values[row].argmax() != true.argmax())
+                whole += weight
+        assert_allclose(found["squares"][p], squares / whole / c, rtol=1e-6)
+        assert_allclose(found["wrong"][p], wrong / whole if coded else 0)
+    assert lines.judged_weight == whole < lines.weight.sum(), "some points are never held out"
+
+
+# What is reported and refused
+
+
+def test_a_column_that_does_not_converge_is_an_error():
+    made = case(tolerance=1e-10, max_iterations=3)
+    with pytest.raises(NotConverged, match="did not converge in 3 iterations"):
+        made.solve([System(1e-4, 1.0)], "nystrom-cg")
+    assert not _KEPT._blocks, "its kernel blocks are given back all the same"
+
+
+def test_an_error_gives_kernel_blocks_back():
+    kept = []
+
+    def broken(X, Z):
+        if _KEPT._blocks:
+            kept.append(len(_KEPT._blocks))
+            if len(_KEPT._blocks) == 3:
+                raise OSError("the disk is gone")
+        return RBF(1.0)(X, Z)
+
+    made = case(kernel=broken)
+    with pytest.raises(OSError, match="disk"):
+        made.solve(ITEMS, "nystrom-cg")
+    assert max(kept) == 3
+    assert not _KEPT._blocks
+
+
+def test_kernels_that_are_no_number_do_not_converge():
+    made = case()
+    broken = replace(made.system, problem=replace(made.system.problem, kernel=lambda X, Z: np.full(
+        (len(X), len(Z)), np.nan)))
+    for method in METHODS:
+        named = replace(broken, params=replace(broken.params, solver=method))
+        with pytest.raises((NotConverged, DataError)):
+            NystromMachine(named, ITEMS[:1], InProcess(1)).solve(ITEMS[:1])
+
+
+def test_gram_systems_that_rounding_leaves_unsolved_are_an_error():
+    """As the paper writes it in float32, with a wide kernel: the residual stays at 1e-2 and more, and says so."""
+    made = case(400, 80, 150, kernel=RBF(30.0), whitening=None, precision="float32")
+    with pytest.raises(NotConverged, match="relative residual of"):
+        made.solve([System(1e-6, 0.1)])
+    whitened = case(400, 80, 150, kernel=RBF(30.0), precision="float32")
+    assert whitened.solve([System(1e-6, 0.1)]).evidence["max_residual"] < 1e-12
+
+
+@pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, "1", None, True])
+def test_lambda_A_is_positive(value):
+    with pytest.raises(ParameterError, match="lambda_A="):
+        require_penalties(value, 0.0)
+
+
+@pytest.mark.parametrize("value", [-1e-9, np.nan, np.inf, "1", None, False])
+def test_lambda_I_is_not_negative(value):
+    with pytest.raises(ParameterError, match="lambda_I="):
+        require_penalties(1.0, value)
+    require_penalties(1, 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_float32_blocks_keep_four_digits_of_the_function(method):
+    """Measured, relative to the largest value: 1e-5 to 8e-5, by every method, with eigenvalues of K_ss down to 1e-6."""
+    made = case(400, 60, 150, precision="float32", whitening=1e-6, tolerance=1e-7, max_iterations=2000)
+    wide = replace(made, system=case(400, 60, 150, whitening=1e-6, tolerance=1e-7, max_iterations=2000).system)
+    a, b = made.solve(ITEMS, method), wide.solve(ITEMS, "nystrom-direct")
+    for index in range(len(ITEMS)):
+        expected = wide.values(b, index)
+        assert np.abs(made.values(a, index) - expected).max() < 2e-4 * np.abs(expected).max()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("method", METHODS[:2])
+def test_a_cluster_solves_the_same(cluster_client, method):
+    there, here = (case(execution=execution, tolerance=1e-3) for execution in (OnDask(cluster_client, 1 << 30), None))
+    a, b = there.solve(ITEMS[2:], method), here.solve(ITEMS[2:], method)
+    assert_array_equal(a.coef, b.coef)
+    assert_array_equal(a.intercept, b.intercept)
+
+
+def test_penalties_are_solved_in_groups_whose_factors_fit():
+    made = case(tolerance=1e-9)
+    items = with_folds([System(a, i) for a in (0.1, 1.0) for i in (0.0, 0.2, 2.0)], 2)
+    r = made.system.r
+    assert (factors_that_fit(r, 16 * 8 * r * r), factors_that_fit(r, 1)) == (8, 1)
+    assert groups_of(items, 4) == [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11]]
+    assert groups_of([], 4) == []
+    few = InProcess(1, 2 * 2 * 8 * r * r)  # two factors
+    together, apart = (replace(made, execution=execution).solve(items, "nystrom-pcg")
+                       for execution in (made.execution, few))
+    assert_allclose(apart.coef, together.coef, atol=1e-7 * np.abs(together.coef).max())
+    assert len(apart.evidence["iterations"]) == len(items)
+    assert apart.evidence["passes"] > together.evidence["passes"]
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_right_hand_sides_of_any_size_are_solved(size):
+    A, rng = np.diag(np.arange(1.0, 6)), np.random.default_rng(0)
+    right = rng.normal(size=(5, 3))
+    right[:, 2] = 0.0
+    solution, residual = refined(A, right * size)
+    assert_allclose(solution / size, np.linalg.solve(A, right), rtol=1e-12)
+    assert residual < 1e-12
+
+
+# The choice of a method
+
+GRID = with_folds([System(a, i) for a in (0.1, 1.0, 10.0) for i in (0.01, 0.1, 1.0)], 5)
+BIG = {"v": 500_000, "halo": 0.5, "nnz": 6_000_000, "m": 5000, "d": 50, "n_outputs": 1, "itemsize": 8,
+       "n_folds": 5}
+
+
+def test_gram_matrices_for_few_landmarks_and_many_systems_iterations_for_many_landmarks():
+    def chosen(s, systems=GRID, budget=8 << 30, **other):
+        return choose_method(s=s, systems=systems, budget=budget, **(BIG | other))[0]
+
+    assert chosen(500) == chosen(2000) == "nystrom-direct"
+    assert chosen(20_000, GRID[:1]) == "nystrom-pcg"
+    assert chosen(2000, budget=gram_bytes(2000, 5, False) - 1) == "nystrom-pcg"
+    assert chosen(2000, budget=gram_bytes(2000, 5, False)) == "nystrom-direct"
+
+
+def test_auto_says_what_it_expects():
+    made = case()
+    method, costs = method_of(made.system, ITEMS, made.execution)
+    assert method == "nystrom-direct"
+    assert costs["nystrom-direct"] <= costs["nystrom-pcg"]
+    named = replace(made.system, params=replace(made.system.params, solver="nystrom-cg"))
+    assert method_of(named, ITEMS, made.execution) == ("nystrom-cg", {})
+
+
+def test_centers_serve_as_landmarks():
+    made = case(landmarks=Landmarks(np.random.default_rng(0).normal(size=(15, 3)), None), tolerance=1e-8)
+    for method in METHODS:
+        assert_functions(made, ITEMS, made.solve(ITEMS, method), CLOSE[method])

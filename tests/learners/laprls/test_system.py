@@ -1,0 +1,193 @@
+"""What the systems of Nystrom LapRLS are made of: parameters, labels with folds, block heights, rows in order."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.execution.tasks import InProcess, OnDask
+from dssl.kernels.base import RBF, Linear
+from dssl.learners.laprls.system import (
+    LEAST_ROWS,
+    LabelLines,
+    System,
+    SystemParams,
+    block_bytes,
+    block_height,
+    gram_matrices,
+    ordered,
+)
+from dssl.storage.blocks import ArrayRows, as_rows
+from dssl.storage.store import StoredParts
+
+from .systems import case
+
+
+@pytest.mark.parametrize(("given_params", "says"), [
+    ({"solver": "lu"}, "solver='lu'"), ({"preconditioner": "ilu"}, "preconditioner='ilu'"),
+    ({"edges": 0}, "edges=0"), ({"edges": 2.5}, "edges=2.5"), ({"edges": True}, "edges=True"),
+    ({"precision": "float16"}, "precision='float16'"), ({"whitening": 0}, "whitening=0"),
+    ({"whitening": 1.0}, "whitening=1.0"), ({"whitening": "yes"}, "whitening='yes'"), ({"tolerance": 0}, "tolerance=0"),
+    ({"max_iterations": 0}, "max_iterations=0"),
+])
+def test_parameters_are_checked(given_params, says):
+    with pytest.raises(ParameterError, match=says):
+        SystemParams(**given_params)
+
+
+def test_the_cutoff_follows_the_precision():
+    assert [SystemParams(precision=p).cutoff for p in ("float64", "float32")] == [1e-10, 1e-6]
+    assert SystemParams(whitening=1e-4).cutoff == 1e-4
+    assert SystemParams(whitening=None).cutoff is None
+    assert [SystemParams(precision=p).itemsize for p in ("float64", "float32")] == [8, 4]
+
+
+def test_label_lines_know_which_folds_are_held():
+    lines = LabelLines.of(np.arange(6), np.array([1.0, 2, 3, 4, 5, 6]), np.arange(12.0).reshape(6, 2),
+                          [np.array([0, 2]), np.array([5])])
+    assert_array_equal(lines.fold, [0, 2, 0, 2, 2, 1])
+    assert (lines.n_held, lines.n_folds, lines.judged_weight) == (2, 3, 10.0)
+    assert_allclose(lines.means(), np.average(lines.target, axis=0, weights=lines.weight))
+    assert_allclose(lines.means(1), np.average(lines.target[:5], axis=0, weights=lines.weight[:5]))
+    whole = LabelLines.of(np.arange(2), np.ones(2), np.ones((2, 1)), [np.array([0]), np.array([1])])
+    assert (whole.n_held, whole.n_folds) == (2, 2)
+
+
+# Blocks
+
+
+@given(v=st.integers(1, 10**7), s=st.integers(1, 5000), d=st.integers(1, 1000), itemsize=st.sampled_from([4, 8]),
+       budget=st.integers(1 << 22, 1 << 34))
+def test_blocks_fit_in_half_the_budget_or_are_refused(v, s, d, itemsize, budget):
+    each = block_bytes(s, 8 * d, itemsize)
+    if budget // 2 < min(LEAST_ROWS, v) * each:
+        with pytest.raises(BudgetError, match="raise memory_budget"):
+            block_height(v, s, 8 * d, itemsize, budget)
+        return
+    height = block_height(v, s, 8 * d, itemsize, budget)
+    assert min(LEAST_ROWS, v) <= height <= v
+    assert height * each <= budget // 2
+
+
+def test_a_budget_that_is_too_small_is_refused_with_its_numbers():
+    with pytest.raises(BudgetError, match="4000 landmarks and a budget of 1,000,000 bytes"):
+        block_height(10_000, 4000, 80, 8, 1_000_000)
+    with pytest.raises(BudgetError, match="landmarks and a budget"):
+        case(execution=InProcess(1, 1000))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_come_in_another_order(tmp_path, sparse):
+    X = np.random.default_rng(0).normal(size=(50, 4)) * (np.random.default_rng(1).random((50, 4)) < 0.5)
+    order = np.random.default_rng(2).permutation(50)
+    stored = StoredParts(tmp_path)
+    stored.allocate("X", X.shape, X.dtype, 7)
+    for start in range(0, 50, 7):
+        stored.write_rows(start, {"X": X[start:start + 7]})
+    for rows in ([as_rows(sp.csr_array(X))] if sparse else [ArrayRows(X), stored.rows("X")]):
+        for budget in (1 << 30, 2000):
+            found = ordered(rows, order, InProcess(2, budget))
+            block = found.read(10, 40)
+            assert_array_equal(block.toarray() if sparse else block, X[order[10:40]])
+            assert found.is_sparse == sparse
+
+
+@pytest.mark.cluster
+def test_rows_come_in_another_order_on_a_cluster(cluster_client):
+    X, order = np.random.default_rng(0).normal(size=(50, 4)), np.random.default_rng(2).permutation(50)
+    for rows in (X, sp.csr_array(X)):
+        execution = OnDask(cluster_client)
+        found = ordered(as_rows(rows), order, execution).read_all()
+        assert_array_equal(found.toarray() if sp.issparse(found) else found, X[order])
+
+
+# The system
+
+
+def test_the_whitened_basis_is_orthonormal_and_lifts_to_the_landmarks():
+    system = case().system
+    T = system.whitening.T
+    assert_allclose(T.T @ system.K_ss @ T, np.eye(system.r), atol=1e-7)
+    b = np.random.default_rng(0).normal(size=(system.r, 2))
+    assert_allclose(system.lift(b), T @ b)
+    assert_allclose(system.lower(system.K_ss @ system.lift(b)), b, atol=1e-7)
+    assert_array_equal(system.penalty(), np.eye(system.r))
+    plain = case(whitening=None).system
+    assert plain.whitening is None
+    assert_array_equal(plain.penalty(), plain.K_ss)
+    assert plain.lift(b) is b
+
+
+def test_places_are_those_of_the_landmarks():
+    chosen = np.arange(3, 120, 7)
+    system = case(landmarks=chosen).system
+    assert_array_equal(system.blocks.order()[system.places], chosen)
+    assert len(system.blocks.ranges) == 8
+
+
+def test_gram_matrices_are_symmetric_and_those_of_the_formula():
+    made = case(c=1)
+    Phi = made.K @ made.system.whitening.T
+    for budget in (1 << 30, 3_000_000):
+        found = gram_matrices(made.system, InProcess(2, budget), made.execution.scratch(), points=True, sums=True)
+        assert_array_equal(found["energy"], found["energy"].T)
+        assert_allclose(found["energy"], Phi.T @ made.E @ Phi, rtol=1e-8, atol=1e-8)
+        assert_allclose(found["points"], Phi.T @ Phi, rtol=1e-8, atol=1e-8)
+        assert_allclose(found["sums"], Phi.sum(axis=0), rtol=1e-8, atol=1e-8)
+
+
+def test_right_sides_leave_out_the_held_fold_and_the_mean():
+    for fit_intercept in (True, False):
+        made = case(fit_intercept=fit_intercept)
+        sums = gram_matrices(made.system, made.execution, made.execution.scratch(), energy=False, labels=False)
+        systems = [System(1.0, 0.0), System(1.0, 0.0, 2)]
+        for item, right, mean in zip(systems, made.system.right_sides(sums, systems), made.system.intercepts(systems),
+                                     strict=True):
+            seen = made.lines.fold != item.held
+            assert_allclose(mean, made.lines.means(item.held) if fit_intercept else 0)
+            Phi, w = (made.K @ made.system.whitening.T)[made.lines.row[seen]], made.lines.weight[seen, None]
+            assert_allclose(right, Phi.T @ (w * (made.lines.target[seen] - mean)), rtol=1e-8, atol=1e-9)
+
+
+def test_the_cutoff_drops_directions():
+    ranks = [case(kernel=RBF(3.0), whitening=cutoff).system.r for cutoff in (1e-10, 1e-4, 1e-2)]
+    assert ranks[0] > ranks[1] > ranks[2]
+    assert case(kernel=Linear()).system.r == 3
+    assert case(X=np.ones((30, 2)), n=30, s=5, graph=False).system.r == 1
+
+
+def test_kernels_of_landmarks_that_are_none_are_refused():
+    for kernel, says in ((lambda X, Z: np.full((len(X), len(Z)), np.nan), "NaN"),
+                         (lambda X, Z: np.zeros((len(X), len(Z))), "zero"),
+                         (lambda X, Z: -RBF(1.0)(X, Z), "below zero")):
+        with pytest.raises(DataError, match=says):
+            case(kernel=kernel)
+
+
+@pytest.mark.cluster
+def test_tasks_are_small(cluster_client):
+    """Landmarks, labels and Gram matrices lie in storage: what is sent to a worker is a description."""
+    execution = Watched(cluster_client, 1 << 30)
+    made = case(400, 100, 300, execution=execution)
+    made.solve([System(1.0, 0.1), System(1.0, 0.1, 0)])
+    made.solve([System(1.0, 0.1)], "nystrom-pcg")
+    names = {type(task).__name__ for task in execution.tasks}
+    assert {"SplitTask", "WhitenTask", "GramTask", "GramSolveTask", "SampleTask", "ColumnsTask", "SumTask"} <= names
+    assert max(len(pickle.dumps(task)) for task in execution.tasks) < 3000
+
+
+class Watched(OnDask):
+    """Remembers the tasks that it ran."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.tasks = []
+
+    def map(self, tasks, parts, progress=None):
+        self.tasks += tasks
+        return super().map(tasks, parts, progress)

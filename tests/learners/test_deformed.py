@@ -1,0 +1,249 @@
+"""From rows and labels to a deformed kernel: the draw, the covariance, the deformation."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl.errors import DataError, ParameterError
+from dssl.estimators.deformed import LapKernelRidge, LapSVC
+from dssl.execution.tasks import InProcess
+from dssl.graph.neighbors import NeighborParams, neighbors
+from dssl.graph.regularizer import RegularizerParams
+from dssl.graph.weights import WeightParams, WeightsRaised, weights
+from dssl.kernels.base import RBF
+from dssl.learners.deformed import (
+    GraphKernelParams,
+    check_eta,
+    check_share,
+    deform,
+    draw_subsample,
+    graph_covariance,
+    shuffled,
+)
+from dssl.solvers.solve import SolverParams
+from dssl.storage.blocks import ArrayRows
+from tests import reference
+
+
+@given(st.data())
+def test_the_subsample_holds_the_labeled_points_and_others(data):
+    n = data.draw(st.integers(1, 60))
+    labeled = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1)))), np.int64)
+    size, seed = data.draw(st.integers(1, 80)), data.draw(st.integers(0, 5))
+    chosen = draw_subsample(labeled, n, size, seed)
+    assert len(chosen) == min(size, n)
+    assert len(set(chosen.tolist())) == len(chosen)
+    assert set(chosen.tolist()) <= set(range(n))
+    shared = set(chosen.tolist()) & set(labeled.tolist())
+    assert len(shared) == min(size, len(labeled))
+    assert_array_equal(draw_subsample(labeled, n, size, seed), chosen)
+
+
+def test_the_draw_depends_on_the_seed_and_has_a_size():
+    labeled = np.array([3, 1])
+    assert_array_equal(draw_subsample(labeled, 50, 10, 0)[:2], [1, 3])
+    assert set(draw_subsample(labeled, 50, 10, 0).tolist()) != set(draw_subsample(labeled, 50, 10, 1).tolist())
+    with pytest.raises(ParameterError, match="n_subsample=0"):
+        draw_subsample(labeled, 50, 0, 0)
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_the_covariance_is_the_inverse_regularizer_on_the_subsample(power):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    params = GraphKernelParams(
+        neighbors=NeighborParams(n_neighbors=4), weights=WeightParams(kind="binary"),
+        regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, seed=2)
+    found = graph_covariance(ArrayRows(X), np.array([5, 9]), params, InProcess(2))
+    L = reference.normalized_laplacian(reference.knn_weights(X, 5))
+    inverse = np.linalg.inv(reference.regularizer(L, power, 0.05))
+    assert {5, 9} < set(found.subsample.tolist())
+    assert_allclose(found.powers[power], inverse[np.ix_(found.subsample, found.subsample)], rtol=1e-5, atol=1e-8)
+
+
+def test_too_few_points_for_their_neighbors():
+    with pytest.raises(DataError, match="10 points and n_neighbors=10"):
+        graph_covariance(ArrayRows(np.zeros((10, 2))), np.array([0]), GraphKernelParams(), InProcess(1))
+
+
+def test_eta_is_relative_to_the_covariance():
+    """The kernel does not change when A is multiplied by a number: it says how points relate, not how much."""
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(8, 2)), rng.normal(size=(5, 2))
+    A = np.cov(rng.normal(size=(8, 30)))
+    first, second = (deform(RBF(1.0), X, scale * A, 3.0)(new, X) for scale in (1.0, 1e6))
+    assert_allclose(second, first, rtol=1e-9, atol=1e-12)
+    Q = np.linalg.inv(A)
+    K, K_new = reference.rbf(X, X, 1.0), reference.rbf(new, X, 1.0)
+    assert_allclose(first, reference.deformed(K, 3.0 * np.trace(A) / 8, Q, K_new.T, K, K_new), atol=1e-9)
+    assert_array_equal(deform(RBF(1.0), X, A, 0.0)(new, X), RBF(1.0)(new, X))
+
+
+def test_a_shuffled_covariance_is_the_same_graph_at_other_points():
+    A = np.cov(np.random.default_rng(0).normal(size=(8, 30)))
+    other = shuffled(A, 0)
+    assert not np.allclose(other, A)
+    assert_allclose(np.linalg.eigvalsh(other), np.linalg.eigvalsh(A), rtol=1e-10)
+    assert_allclose(np.sort(np.diagonal(other)), np.sort(np.diagonal(A)))
+    assert_array_equal(other, shuffled(A, 0))
+
+
+# Equal rows
+
+
+def copied(v=30, seed=0, most=5):
+    """Return (X (n, 2), the point of each row): v distinct points in 1 to `most` copies, shuffled."""
+    rng = np.random.default_rng(seed)
+    which = rng.permutation(np.repeat(np.arange(v), rng.integers(1, most + 1, size=v)))
+    return rng.normal(size=(v, 2))[which], which
+
+
+def exact_params(**changes):
+    return GraphKernelParams(**{"neighbors": NeighborParams(n_neighbors=4), "weights": WeightParams(kind="binary"),
+                                "regularizer": RegularizerParams(ridge=0.05, power=2), "n_subsample": 1000,
+                                "solver": SolverParams(tolerance=1e-11), **changes})
+
+
+@pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_the_covariance_of_copies_is_that_of_the_point_graph(laplacian, power):
+    X, which = copied()
+    params = exact_params(regularizer=RegularizerParams(ridge=0.05, power=power, laplacian=laplacian))
+    labeled = np.array([40, 3, 17])
+    found = graph_covariance(ArrayRows(X), labeled, params, InProcess(2))
+    assert set(labeled) <= set(found.subsample.tolist())
+    assert len({tuple(row) for row in X[found.subsample]}) == len(found.subsample) == 30
+    P = np.eye(30)[which]
+    points = np.stack([X[which == i][0] for i in range(30)])
+    joined = P @ reference.knn_weights(points, 5) @ P.T
+    L = (reference.normalized_laplacian if laplacian == "normalized" else reference.laplacian)(joined)
+    Pi = P @ np.diag(1 / P.sum(axis=0)) @ P.T
+    S = found.subsample
+    expected = reference.pseudo_inverse(Pi @ reference.regularizer(L, power, 0.05) @ Pi, 1e-12)[np.ix_(S, S)]
+    assert_allclose(found.powers[power], expected, rtol=1e-5, atol=1e-9)
+    assert found.attributes["vertices"]["count"] == 30
+    assert found.attributes["neighbors"]["n"] == 30
+
+
+@given(seed=st.integers(0, 50))
+@settings(max_examples=8, deadline=None)
+def test_the_order_of_rows_and_which_copy_comes_first_do_not_matter(seed):
+    """All distinct points are measured, so that the draw does not depend on the order; values are compared by point."""
+    X, which = copied(v=12, seed=seed)
+    order = np.random.default_rng(seed).permutation(len(X))
+    found = []
+    for rows in (np.arange(len(X)), order):
+        labeled = np.flatnonzero(np.isin(rows, [0, 5]))
+        A = graph_covariance(ArrayRows(X[rows]), labeled, exact_params(), InProcess(1))
+        by_point = np.argsort(which[rows][A.subsample])
+        found.append(A.powers[2][np.ix_(by_point, by_point)])
+    assert_allclose(found[1], found[0], rtol=1e-8, atol=1e-12)
+
+
+def test_rows_without_copies_have_the_same_bits_either_way():
+    X = np.random.default_rng(1).normal(size=(120, 3))
+    for kind in ("binary", "self_tuned"):
+        params = {"weights": WeightParams(kind=kind), "n_subsample": 20}
+        collapsed, kept = (graph_covariance(ArrayRows(X), np.array([5, 9]), exact_params(duplicates=how, **params),
+                                            InProcess(2)) for how in ("collapse", "keep"))
+        assert_array_equal(collapsed.subsample, kept.subsample)
+        assert_array_equal(collapsed.powers[2], kept.powers[2])
+
+
+def test_copies_make_islands_only_where_they_are_kept():
+    """Twenty points in six copies each, with five neighbors a row."""
+    X = np.repeat(np.random.default_rng(2).normal(size=(20, 2)), 6, axis=0)
+    y = np.full(120, -1)
+    y[[0, 6]] = [0, 1]
+    islands = {how: LapSVC(n_neighbors=5, duplicates=how).fit(X, y).evidence_["components"]["count"]
+               for how in ("collapse", "keep")}
+    assert islands == {"collapse": 1, "keep": 20}
+    assert LapSVC(n_neighbors=5).fit(X, y).evidence_["unreached"]["count"] == 0
+
+
+def test_labels_on_copies_are_all_seen():
+    X, which = copied(seed=3)
+    targets = np.full(len(X), np.nan)
+    most = int(np.bincount(which).argmax())
+    rows = np.flatnonzero(which == most)
+    targets[rows[:2]] = [1.0, 3.0]
+    targets[which == (most + 1) % 30] = -1.0
+    model = LapKernelRidge(n_neighbors=4, C=1e6).fit(X, targets)
+    assert model.predict(X[rows[:1]])[0] == pytest.approx(2.0, abs=1e-2)  # between the two labels of one point
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), [
+    ({"duplicates": "drop"}, ParameterError, "duplicates='drop'"),
+    ({"neighbors": NeighborParams(n_neighbors=3)}, ParameterError, "n_neighbors=3 with 3 distinct rows among 9"),
+])
+def test_what_copies_leave_no_room_for(changes, error, message):
+    X = np.repeat(np.arange(3.0), 3)[:, None]
+    with pytest.raises(error, match=message):
+        graph_covariance(ArrayRows(X), np.array([0]), exact_params(**changes), InProcess(1))
+
+
+# A given graph
+
+
+def test_a_given_graph_is_the_one_that_is_made():
+    X = np.random.default_rng(4).normal(size=(90, 3))
+    rows, labeled, params = ArrayRows(X), np.array([5, 9]), exact_params(n_subsample=15)
+    expected = graph_covariance(rows, labeled, params, InProcess(1))
+    lists = neighbors(X, 4)
+    arrays = lists.to_arrays()
+    for graph in (weights(lists, "binary"), sp.coo_matrix(weights(lists, "binary")), lists,
+                  (arrays["ids"], arrays["distances"])):
+        found = graph_covariance(rows, labeled, params, InProcess(2), graph)
+        assert_array_equal(found.subsample, expected.subsample)
+        assert_array_equal(found.powers[2], expected.powers[2])
+    assert found.attributes["neighbors"] == {"method": "given", "n_neighbors": 4, "n": 90, "entries": 360}
+    y = np.full(90, -1)
+    y[[5, 9]] = [0, 1]
+    made, with_graph = LapSVC(n_neighbors=4).fit(X, y), LapSVC(n_neighbors=20).fit(X, y, graph=lists)
+    assert_array_equal(with_graph.decision_function(X), made.decision_function(X))
+
+
+def test_rows_are_not_joined_in_a_given_graph():
+    """It says of each row which others it has; here two copies have different neighbors."""
+    X = np.array([[0.0], [0], [1], [2]])
+    W = sp.csr_array(np.array([[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0.0]]))
+    found = graph_covariance(ArrayRows(X), np.array([0]), exact_params(), InProcess(1), W)
+    assert found.attributes["components"]["count"] == 2
+    assert found.attributes["unreached"] == {"count": 2, "ids": [1, 3], "components": 1}
+
+
+def test_a_graph_of_other_points_is_refused():
+    with pytest.raises(DataError, match=r"shape \(5, 5\) for 4 points"):
+        graph_covariance(ArrayRows(np.eye(4)), np.array([0]), exact_params(), InProcess(1), sp.eye_array(5))
+    with pytest.raises(DataError, match="5 neighbor lists for 4 points"):
+        graph_covariance(ArrayRows(np.eye(4)), np.array([0]), exact_params(), InProcess(1),
+                         (np.ones((5, 1), int), np.ones((5, 1))))
+
+
+def test_weights_that_vanish_warn_and_a_bandwidth_that_leaves_none_is_refused():
+    X = np.concatenate([np.random.default_rng(5).normal(size=(200, 2)), [[1e3, 1e3], [-1e3, 2e3]]])
+    params = exact_params(weights=WeightParams(kind="heat"))
+    with pytest.warns(WeightsRaised, match="of 808 weights were below"):
+        found = graph_covariance(ArrayRows(X), np.array([0]), params, InProcess(1))
+    assert found.attributes["weights"]["raised"] > 0
+    assert np.isfinite(found.powers[2]).all()
+    with pytest.raises(ParameterError, match="the median weight is exp"):
+        graph_covariance(ArrayRows(X), np.array([0]), exact_params(weights=WeightParams(kind="heat", bandwidth=1e-5)),
+                         InProcess(1))
+
+
+def test_a_kernel_of_which_the_graph_left_nothing_is_refused():
+    X = np.arange(6.0)[:, None]
+    base = RBF(1.0)
+    check_share(base(X, X), base, X, 10.0)
+    check_share(2e-9 * base(X, X), base, X, 10.0)
+    with pytest.raises(ParameterError, match="eta=10 leaves 5e-10 of the base kernel"):
+        check_share(5e-10 * base(X, X), base, X, 10.0)
+
+
+@pytest.mark.parametrize("eta", ["a", None, -1, 1.1e8, float("nan"), True, [1]])
+def test_an_eta_that_is_no_weight_is_refused(eta):
+    with pytest.raises(ParameterError, match=r"expected 0 to 1e\+08"):
+        check_eta(eta)

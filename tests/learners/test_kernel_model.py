@@ -1,0 +1,126 @@
+"""A fitted function of a kernel: what it predicts, and how it is stored."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl.errors import DataError, IntegrityError, ParameterError
+from dssl.execution.tasks import InProcess
+from dssl.kernels.base import RBF, Linear, Polynomial
+from dssl.kernels.deformed import subsample_deformation
+from dssl.learners.kernel_model import LEAST_SUPPORT, KernelModel, expand
+from dssl.storage.blocks import ArrayRows
+from tests import reference
+
+RNG = np.random.default_rng(0)
+POINTS, NEW = RNG.normal(size=(12, 3)), RNG.normal(size=(7, 3))
+
+
+def model(coding="one_vs_rest", columns=3, classes=("a", "b", "c"), kernel=None):
+    return KernelModel(kernel or RBF(1.5), POINTS, RNG.normal(size=(12, columns)), RNG.normal(size=columns), coding,
+                       np.array(classes), {"n_labeled": 12})
+
+
+def test_values_are_the_formula():
+    made = model()
+    assert_allclose(made.values(NEW), made.kernel(NEW, POINTS) @ made.coef + made.intercept, rtol=1e-12)
+    assert_array_equal(made.predict(NEW), np.array(["a", "b", "c"])[np.argmax(made.values(NEW), axis=1)])
+
+
+def test_values_do_not_depend_on_blocks():
+    made = model()
+    X = np.random.default_rng(1).normal(size=(500, 3))
+    whole = made.values(X)
+    small = made.values(ArrayRows(X), InProcess(2, memory_budget=20_000))  # some fifty rows a block
+    assert_allclose(small, whole, rtol=1e-12, atol=1e-14)
+    assert_array_equal(made.predict(X, InProcess(2, memory_budget=20_000)), made.predict(X))
+
+
+@pytest.mark.parametrize(("coding", "columns", "classes", "shape", "dtype"), [
+    ("one_vs_one", 3, ["a", "b", "c"], (0,), "U"), ("one_vs_rest", 2, [4, 9], (0,), "i"),
+    ("values", 1, [], (0,), "f"), ("values", 2, [], (0, 2), "f"),
+])
+def test_no_rows_give_no_predictions(coding, columns, classes, shape, dtype):
+    found = model(coding, columns, classes).predict(np.empty((0, 3)))
+    assert found.shape == shape
+    assert found.dtype.kind == dtype
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (5, 4), (3,), (2, 3, 1)])
+def test_other_features_are_an_error(shape):
+    with pytest.raises(DataError, match="the model was fitted on 3 features"):
+        model().values(np.zeros(shape))
+
+
+def test_votes_are_counted_and_ties_parted_by_margins():
+    made = model("one_vs_one")
+    # Columns: a against b, a against c, b against c; positive for the first of the pair.
+    values = np.array([[1.0, 1, 1], [-1, 1, 1], [-1, -1, -1], [2, -1, 1], [0.5, -1, 2]])
+    scores = made.scores(values)
+    assert_array_equal(made.codes(values), [0, 1, 2, 0, 1])  # a cycle in the last two rows: the larger margins win
+    assert_allclose(scores[0], [2 + 2 / 9, 1 + 0, -2 / 9], atol=1e-12)
+    assert (np.abs(scores - np.round(scores)) < 1 / 3).all()
+
+
+@pytest.mark.parametrize("classes", [["a", "b", "c"], [3, 4, 9], [0.5, 1.0, 2.5]])
+@pytest.mark.parametrize("kernel", [RBF(1.5), Polynomial(2, 0.5, 1.0), Linear()])
+def test_arrays_and_back(classes, kernel):
+    made = model("one_vs_one", 3, classes, kernel)
+    arrays, attributes = made.to_arrays()
+    again = KernelModel.from_arrays(arrays, json.loads(json.dumps(attributes)))
+    assert again.kernel == kernel
+    assert again.attributes == {"n_labeled": 12}
+    assert_array_equal(again.classes, made.classes, strict=True)
+    assert_array_equal(again.values(NEW), made.values(NEW))
+    assert_array_equal(again.predict(NEW), made.predict(NEW), strict=True)
+
+
+def test_booleans_and_values_come_back():
+    arrays, attributes = model("one_vs_one", 1, [False, True]).to_arrays()
+    assert KernelModel.from_arrays(arrays, json.loads(json.dumps(attributes))).predict(NEW).dtype == bool
+    arrays, attributes = model("values", 2, []).to_arrays()
+    assert KernelModel.from_arrays(arrays, json.loads(json.dumps(attributes))).predict(NEW).shape == (7, 2)
+
+
+def test_another_noun_or_version_is_refused():
+    arrays, attributes = model().to_arrays()
+    for change in ({"type": "DeformedKernel"}, {"version": 99}):
+        with pytest.raises(IntegrityError, match="is not a KernelModel"):
+            KernelModel.from_arrays(arrays, attributes | change)
+
+
+def test_a_function_as_kernel_cannot_be_stored():
+    with pytest.raises(ParameterError, match="cannot be stored"):
+        model(kernel=lambda X, Z: X @ Z.T).to_arrays()
+
+
+def test_a_deformed_kernel_is_rewritten_in_its_base_kernel():
+    A = np.linalg.inv(np.cov(RNG.normal(size=(5, 40))) + np.eye(5))
+    kernel = subsample_deformation(RBF(1.5), POINTS[:5], A, 3.0)
+    coef, intercept = RNG.normal(size=(12, 2)), np.array([0.5, -1.0])
+    made = expand(kernel, POINTS, coef, intercept, "values", np.empty(0), {})
+    assert made.kernel == RBF(1.5)
+    assert made.points.shape == (17, 3)
+    assert_allclose(made.values(NEW), kernel(NEW, POINTS) @ coef + intercept, rtol=1e-9, atol=1e-12)
+    plain = expand(RBF(1.5), POINTS, coef, intercept, "values", np.empty(0), {})
+    assert_array_equal(plain.points, POINTS)
+
+
+def test_support_is_the_largest_kernel_value_relative_to_the_diagonal():
+    rng = np.random.default_rng(0)
+    points, new = rng.normal(size=(6, 2)), np.concatenate([rng.normal(size=(9, 2)), [[1e3, 0.0]]])
+    model = KernelModel(RBF(0.5), points, rng.normal(size=(6, 2)), np.array([0.5, -2.0]), "one_vs_rest", np.arange(2))
+    values, support = model.values_with_support(new, InProcess(2, memory_budget=3000))
+    assert_allclose(support, reference.rbf(new, points, 0.5).max(axis=1), rtol=1e-12)
+    assert_allclose(values, model.values(new), rtol=1e-12)
+    assert_array_equal(values[-1], [0.5, -2.0])  # the intercept alone
+    assert support[-1] < LEAST_SUPPORT
+    assert_array_equal(model.support(new), support)
+    assert model.support(np.empty((0, 2))).shape == (0,)
+    linear = KernelModel(Linear(), points, np.ones((6, 1)), np.zeros(1), "values", np.empty(0))
+    expected = np.abs(new @ points.T).max(axis=1) / (points**2).sum(axis=1).max()
+    assert_allclose(linear.support(new), expected, rtol=1e-12)
+    with pytest.raises(DataError, match="fitted on 2 features"):
+        model.support(np.zeros((3, 5)))

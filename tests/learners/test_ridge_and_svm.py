@@ -1,0 +1,207 @@
+"""Learners on a Gram matrix, against scikit-learn's and against the formulas."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.svm import SVC
+
+from dssl.errors import DataError, ParameterError
+from dssl.kernels.base import RBF, Polynomial
+from dssl.learners.kernel_model import KernelModel, class_pairs
+from dssl.learners.ridge_and_svm import LearnerParams, fit_labels, fit_values, mean_diagonal
+from tests import reference
+
+CLASSES = np.array(["a", "b", "c", "d"])
+
+
+def overlapping(n=60, n_classes=4, seed=0):
+    X, codes = make_blobs(n, n_features=2, centers=n_classes, cluster_std=4.0, random_state=seed)
+    return X, codes
+
+
+def fitted(X, codes, params, bandwidth=3.0):
+    kernel = RBF(bandwidth)
+    coef, intercept, coding = fit_labels(kernel(X, X), codes, int(codes.max()) + 1, params)
+    return KernelModel(kernel, X, coef, intercept, coding, CLASSES[:int(codes.max()) + 1])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_svm_predicts_as_scikit_learn_with_break_ties(n_classes, seed):
+    X, codes = overlapping(n_classes=n_classes, seed=seed)
+    new = np.random.default_rng(seed).uniform(-15, 15, (500, 2))
+    model = fitted(X, codes, LearnerParams(C=2.0))
+    machine = SVC(C=2.0, gamma=1 / (2 * 3.0**2), break_ties=n_classes > 2, decision_function_shape="ovr", tol=1e-6)
+    machine.fit(X, codes)
+    scores = model.scores(model.values(new))
+    agree = model.predict(new) == CLASSES[machine.predict(new)]
+    # Where two scores are equal to the tolerance of the solvers, either class may win.
+    close = np.sort(scores, axis=1)[:, -1] - np.sort(scores, axis=1)[:, -2] < 1e-4
+    assert (agree | close).all()
+    assert close.mean() < 0.02
+    if n_classes > 2:
+        assert_allclose(scores[~close], machine.decision_function(new)[~close], atol=2e-3)
+    else:
+        assert_allclose(-model.values(new)[:, 0], machine.decision_function(new), atol=2e-4)
+
+
+def test_svm_is_the_dual_of_the_hinge_loss():
+    X, codes = overlapping(n=24, n_classes=2)
+    K = RBF(3.0)(X, X)
+    coef, intercept, coding = fit_labels(K, codes, 2, LearnerParams(C=1.5))
+    expected, bias = reference.svm(K, np.where(codes == 0, 1.0, -1.0), 1.5)  # positive for the first class
+    assert coding == "one_vs_one"
+    assert_allclose(coef[:, 0], expected, atol=1e-4)
+    assert_allclose(intercept, bias, atol=1e-4)
+
+
+def test_ridge_is_scikit_learns_on_centered_targets():
+    X, codes = overlapping(n_classes=3)
+    K = RBF(3.0)(X, X)
+    targets = np.where(codes[:, None] == np.arange(3), 1.0, -1.0)
+    machine = KernelRidge(alpha=1 / 5.0, kernel="precomputed").fit(K, targets - targets.mean(0))
+    coef, intercept, coding = fit_labels(K, codes, 3, LearnerParams(kind="ridge", C=5.0))
+    assert coding == "one_vs_rest"
+    assert_allclose(coef, machine.dual_coef_, rtol=1e-9, atol=1e-12)
+    assert_array_equal(intercept, targets.mean(0))
+    model = KernelModel(RBF(3.0), X, coef, intercept, coding, CLASSES[:3])
+    assert_array_equal(model.predict(X), CLASSES[np.argmax(machine.predict(K) + targets.mean(0), axis=1)])
+
+
+def test_ridge_values_minimize_the_squared_loss():
+    X, y = overlapping(n=20, n_classes=2)[0], np.random.default_rng(0).normal(size=20)
+    K = RBF(3.0)(X, X)
+    coef, intercept = fit_values(K, y[:, None], LearnerParams(kind="ridge", C=4.0))
+    expected = reference.ridge(K, y - y.mean(), np.ones(20, bool), 1 / (4.0 * 20)) + y.mean()
+    assert_allclose(K @ coef[:, 0] + intercept[0], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["svm", "ridge"])
+@pytest.mark.parametrize("scale", [1e-8, 7.0, 1e8])
+def test_the_scale_of_the_kernel_does_not_count(kind, scale):
+    X, codes = overlapping()
+    K, params = RBF(3.0)(X, X), LearnerParams(kind=kind, C=3.0)
+    coef, intercept, _ = fit_labels(K, codes, 4, params)
+    scaled_coef, scaled_intercept, _ = fit_labels(scale * K, codes, 4, params)
+    assert_allclose(scale * K @ scaled_coef + scaled_intercept, K @ coef + intercept, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["svm", "ridge"])
+def test_a_class_with_one_point(kind):
+    X = np.array([[0.0, 0], [0.1, 0], [5, 5], [9, 0]])
+    model = fitted(X, np.array([0, 0, 1, 2]), LearnerParams(kind=kind))
+    assert_array_equal(model.predict(X), CLASSES[[0, 0, 1, 2]])
+
+
+@pytest.mark.parametrize("kind", ["svm", "ridge"])
+@pytest.mark.parametrize(("codes", "n_classes", "message"), [
+    ([0, 0, 0], 1, "1 of 1 classes have labeled points"), ([0, 0, 0], 2, "1 of 2 classes"),
+    ([0, 2, 2], 3, "2 of 3 classes"), ([], 2, "0 of 2 classes"),
+])
+def test_a_class_without_a_point_is_an_error(kind, codes, n_classes, message):
+    with pytest.raises(DataError, match=message):
+        fit_labels(np.eye(len(codes)), np.array(codes, int), n_classes, LearnerParams(kind=kind))
+
+
+@pytest.mark.parametrize("kind", ["svm", "ridge"])
+def test_a_gram_matrix_must_be_finite_and_positive(kind):
+    codes, params = np.array([0, 1, 1]), LearnerParams(kind=kind)
+    with pytest.raises(DataError, match="is not finite"):
+        fit_labels(np.full((3, 3), np.nan), codes, 2, params)
+    with pytest.raises(ParameterError, match="mean diagonal 0"):
+        fit_labels(np.zeros((3, 3)), codes, 2, params)
+
+
+def test_ridge_refuses_a_matrix_with_a_negative_eigenvalue():
+    K = np.array([[1.0, 3.0], [3.0, 1.0]])
+    with pytest.raises(DataError, match="not positive definite"):
+        fit_labels(K, np.array([0, 1]), 2, LearnerParams(kind="ridge", C=10.0))
+
+
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"C": 0.0}, "C=0.0"), ({"C": -1.0}, "C=-1.0"), ({"C": np.inf}, "C=inf"), ({"C": np.nan}, "C=nan"),
+    ({"kind": "tree"}, "kind='tree'"),
+])
+def test_parameters_are_checked_when_they_are_made(fields, message):
+    with pytest.raises(ParameterError, match=message):
+        LearnerParams(**fields)
+
+
+def test_iris_as_scikit_learn():
+    X, codes = load_iris(return_X_y=True)
+    K = RBF(1.0)(X, X)
+    coef, intercept, coding = fit_labels(K, codes, 3, LearnerParams(C=10.0))
+    model = KernelModel(RBF(1.0), X, coef, intercept, coding, np.arange(3))
+    assert_array_equal(model.predict(X), SVC(C=10.0, gamma=0.5, break_ties=True).fit(X, codes).predict(X))
+
+
+def test_pairs_and_scale():
+    assert class_pairs(3) == [(0, 1), (0, 2), (1, 2)]
+    assert class_pairs(1) == []
+    assert mean_diagonal(np.diag([1.0, 3.0])) == 2.0
+
+
+# Weights
+
+
+@given(st.integers(0, 2**16))
+def test_a_ridge_weight_of_two_is_the_point_twice(seed):
+    """A theorem: the squared loss of two equal points is twice that of one, and so are mean and scale."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))
+    counts = rng.integers(1, 4, 12)
+    again = np.repeat(np.arange(12), counts)
+    K = Polynomial(2, 1.0, 1.0)(X, X)  # its diagonal is not constant
+    params = LearnerParams(kind="ridge", C=3.0)
+    coef, intercept = fit_values(K, y, params, counts.astype(float))
+    all_coef, all_intercept = fit_values(K[np.ix_(again, again)], y[again], params)
+    assert_allclose(K @ coef + intercept, K[:, again] @ all_coef + all_intercept, rtol=1e-7, atol=1e-9)
+    assert_allclose(coef, np.stack([all_coef[again == i].sum(axis=0) for i in range(12)]), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_an_svm_weight_of_two_is_the_point_twice(n_classes):
+    X, codes = overlapping(n=40, n_classes=n_classes)
+    counts = np.random.default_rng(0).integers(1, 4, 40)
+    again = np.repeat(np.arange(40), counts)
+    K, params = RBF(3.0)(X, X) * np.linspace(1, 2, 40) * np.linspace(1, 2, 40)[:, None], LearnerParams(C=0.5)
+    coef, intercept, _ = fit_labels(K, codes, n_classes, params, counts)
+    all_coef, all_intercept, _ = fit_labels(K[np.ix_(again, again)], codes[again], n_classes, params)
+    assert_allclose(K @ coef + intercept, K[:, again] @ all_coef + all_intercept, atol=2e-4)
+
+
+def test_svm_with_weights_is_scikit_learns():
+    X, codes = overlapping(n=50, n_classes=2)
+    weight = np.random.default_rng(0).uniform(0.1, 3, 50)
+    K = RBF(3.0)(X, X)
+    coef, intercept, _ = fit_labels(K, codes, 2, LearnerParams(C=2.0), weight)
+    machine = SVC(C=2.0, kernel="precomputed", tol=1e-6).fit(K, codes, weight)
+    assert_allclose(-(K @ coef[:, 0] + intercept), machine.decision_function(K), atol=2e-4)
+
+
+def test_ridge_with_weights_minimizes_the_weighted_loss():
+    """The gradient of C sum w (f - y)^2 + |f|^2, halved, is zero."""
+    X, y = overlapping(n=20, n_classes=2)[0], np.random.default_rng(0).normal(size=20)
+    weight = np.random.default_rng(1).uniform(0.1, 3, 20)
+    K = RBF(3.0)(X, X)
+    coef, intercept = fit_values(K, y[:, None], LearnerParams(kind="ridge", C=4.0), weight)
+    gradient = K @ (4.0 * weight * (K @ coef[:, 0] + intercept - y) + coef[:, 0])
+    assert_allclose(gradient, 0, atol=1e-10)
+    assert_allclose(intercept, (weight * y).sum() / weight.sum())
+
+
+@pytest.mark.parametrize("kind", ["svm", "ridge"])
+def test_weights_of_one_give_the_bits_of_no_weights(kind):
+    X, codes = overlapping(n_classes=3)
+    K, params = Polynomial(2, 0.1, 1.0)(X, X), LearnerParams(kind=kind)
+    for weight in (np.ones(60), np.ones(60, int)):
+        for found, expected in zip(fit_labels(K, codes, 3, params, weight), fit_labels(K, codes, 3, params),
+                                   strict=True):
+            assert_array_equal(found, expected)
+    for wrong in (np.ones(59), np.zeros(60), -np.ones(60), np.full(60, np.nan), np.full(60, np.inf)):
+        with pytest.raises(DataError, match="weights have shape"):
+            fit_labels(K, codes, 3, params, wrong)

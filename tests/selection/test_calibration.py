@@ -1,0 +1,141 @@
+"""Probabilities: calibrated on held-out scores, sums of 1, better than the shares of the classes, defined errors."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import SVC
+
+from dssl import LapKernelRidge, LapSVC
+from dssl.errors import DataError
+from dssl.kernels.base import RBF
+from dssl.learners.kernel_model import class_pairs
+from dssl.learners.ridge_and_svm import LearnerParams
+from dssl.selection.calibration import Calibration, fit_calibration, out_of_fold_scores
+from tests.estimators.test_estimators import SMALL, blobs
+
+
+def overlapping(n=60, n_classes=3, seed=0):
+    X, codes = make_blobs(n, centers=n_classes, cluster_std=4.0, random_state=seed)
+    return RBF(3.0)(X, X), codes
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_each_score_is_of_a_machine_that_did_not_see_the_point(n_classes):
+    """Against scikit-learn's SVC, fold by fold and pair by pair."""
+    K, codes = overlapping(n_classes=n_classes)
+    scores = out_of_fold_scores(K, codes, n_classes, LearnerParams(C=2.0), seed=3)
+    for kept, held in StratifiedKFold(5, shuffle=True, random_state=3).split(K, codes):
+        machine = SVC(C=2.0, kernel="precomputed", tol=1e-6, decision_function_shape="ovo")
+        values = machine.fit(K[np.ix_(kept, kept)], codes[kept]).decision_function(K[np.ix_(held, kept)])
+        values = -values[:, None] if n_classes == 2 else values  # positive for the first of a pair
+        margins = np.zeros((len(held), n_classes))
+        for column, (i, j) in enumerate(class_pairs(n_classes)):
+            margins[:, i] += values[:, column] / n_classes
+            margins[:, j] -= values[:, column] / n_classes
+        assert_allclose(scores[held], margins, atol=2e-3)
+    assert_allclose(scores.sum(axis=1), 0, atol=1e-12)
+
+
+def test_the_label_of_a_point_does_not_reach_its_own_score():
+    """Labels that say nothing are known by heart to a machine that saw them, and not guessed by one that did not."""
+    K = overlapping(n_classes=2, n=200)[0] + 0.1 * np.eye(200)
+    codes = np.random.default_rng(0).integers(0, 2, 200)
+    trained = SVC(C=1e4, kernel="precomputed").fit(K, codes).decision_function(K)
+    scores = out_of_fold_scores(K, codes, 2, LearnerParams(C=1e4))
+    assert np.mean((trained > 0) == codes) > 0.95
+    assert abs(np.mean((scores[:, 1] > 0) == codes) - 0.5) < 0.15
+
+
+def test_as_many_folds_as_the_least_class_has_points():
+    K, codes = overlapping(n=30)
+    few = np.concatenate([np.flatnonzero(codes == 0)[:2], np.flatnonzero(codes != 0)])
+    scores = out_of_fold_scores(K[np.ix_(few, few)], codes[few], 3, LearnerParams())
+    assert np.isfinite(scores).all()
+    with pytest.raises(DataError, match="class \\[0\\] \\(code\\) has one labeled point"):
+        out_of_fold_scores(K[np.ix_(few[1:], few[1:])], codes[few[1:]], 3, LearnerParams())
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_probabilities_are_a_logistic_regression(n_classes):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, n_classes, 80)
+    scores = rng.normal(size=(80, n_classes)) + np.eye(n_classes)[codes]
+    weight = rng.uniform(0.5, 2, 80)
+    machine = LogisticRegression(C=10.0, tol=1e-8, max_iter=1000).fit(scores, codes, weight)
+    found = fit_calibration(scores, codes, weight)
+    assert_allclose(found.probabilities(scores), machine.predict_proba(scores), atol=1e-6)
+    assert np.abs(found.coef - fit_calibration(scores, codes).coef).max() > 1e-3
+
+
+def test_large_scores_do_not_overflow():
+    found = Calibration(np.eye(3), np.zeros(3)).probabilities(np.array([[1e4, -1e4, 0.0], [0.0, 0.0, 0.0]]))
+    assert_allclose(found, [[1, 0, 0], [1 / 3] * 3])
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_rows_sum_to_one_and_follow_the_classes(n_classes):
+    X, y, new = blobs(n=120, n_labeled=8, n_classes=n_classes, seed=2)
+    names = np.array(["d", "a", "c", "b"], object)
+    given = [None if code < 0 else names[code] for code in y]
+    estimator = LapSVC(**SMALL, probability=True).fit(X, given)
+    found = estimator.predict_proba(new)
+    assert found.shape == (40, n_classes)
+    assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert np.mean(estimator.classes_[found.argmax(axis=1)] == estimator.predict(new)) > 0.8
+    assert_allclose(np.exp(estimator.predict_log_proba(new)), found)
+    plain = LapSVC(**SMALL).fit(X, given)
+    assert_array_equal(estimator.decision_function(new), plain.decision_function(new))  # the machine is the same
+    assert_array_equal(LapSVC(**SMALL, probability=True).fit(X, given).predict_proba(new), found)
+
+
+def test_without_probability_there_is_no_method():
+    X, y, new = blobs()
+    estimator = LapSVC(**SMALL).fit(X, y)
+    assert not hasattr(estimator, "predict_proba")
+    assert not hasattr(LapKernelRidge(), "predict_proba")
+    with pytest.raises(AttributeError) as caught:
+        estimator.predict_proba(new)
+    assert "set probability=True" in f"{caught.value} {caught.value.__cause__}"
+    with pytest.raises(Exception, match="fitted with probability=False"):
+        estimator.set_params(probability=True).predict_proba(new)
+    assert estimator.fit(X, y).predict_proba(new).shape == (40, 2)
+
+
+def test_a_class_with_one_label_is_fitted_but_not_calibrated():
+    X, y, new = blobs(n_classes=3)
+    y[np.flatnonzero(y == 1)[1:]] = -1
+    names = [None if code < 0 else f"kind {code}" for code in y]
+    with pytest.raises(DataError, match=r"class 'kind 1' has one labeled point(.|\n)*probability=False"):
+        LapSVC(**SMALL, probability=True).fit(X, names)
+    assert set(LapSVC(**SMALL).fit(X, names).predict(new)) <= {"kind 0", "kind 1", "kind 2"}
+    one_left = np.where(y == 0, 0.0, 1.0)
+    one_left[np.flatnonzero(y == 0)[0]] = 1  # the others of class 0 weigh nothing
+    y[np.flatnonzero(y == -1)[:1]] = 1
+    with pytest.raises(DataError, match="class 0 has one labeled point"):
+        LapSVC(**SMALL, probability=True).fit(X, y, one_left)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("parity", "least"), [(False, 0.10), (True, 0.05)])
+def test_calibrated_probabilities_beat_the_uncalibrated_scores_and_the_shares(parity, least):
+    """Log loss on new digits, 10 labels a digit; a softmax or logistic function of the scores is not calibrated."""
+    X, digits = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, digits = X[order] / 16, digits[order]
+    shown = np.concatenate([np.flatnonzero(digits[:1200] == code)[:10] for code in range(10)])
+    y = digits % 2 if parity else digits
+    given = np.full(1200, -1)
+    given[shown] = y[shown]
+    estimator = LapSVC(n_subsample=500, probability=True).fit(X[:1200], given)
+    calibrated = log_loss(y[1200:], estimator.predict_proba(X[1200:]))
+    scores = estimator.decision_function(X[1200:])
+    odds = np.exp(scores - scores.max()) if scores.ndim == 2 else np.stack([np.ones(len(scores)), np.exp(scores)], 1)
+    uncalibrated = log_loss(y[1200:], odds / odds.sum(axis=1, keepdims=True))
+    shares = np.bincount(y[shown]) / len(shown)
+    assert calibrated < uncalibrated - least
+    assert calibrated < log_loss(y[1200:], np.tile(shares, (len(y) - 1200, 1))) / 2
