@@ -1,6 +1,7 @@
-"""The direction rule: which folder may import which, no circles of files, and one door to each third-party library.
+"""The direction rule: which folder may import which, no circles of files, one door to each third-party library.
 
-    cli -> pipeline -> estimators -> selection -> learners -> {kernels, graph} -> solvers -> execution -> storage -> base
+    cli -> pipeline -> estimators -> selection -> learners -> {kernels, graph} -> solvers -> execution -> storage
+        -> base
 
 `data` stands beside `selection`; `report` hangs off the pipeline, `runtime` off the command line. There are no
 exceptions: what seems to need one is on the wrong floor.
