@@ -172,7 +172,7 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: tuple[str, ..
     """
     from .data.append import append
     from .data.ingest import ingest
-    from .execution.tasks import InProcess
+    from .execution.in_process import InProcess
     from .pipeline.spec import ingest_params
     from .storage.store import StoredParts
 
@@ -210,7 +210,7 @@ def predict_command(model: Path, source: str, out: Path, options: tuple[str, ...
 
     SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'.
     """
-    from .execution.tasks import InProcess
+    from .execution.in_process import InProcess
     from .pipeline.prediction import open_model
     from .pipeline.spec import ingest_params
 

@@ -19,7 +19,8 @@ from packaging.specifiers import SpecifierSet
 
 from .data.sources import cache_folder, named_files
 from .errors import DsslError
-from .execution.tasks import MEMORY_BUDGET, OnDask, available_cores
+from .execution.on_dask import OnDask
+from .execution.tasks import MEMORY_BUDGET, available_cores
 from .runtime import open_runtime
 from .storage.store import local_path
 

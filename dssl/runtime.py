@@ -21,7 +21,9 @@ from distributed.security import Security
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from .errors import ClusterError, SpecError, explain, require
-from .execution.tasks import MEMORY_BUDGET, Execution, InProcess, OnDask, available_cores
+from .execution.in_process import InProcess
+from .execution.on_dask import OnDask
+from .execution.tasks import MEMORY_BUDGET, Execution, available_cores
 from .pipeline.plain_yaml import is_file, parse_yaml
 
 

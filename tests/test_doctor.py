@@ -6,7 +6,7 @@ import pytest
 
 from dssl import doctor
 from dssl.doctor import check_cluster, check_workers, examine, worst
-from dssl.execution.tasks import OnDask
+from dssl.execution.on_dask import OnDask
 
 
 def levels(checks):

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from dssl import LapKernelRidge, LapSVC
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.exact import query_rows
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dssl import measure
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.measure import PeakMemory, process_peak, return_freed_memory
 from dssl.storage.blocks import MemoryParts
 

@@ -6,7 +6,9 @@ import pytest
 from distributed import LocalCluster
 
 from dssl.errors import ClusterError, SpecError
-from dssl.execution.tasks import InProcess, OnDask, available_cores
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
+from dssl.execution.tasks import available_cores
 from dssl.runtime import (
     MEMORY_BUDGET,
     AddressRuntime,

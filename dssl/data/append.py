@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, explain, require
-from ..execution.tasks import Execution, InProcess, Progress
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution, Progress
 from ..storage.blocks import ArrayRows, Rows
 from ..storage.lock import Lock
 from ..storage.store import MANIFEST, StoredParts, StoredRows, read_json, write_json

@@ -346,7 +346,7 @@ def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> D
     ------
     DataError : the source is nowhere, or cannot be read.
     """
-    from ..execution.tasks import InProcess
+    from ..execution.in_process import InProcess
     from ..storage.blocks import MemoryParts
     from ..storage.foreign_zarr import is_zarr
     from .ingest import ingest  # ingest makes Datasets, so it cannot be imported before this module

@@ -21,7 +21,9 @@ from sklearn.utils.validation import check_array
 from threadpoolctl import threadpool_limits
 
 from ..errors import DataError, explain, require
-from ..execution.tasks import Execution, InProcess, OnDask, run_on_worker, run_part
+from ..execution.in_process import InProcess
+from ..execution.on_dask import OnDask, run_on_worker
+from ..execution.tasks import Execution, run_part
 from ..storage.blocks import ArrayRows, CsrRows, Parts, PartWriter, Receipt, Rows, row_ranges
 
 READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from ..data.inputs import header_of, labels_of, rows_of
 from ..data.labels import encode_labels
 from ..errors import DataError, require
-from ..execution.tasks import Execution, current_execution
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
 from ..graph.neighbors import NeighborParams
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights import WeightParams

@@ -10,7 +10,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import explain
-from ..execution.tasks import Execution, current_execution
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
 from ..graph.regularizer import RegularizerParams
 from ..kernels.base import kernel_from
 from ..learners.deformed import GraphKernelParams, check_eta, check_share, deform, evidence_of, graph_covariance

@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from ..errors import explain, require
-from ..execution.tasks import Execution, current_execution
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
 from ..graph.regularizer import RegularizerParams
 from ..graph.vertices import Vertices, distinct_rows, find_vertices
 from ..kernels.base import kernel_from

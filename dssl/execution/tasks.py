@@ -1,39 +1,33 @@
-"""Where tasks run: threads of this process, or the workers of a Dask client.
+"""Tasks, reductions of them, and what runs them: threads of this process, or the workers of a Dask client.
 
 A task is a small picklable callable: it is given the writer of its own part, reads its block, calls a block
-function, writes the part, and returns a receipt. Both executions skip parts that are already complete, so a
-stage that was killed repeats only what is missing, and both give the same parts.
+function, writes the part, and returns a receipt. Every execution skips parts that are already complete, so a
+stage that was killed repeats only what is missing, and all give the same parts.
 """
 
 import os
-import shutil
 import time
-import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from tempfile import mkdtemp
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
-import dask
-import numba
 import numpy as np
-from distributed import Client, KilledWorker, as_completed, get_client, get_worker
-from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
-from ..errors import ClusterError, TaskFailed, explain
+from ..errors import require
 from ..measure import PeakMemory, process_peak
-from ..params import digest
-from ..storage.blocks import ArrayRows, Arrays, CsrRows, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
-from ..storage.csr import BlockedCsrRows, csr_arrays
-from ..storage.store import StoredParts
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 
 SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
 
 MEMORY_BUDGET = 1 << 30  # bytes a task may take unless told otherwise; equal everywhere, so that blocks and bits are
 
+FAN_IN = 8  # shares of a reduction that are combined at a time
+
 Progress = Callable[[int, int], None]  # (tasks done, tasks in all)
+Share = dict[str, np.ndarray]  # what one task of a reduction found: the named arrays of its part
+Found = TypeVar("Found")
 
 
 class Task(Protocol):
@@ -43,6 +37,58 @@ class Task(Protocol):
     """
 
     def __call__(self, out: PartWriter) -> Receipt: ...
+
+
+@dataclass(frozen=True)
+class Reduction(Generic[Found]):
+    """A block step, a combine step and a finish step, run by `Execution.reduce`.
+
+    tasks : one or more; each writes its share as the named arrays of its own part.
+    combine : returns what two shares are together, the second of blocks that come after those of the first; it may
+        write to the first. A plain function, since tasks carry it.
+    finish : returns what is sought from the share of all blocks.
+    fan_in : so many shares in a row are combined from the first to the last, then so many of these, and so on: the
+        result depends on it to the last digit, and never on which task was ready first, nor where it ran.
+    """
+
+    tasks: Sequence[Task]
+    combine: Callable[[Share, Share], Share]
+    finish: Callable[[Share], Found]
+    fan_in: int = FAN_IN
+
+
+def add(total: Share, share: Share) -> Share:
+    """Add the arrays of a share to those of the same names; the combine step of sums."""
+    for name, array in share.items():
+        total[name] += array
+    return total
+
+
+def sums(tasks: Sequence[Task], fan_in: int = FAN_IN) -> Reduction[Share]:
+    """Return the reduction that adds up the arrays of all parts by name."""
+    return Reduction(tasks, add, lambda total: total, fan_in)
+
+
+def combined(shares: Iterable[Share], combine: Callable[[Share, Share], Share]) -> Share:
+    """Return shares combined from the first to the last, which are read one at a time and stay as they are."""
+    following = iter(shares)
+    total = {name: np.array(array) for name, array in next(following).items()}
+    for share in following:
+        total = combine(total, share)
+    return total
+
+
+@dataclass(frozen=True)
+class CombineTask:
+    """Combine the shares [first, last) of a reduction."""
+
+    parts: Parts
+    first: int
+    last: int
+    combine: Callable[[Share, Share], Share]
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        return out.write(**combined((self.parts.read(index) for index in range(self.first, self.last)), self.combine))
 
 
 class Execution(ABC):
@@ -93,15 +139,32 @@ class Execution(ABC):
         self.largest_task_bytes = max((peak for peak in peaks if peak is not None), default=None)
         return [receipts[index] for index in range(len(tasks))]
 
+    def reduce(self, reduction: Reduction[Found], parts: Parts | None = None,
+               progress: Progress | None = None) -> Found:
+        """Run the tasks of a reduction, combine their shares as a tree, and finish.
 
-def share_sparse(rows: Rows, parts: Parts, block_rows: int) -> BlockedCsrRows:
-    """Write sparse rows to `parts`, a part for every `block_rows` of them, and return them as they lie there."""
-    entries = 0
-    for number, (start, stop) in enumerate(row_ranges(len(rows), block_rows)):
-        arrays = csr_arrays(rows.read(start, stop))
-        parts.write(number, arrays)
-        entries += len(arrays["data"])
-    return BlockedCsrRows(parts, (rows.shape[0], rows.shape[1]), rows.dtype, block_rows, entries)
+        Shares that fit a sixteenth of the memory budget together are combined in this process; larger ones by tasks,
+        none of which holds more than two.
+
+        parts : where the shares of the tasks go; finished ones are used, and all are kept. Scratch by default.
+        """
+        count, combine = len(reduction.tasks), reduction.combine
+        require(count > 0, "a reduction of no tasks", why="there is nothing to combine", fix="pass at least one block")
+        level = parts or self.scratch()
+        self.map(reduction.tasks, level, progress)
+        while count > 1 and count * level.arrays(0).nbytes > self.memory_budget // 16:
+            groups, below, level = row_ranges(count, reduction.fan_in), level, self.scratch()
+            self.map([CombineTask(below, first, last, combine) for first, last in groups], level)
+            if below is not parts:
+                below.remove()
+            count = len(groups)
+        shares = [level.read(index) for index in range(count)]
+        if level is not parts:
+            level.remove()
+        while len(shares) > 1:
+            shares = [combined(shares[first:last], combine)
+                      for first, last in row_ranges(len(shares), reduction.fan_in)]
+        return reduction.finish(shares[0])
 
 
 def run_part(task: Task, parts: Parts, index: int) -> Receipt:
@@ -129,158 +192,3 @@ def one_thread() -> Any:
 def available_cores() -> int:
     """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-class InProcess(Execution):
-    """Runs tasks in threads of this process, one core each."""
-
-    def __init__(self, threads: int | None = None, memory_budget: int = MEMORY_BUDGET):
-        self.threads = self.tasks_per_process = threads or available_cores()
-        self.memory_budget = memory_budget
-
-    def scratch(self) -> Parts:
-        return MemoryParts()
-
-    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
-        # One core a task, for a lone one too: BLAS rounds differently on two threads than on one, and a spec gives the
-        # same bits in threads, in workers and on any number of cores.
-        threads = min(self.threads, len(pending))
-        with threadpool_limits(1):
-            if threads <= 1:
-                for index, task in pending:
-                    done(index, run_part(task, parts, index))
-                return
-            queue = iter(pending)
-            with ThreadPoolExecutor(threads) as pool:
-                running = {pool.submit(run_part, task, parts, index): index
-                           for index, task in (next(queue) for _ in range(threads))}
-                try:
-                    while running:
-                        for future in wait(running, return_when=FIRST_COMPLETED).done:
-                            done(running.pop(future), future.result())
-                            for index, task in queue:
-                                running[pool.submit(run_part, task, parts, index)] = index
-                                break
-                finally:
-                    for future in running:
-                        future.cancel()
-
-
-_LIMITED = False
-
-
-def run_on_worker(task: Task, parts: Parts, index: int) -> Receipt:
-    """Run one task in a worker that has one core for it, whatever started the worker."""
-    global _LIMITED
-    if not _LIMITED:  # Dask's nanny limits BLAS and OpenMP but neither Numba nor workers started without a nanny
-        threadpool_limits(1)
-        numba.set_num_threads(1)
-        _LIMITED = True
-    return run_part(task, parts, index)
-
-
-class OnDask(Execution):
-    """Runs tasks on the workers of a Dask client; parts go through storage that every worker can open."""
-
-    def __init__(self, client: Client, memory_budget: int | None = None):
-        self.client = client
-        self.memory_limit = self._share_of_a_worker()
-        # Half of it unless told otherwise, since NumPy cannot spill.
-        self.memory_budget = memory_budget or min(MEMORY_BUDGET, (self.memory_limit or 2 * MEMORY_BUDGET) // 2)
-        self.tasks_per_process = max(client.nthreads().values(), default=1)
-        self._folder: str | None = None
-        self._scratches = 0
-
-    def _share_of_a_worker(self) -> int | None:
-        """Return the bytes of a task's share of the smallest worker, or None if no worker has a limit."""
-        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        shares = [worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]]
-        return min(shares, default=None)
-
-    def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        return self.client.run(question, *arguments)
-
-    def scratch(self) -> Parts:
-        """Return parts in a folder that lives as long as this execution.
-
-        The folder is made in `scratch_folder`, in Dask's `temporary-directory`, or in the system's; every worker must
-        be able to open it. A pipeline's run sets `scratch_folder` to a folder of its workspace.
-        """
-        if self._folder is None:
-            place = self.scratch_folder or dask.config.get("temporary-directory", None)
-            self._folder = mkdtemp(prefix="dssl-", dir=place)
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._scratches += 1
-        return StoredParts(f"{self._folder}/{self._scratches}")
-
-    def share_rows(self, rows: Rows) -> Rows:
-        held = isinstance(rows, BlockedCsrRows) and isinstance(rows.parts, MemoryParts)
-        if not isinstance(rows, (ArrayRows, CsrRows)) and not held:
-            return rows
-        height = max(1, SHARED_CHUNK // rows.row_bytes)
-        parts = self.scratch()
-        if rows.is_sparse:
-            return share_sparse(rows, parts, height)
-        parts.allocate("rows", rows.shape, rows.dtype, height)
-        for start, stop in row_ranges(len(rows), height):
-            parts.write_rows(start, {"rows": rows.read(start, stop)})
-        return parts.rows("rows")
-
-    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
-        if not pending:
-            return
-        stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
-        queue, homes = iter(pending), sorted(self.client.nthreads())
-
-        def submit(item: tuple[int, Task]) -> Any:
-            index, task = item
-            home = getattr(task, "home", None)
-            place = {} if home is None or not homes else {
-                "workers": [homes[home % len(homes)]], "allow_other_workers": True}
-            # No retries: an exception would come again. A task whose worker died is run again by the scheduler.
-            future = self.client.submit(run_on_worker, task, parts, index, pure=False,
-                                        key=f"{type(task).__name__}-{stage}-{index}", **place)
-            running[future] = index
-            return future
-
-        running: dict[Any, int] = {}
-        # A window keeps the scheduler small: work on row blocks is never submitted all at once.
-        try:
-            window = 3 * max(1, sum(self.client.nthreads().values()))
-            futures = as_completed([submit(item) for _, item in zip(range(window), queue, strict=False)],
-                                   loop=self.client.loop)  # the client need not be the active one
-            for future in futures:
-                done(running.pop(future), future.result())
-                for item in queue:
-                    futures.add(submit(item))
-                    break
-        except KilledWorker as error:
-            raise TaskFailed(explain(
-                f"task {error.task} ended {error.last_worker.address} and every worker that tried it",
-                why="a task that ends its worker again and again most often needs more memory than the worker has",
-                fix="give workers more memory, or lower memory_budget so that blocks get smaller, then run again: "
-                    "finished parts are kept",
-            )) from error
-        except BaseException as error:
-            lost = isinstance(error, CommClosedError) or type(error).__name__ == "FutureCancelledError"
-            if lost or self.client.status != "running":
-                raise ClusterError(explain(
-                    f"the scheduler at {self.client.scheduler.addr if self.client.scheduler else '?'} was lost",
-                    why="tasks that were under way have no one to report to",
-                    fix="start the cluster again and repeat the command: finished parts are kept",
-                )) from error
-            self.client.cancel(list(running))
-            raise
-
-
-def current_execution(memory_budget: int | None = None) -> Execution:
-    """Return the execution on the active Dask client, if there is one, or else on the threads of this process."""
-    try:
-        get_worker()
-        return InProcess(1, memory_budget or MEMORY_BUDGET)  # a task that waits for other tasks can wait forever
-    except ValueError:  # this is not a Dask task
-        pass
-    try:
-        return OnDask(get_client(), memory_budget)
-    except ValueError:  # no client is active
-        return InProcess(memory_budget=memory_budget or MEMORY_BUDGET)

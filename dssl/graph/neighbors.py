@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import require
-from ..execution.tasks import Execution, InProcess
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, Rows, as_rows
 from .descent import DescentTask
 from .exact import exact_block_rows, exact_tasks, plan_exact

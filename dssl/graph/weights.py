@@ -18,7 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import DataError, IntegrityError, explain, require
-from ..execution.tasks import Execution, InProcess
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges
 from .neighbors import Neighbors
 

@@ -18,7 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import require
-from ..execution.tasks import Execution, InProcess, Progress
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution, Progress
 from ..solvers.solve import Solver, SolverParams, prepare
 from ..storage.blocks import Arrays, HeldArrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 

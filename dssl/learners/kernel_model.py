@@ -7,7 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError, IntegrityError, require
-from ..execution.tasks import Execution, InProcess
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution
 from ..kernels.base import Kernel, MercerKernel, kernel_from_dict
 from ..kernels.gram import apply_blocks
 from ..kernels.support import largest_diagonal, supported_values, values_with_support

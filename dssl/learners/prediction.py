@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, require
-from ..execution.tasks import Execution, current_execution
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
 from ..kernels.gram import block_rows, entries_of
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, as_rows, row_ranges
 from ..storage.store import create_array, write_range

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ParameterError, require
-from ..execution.tasks import Execution, current_execution
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import write_report
 from ..storage.store import read_json, write_json

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import DataError, require
-from ..execution.tasks import InProcess
+from ..execution.in_process import InProcess
 from ..graph.laplacian import Laplacian
 from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.regularizer import RegularizerParams

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from .blocks import Parts, Rows, as_csr, csr_row_bytes, narrow_csr
+from .blocks import Parts, Rows, as_csr, csr_row_bytes, narrow_csr, row_ranges
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,16 @@ def csr_arrays(block: Any) -> dict[str, np.ndarray]:
     """Return the named arrays of a block of sparse rows, as `BlockedCsrRows` reads them."""
     csr = as_csr(block)
     return {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr.astype(np.int64)}
+
+
+def write_sparse(rows: Rows, parts: Parts, block_rows: int) -> BlockedCsrRows:
+    """Write sparse rows to `parts`, a part for every `block_rows` of them, and return them as they lie there."""
+    entries = 0
+    for number, (start, stop) in enumerate(row_ranges(len(rows), block_rows)):
+        arrays = csr_arrays(rows.read(start, stop))
+        parts.write(number, arrays)
+        entries += len(arrays["data"])
+    return BlockedCsrRows(parts, (rows.shape[0], rows.shape[1]), rows.dtype, block_rows, entries)
 
 
 def csr_of(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sparse.csr_array:

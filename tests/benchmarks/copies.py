@@ -13,7 +13,7 @@ import numpy as np
 
 from dssl.data.dataset import open_dataset
 from dssl.data.labels import choose_labels
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.health import graph_health
 from dssl.graph.neighbors import NeighborParams, find_neighbors
 from dssl.graph.vertices import Vertices, distinct_rows, find_vertices

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.pipeline.run import run
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"

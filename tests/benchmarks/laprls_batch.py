@@ -15,7 +15,7 @@ from statistics import mean, median
 
 import numpy as np
 
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.solve import NystromMachine, with_folds
 from dssl.learners.laprls.system import System, SystemParams
 from dssl.selection.folds import labeled_folds

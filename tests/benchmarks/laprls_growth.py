@@ -52,7 +52,7 @@ def main() -> None:
 
 def one_size(size: int, solvers: list[str], runs: int) -> None:
     """Print one JSON line a solver and rule."""
-    from dssl.execution.tasks import InProcess
+    from dssl.execution.in_process import InProcess
     from dssl.graph.neighbors import NeighborParams, find_neighbors
     from dssl.graph.weights import WeightParams, weigh
     from dssl.kernels.base import RBF, median_bandwidth

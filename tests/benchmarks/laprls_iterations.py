@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.solve import solve_by_products
 from dssl.learners.laprls.system import System, SystemParams
 

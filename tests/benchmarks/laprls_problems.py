@@ -110,7 +110,7 @@ class Problem:
 
 def problem(name: str, seed: int, points: int | None = None, labels: float = 0.1) -> Problem:
     """Return a split with the graph of the paper: 8 neighbors, weights exp(-d^2/4), equal rows one vertex."""
-    from dssl.execution.tasks import InProcess
+    from dssl.execution.in_process import InProcess
 
     found = split(name, seed, None if points is None else round(points / 0.7), labels)
     vertices = find_vertices(ArrayRows(found.X), InProcess())

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_rel
 
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.gram import apply_blocks
 from dssl.kernels.landmarks import uniform_rows

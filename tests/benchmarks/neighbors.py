@@ -21,7 +21,7 @@ from pynndescent import NNDescent
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.health import certify_recall
 from dssl.graph.neighbors import NeighborParams, Neighbors, find_neighbors
 from dssl.storage.blocks import ArrayRows

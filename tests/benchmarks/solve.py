@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import cg
 from threadpoolctl import threadpool_limits
 
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import Neighbors, neighbors
 from dssl.graph.weights import weights

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from dssl.estimators.deformed import LapSVC
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.exact import plan_exact
 from dssl.graph.neighbors import NeighborParams, find_neighbors
 from dssl.storage.blocks import CsrRows, as_csr

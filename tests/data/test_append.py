@@ -19,7 +19,7 @@ from dssl.data.dataset import MANIFEST, Dataset, open_dataset
 from dssl.data.ingest import ingest
 from dssl.data.sources import fingerprint
 from dssl.errors import DataError, IntegrityError, LockedError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
 
@@ -187,7 +187,7 @@ def test_an_array_that_was_replaced_is_noticed(tmp_path):
 SLOW = """
 import sys
 from dssl.data.append import append
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 append(sys.argv[1], sys.argv[2], InProcess(1), block_rows=500)
 """
 

@@ -13,7 +13,8 @@ from dssl.data.columns import MOST_LEVELS, Columns, cells_of
 from dssl.data.dataset import Dataset, open_dataset
 from dssl.data.ingest import IngestParams, ingest
 from dssl.errors import DataError, ParameterError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
 

@@ -14,7 +14,7 @@ from dssl.data.ingest import ingest
 from dssl.data.readers import format_of, open_reader
 from dssl.data.sources import find_source, fingerprint
 from dssl.errors import DataError, IntegrityError, ParameterError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
 

@@ -15,7 +15,8 @@ from dssl.data.dataset import open_dataset
 from dssl.data.ingest import IngestParams, block_height, ingest, task_bytes
 from dssl.data.readers.base import Scan
 from dssl.errors import BudgetError, DataError, DsslError, IntegrityError, ParameterError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
 

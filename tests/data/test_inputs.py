@@ -14,7 +14,8 @@ from scipy import sparse
 from dssl import Dataset
 from dssl.data.inputs import PieceRows, SlicedRows, first_not_finite, header_of, labels_of, rows_of
 from dssl.errors import DataError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import ArrayRows, CsrRows, MemoryParts
 from dssl.storage.store import StoredRows
 

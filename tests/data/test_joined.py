@@ -17,7 +17,8 @@ from dssl.data.ingest import ingest, open_source
 from dssl.data.patterns import expand, natural_order
 from dssl.data.sources import find_source, fingerprint
 from dssl.errors import DataError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
 

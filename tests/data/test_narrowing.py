@@ -12,7 +12,7 @@ from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest
 from dssl.data.narrowing import RESOLVED, loses_digits, narrow_columns, refuse_lost_columns
 from dssl.errors import DataError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 
 RNG = np.random.default_rng(0)

@@ -17,7 +17,7 @@ from numpy.testing import assert_array_equal
 from dssl.data.ingest import IngestParams, block_height, ingest
 from dssl.data.readers import open_reader
 from dssl.errors import BudgetError, DataError, DsslError, ParameterError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 
 N = 1000

@@ -13,7 +13,8 @@ from dssl.data import scaling
 from dssl.data.dataset import Dataset
 from dssl.data.scaling import Moments, ScaledRows, Scaling, ScalingParams, fit_scaling, merge_pairwise
 from dssl.errors import DataError, ParameterError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import ArrayRows, CsrRows, as_csr
 
 

@@ -15,7 +15,8 @@ from dssl.data.ingest import IngestParams, block_height, ingest, task_bytes
 from dssl.data.readers import open_reader
 from dssl.data.readers.base import Scan
 from dssl.errors import DataError, IntegrityError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import CsrRows, MemoryParts
 from dssl.storage.csr import BlockedCsrRows
 from dssl.storage.store import StoredParts

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from dssl import LapRLSClassifier, LapRLSRegressor, neighbors, weights
 from dssl.data.synthetic import two_moons
 from dssl.errors import BudgetError, DataError, NotConverged, ParameterError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks

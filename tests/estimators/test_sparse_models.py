@@ -7,14 +7,15 @@ from scipy import sparse
 
 from dssl.errors import DataError
 from dssl.estimators.deformed import LapSVC
-from dssl.execution.tasks import InProcess, OnDask, share_sparse
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.graph.neighbors import NeighborParams
 from dssl.kernels.base import kernel_from
 from dssl.learners.deformed import GraphKernelParams, deform, graph_covariance
 from dssl.learners.kernel_model import KernelModel, expand
 from dssl.learners.ridge_and_svm import LearnerParams, fit_labels
 from dssl.storage.blocks import CsrRows, MemoryParts, as_rows
-from dssl.storage.csr import BlockedCsrRows
+from dssl.storage.csr import BlockedCsrRows, write_sparse
 from dssl.storage.store import StoredParts
 from tests.graph.test_sparse_neighbors import weighted, zipf
 
@@ -57,7 +58,7 @@ def test_a_model_is_stored_with_its_sparse_points(tmp_path):
 
 
 def test_shared_rows_lie_in_parts_that_workers_can_open(tmp_path):
-    shared = share_sparse(CsrRows(X), StoredParts(tmp_path), 150)
+    shared = write_sparse(CsrRows(X), StoredParts(tmp_path), 150)
     assert BlockedCsrRows.of(shared.parts, shared.describe()) == shared
     assert (shared.nnz, shared.block_rows, shared.shape) == (X.nnz, 150, (400, 300))
     assert_array_equal(shared.read(100, 320).toarray(), X[100:320].toarray())
@@ -78,7 +79,7 @@ def test_an_estimator_takes_sparse_rows():
 @pytest.mark.cluster
 def test_a_cluster_gives_the_same_model(cluster_client):
     execution = OnDask(cluster_client)
-    in_parts = share_sparse(CsrRows(X), MemoryParts(), 130)
+    in_parts = write_sparse(CsrRows(X), MemoryParts(), 130)
     for rows in (CsrRows(X), in_parts):
         shared = execution.share_rows(rows)
         assert isinstance(shared.parts, StoredParts)

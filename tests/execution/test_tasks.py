@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.errors import ParameterError
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
+from dssl.execution.tasks import Reduction, add, sums
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts, verify_parts
 
@@ -200,3 +203,64 @@ def test_a_home_that_is_lost_is_found_elsewhere(tmp_path):
         after = execution.map(tasks, StoredParts(tmp_path / "after"))
     assert len({receipt["process"] for receipt in before}) == 2
     assert {receipt["process"] for receipt in after} == {before[0]["process"]}
+
+
+@dataclass(frozen=True)
+class SumTask:
+    """Write the sum and the number of some rows."""
+
+    rows: Rows
+    start: int
+    stop: int
+
+    def __call__(self, out):
+        block = self.rows.read(self.start, self.stop)
+        return out.write(total=block.sum(axis=0), count=np.array(len(block)))
+
+
+NOISE = ArrayRows(np.random.default_rng(3).normal(size=(90, 5)))
+SUM_TASKS = [SumTask(NOISE, start, stop) for start, stop in row_ranges(90, 4)]
+
+
+def tree_sum(shares, fan_in):
+    """Return the sum in the order that `Reduction` promises."""
+    while len(shares) > 1:
+        shares = [sum(shares[i + 1:i + fan_in], shares[i]) for i in range(0, len(shares), fan_in)]
+    return shares[0]
+
+
+@pytest.mark.parametrize("budget", [1 << 30, 1])  # combined in this process, and by tasks
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("fan_in", [2, 3, 8, 100])
+def test_a_reduction_combines_in_the_order_of_the_tasks(tmp_path, budget, stored, fan_in):
+    parts = StoredParts(tmp_path) if stored else MemoryParts()
+    total = InProcess(2, budget).reduce(sums(SUM_TASKS, fan_in), parts)
+    blocks = [NOISE.read(task.start, task.stop).sum(axis=0) for task in SUM_TASKS]
+    assert_array_equal(total["total"], tree_sum(blocks, fan_in))
+    assert int(total["count"]) == 90
+    assert [parts.read(i)["total"].tolist() for i in range(len(blocks))] == [block.tolist() for block in blocks]
+
+
+def test_a_reduction_uses_the_shares_that_are_there(tmp_path):
+    parts, execution = StoredParts(tmp_path), InProcess(1)
+    first = execution.reduce(sums(SUM_TASKS), parts)
+    progress = []
+    again = execution.reduce(sums([FailingTask()] * len(SUM_TASKS)), parts, lambda done, n: progress.append((done, n)))
+    assert_array_equal(again["total"], first["total"])
+    assert progress == [(len(SUM_TASKS), len(SUM_TASKS))]
+
+
+def test_the_finish_step_makes_what_is_sought_of_all_shares():
+    mean = Reduction(SUM_TASKS, add, lambda share: share["total"] / share["count"])
+    assert_allclose(InProcess(2).reduce(mean), NOISE.read_all().mean(axis=0), rtol=1e-12)
+    assert_array_equal(InProcess(1).reduce(sums(SUM_TASKS[:1]))["total"], NOISE.read(0, 4).sum(axis=0))
+    with pytest.raises(ParameterError, match="a reduction of no tasks"):
+        InProcess(1).reduce(sums([]))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("budget", [1 << 30, 1])
+def test_a_cluster_reduces_to_the_same(cluster_client, budget):
+    here = InProcess(1).reduce(sums(SUM_TASKS, 3))
+    there = OnDask(cluster_client, budget).reduce(sums(SUM_TASKS, 3))
+    assert_array_equal(there["total"], here["total"])

@@ -9,7 +9,7 @@ import numpy as np
 from dssl.data.dataset import MANIFEST, Dataset
 from dssl.data.ingest import ingest
 from dssl.errors import DsslError, SpecError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.pipeline.plan import plan
 from dssl.pipeline.spec import Spec, load_spec
 from dssl.runtime import load_runtime

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import DataError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.energy import Edges, GraphEnergy, sampled_edges, split_energy
 from dssl.graph.given import store_weights
 from dssl.graph.neighbors import neighbors

@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.neighbors import NearestNeighbors
 
 from dssl.errors import DataError, ParameterError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.graph import exact
 from dssl.graph.exact import HeldPoints, StreamedPoints, plan_exact
 from dssl.graph.neighbors import NeighborParams, Neighbors, descent_seconds, find_neighbors, neighbors

@@ -10,7 +10,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from dssl.errors import DataError, ParameterError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.graph import exact, inverted
 from dssl.graph.exact import plan_exact
 from dssl.graph.health import certify_recall

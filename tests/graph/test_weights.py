@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.neighbors import kneighbors_graph
 
 from dssl.errors import DataError, IntegrityError, ParameterError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.neighbors import Neighbors, neighbors
 from dssl.graph.weights import WeightParams, WeightsRaised, read_graph, weigh, weights
 from dssl.storage.store import StoredParts

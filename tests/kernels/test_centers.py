@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dssl.errors import BudgetError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.kernels import centers as centers_module
 from dssl.kernels.centers import LloydTask, SeedTask, cell_sums, kmeans_centers, nearest_centers
 from dssl.storage.blocks import ArrayRows, PartWriter, as_rows

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from sklearn.metrics.pairwise import rbf_kernel
 
 from dssl.errors import BudgetError, DataError, ParameterError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Cosine, LaplacianKernel, Linear, Polynomial
 from dssl.kernels.deformed import StoredDeformedKernel, full_deformation, subsample_deformation
 from dssl.kernels.gram import GramTask, apply_blocks, apply_kernel, block_rows, gram_blocks, kernel_block

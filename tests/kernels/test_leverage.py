@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import cholesky
 
 from dssl.errors import BudgetError, DataError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.kernels import leverage as leverage_module
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.leverage import (

@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dssl.errors import BudgetError, DataError, IntegrityError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import (
     RBF,
     Cosine,

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import DataError, ParameterError
 from dssl.estimators.deformed import LapKernelRidge, LapSVC
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.neighbors import NeighborParams, neighbors
 from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights import WeightParams, WeightsRaised, weights

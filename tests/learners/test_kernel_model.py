@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import DataError, IntegrityError, ParameterError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear, Polynomial
 from dssl.kernels.deformed import subsample_deformation
 from dssl.learners.kernel_model import LEAST_SUPPORT, KernelModel, expand

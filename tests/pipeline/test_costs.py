@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dssl.data.readers import Scan
 from dssl.errors import BudgetError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.pipeline.costs import COSTS, REMEDIES, costs_of, remedies_of
 from dssl.pipeline.facts import Facts
 from dssl.pipeline.run import run

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_blobs
 
 from dssl.errors import DataError, ParameterError, SpecError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.neighbors import NeighborParams, neighbors
 from dssl.graph.weights import weights
 from dssl.learners.deformed import GraphKernelParams, graph_covariance

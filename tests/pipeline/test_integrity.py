@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from dssl.errors import IntegrityError, LockedError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run

@@ -13,7 +13,8 @@ from dssl import LapRLSClassifier
 from dssl.cli import main
 from dssl.data.dataset import Dataset, open_dataset
 from dssl.errors import BudgetError, DataError, SpecError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.products import GramTask
 from dssl.pipeline.artifacts import Workspace

@@ -7,7 +7,7 @@ import pytest
 
 from dssl.data import sources
 from dssl.errors import BudgetError, ParameterError, SpecError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.pipeline import stages as table
 from dssl.pipeline.plan import make_plan, plan, refuse_what_cannot_fit
 from dssl.pipeline.prediction import open_model

@@ -13,7 +13,7 @@ from dssl.cli import main
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.errors import DataError, SpecError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.pipeline.prediction import ChosenColumns, open_model
 from dssl.pipeline.run import run
 from dssl.storage.blocks import MemoryParts, as_rows

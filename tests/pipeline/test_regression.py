@@ -11,7 +11,7 @@ from scipy.stats import ttest_rel
 
 from dssl.cli import main
 from dssl.errors import DataError, SpecError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.pipeline.costs import costs_of
 from dssl.pipeline.facts import Facts
 from dssl.pipeline.plan import make_plan, plan

@@ -13,7 +13,8 @@ from sklearn.datasets import make_blobs
 
 from dssl.data.dataset import open_dataset
 from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, SpecError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dssl.errors import DataError, SpecError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.neighbors import NeighborParams
 from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights import WeightParams

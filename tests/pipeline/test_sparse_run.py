@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from dssl.errors import DataError
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import BudgetError, require
-from ...execution.tasks import SHARED_CHUNK, Execution, share_sparse
+from ...execution.tasks import SHARED_CHUNK, Execution
 from ...graph.energy import EnergyBlocks, split_energy
 from ...kernels.base import Kernel
 from ...kernels.landmarks import Landmarks
@@ -34,7 +34,7 @@ from ...storage.blocks import (
     row_ranges,
     rows_that_fit,
 )
-from ...storage.csr import point_arrays, points_of
+from ...storage.csr import point_arrays, points_of, write_sparse
 from .products import MOST_RUNS, GramTask, Landmarked, runs_of_blocks, sum_parts
 
 SOLVERS = ("auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct")
@@ -220,7 +220,7 @@ def ordered(rows: Rows, order: np.ndarray, execution: Execution) -> Rows:
     chunk = max(1, SHARED_CHUNK // rows.row_bytes)
     parts = execution.scratch()
     if rows.is_sparse:
-        return share_sparse(chosen, parts, min(height, chunk))
+        return write_sparse(chosen, parts, min(height, chunk))
     chunk = min(len(rows), chunk)
     parts.allocate("rows", rows.shape, rows.dtype, chunk)
     height = max(chunk, height // chunk * chunk)

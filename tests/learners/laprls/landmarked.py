@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.energy import GraphEnergy, split_energy
 from dssl.graph.given import store_weights
 from dssl.graph.neighbors import neighbors

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import scipy.sparse as sp
 
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.graph.given import store_weights
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.learners.laprls.dense import HeldKernel
 from dssl.learners.laprls.problem import LapRLSParams, fit_laprls

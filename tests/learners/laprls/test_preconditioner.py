@@ -9,7 +9,7 @@ from scipy.linalg import cho_solve
 from sklearn.datasets import load_digits
 
 from dssl.errors import DataError, ParameterError
-from dssl.execution.tasks import InProcess
+from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
 from dssl.learners.laprls.preconditioner import factor_raised, make_preconditioner, sample_shares, sampled_sums

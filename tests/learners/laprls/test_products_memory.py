@@ -8,7 +8,8 @@ import pytest
 from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
 
-from dssl.execution.tasks import InProcess, OnDask
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF, LaplacianKernel
 from dssl.learners.laprls.products import _KEPT, SUMMED_ROWS, ColumnsTask, GramTask, let_go
 from dssl.learners.laprls.system import block_bytes, gram_bytes

@@ -1,0 +1,44 @@
+"""Tasks in threads of this process."""
+
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
+from threadpoolctl import threadpool_limits
+
+from ..storage.blocks import MemoryParts, Parts, Receipt
+from .tasks import MEMORY_BUDGET, Execution, Task, available_cores, run_part
+
+
+class InProcess(Execution):
+    """Runs tasks in threads of this process, one core each."""
+
+    def __init__(self, threads: int | None = None, memory_budget: int = MEMORY_BUDGET):
+        self.threads = self.tasks_per_process = threads or available_cores()
+        self.memory_budget = memory_budget
+
+    def scratch(self) -> Parts:
+        return MemoryParts()
+
+    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
+        # One core a task, for a lone one too: BLAS rounds differently on two threads than on one, and a spec gives the
+        # same bits in threads, in workers and on any number of cores.
+        threads = min(self.threads, len(pending))
+        with threadpool_limits(1):
+            if threads <= 1:
+                for index, task in pending:
+                    done(index, run_part(task, parts, index))
+                return
+            queue = iter(pending)
+            with ThreadPoolExecutor(threads) as pool:
+                running = {pool.submit(run_part, task, parts, index): index
+                           for index, task in (next(queue) for _ in range(threads))}
+                try:
+                    while running:
+                        for future in wait(running, return_when=FIRST_COMPLETED).done:
+                            done(running.pop(future), future.result())
+                            for index, task in queue:
+                                running[pool.submit(run_part, task, parts, index)] = index
+                                break
+                finally:
+                    for future in running:
+                        future.cancel()

@@ -1,0 +1,141 @@
+"""Tasks on the workers of a Dask client, and the choice between these and the threads of this process."""
+
+import shutil
+import time
+import weakref
+from collections.abc import Callable
+from tempfile import mkdtemp
+from typing import Any
+
+import dask
+import numba
+from distributed import Client, KilledWorker, as_completed, get_client, get_worker
+from distributed.comm import CommClosedError
+from threadpoolctl import threadpool_limits
+
+from ..errors import ClusterError, TaskFailed, explain
+from ..params import digest
+from ..storage.blocks import ArrayRows, CsrRows, MemoryParts, Parts, Receipt, Rows, row_ranges
+from ..storage.csr import BlockedCsrRows, write_sparse
+from ..storage.store import StoredParts
+from .in_process import InProcess
+from .tasks import MEMORY_BUDGET, SHARED_CHUNK, Execution, Task, run_part
+
+_LIMITED = False
+
+
+def run_on_worker(task: Task, parts: Parts, index: int) -> Receipt:
+    """Run one task in a worker that has one core for it, whatever started the worker."""
+    global _LIMITED
+    if not _LIMITED:  # Dask's nanny limits BLAS and OpenMP but neither Numba nor workers started without a nanny
+        threadpool_limits(1)
+        numba.set_num_threads(1)
+        _LIMITED = True
+    return run_part(task, parts, index)
+
+
+class OnDask(Execution):
+    """Runs tasks on the workers of a Dask client; parts go through storage that every worker can open."""
+
+    def __init__(self, client: Client, memory_budget: int | None = None):
+        self.client = client
+        self.memory_limit = self._share_of_a_worker()
+        # Half of it unless told otherwise, since NumPy cannot spill.
+        self.memory_budget = memory_budget or min(MEMORY_BUDGET, (self.memory_limit or 2 * MEMORY_BUDGET) // 2)
+        self.tasks_per_process = max(client.nthreads().values(), default=1)
+        self._folder: str | None = None
+        self._scratches = 0
+
+    def _share_of_a_worker(self) -> int | None:
+        """Return the bytes of a task's share of the smallest worker, or None if no worker has a limit."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        shares = [worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]]
+        return min(shares, default=None)
+
+    def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        return self.client.run(question, *arguments)
+
+    def scratch(self) -> Parts:
+        """Return parts in a folder that lives as long as this execution.
+
+        The folder is made in `scratch_folder`, in Dask's `temporary-directory`, or in the system's; every worker must
+        be able to open it. A pipeline's run sets `scratch_folder` to a folder of its workspace.
+        """
+        if self._folder is None:
+            place = self.scratch_folder or dask.config.get("temporary-directory", None)
+            self._folder = mkdtemp(prefix="dssl-", dir=place)
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._scratches += 1
+        return StoredParts(f"{self._folder}/{self._scratches}")
+
+    def share_rows(self, rows: Rows) -> Rows:
+        held = isinstance(rows, BlockedCsrRows) and isinstance(rows.parts, MemoryParts)
+        if not isinstance(rows, (ArrayRows, CsrRows)) and not held:
+            return rows
+        height = max(1, SHARED_CHUNK // rows.row_bytes)
+        parts = self.scratch()
+        if rows.is_sparse:
+            return write_sparse(rows, parts, height)
+        parts.allocate("rows", rows.shape, rows.dtype, height)
+        for start, stop in row_ranges(len(rows), height):
+            parts.write_rows(start, {"rows": rows.read(start, stop)})
+        return parts.rows("rows")
+
+    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
+        if not pending:
+            return
+        stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
+        queue, homes = iter(pending), sorted(self.client.nthreads())
+
+        def submit(item: tuple[int, Task]) -> Any:
+            index, task = item
+            home = getattr(task, "home", None)
+            place = {} if home is None or not homes else {
+                "workers": [homes[home % len(homes)]], "allow_other_workers": True}
+            # No retries: an exception would come again. A task whose worker died is run again by the scheduler.
+            future = self.client.submit(run_on_worker, task, parts, index, pure=False,
+                                        key=f"{type(task).__name__}-{stage}-{index}", **place)
+            running[future] = index
+            return future
+
+        running: dict[Any, int] = {}
+        # A window keeps the scheduler small: work on row blocks is never submitted all at once.
+        try:
+            window = 3 * max(1, sum(self.client.nthreads().values()))
+            futures = as_completed([submit(item) for _, item in zip(range(window), queue, strict=False)],
+                                   loop=self.client.loop)  # the client need not be the active one
+            for future in futures:
+                done(running.pop(future), future.result())
+                for item in queue:
+                    futures.add(submit(item))
+                    break
+        except KilledWorker as error:
+            raise TaskFailed(explain(
+                f"task {error.task} ended {error.last_worker.address} and every worker that tried it",
+                why="a task that ends its worker again and again most often needs more memory than the worker has",
+                fix="give workers more memory, or lower memory_budget so that blocks get smaller, then run again: "
+                    "finished parts are kept",
+            )) from error
+        except BaseException as error:
+            lost = isinstance(error, CommClosedError) or type(error).__name__ == "FutureCancelledError"
+            if lost or self.client.status != "running":
+                raise ClusterError(explain(
+                    f"the scheduler at {self.client.scheduler.addr if self.client.scheduler else '?'} was lost",
+                    why="tasks that were under way have no one to report to",
+                    fix="start the cluster again and repeat the command: finished parts are kept",
+                )) from error
+            self.client.cancel(list(running))
+            raise
+
+
+def current_execution(memory_budget: int | None = None) -> Execution:
+    """Return the execution on the active Dask client, if there is one, or else on the threads of this process."""
+    try:
+        get_worker()
+        return InProcess(1, memory_budget or MEMORY_BUDGET)  # a task that waits for other tasks can wait forever
+    except ValueError:  # this is not a Dask task
+        pass
+    try:
+        return OnDask(get_client(), memory_budget)
+    except ValueError:  # no client is active
+        return InProcess(memory_budget=memory_budget or MEMORY_BUDGET)
