@@ -32,6 +32,10 @@ class DataError(DsslError, ValueError):
     """The data cannot be used as they are: wrong shape, type, labels, or values that are not finite."""
 
 
+class PluginError(DsslError):
+    """A package that extends dssl cannot be loaded."""
+
+
 class BudgetError(DsslError):
     """A computation cannot fit the memory it was given."""
 
