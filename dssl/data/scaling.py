@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError, explain, require
-from ..execution.tasks import Execution
+from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr
 from ..storage.blocks import PartWriter, Receipt, Rows, as_csr, row_ranges, rows_that_fit
 
@@ -94,13 +94,19 @@ class Moments:
             np.maximum(self.largest, other.largest), self.zero_rows + other.zero_rows,
         )
 
+    def to_arrays(self) -> Share:
+        """Return the fields as named arrays, read by `from_arrays`."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
 
-def merge_pairwise(moments: list[Moments]) -> Moments:
-    """Return the moments of all blocks, merged as a balanced tree so that rounding grows with its height only."""
-    while len(moments) > 1:
-        pairs = [a.merge(b) for a, b in zip(moments[::2], moments[1::2], strict=False)]
-        moments = pairs + moments[len(moments) - len(moments) % 2:]
-    return moments[0]
+    @classmethod
+    def from_arrays(cls, arrays: Share) -> "Moments":
+        """Return the moments that `to_arrays` described."""
+        return cls(**arrays | {name: int(arrays[name]) for name in ("count", "zero_rows")})
+
+
+def merged(share: Share, later: Share) -> Share:
+    """Return the moments of two sets of rows, as arrays."""
+    return Moments.from_arrays(share).merge(Moments.from_arrays(later)).to_arrays()
 
 
 @dataclass(frozen=True)
@@ -114,9 +120,7 @@ class MomentsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         block = self.rows.read(self.start, self.stop)
-        found = Moments.of(block if self.chosen is None else block[self.chosen])
-        return out.write(count=np.array(found.count), zero_rows=np.array(found.zero_rows), mean=found.mean,
-                         squares=found.squares, smallest=found.smallest, largest=found.largest)
+        return out.write(**Moments.of(block if self.chosen is None else block[self.chosen]).to_arrays())
 
 
 @dataclass(frozen=True)
@@ -297,13 +301,8 @@ def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Moment
         chosen = None if ids is None else ids[np.searchsorted(ids, start):np.searchsorted(ids, stop)] - start
         if chosen is None or len(chosen):
             tasks.append(MomentsTask(rows, start, stop, chosen))
-    parts = execution.scratch()
-    execution.map(tasks, parts)
-    read = [parts.read(index) for index in range(len(tasks))]
-    parts.remove()
-    return merge_pairwise([
-        Moments(int(part["count"]), part["mean"], part["squares"], part["smallest"], part["largest"],
-                int(part["zero_rows"])) for part in read])
+    # By pairs of blocks, then pairs of these, ...: rounding grows with the height of this tree only.
+    return execution.reduce(Reduction(tasks, merged, Moments.from_arrays, fan_in=2))
 
 
 def _name(feature_names: list[str] | None, column: int) -> str:

@@ -1,5 +1,7 @@
 """Scaling of features, against scikit-learn, and independent of blocks."""
 
+from functools import reduce
+
 import dask
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, no
 
 from dssl.data import scaling
 from dssl.data.dataset import Dataset
-from dssl.data.scaling import Moments, ScaledRows, Scaling, ScalingParams, fit_scaling, merge_pairwise
+from dssl.data.scaling import Moments, ScaledRows, Scaling, ScalingParams, fit_scaling
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
@@ -54,7 +56,7 @@ def test_moments_do_not_depend_on_blocks(n, seed, offset, data):
     X = np.random.default_rng(seed).normal(size=(n, 3)) + offset
     cuts = sorted(data.draw(st.sets(st.integers(1, n - 1)))) if n > 1 else []
     blocks = np.split(X, cuts)
-    merged, whole = merge_pairwise([Moments.of(block) for block in blocks]), Moments.of(X)
+    merged, whole = reduce(Moments.merge, [Moments.of(block) for block in blocks]), Moments.of(X)
     assert merged.count == n
     assert_allclose(merged.mean, whole.mean, rtol=1e-13, atol=1e-14)
     assert_allclose(merged.squares, ((X - X.mean(0)) ** 2).sum(0), rtol=1e-9, atol=1e-12 * (1 + offset**2 * 1e-3))
