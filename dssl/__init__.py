@@ -8,18 +8,20 @@ __version__ = "0.1.0"
 # do not wait for everything.
 _PUBLIC = {
     "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.dataset",
-    "Laplacian": "dssl.graph.laplacian", "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
+    "Graph": "dssl.graph.graph", "KNNGraph": "dssl.graph.graph", "Laplacian": "dssl.graph.laplacian",
+    "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
-__all__ = ["Dataset", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "Laplacian", "neighbors",
-           "open_dataset", "plan", "run", "solve", "weights"]
+__all__ = ["Dataset", "Graph", "KNNGraph", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC",
+           "Laplacian", "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset, open_dataset
     from .estimators.deformed import LapKernelRidge, LapSVC
     from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
+    from .graph.graph import Graph, KNNGraph
     from .graph.laplacian import Laplacian
     from .graph.neighbors import neighbors
     from .graph.weights import weights

@@ -14,6 +14,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from dssl import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.graph.exact import query_rows
+from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
 from dssl.graph.regularizer import RegularizerParams
@@ -137,7 +138,8 @@ def test_the_covariance_is_the_same_bits_on_any_number_of_threads(seed, power, b
     labeled = np.flatnonzero(y >= 0)
     params = GraphKernelParams(n_subsample=30, solver=SolverParams(block_columns=block_columns, tolerance=1e-10),
                                regularizer=RegularizerParams(power=power))
-    one, several = (graph_covariance(ArrayRows(X), labeled, params, InProcess(threads)) for threads in (1, 3))
+    one, several = (graph_covariance(KNNGraph().build(X, InProcess(threads)), labeled, params, InProcess(threads))
+                    for threads in (1, 3))
     assert_array_equal(several.subsample, one.subsample)
     assert_array_equal(several.powers[power], one.powers[power])
 

@@ -13,10 +13,7 @@ from ..data.labels import encode_labels
 from ..errors import DataError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
-from ..graph.neighbors import NeighborParams
-from ..graph.regularizer import RegularizerParams
-from ..graph.weights import WeightParams
-from ..learners.deformed import GraphKernelParams
+from ..graph.graph import Graph, KNNGraph, graph_of
 from ..learners.kernel_model import KernelModel
 from ..learners.prediction import predict_to_zarr
 from ..storage.blocks import Rows
@@ -56,14 +53,12 @@ class KernelEstimator(BaseEstimator):
         check_is_fitted(self, "model_")
         return self._points(X, execution, reset=False)
 
-    def _graph_params(self, regularizer: RegularizerParams, **own: Any) -> GraphKernelParams:
-        """Return the graph that the estimator's parameters describe, with this regularizer and what else is `own`."""
-        given: Any = self
-        neighbors = NeighborParams(n_neighbors=given.n_neighbors, method=given.method, metric=given.metric,
-                                   seed=given.seed)
-        return GraphKernelParams(
-            neighbors=neighbors, weights=WeightParams(kind=given.weights, symmetrize=given.symmetrize),
-            regularizer=regularizer, duplicates=given.duplicates, **own)
+    def _graph(self, rows: Rows, given: Any, execution: Execution) -> Graph:
+        """Return the graph of the points: the one that is given, or what the estimator's parameters make."""
+        own: Any = self
+        params = KNNGraph(n_neighbors=own.n_neighbors, method=own.method, metric=own.metric, seed=own.seed,
+                          weights=own.weights, symmetrize=own.symmetrize, duplicates=own.duplicates)
+        return graph_of(rows, params, execution, given)
 
     def _classified(self, X: Any, y: Any, sample_weight: Any, execution: Execution,
                     regressor: str) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray | None]:

@@ -58,8 +58,8 @@ class DeformedKernelEstimator(KernelEstimator):
     def _params(self) -> GraphKernelParams:
         regularizer = RegularizerParams(laplacian=self.laplacian, ridge=self.ridge,  # type: ignore[arg-type]
                                         power=self.power)
-        return self._graph_params(regularizer, solver=SolverParams(tolerance=self.tolerance, seed=self.seed),
-                                  n_subsample=self.n_subsample, seed=self.seed)
+        return GraphKernelParams(regularizer=regularizer, n_subsample=self.n_subsample, seed=self.seed,
+                                 solver=SolverParams(tolerance=self.tolerance, seed=self.seed))
 
     def _deformed_gram(self, rows: Rows, labeled: np.ndarray, params: GraphKernelParams,
                        execution: Execution, graph: Any = None) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -73,7 +73,7 @@ class DeformedKernelEstimator(KernelEstimator):
                 fix=f"raise n_subsample to {2 * len(labeled)} or more"), UserWarning, stacklevel=3)
         base = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                            seed=self.seed)
-        covariance = graph_covariance(rows, labeled, params, execution, graph)
+        covariance = graph_covariance(self._graph(rows, graph, execution), labeled, params, execution)
         kernel = deform(base, rows.take(covariance.subsample), covariance.powers[self.power], self.eta)
         points = rows.take(labeled)
         K = kernel(points, points)
@@ -93,7 +93,7 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
     y in {-1, +1} is an error, since -1 marks unlabeled points: name another marker, such as `unlabeled=0`. No label,
     or labels of one class, is an error. With all points labeled the graph is one of labeled points, and `evidence_`
     says 0 unlabeled. A class with one label is fitted, but not calibrated. More labels than `n_subsample` give a
-    warning, n <= n_neighbors and points that are all equal an error.
+    warning, and so do n <= n_neighbors, which is lowered; points that are all equal are an error.
 
     Attributes
     ----------
@@ -130,8 +130,9 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         sample_weight : array-like, shape (n,), or None for 1. The loss of a labeled point counts C times its weight,
             finite and >= 0; with 0 the point counts as unlabeled. Weights of unlabeled points are not read: they have
             no loss, and every point counts alike in the graph.
-        graph : in place of the one made of X: a sparse matrix (n, n) of weights, or `Neighbors`, or (ids, distances),
-            both (n, k); see `graph_covariance`. n_neighbors and metric are then not read.
+        graph : in place of the one made of X: a `Graph`, which serves any number of fits, or what `Graph.of` takes, a
+            sparse matrix (n, n) of weights, or `Neighbors`, or (ids, distances), both (n, k). n_neighbors and metric
+            are then not read.
 
         Raises
         ------

@@ -10,11 +10,9 @@ from sklearn.base import ClassifierMixin
 from ..errors import explain, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
-from ..graph.regularizer import RegularizerParams
 from ..graph.vertices import Vertices, distinct_rows, find_vertices
 from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams
-from ..learners.deformed import build_graph
 from ..learners.kernel_model import KernelModel
 from ..learners.laprls.problem import FittedLapRLS, LapRLSParams, fit_laprls
 from ..learners.laprls.system import LabelLines, SystemParams
@@ -79,14 +77,15 @@ class LapRLSEstimator(KernelEstimator):
         require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
                 why="it is a choice of two", fix="use True or False")
         require_unequal(rows)
-        own, several = self._graph_params(RegularizerParams(laplacian=params.laplacian)), len(params.pairs) > 1
+        several = len(params.pairs) > 1
         held = labeled_folds(codes, self.cv, self.seed) if several else []
         kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                              seed=self.seed)
         stored: Parts | None = None
         evidence: dict[str, Any] = {}
         if params.uses_graph:
-            points, stored, evidence = build_graph(rows, own, execution, graph)
+            found_graph = self._graph(rows, graph, execution)
+            points, stored, evidence = found_graph.vertices, found_graph.stored, found_graph.attributes
         elif self.duplicates == "collapse":
             points = find_vertices(rows, execution)
         else:

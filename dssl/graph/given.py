@@ -68,13 +68,14 @@ def described_weights(receipt: Receipt) -> dict[str, Any]:
             "entries": receipt["nnz"], **{name: receipt[name] for name in ("n", "nnz", "floor", "raised")}}
 
 
-def checked_neighbors(lists: Any, n: int) -> Neighbors:
-    """Return given lists of n points as Neighbors, ascending by (distance, id), in the dtype of their distances.
+def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:
+    """Return given lists as Neighbors, ascending by (distance, id), in the dtype of their distances.
 
     Parameters
     ----------
     lists : Neighbors, or (ids, distances), both (n, k). A point's own id at distance 0 is dropped wherever it stands;
         lists that are shorter than others then end with the id -1 at distance infinity.
+    n : the points that they have to be of; None asks nothing.
 
     Raises
     ------
@@ -91,6 +92,7 @@ def checked_neighbors(lists: Any, n: int) -> Neighbors:
     require(ids.ndim == 2 and ids.shape == distances.shape and ids.shape[1] >= 1, error=DataError,
             what=f"ids have shape {ids.shape} and distances {distances.shape}", why="each neighbor has a distance",
             fix="pass two arrays of shape (n, k)")
+    n = len(ids) if n is None else n
     require(len(ids) == n, f"{len(ids)} neighbor lists for {n} points", error=DataError,
             why="each point has one list", fix="pass the lists of exactly these points, in their order")
     require(ids.dtype.kind in "iu" and distances.dtype.kind in "iuf", error=DataError,

@@ -1,12 +1,13 @@
 """The k nearest neighbors of every row: parameters, result, and the choice of a method."""
 
+import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import require
+from ..errors import explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, Rows, as_rows
@@ -102,7 +103,7 @@ class Neighbors:
 
 def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", seed: int = 0,
               execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
-    """Return the `n_neighbors` nearest other rows of every row.
+    """Return the `n_neighbors` nearest other rows of every row, or all others with a warning where there are fewer.
 
     Parameters
     ----------
@@ -119,11 +120,22 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
 
     Raises
     ------
-    ParameterError : a parameter out of range, n_neighbors >= n.
+    ParameterError : a parameter out of range, or a single row.
     DataError : X is not two-dimensional, not finite, or has zero rows under the cosine metric.
     """
     params = NeighborParams(n_neighbors=n_neighbors, method=method, metric=metric, seed=seed)  # type: ignore[arg-type]
-    return find_neighbors(as_rows(X), params, execution or InProcess(), parts)
+    rows = as_rows(X)
+    return find_neighbors(rows, lowered_neighbors(params, len(rows), "points"), execution or InProcess(), parts)
+
+
+def lowered_neighbors(params: NeighborParams, n: int, points: str) -> NeighborParams:
+    """Return parameters that ask for no more neighbors than n > 1 points have; warn if that is fewer than asked for."""
+    if params.n_neighbors < n or n < 2:
+        return params
+    warnings.warn(explain(f"n_neighbors={params.n_neighbors} is lowered to {n - 1}, with {n} {points}",
+                          why="a point has the others for neighbors", fix="lower n_neighbors, or pass more points"),
+                  UserWarning, stacklevel=3)
+    return replace(params, n_neighbors=n - 1)
 
 
 def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:

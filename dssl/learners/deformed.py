@@ -1,45 +1,31 @@
-"""From rows and labels to a deformed kernel: neighbors, weights, regularizer, solves, deformation, in this order."""
+"""From a graph and labels to a deformed kernel: regularizer, solves, deformation, in this order."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from ..errors import DataError, require
+from ..errors import require
 from ..execution.tasks import Execution
-from ..graph.given import checked_neighbors, checked_weights, described_weights, store_weights
+from ..graph.graph import Graph
 from ..graph.health import graph_health
-from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.regularizer import RegularizerParams, prepare_regularizer
-from ..graph.vertices import Vertices, covariance_at_points, distinct_rows, find_vertices, require_neighbors
-from ..graph.weights import WeightParams, read_graph, warn_raised, weigh
+from ..graph.vertices import covariance_at_points
 from ..kernels.base import Kernel, diagonal_of
 from ..kernels.deformed import DeformedKernel, subsample_deformation
 from ..kernels.subsample import SubsampleInverse, multiply_factors, solve_columns, solve_evidence
 from ..solvers.solve import SolverParams
-from ..storage.blocks import Parts, PartWriter, Rows, block_rng
+from ..storage.blocks import block_rng
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphKernelParams:
-    """Everything that the graph's covariance on the subsample depends on.
+    """Everything that a graph's covariance on the subsample depends on, beside the graph."""
 
-    duplicates : "collapse" makes equal rows one vertex that counts as many points; "keep" a vertex of each row, whose
-        nearest neighbors are then its copies.
-    """
-
-    neighbors: NeighborParams = field(default_factory=NeighborParams)
-    weights: WeightParams = field(default_factory=WeightParams)
     regularizer: RegularizerParams = field(default_factory=RegularizerParams)
     solver: SolverParams = field(default_factory=SolverParams)
     n_subsample: int = 1000
     seed: int = 0
-    duplicates: Literal["collapse", "keep"] = "collapse"
-
-    def __post_init__(self) -> None:
-        require(self.duplicates in ("collapse", "keep"), f"duplicates={self.duplicates!r}",
-                why="equal rows are one vertex of the graph, or one each", fix='use "collapse" or "keep"')
 
 
 def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int) -> np.ndarray:
@@ -58,72 +44,36 @@ def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int) -> np.ndar
     return np.concatenate([np.sort(labeled), np.sort(drawn)])
 
 
-def build_graph(rows: Rows, params: GraphKernelParams, execution: Execution,
-                given: Any = None) -> tuple[Vertices, Parts, dict[str, Any]]:
-    """Return the vertices of rows (n, d), the stored weights of their graph, and what is known of both (JSON).
-
-    Parameters and errors as in `graph_covariance`.
-    """
-    n, stored = len(rows), execution.scratch()
-    if given is not None:
-        points = Vertices.distinct(n)
-        if sp.issparse(given):
-            receipt = store_weights(checked_weights(given, n), PartWriter(stored, 0))
-            stored.finish(0, receipt)
-            warn_raised(described_weights(receipt))
-            return points, stored, {"neighbors": {"method": "given"}, "weights": described_weights(receipt)}
-        lists = checked_neighbors(given, n).shared(execution)
-    else:
-        k = params.neighbors.n_neighbors
-        require(n > k, f"{n} points and n_neighbors={k}", why="a point has at most n - 1 neighbors",
-                fix="lower n_neighbors, or pass more points", error=DataError)
-        points = find_vertices(rows, execution) if params.duplicates == "collapse" else Vertices.distinct(n)
-        require_neighbors(k, points)
-        lists = find_neighbors(distinct_rows(rows, points, execution), params.neighbors, execution)
-    described = weigh(lists, params.weights, execution, stored)
-    warn_raised(described)
-    return points, stored, {"neighbors": lists.attributes, "weights": described}
-
-
-def graph_covariance(rows: Rows, labeled: np.ndarray, params: GraphKernelParams, execution: Execution,
-                     graph: Any = None) -> SubsampleInverse:
-    """Return `(R^-p)` on the subsample, from the graph of all rows (n, d); keeps nothing of size n s.
+def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParams,
+                     execution: Execution) -> SubsampleInverse:
+    """Return `(R^-p)` on the subsample, from a graph of n points; keeps nothing of size n s.
 
     Parameters
     ----------
-    labeled : row numbers. graph : the graph itself, where it is not to be made of the rows: a sparse matrix (n, n) of
-        weights (`params.neighbors` and `params.weights` are then ignored), or `Neighbors`, or (ids, distances), both
-        (n, k) (`params.neighbors` is then ignored). No rows are joined in it.
+    labeled : numbers of points.
 
     Returns
     -------
-    SubsampleInverse, whose subsample is row numbers of distinct points: of copies a labeled one, or the first.
+    SubsampleInverse, whose subsample is numbers of distinct points: of copies a labeled one, or the first.
 
     Raises
     ------
-    DataError : fewer points than neighbors, or a graph that is not of these points or not symmetric.
-    ParameterError : fewer distinct rows than neighbors. NotConverged : a solve ended above its tolerance.
-
-    Warns
-    -----
-    WeightsRaised : weights below 1e-10 of the median were raised to that floor.
+    NotConverged : a solve ended above its tolerance.
     """
-    labeled = np.asarray(labeled, np.int64)
-    points, stored, evidence = build_graph(rows, params, execution, graph)
+    labeled, points = np.asarray(labeled, np.int64), graph.vertices
     v, power = len(points), params.regularizer.power
-    health = graph_health(read_graph(stored), labeled, vertices=points)
+    health = graph_health(graph.weights(), labeled, vertices=points)
     chosen_vertices = draw_subsample(points.of(labeled), v, params.n_subsample, params.seed)
-    copies = execution.share(**points.to_arrays()) if points.joined else None
     solver, chosen, regularizer = prepare_regularizer(
-        stored, params.regularizer, len(chosen_vertices) * ((power + 1) // 2), params.solver, execution,
-        execution.scratch(), copies)
+        graph.stored, params.regularizer, len(chosen_vertices) * ((power + 1) // 2), params.solver, execution,
+        execution.scratch(), graph.copies(execution))
     columns = execution.scratch()
     receipts = solve_columns(solver, chosen, v, chosen_vertices, (power,), execution, columns)
     found = multiply_factors(columns, v, chosen_vertices, (power,), execution, execution.scratch())
     m = points.multiplicity[chosen_vertices]
     rows_of = points.rows_of(chosen_vertices, labeled)
     return SubsampleInverse(rows_of, {p: covariance_at_points(A, m) for p, A in found.items()}, {
-        **evidence, "regularizer": regularizer, "vertices": health["vertices"],
+        **graph.attributes, "regularizer": regularizer, "vertices": health["vertices"],
         "components": health["components"], "unreached": health["unreached"],
         "solves": solve_evidence(receipts, regularizer["solver"])})
 

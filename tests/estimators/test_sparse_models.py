@@ -9,7 +9,7 @@ from dssl.errors import DataError
 from dssl.estimators.deformed import LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.graph.neighbors import NeighborParams
+from dssl.graph.graph import KNNGraph
 from dssl.kernels.base import kernel_from
 from dssl.learners.deformed import GraphKernelParams, deform, graph_covariance
 from dssl.learners.kernel_model import KernelModel, expand
@@ -26,8 +26,8 @@ LABELED = np.arange(0, 400, 8)
 
 def fitted(rows, execution=None, name="rbf"):
     execution = execution or InProcess(2)
-    params = GraphKernelParams(neighbors=NeighborParams(n_neighbors=6), n_subsample=90)
-    covariance = graph_covariance(rows, LABELED, params, execution)
+    params = GraphKernelParams(n_subsample=90)
+    covariance = graph_covariance(KNNGraph(n_neighbors=6).build(rows, execution), LABELED, params, execution)
     kernel = deform(kernel_from(name, rows=rows), rows.take(covariance.subsample), covariance.powers[2], 10.0)
     points = rows.take(LABELED)
     coef, intercept, coding = fit_labels(kernel(points, points), CODES[LABELED], 2, LearnerParams())

@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import DataError, ParameterError
+from dssl.errors import ParameterError
 from dssl.estimators.deformed import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
-from dssl.graph.neighbors import NeighborParams, neighbors
+from dssl.graph.graph import Graph, KNNGraph
+from dssl.graph.neighbors import neighbors
 from dssl.graph.regularizer import RegularizerParams
-from dssl.graph.weights import WeightParams, WeightsRaised, weights
+from dssl.graph.weights import WeightsRaised, weights
 from dssl.kernels.base import RBF
 from dssl.learners.deformed import (
     GraphKernelParams,
@@ -24,7 +25,6 @@ from dssl.learners.deformed import (
     shuffled,
 )
 from dssl.solvers.solve import SolverParams
-from dssl.storage.blocks import ArrayRows
 from tests import reference
 
 
@@ -50,22 +50,20 @@ def test_the_draw_depends_on_the_seed_and_has_a_size():
         draw_subsample(labeled, 50, 0, 0)
 
 
+def covariance(X, labeled, params, **graph):
+    knn = KNNGraph(**{"n_neighbors": 4, "weights": "binary", **graph})
+    return graph_covariance(knn.build(X, InProcess(2)), np.asarray(labeled), params, InProcess(2))
+
+
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_the_covariance_is_the_inverse_regularizer_on_the_subsample(power):
     X = np.random.default_rng(0).normal(size=(50, 3))
-    params = GraphKernelParams(
-        neighbors=NeighborParams(n_neighbors=4), weights=WeightParams(kind="binary"),
-        regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, seed=2)
-    found = graph_covariance(ArrayRows(X), np.array([5, 9]), params, InProcess(2))
+    params = GraphKernelParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, seed=2)
+    found = covariance(X, [5, 9], params)
     L = reference.normalized_laplacian(reference.knn_weights(X, 5))
     inverse = np.linalg.inv(reference.regularizer(L, power, 0.05))
     assert {5, 9} < set(found.subsample.tolist())
     assert_allclose(found.powers[power], inverse[np.ix_(found.subsample, found.subsample)], rtol=1e-5, atol=1e-8)
-
-
-def test_too_few_points_for_their_neighbors():
-    with pytest.raises(DataError, match="10 points and n_neighbors=10"):
-        graph_covariance(ArrayRows(np.zeros((10, 2))), np.array([0]), GraphKernelParams(), InProcess(1))
 
 
 def test_eta_is_relative_to_the_covariance():
@@ -101,8 +99,7 @@ def copied(v=30, seed=0, most=5):
 
 
 def exact_params(**changes):
-    return GraphKernelParams(**{"neighbors": NeighborParams(n_neighbors=4), "weights": WeightParams(kind="binary"),
-                                "regularizer": RegularizerParams(ridge=0.05, power=2), "n_subsample": 1000,
+    return GraphKernelParams(**{"regularizer": RegularizerParams(ridge=0.05, power=2), "n_subsample": 1000,
                                 "solver": SolverParams(tolerance=1e-11), **changes})
 
 
@@ -112,7 +109,7 @@ def test_the_covariance_of_copies_is_that_of_the_point_graph(laplacian, power):
     X, which = copied()
     params = exact_params(regularizer=RegularizerParams(ridge=0.05, power=power, laplacian=laplacian))
     labeled = np.array([40, 3, 17])
-    found = graph_covariance(ArrayRows(X), labeled, params, InProcess(2))
+    found = covariance(X, labeled, params)
     assert set(labeled) <= set(found.subsample.tolist())
     assert len({tuple(row) for row in X[found.subsample]}) == len(found.subsample) == 30
     P = np.eye(30)[which]
@@ -136,7 +133,7 @@ def test_the_order_of_rows_and_which_copy_comes_first_do_not_matter(seed):
     found = []
     for rows in (np.arange(len(X)), order):
         labeled = np.flatnonzero(np.isin(rows, [0, 5]))
-        A = graph_covariance(ArrayRows(X[rows]), labeled, exact_params(), InProcess(1))
+        A = covariance(X[rows], labeled, exact_params())
         by_point = np.argsort(which[rows][A.subsample])
         found.append(A.powers[2][np.ix_(by_point, by_point)])
     assert_allclose(found[1], found[0], rtol=1e-8, atol=1e-12)
@@ -145,9 +142,8 @@ def test_the_order_of_rows_and_which_copy_comes_first_do_not_matter(seed):
 def test_rows_without_copies_have_the_same_bits_either_way():
     X = np.random.default_rng(1).normal(size=(120, 3))
     for kind in ("binary", "self_tuned"):
-        params = {"weights": WeightParams(kind=kind), "n_subsample": 20}
-        collapsed, kept = (graph_covariance(ArrayRows(X), np.array([5, 9]), exact_params(duplicates=how, **params),
-                                            InProcess(2)) for how in ("collapse", "keep"))
+        collapsed, kept = (covariance(X, [5, 9], exact_params(n_subsample=20), duplicates=how, weights=kind)
+                           for how in ("collapse", "keep"))
         assert_array_equal(collapsed.subsample, kept.subsample)
         assert_array_equal(collapsed.powers[2], kept.powers[2])
 
@@ -174,28 +170,18 @@ def test_labels_on_copies_are_all_seen():
     assert model.predict(X[rows[:1]])[0] == pytest.approx(2.0, abs=1e-2)  # between the two labels of one point
 
 
-@pytest.mark.parametrize(("changes", "error", "message"), [
-    ({"duplicates": "drop"}, ParameterError, "duplicates='drop'"),
-    ({"neighbors": NeighborParams(n_neighbors=3)}, ParameterError, "n_neighbors=3 with 3 distinct rows among 9"),
-])
-def test_what_copies_leave_no_room_for(changes, error, message):
-    X = np.repeat(np.arange(3.0), 3)[:, None]
-    with pytest.raises(error, match=message):
-        graph_covariance(ArrayRows(X), np.array([0]), exact_params(**changes), InProcess(1))
-
-
 # A given graph
 
 
 def test_a_given_graph_is_the_one_that_is_made():
     X = np.random.default_rng(4).normal(size=(90, 3))
-    rows, labeled, params = ArrayRows(X), np.array([5, 9]), exact_params(n_subsample=15)
-    expected = graph_covariance(rows, labeled, params, InProcess(1))
+    labeled, params = np.array([5, 9]), exact_params(n_subsample=15)
+    expected = covariance(X, labeled, params)
     lists = neighbors(X, 4)
     arrays = lists.to_arrays()
     for graph in (weights(lists, "binary"), sp.coo_matrix(weights(lists, "binary")), lists,
                   (arrays["ids"], arrays["distances"])):
-        found = graph_covariance(rows, labeled, params, InProcess(2), graph)
+        found = graph_covariance(Graph.of(graph, weights="binary"), labeled, params, InProcess(2))
         assert_array_equal(found.subsample, expected.subsample)
         assert_array_equal(found.powers[2], expected.powers[2])
     assert found.attributes["neighbors"] == {"method": "given", "n_neighbors": 4, "n": 90, "entries": 360}
@@ -207,31 +193,20 @@ def test_a_given_graph_is_the_one_that_is_made():
 
 def test_rows_are_not_joined_in_a_given_graph():
     """It says of each row which others it has; here two copies have different neighbors."""
-    X = np.array([[0.0], [0], [1], [2]])
     W = sp.csr_array(np.array([[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0.0]]))
-    found = graph_covariance(ArrayRows(X), np.array([0]), exact_params(), InProcess(1), W)
+    found = graph_covariance(Graph.of(W), np.array([0]), exact_params(), InProcess(1))
     assert found.attributes["components"]["count"] == 2
     assert found.attributes["unreached"] == {"count": 2, "ids": [1, 3], "components": 1}
 
 
-def test_a_graph_of_other_points_is_refused():
-    with pytest.raises(DataError, match=r"shape \(5, 5\) for 4 points"):
-        graph_covariance(ArrayRows(np.eye(4)), np.array([0]), exact_params(), InProcess(1), sp.eye_array(5))
-    with pytest.raises(DataError, match="5 neighbor lists for 4 points"):
-        graph_covariance(ArrayRows(np.eye(4)), np.array([0]), exact_params(), InProcess(1),
-                         (np.ones((5, 1), int), np.ones((5, 1))))
-
-
 def test_weights_that_vanish_warn_and_a_bandwidth_that_leaves_none_is_refused():
     X = np.concatenate([np.random.default_rng(5).normal(size=(200, 2)), [[1e3, 1e3], [-1e3, 2e3]]])
-    params = exact_params(weights=WeightParams(kind="heat"))
     with pytest.warns(WeightsRaised, match="of 808 weights were below"):
-        found = graph_covariance(ArrayRows(X), np.array([0]), params, InProcess(1))
+        found = covariance(X, [0], exact_params(), weights="heat")
     assert found.attributes["weights"]["raised"] > 0
     assert np.isfinite(found.powers[2]).all()
     with pytest.raises(ParameterError, match="the median weight is exp"):
-        graph_covariance(ArrayRows(X), np.array([0]), exact_params(weights=WeightParams(kind="heat", bandwidth=1e-5)),
-                         InProcess(1))
+        covariance(X, [0], exact_params(), weights="heat", bandwidth=1e-5)
 
 
 def test_a_kernel_of_which_the_graph_left_nothing_is_refused():

@@ -839,10 +839,10 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: score(LapSVC().fit(X, y), X))
 
 
-@case("Estimators", "LapSVC, n smaller than k", None, "n_neighbors")
+@case("Estimators", "LapSVC, n smaller than k", None, "n_neighbors=10 is lowered to 7")
 def _(folder: Path) -> Outcome:
     X, y = blobs()
-    return fitted(folder, lambda: score(LapSVC().fit(X[:8], y[:8]), X))
+    return fitted(folder, lambda: f"fits; {len(LapSVC().fit(X[:8], y[:8]).classes_)} classes")
 
 
 @case("Estimators", "LapKernelRidge, integers with -1 among them", None, "y holds integers")

@@ -12,7 +12,8 @@ from sklearn.datasets import make_blobs
 
 from dssl.errors import DataError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.graph.neighbors import NeighborParams, neighbors
+from dssl.graph.graph import KNNGraph
+from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
 from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.pipeline.plan import plan
@@ -82,10 +83,9 @@ def test_the_pipeline_and_the_estimators_functions_agree_on_copies(spec, tmp_pat
     run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     work = tmp_path / "work"
     split, labels = part(spec, work, "split").read(0), part(spec, work, "labels").read(0)
-    params = GraphKernelParams(neighbors=NeighborParams(n_neighbors=5), n_subsample=30,
-                               solver=SolverParams(method="jacobi", tolerance=1e-10))
+    params = GraphKernelParams(n_subsample=30, solver=SolverParams(method="jacobi", tolerance=1e-10))
     rows = as_rows(X[which][split["train"]].astype(np.float32))  # as they are read
-    found = graph_covariance(rows, labels["labeled"], params, InProcess(1))
+    found = graph_covariance(KNNGraph(n_neighbors=5).build(rows, InProcess(1)), labels["labeled"], params, InProcess(1))
     assert_array_equal(found.subsample, part(spec, work, "subsample").read(0)["subsample"])
     assert_allclose(found.powers[2], part(spec, work, "covariance").read(0)["power2"], rtol=1e-12)
 

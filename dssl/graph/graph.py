@@ -1,0 +1,204 @@
+"""`KNNGraph`, how a graph is made of points, and `Graph`, what is made: vertices, weights, neighbor lists."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..errors import DataError, require
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
+from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows, as_rows
+from .given import checked_neighbors, checked_weights, described_weights, store_weights
+from .neighbors import NeighborParams, Neighbors, find_neighbors, lowered_neighbors
+from .vertices import Vertices, distinct_rows, find_vertices
+from .weights import WeightParams, read_graph, warn_raised, weigh
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A weighted graph of n points. It is made by `KNNGraph.build`, or of what one has by `Graph.of`.
+
+    vertices : the vertex of each point; copies may be one vertex.
+    stored : the symmetric weights (v, v) of the vertices, in blocks of rows as `weigh` writes them.
+    neighbors : the lists of the vertices; None where weights were brought.
+    attributes : what is known of `neighbors` and `weights`; JSON.
+    keeper : what has to live as long as the stored weights: the execution in whose scratch they lie.
+    """
+
+    vertices: Vertices
+    stored: Parts
+    neighbors: Neighbors | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+    keeper: Any = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, given: Any, *, weights: str = "self_tuned", bandwidth: float | None = None,
+           symmetrize: str = "maximum", execution: Execution | None = None) -> "Graph":
+        """Return a graph that one has; each of its n points is a vertex, whatever else is equal to it.
+
+        Parameters
+        ----------
+        given : a sparse matrix (n, n) of weights, or `Neighbors`, or the pair (ids, distances), both (n, k), of which
+            a point's own id is dropped and whose weights are made as `weights`, `bandwidth` and `symmetrize` say (see
+            `WeightParams`).
+
+        Raises
+        ------
+        DataError : weights that are not symmetric, finite and non-negative; lists that are not of these points.
+        ParameterError : none of these forms.
+
+        Warns
+        -----
+        WeightsRaised : weights below 1e-10 of the median were raised to that floor.
+        """
+        execution = execution or current_execution()
+        stored = execution.scratch()
+        if sp.issparse(given):
+            receipt = store_weights(checked_weights(given, given.shape[0]), PartWriter(stored, 0))
+            stored.finish(0, receipt)
+            lists, known, described = None, {"method": "given"}, described_weights(receipt)
+        else:
+            params = WeightParams(kind=weights, bandwidth=bandwidth, symmetrize=symmetrize)  # type: ignore[arg-type]
+            lists = checked_neighbors(given).shared(execution)
+            known, described = lists.attributes, weigh(lists, params, execution, stored)
+        warn_raised(described)
+        return cls(Vertices.distinct(described["n"]), stored, lists, {"neighbors": known, "weights": described},
+                   execution)
+
+    @property
+    def n(self) -> int:
+        """Return the number of points."""
+        return len(self.vertices.vertex)
+
+    def weights(self) -> sp.csr_array:
+        """Return the weights of the vertices, (v, v); sorted indices, float64, zero diagonal."""
+        return read_graph(self.stored)
+
+    def copies(self, execution: Execution) -> Arrays | None:
+        """Return the vertices in a form that every task can load; None where each is one point."""
+        return execution.share(**self.vertices.to_arrays()) if self.vertices.joined else None
+
+    def shared(self, execution: Execution) -> "Graph":
+        """Return the graph in a form that every task of an execution can read."""
+        stored = execution.scratch()
+        if not isinstance(self.stored, MemoryParts) or isinstance(stored, MemoryParts):
+            return self
+        for index, receipt in self.stored.receipts().items():
+            stored.write(index, self.stored.read(index))
+            stored.finish(index, receipt)
+        lists = None if self.neighbors is None else self.neighbors.shared(execution)
+        return replace(self, stored=stored, neighbors=lists, keeper=execution)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays that `from_arrays` takes, beside the attributes; 12 bytes an edge and direction."""
+        W = self.weights()
+        lists = {} if self.neighbors is None else self.neighbors.to_arrays()
+        return {**self.vertices.to_arrays(), **lists, "data": W.data, "indices": W.indices, "indptr": W.indptr}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Graph":
+        """Return the graph that `to_arrays` and `attributes` describe."""
+        vertices, stored = Vertices.from_arrays(arrays), MemoryParts()
+        stored.write(0, {name: arrays[name] for name in ("data", "indices", "indptr")})
+        stored.finish(0, {"rows": [0, len(vertices)], "n": len(vertices)})
+        lists = Neighbors.from_arrays(arrays, attributes["neighbors"]) if "ids" in arrays else None
+        return cls(vertices, stored, lists, attributes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KNNGraph:
+    """How a graph of nearest neighbors is made of points. Estimators take it as `graph`; `build` makes it of an array.
+
+    n_neighbors : others per point. Beyond the distinct points it is lowered to what there is, with a warning.
+    metric, method, seed : see `NeighborParams`. weights, bandwidth, symmetrize : see `WeightParams`.
+    duplicates : "collapse" makes equal rows one vertex that counts as many points; "keep" a vertex of each row, whose
+        nearest neighbors are then its copies.
+    """
+
+    n_neighbors: int = 10
+    metric: Literal["euclidean", "cosine"] = "euclidean"
+    method: Literal["auto", "exact", "descent"] = "auto"
+    weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
+    bandwidth: float | None = None
+    symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
+    duplicates: Literal["collapse", "keep"] = "collapse"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _ = self.search, self.weighting  # raises where one of their parameters is out of range
+        require(self.duplicates in ("collapse", "keep"), f"duplicates={self.duplicates!r}",
+                why="equal rows are one vertex of the graph, or one each", fix='use "collapse" or "keep"')
+
+    @property
+    def search(self) -> NeighborParams:
+        """Return how neighbors are found."""
+        return NeighborParams(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method, seed=self.seed)
+
+    @property
+    def weighting(self) -> WeightParams:
+        """Return how lists become weights."""
+        return WeightParams(kind=self.weights, bandwidth=self.bandwidth, symmetrize=self.symmetrize)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name, as scikit-learn asks for them."""
+        return {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, as scikit-learn's grids do: all or, where one is out of range, none. Return self."""
+        known = self.get_params()
+        unknown = sorted(params.keys() - known.keys())
+        require(not unknown, f"KNNGraph has no parameter {', '.join(unknown)}", why="it would not change the graph",
+                fix=f"use {', '.join(known)}")
+        self.__dict__.update(vars(replace(self, **params)))
+        return self
+
+    def build(self, rows: Any, execution: Execution | None = None, parts: Parts | None = None) -> Graph:
+        """Return the graph of rows (n, d), dense or sparse.
+
+        Parameters
+        ----------
+        execution : where the tasks run; by default the active Dask client, or threads of this process.
+        parts : where weights and lists are written, finished blocks being kept; scratch of the execution by default.
+
+        Raises
+        ------
+        DataError : values that are not finite numbers, or all rows equal; see also `neighbors`.
+
+        Warns
+        -----
+        UserWarning : n_neighbors was lowered. WeightsRaised : weights below 1e-10 of the median were raised.
+        """
+        execution = execution or current_execution()
+        rows = execution.share_rows(as_rows(rows))
+        stored = execution.scratch() if parts is None else parts
+        points = Vertices.distinct(len(rows))
+        if self.duplicates == "collapse":
+            points = find_vertices(rows, execution, None if parts is None else parts.within("hashes"))
+        require(len(points) > 1, f"all {len(rows)} points are equal", error=DataError,
+                why="nothing tells them apart, and a graph of them has no shape",
+                fix="check that the features were read correctly")
+        search = lowered_neighbors(self.search, len(points), "distinct points")
+        lists = find_neighbors(distinct_rows(rows, points, execution), search, execution, stored.within("neighbors"))
+        described = weigh(lists, self.weighting, execution, stored)
+        warn_raised(described)
+        return Graph(points, stored, lists, {"neighbors": lists.attributes, "weights": described}, execution)
+
+
+def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Any = None) -> Graph:
+    """Return the graph of rows (n, d), readable by every task: the one that is given, or else what `params` makes.
+
+    given : a `Graph`, or what `Graph.of` takes; lists get the weights of `params`.
+
+    Raises
+    ------
+    DataError : a graph of another number of points; see also `Graph.of` and `KNNGraph.build`.
+    """
+    if given is None:
+        return params.build(rows, execution)
+    graph = given if isinstance(given, Graph) else Graph.of(
+        given, weights=params.weights, bandwidth=params.bandwidth, symmetrize=params.symmetrize, execution=execution)
+    require(graph.n == len(rows), f"the graph has {graph.n} points, X has {len(rows)}", error=DataError,
+            why="vertex i of the graph is point i", fix="pass the graph of exactly these points, in their order")
+    return graph.shared(execution)
