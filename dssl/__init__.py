@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 # The public names and where they live. They are imported when first used, so that `import dssl` and `dssl --help`
 # do not wait for everything.
 _PUBLIC = {
-    "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.dataset",
+    "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.ingest",
     "Graph": "dssl.graph.graph", "KNNGraph": "dssl.graph.graph", "Laplacian": "dssl.graph.laplacian",
     "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
@@ -18,7 +18,8 @@ __all__ = ["Dataset", "Graph", "KNNGraph", "LapKernelRidge", "LapRLSClassifier",
            "Laplacian", "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
 
 if TYPE_CHECKING:
-    from .data.dataset import Dataset, open_dataset
+    from .data.dataset import Dataset
+    from .data.ingest import open_dataset
     from .estimators.deformed import LapKernelRidge, LapSVC
     from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
     from .graph.graph import Graph, KNNGraph

@@ -16,7 +16,7 @@ from sklearn.datasets import make_blobs
 
 from dssl import __version__
 from dssl.cli import main
-from dssl.data.dataset import open_dataset
+from dssl.data.ingest import open_dataset
 from dssl.pipeline.stages import STAGES
 
 NAMES = np.array(["oak, old", "birch", 'the "elm"'])

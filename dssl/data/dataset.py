@@ -1,6 +1,6 @@
 """A data set: X by rows, a target, an official split, and what is known about them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -332,27 +332,3 @@ def _open_sparse(folder: Path, described: Mapping[str, Any]) -> BlockedCsrRows:
             why="the parts were replaced after the data set was written", fix="ingest the source again",
             error=IntegrityError)
     return X
-
-
-def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
-    """Return a data set: a folder that dssl wrote as it is stored, anything else read into memory.
-
-    Parameters
-    ----------
-    source : a folder, a file, a pattern of files, a URL, or a name, or a list of them; see `find_source`.
-    options : see `IngestParams`.
-
-    Raises
-    ------
-    DataError : the source is nowhere, or cannot be read.
-    """
-    from ..execution.in_process import InProcess
-    from ..storage.blocks import MemoryParts
-    from ..storage.foreign_zarr import is_zarr
-    from .ingest import ingest  # ingest makes Datasets, so it cannot be imported before this module
-
-    folder = Path(source) if isinstance(source, (str, Path)) else None
-    if folder is not None and ((folder / MANIFEST).is_file() or (folder.is_dir() and len(folder.parts) > 1
-                                                                  and not is_zarr(folder))):
-        return open_stored(folder)
-    return ingest(source, MemoryParts(), InProcess(), **options)

@@ -16,13 +16,15 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import BudgetError, DataError, IntegrityError, ParameterError, explain, require
+from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..params import digest, plain
-from ..storage.blocks import Parts, Receipt, Rows, csr_row_bytes, row_ranges, rows_that_fit
+from ..storage.blocks import MemoryParts, Parts, Receipt, Rows, csr_row_bytes, row_ranges, rows_that_fit
 from ..storage.csr import BlockedCsrRows
+from ..storage.foreign_zarr import is_zarr
 from ..storage.store import StoredParts
 from .columns import Columns, WhenMissing, WhenText, some_texts
-from .dataset import MANIFEST, Dataset, chunk_rows, keeps_sparse, refuse_not_finite
+from .dataset import MANIFEST, Dataset, chunk_rows, keeps_sparse, open_stored, refuse_not_finite
 from .narrowing import refuse_lost_columns
 from .readers import Reader, Scan, format_of, open_reader
 from .readers.base import text_of
@@ -177,6 +179,25 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         X = parts.rows("X")
     return Dataset(X, parts.rows("y") if scan.target is not None else None,
                    parts.rows("split") if scan.has_split else None, attributes)
+
+
+def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
+    """Return a data set: a folder that dssl wrote as it is stored, anything else read into memory.
+
+    Parameters
+    ----------
+    source : a folder, a file, a pattern of files, a URL, or a name, or a list of them; see `find_source`.
+    options : see `IngestParams`.
+
+    Raises
+    ------
+    DataError : the source is nowhere, or cannot be read.
+    """
+    folder = Path(source) if isinstance(source, (str, Path)) else None
+    if folder is not None and ((folder / MANIFEST).is_file() or (folder.is_dir() and len(folder.parts) > 1
+                                                                  and not is_zarr(folder))):
+        return open_stored(folder)
+    return ingest(source, MemoryParts(), InProcess(), **options)
 
 
 def open_source(source: Source, format: str | None = None, *, scratch: Path, like: Dataset | None = None,

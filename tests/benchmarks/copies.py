@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from dssl.data.dataset import open_dataset
+from dssl.data.ingest import open_dataset
 from dssl.data.labels import choose_labels
 from dssl.execution.in_process import InProcess
 from dssl.graph.health import graph_health

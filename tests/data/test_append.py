@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dssl.data.append import append
-from dssl.data.dataset import MANIFEST, Dataset, open_dataset
-from dssl.data.ingest import ingest
+from dssl.data.dataset import MANIFEST, Dataset
+from dssl.data.ingest import ingest, open_dataset
 from dssl.data.sources import fingerprint
 from dssl.errors import DataError, IntegrityError, LockedError
 from dssl.execution.in_process import InProcess

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.data.columns import MOST_LEVELS, Columns, cells_of
-from dssl.data.dataset import Dataset, open_dataset
-from dssl.data.ingest import IngestParams, ingest
+from dssl.data.dataset import Dataset
+from dssl.data.ingest import IngestParams, ingest, open_dataset
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask

@@ -8,7 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.data.dataset import Dataset, open_dataset
+from dssl.data.dataset import Dataset
+from dssl.data.ingest import open_dataset
 from dssl.errors import DataError, IntegrityError
 
 

@@ -9,8 +9,8 @@ import pytest
 import zarr
 from numpy.testing import assert_array_equal
 
-from dssl.data.dataset import Dataset, open_dataset
-from dssl.data.ingest import ingest
+from dssl.data.dataset import Dataset
+from dssl.data.ingest import ingest, open_dataset
 from dssl.data.readers import format_of, open_reader
 from dssl.data.sources import find_source, fingerprint
 from dssl.errors import DataError, IntegrityError, ParameterError

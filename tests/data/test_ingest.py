@@ -11,8 +11,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from dssl.data.dataset import open_dataset
-from dssl.data.ingest import IngestParams, block_height, ingest, task_bytes
+from dssl.data.ingest import IngestParams, block_height, ingest, open_dataset, task_bytes
 from dssl.data.readers.base import Scan
 from dssl.errors import BudgetError, DataError, DsslError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess

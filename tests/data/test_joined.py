@@ -12,8 +12,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from dssl.data.append import append
-from dssl.data.dataset import Dataset, open_dataset
-from dssl.data.ingest import ingest, open_source
+from dssl.data.dataset import Dataset
+from dssl.data.ingest import ingest, open_dataset, open_source
 from dssl.data.patterns import expand, natural_order
 from dssl.data.sources import find_source, fingerprint
 from dssl.errors import DataError

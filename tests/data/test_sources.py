@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 from sklearn import datasets
 
 from dssl.data import sources
-from dssl.data.dataset import open_dataset
+from dssl.data.ingest import open_dataset
 from dssl.data.sources import BUNDLED, find_source, fingerprint, save_npz, table_of_frame
 from dssl.errors import DataError
 

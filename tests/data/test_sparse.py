@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.data.dataset import MANIFEST, Dataset, keeps_sparse, not_finite, open_dataset
-from dssl.data.ingest import IngestParams, block_height, ingest, task_bytes
+from dssl.data.dataset import MANIFEST, Dataset, keeps_sparse, not_finite
+from dssl.data.ingest import IngestParams, block_height, ingest, open_dataset, task_bytes
 from dssl.data.readers import open_reader
 from dssl.data.readers.base import Scan
 from dssl.errors import DataError, IntegrityError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dssl.cli import main
-from dssl.data.dataset import open_dataset
+from dssl.data.ingest import open_dataset
 
 from . import specs
 from .files import damaged, text_files, with_options

@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import LapRLSClassifier
 from dssl.cli import main
-from dssl.data.dataset import Dataset, open_dataset
+from dssl.data.dataset import Dataset
+from dssl.data.ingest import open_dataset
 from dssl.errors import BudgetError, DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import make_blobs
 
-from dssl.data.dataset import open_dataset
+from dssl.data.ingest import open_dataset
 from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask

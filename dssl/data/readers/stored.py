@@ -2,17 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...errors import DataError, require
 from ...storage.blocks import Rows
 from ...storage.store import MANIFEST, read_json
+from ..dataset import Dataset, open_stored
 from .base import NO_TARGET, Block, Reader, Scan, dense
-
-if TYPE_CHECKING:
-    from ..dataset import Dataset
 
 LEFT_OUT = {"receipts", "unpacked", "lock.json", ".lock"}  # how it was written, not what
 
@@ -52,10 +50,8 @@ class StoredReader(Reader):
         self._dataset: Dataset | None = None
 
     @property
-    def dataset(self) -> "Dataset":
+    def dataset(self) -> Dataset:
         """The data set; without y if `target` is "none"."""
-        from ..dataset import open_stored  # data sets are made by readers, so it cannot be imported before this module
-
         if self._dataset is None:
             stored = open_stored(self.path)
             named = stored.attributes.get("target")
