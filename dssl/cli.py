@@ -331,9 +331,9 @@ def report_command(run_id: str | None, workspace: str) -> None:
 @main.command("schema")
 def schema_command() -> None:
     """Print the JSON Schema of a spec, for editors."""
-    from .pipeline.spec import Spec
+    from .pipeline.load import schema
 
-    click.echo(json.dumps(Spec.model_json_schema(), indent=1))
+    click.echo(json.dumps(schema(), indent=1))
 
 
 def _read_options(options: tuple[str, ...]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sklearn.datasets import make_blobs
 from dssl import __version__
 from dssl.cli import main
 from dssl.data.ingest import open_dataset
-from dssl.pipeline.stages import STAGES
+from dssl.pipeline.kinds.registry import KINDS
 
 NAMES = np.array(["oak, old", "birch", 'the "elm"'])
 
@@ -166,9 +166,9 @@ def test_points_near_no_point_of_the_model_are_told_and_may_stay_without_a_label
 
 def test_verify(workspace, tmp_path):
     sound = invoke("verify", "--workspace", workspace)
-    assert (sound.exit_code, sound.stdout) == (0, f"{len(STAGES)} artifacts are as they were written\n")
+    assert (sound.exit_code, sound.stdout) == (0, f"{len(KINDS['svm'].stages)} artifacts are as they were written\n")
     assert json.loads(invoke("verify", "--workspace", workspace, "--json").stdout) == {
-        "artifacts": len(STAGES), "unfinished_parts": 0}
+        "artifacts": len(KINDS["svm"].stages), "unfinished_parts": 0}
     chunk = next(path for path in workspace.glob("artifacts/models/*/parts/000000/model.coef/c/**/*") if path.is_file())
     chunk.unlink()
     damaged = invoke("verify", "--workspace", workspace)

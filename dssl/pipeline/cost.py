@@ -10,6 +10,7 @@ from ..storage.store import CHUNK_BYTES
 from .facts import Facts
 
 SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays, plans of the store
+COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
 CHUNKS_AT_ONCE = 10  # that the store decodes side by side, where a band of rows has several
 
 

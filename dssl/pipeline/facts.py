@@ -17,9 +17,7 @@ from ..data.ingest import IngestParams, block_height, open_source
 from ..data.readers import Scan
 from ..data.sources import Source
 from ..graph.neighbors import ALWAYS_EXACT_ROWS
-from ..solvers.direct import LARGEST
-from ..storage.blocks import Parts, csr_row_bytes
-from .spec import Spec
+from ..storage.blocks import csr_row_bytes
 
 Bound = Literal["most", "least"]
 GUESSED_CLASSES = 20  # where neither the spec nor the file names them
@@ -44,24 +42,17 @@ class Facts:
     """The numbers that memory and bytes are functions of.
 
     scan : of the source; None where the dataset is stored. attributes : of finished stages by name.
-    stored_bytes : of the prepared solver, if it is stored. bound : how numbers that are not known are estimated.
+    bound : how numbers that are not known are estimated.
     """
 
-    spec: Spec
+    spec: Any  # the `Spec` of the kind
     budget: int
     scan: Scan | None
     attributes: dict[str, dict[str, Any]]
-    stored_bytes: int | None = None
     bound: Bound = "most"
     estimated: set[str] = field(default_factory=set)
 
-    def learn(self, stage: str, attributes: dict[str, Any], parts: Parts) -> None:
-        """Take what a stage found, now that it is finished."""
-        self.attributes[stage] = attributes
-        if stage == "system":
-            self.stored_bytes = parts.arrays(0).nbytes
-
-    def _of(self, stage: str, name: str, most: float, least: float, what: str) -> int:
+    def found(self, stage: str, name: str, most: float, least: float, what: str) -> int:
         """Return what a finished stage found, or the bound of it, noting that it is one."""
         if stage in self.attributes:
             return int(self.attributes[stage][name])
@@ -139,7 +130,7 @@ class Facts:
         named = data.classes or data.keep or (self.scan.label_names if self.scan else None)
         if named:
             return len(named)
-        return self._of("split", "classes", GUESSED_CLASSES, 2, "number of classes")
+        return self.found("split", "classes", GUESSED_CLASSES, 2, "number of classes")
 
     @property
     def is_regression(self) -> bool:
@@ -159,35 +150,30 @@ class Facts:
             most, least = float(math.ceil(test.fraction * self.n_rows)), 1.0
         else:
             most, least = float(self.n_rows), 1.0
-        return self._of("split", "n_test", min(most, self.n_rows), min(least, self.n_rows), "test points")
+        return self.found("split", "n_test", min(most, self.n_rows), min(least, self.n_rows), "test points")
 
     @property
     def n(self) -> int:
         """Return the number of training points."""
         data = self.spec.data
         if data.points is not None:
-            return self._of("split", "n_train", data.points, data.points, "training points")
+            return self.found("split", "n_train", data.points, data.points, "training points")
         most = self.n_rows - (data.test.count or 1)
         # Classes and official test rows may be left out, and rows without a label are never test points.
         whole = data.keep is None and data.classes is None and data.rows == "all"
         least = most if data.test.count and whole else 2
-        return self._of("split", "n_train", max(most, 2), max(least, 2), "training points")
+        return self.found("split", "n_train", max(most, 2), max(least, 2), "training points")
 
     @property
     def n_labeled(self) -> int:
         labels = self.spec.labels
         if labels.count is not None:
-            return self._of("labels", "n_labeled", labels.count, labels.count, "labeled points")
+            return self.found("labels", "n_labeled", labels.count, labels.count, "labeled points")
         if labels.per_class is not None:
             each = labels.per_class * self.n_classes
-            return self._of("labels", "n_labeled", min(each, self.n), min(each, self.n), "labeled points")
+            return self.found("labels", "n_labeled", min(each, self.n), min(each, self.n), "labeled points")
         share = labels.fraction or 1.0
-        return self._of("labels", "n_labeled", share * self.n, 2, "labeled points")
-
-    @property
-    def s(self) -> int:
-        """Return the number of points at which functions are measured."""
-        return self._of("subsample", "n_subsample", *(2 * (min(self.spec.subsample.size, self.n),)), "subsample")
+        return self.found("labels", "n_labeled", share * self.n, 2, "labeled points")
 
     # The graph
 
@@ -195,7 +181,7 @@ class Facts:
     def vertices(self) -> int:
         """Return the number of vertices: of the training points, the distinct ones."""
         collapse = self.spec.graph.duplicates == "collapse" and self.spec.graph.given is None
-        return self._of("vertices", "vertices", self.n, 2 if collapse else self.n, "distinct points")
+        return self.found("vertices", "vertices", self.n, 2 if collapse else self.n, "distinct points")
 
     @property
     def k(self) -> int:
@@ -206,7 +192,7 @@ class Facts:
         """Return the entries of W: at most both directions of every list entry."""
         both = self.spec.graph.symmetrize != "minimum"
         listed = self.vertices * self.k
-        return self._of("graph", "nnz", (2 if both else 1) * listed, listed if both else 0, "entries of W")
+        return self.found("graph", "nnz", (2 if both else 1) * listed, listed if both else 0, "entries of W")
 
     @property
     def search(self) -> set[str]:
@@ -218,23 +204,3 @@ class Facts:
             self.estimated.add("search")
             return {"exact", "descent"}
         return {"exact" if method == "auto" else method}
-
-    # The solver
-
-    @property
-    def solvers(self) -> set[str]:
-        """Return the solver that is used, or those that may be."""
-        method = self.spec.solver.method
-        if "system" in self.attributes:
-            return {self.attributes["system"]["params"]["method"]}
-        if method != "auto":
-            return {method}
-        if self.vertices <= LARGEST:
-            return {"direct"}
-        self.estimated.add("solver")
-        return {"deflated", "amg"}
-
-    @property
-    def n_solved(self) -> int:
-        """Return how many columns are solved, over all steps of their chains."""
-        return self.s * ((max(self.spec.powers) + 1) // 2)

@@ -14,33 +14,27 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.sources import find_source, fingerprint, is_url
+from ..data.sources import Source, find_source, is_url
 from ..errors import DataError, explain, require
 from ..graph.given import checked_neighbors, checked_weights, restricted, store_weights
 from ..storage.blocks import Arrays, PartWriter, Receipt, row_ranges
-from .spec import GivenGraph
 
 LIST_ROWS = 1 << 16  # lists in one chunk
 
 
-def given_path(given: GivenGraph) -> Path:
-    """Return the local file of a given graph, a path or a URL; raise DataError if there is none."""
-    if is_url(given.path):
-        return find_source(given.path, format="npz").path
-    path = Path(given.path).expanduser()
-    require(path.is_file(), f"graph.given.{given.kind}: {given.path} is not a file", error=DataError,
-            why="the graph is read from it", fix="give the path or the URL of an .npz file")
-    return path
-
-
-def given_digest(given: GivenGraph) -> dict[str, str]:
-    """Return the SHA-256 of the bytes of a given graph, by what it holds.
+def given_file(kind: str, path: str) -> Source:
+    """Return the local file of a given graph, "weights" or "neighbors", a path or a URL.
 
     Raises
     ------
     DataError : there is no such file.
     """
-    return {given.kind: fingerprint(given_path(given))}
+    if is_url(path):
+        return find_source(path, format="npz")
+    file = Path(path).expanduser()
+    require(file.is_file(), f"graph.given.{kind}: {path} is not a file", error=DataError,
+            why="the graph is read from it", fix="give the path or the URL of an .npz file")
+    return Source(path, file)
 
 
 def _read(path: str, kind: str) -> Any:

@@ -1,23 +1,35 @@
 """The stages of the graph: vertices, neighbor lists, weights, and their health."""
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from ..graph.given import described_weights
-from ..graph.neighbors import Neighbors, find_neighbors
+from ..graph.neighbors import NeighborParams, Neighbors, find_neighbors
 from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_neighbors
-from ..graph.weights import weigh
+from ..graph.weights import WeightParams, weigh
 from ..storage.blocks import PartWriter
-from .context import Context
-from .given import GivenNeighborsTask, GivenWeightsTask, given_digest, given_path
-from .islands import HealthTask
+from . import costs
+from .given import GivenNeighborsTask, GivenWeightsTask
+from .health import HealthTask
 from .spec import Spec
+from .stage import Context, NoParams, Stage
 
 
-def make_vertices(context: Context) -> dict[str, Any]:
+@dataclass(frozen=True)
+class VertexParams:
+    """Whether equal rows are one vertex, or one each."""
+
+    duplicates: Literal["collapse", "keep"]
+
+    @classmethod
+    def of(cls, spec: Spec) -> "VertexParams":
+        return cls("keep" if spec.graph.given is not None else spec.graph.duplicates)
+
+
+def make_vertices(context: Context, params: VertexParams) -> dict[str, Any]:
     """Find equal training points: each distinct one is a vertex of the graph."""
-    graph, rows = context.spec.graph, context.points("train")
-    if graph.duplicates == "collapse" and graph.given is None:
+    rows = context.points("train")
+    if params.duplicates == "collapse":
         found = find_vertices(rows, context.execution, context.parts.within("hashes"), context.progress)
     else:
         found = Vertices.distinct(len(rows))
@@ -30,17 +42,27 @@ def vertices_of(context: Context) -> Vertices:
     return Vertices.from_arrays(context.arrays("vertices"))
 
 
-def make_neighbors(context: Context) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ListParams:
+    """How neighbors are searched; None where lists, or weights in their place, are given."""
+
+    search: NeighborParams | None
+
+    @classmethod
+    def of(cls, spec: Spec) -> "ListParams":
+        return cls(None if spec.graph.given is not None else spec.graph.neighbors())
+
+
+def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
     """Search the neighbors of the vertices, or read given lists; weights that are given need none."""
-    given = context.spec.graph.given
-    if given is None:
+    if params.search is not None:
         points = vertices_of(context)
-        require_neighbors(context.spec.graph.n_neighbors, points)
+        require_neighbors(params.search.n_neighbors, points)
         rows = distinct_rows(context.points("train"), points, context.execution)
-        return find_neighbors(rows, context.spec.graph.neighbors(), context.execution, context.parts).attributes
-    if given.kind == "weights":
+        return find_neighbors(rows, params.search, context.execution, context.parts).attributes
+    if "neighbors" not in context.files:
         return {"method": "given"}
-    task = GivenNeighborsTask(str(given_path(given)), context.inputs["split"].parts.arrays(0),
+    task = GivenNeighborsTask(str(context.files["neighbors"].source.path), context.inputs["split"].parts.arrays(0),
                               context.attributes("dataset")["n"])
     receipt, = context.execution.map([task], context.parts)
     return receipt["lists"]
@@ -48,40 +70,48 @@ def make_neighbors(context: Context) -> dict[str, Any]:
 
 def _neighbors(context: Context) -> Neighbors | None:
     """Return the lists; None where weights are given in their place."""
-    if context.spec.graph.given is not None and context.spec.graph.given.kind == "weights":
+    attributes = context.attributes("neighbors")
+    if "n_neighbors" not in attributes:
         return None
-    return Neighbors(context.rows("neighbors", "ids"), context.rows("neighbors", "distances"),
-                     context.attributes("neighbors"))
+    return Neighbors(context.rows("neighbors", "ids"), context.rows("neighbors", "distances"), attributes)
 
 
-def make_graph(context: Context) -> dict[str, Any]:
+@dataclass(frozen=True)
+class EdgeParams:
+    """How the lists are weighed; None where weights are given."""
+
+    weights: WeightParams | None
+
+    @classmethod
+    def of(cls, spec: Spec) -> "EdgeParams":
+        given = spec.graph.given
+        return cls(None if given is not None and given.kind == "weights" else spec.graph.weighting())
+
+
+def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
     """Weigh the lists, or read given weights."""
-    given, lists = context.spec.graph.given, _neighbors(context)
-    if lists is not None:
-        return weigh(lists, context.spec.graph.weighting(), context.execution, context.parts)
-    assert given is not None
-    task = GivenWeightsTask(str(given_path(given)), context.inputs["split"].parts.arrays(0),
+    lists = _neighbors(context)
+    if params.weights is not None and lists is not None:
+        return weigh(lists, params.weights, context.execution, context.parts)
+    task = GivenWeightsTask(str(context.files["weights"].source.path), context.inputs["split"].parts.arrays(0),
                             context.attributes("dataset")["n"])
     receipt, = context.execution.map([task], context.parts)
     return described_weights(receipt)
 
 
-def make_health(context: Context) -> dict[str, Any]:
+def make_health(context: Context, params: NoParams) -> dict[str, Any]:
+    """Describe the graph, and list the points that no label reaches."""
     task = HealthTask(_neighbors(context), context.inputs["graph"].parts, context.inputs["labels"].parts.arrays(0),
                       context.inputs["split"].parts.arrays(0), context.inputs["vertices"].parts.arrays(0))
     receipt, = context.execution.map([task], context.parts)
     return receipt["health"]
 
 
-def graph_params(*names: str, given: str) -> Callable[[Spec], dict[str, Any]]:
-    """Return the function of the parameters with these names; of a given graph of this kind the digest of its file."""
-    def params(spec: Spec) -> dict[str, Any]:
-        if spec.graph.given is None or (given == "weights" and spec.graph.given.kind == "neighbors"):
-            return {name: getattr(spec.graph, name) for name in names}
-        return {"given": given_digest(spec.graph.given) if spec.graph.given.kind == given else spec.graph.given.kind}
-    return params
-
-
-def vertices_params(spec: Spec) -> dict[str, Any]:
-    collapse = spec.graph.duplicates == "collapse" and spec.graph.given is None
-    return {"duplicates": "collapse" if collapse else "keep"}
+VERTICES = Stage("vertices", 2, ("points",), VertexParams.of, make_vertices, costs.vertices,
+                 "lower data.points, or set graph.duplicates to keep")
+NEIGHBORS = Stage("neighbors", 3, ("dataset", "split", "points", "vertices"), ListParams.of, make_neighbors,
+                  costs.neighbors, "lower data.points, or set graph.method to exact", files=("neighbors",))
+GRAPH = Stage("graph", 3, ("dataset", "split", "neighbors"), EdgeParams.of, make_graph, costs.graph,
+              "lower graph.n_neighbors", files=("weights",))
+HEALTH = Stage("health", 3, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
+               costs.health, "lower graph.n_neighbors or data.points")

@@ -6,7 +6,7 @@ from typing import Any
 from ..errors import DataError, require
 from ..storage.store import describe_arrays, read_json
 from .artifacts import Workspace, read_manifest
-from .stages import all_stage_names
+from .kinds.registry import all_stage_names
 
 SHORTEST_ADDRESS = 4  # characters that name an artifact
 

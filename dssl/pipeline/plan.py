@@ -1,22 +1,24 @@
 """A plan: per stage what is there of it, what it would take, and whether it can fit; made before anything runs."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..data.readers import Scan
+from ..data.readers import Scan, format_of
 from ..data.scaling import require_kept_zeros
-from ..data.sources import Source
+from ..data.sources import Source, find_source, fingerprint
 from ..errors import BudgetError, SpecError, explain, require
 from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..params import digest, plain
 from .artifacts import Artifact, Workspace
-from .context import Stage
 from .cost import Cost
-from .costs import costs_of, remedies_of
 from .facts import Bound, Facts, scan_source
-from .spec import Spec, load_spec
-from .stages import all_stage_names, dependents, source_of, stage_names, stages_of
+from .given import given_file
+from .kinds.registry import KINDS, all_stage_names
+from .load import load_spec
+from .spec import Spec
+from .stage import File, Kind, Stage
 
 DEFAULT_WORKSPACE = "dssl-work"
 Status = Literal["cached", "partial", "to run"]
@@ -24,13 +26,14 @@ Status = Literal["cached", "partial", "to run"]
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """A stage with its artifact: "cached", "partial" (some parts are finished) or "to run", and why.
+    """A stage with its parameters and artifact: "cached", "partial" (some parts are finished) or "to run", and why.
 
     cost : of what a run would do; None for a stage that is cached, or that has no cost function.
     estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find.
     """
 
     stage: Stage
+    params: Any
     artifact: Artifact
     status: Status
     why: str
@@ -47,29 +50,47 @@ class PlannedStage:
                 **figures, "estimated": list(self.estimated)}
 
 
-def check_stage(name: str, option: str, spec: Spec) -> str:
-    """Return the name of a stage of a spec; raise SpecError with the names there are."""
-    names = stage_names(stages_of(spec))
+def check_stage(name: str, option: str, kind: Kind) -> str:
+    """Return the name of a stage of a kind; raise SpecError with the names there are."""
     other = name in all_stage_names()
-    require(name in names, error=SpecError,
-            what=f"{option} {name!r} is not a stage{f' of model.kind {spec.model.kind}' if other else ''}",
+    require(name in kind.names, error=SpecError,
+            what=f"{option} {name!r} is not a stage{f' of model.kind {kind.name}' if other else ''}",
             why=f"a pipeline is made of named stages{', and each kind of model has its own' if other else ''}",
-            fix=f"name one of {', '.join(names)}")
+            fix=f"name one of {', '.join(kind.names)}")
     return name
 
 
-def planned_stages(spec: Spec, workspace: Workspace, source_digest: str,
+def find_files(spec: Spec) -> dict[str, File]:
+    """Return the files from outside that a spec names, with the digest of their bytes and format.
+
+    Raises
+    ------
+    DataError : there is no such file.
+    """
+    params, found = spec.data.ingest_params(), {}
+    for name, path in spec.files.items():
+        if name == "source":
+            source = find_source(path, labels=params.labels, format=params.format)
+            found[name] = File(source, digest({"bytes": fingerprint(source),
+                                               "format": format_of(source.path, params.format)}))
+        else:
+            source = given_file(name, str(path))
+            found[name] = File(source, fingerprint(source))
+    return found
+
+
+def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[str, File],
                    remake: Collection[str] = ()) -> list[PlannedStage]:
     """Return the stages of a spec with the addresses of their artifacts and what is there of them.
 
     remake : names of stages that are to be made anew, whatever is there.
     """
     planned: dict[str, PlannedStage] = {}
-    for stage in stages_of(spec):
+    for stage in kind.stages:
+        params = stage.params(spec)
         inputs = {name: planned[name].artifact.address for name in stage.needs}
-        if not stage.needs:
-            inputs = {"source": source_digest}
-        artifact = workspace.artifact(stage.name, stage.version, stage.params(spec), inputs)
+        inputs |= {name: files[name].digest for name in stage.files if name in files}
+        artifact = workspace.artifact(stage.name, stage.version, plain(params), inputs)
         waiting = [name for name in stage.needs if planned[name].status != "cached"]
         status: Status = "to run"
         if stage.name in remake:
@@ -80,7 +101,7 @@ def planned_stages(spec: Spec, workspace: Workspace, source_digest: str,
             status, why = "partial", f"{finished} parts are finished"
         else:
             why = f"after {', '.join(waiting)}" if waiting else "not made yet"
-        planned[stage.name] = PlannedStage(stage, artifact, status, why)
+        planned[stage.name] = PlannedStage(stage, params, artifact, status, why)
     return list(planned.values())
 
 
@@ -93,8 +114,8 @@ class Plan:
     """
 
     spec: Spec
-    source: Source
-    source_digest: str
+    kind: Kind
+    files: dict[str, File]
     workspace: Workspace
     budget: int
     remake: frozenset[str]
@@ -104,23 +125,28 @@ class Plan:
 
     def again(self, budget: int) -> "Plan":
         """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again."""
-        stages = planned_stages(self.spec, self.workspace, self.source_digest, self.remake)
+        stages = planned_stages(self.kind, self.spec, self.workspace, self.files, self.remake)
         return replace(self, budget=budget)._priced(stages)
 
     def _priced(self, stages: list[PlannedStage]) -> "Plan":
         """Return the plan with these stages, and the costs of those that would run."""
         if all(item.status == "cached" for item in stages):
             return replace(self, stages=stages, facts=None)
-        facts = facts_of(self.spec, self.source, self.budget, stages, self.facts.scan if self.facts else None)
+        scan = self.facts.scan if self.facts else None
+        facts = facts_of(self.spec, self.files["source"].source, self.budget, stages, scan)
         if facts.sparse_entries is not None:
             require_kept_zeros(self.spec.data.scale, facts.n_rows, facts.d)
         return replace(self, facts=facts, stages=[item if item.status == "cached" else price(item, facts)
                                                   for item in stages])
 
+    def artifact(self, stage: str) -> Artifact:
+        """Return the artifact of a stage."""
+        return self.stages[self.kind.names.index(stage)].artifact
+
     @property
     def selected(self) -> list[PlannedStage]:
         """Return the stages up to and with `until`."""
-        return self.stages[:stage_names(stages_of(self.spec)).index(self.until) + 1]
+        return self.stages[:self.kind.names.index(self.until) + 1]
 
 
 def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
@@ -137,20 +163,19 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
     SpecError : the spec, or the name of a stage. DataError : there is no such source, or it cannot be used.
     """
     checked, place = load_spec(spec, tuple(set)), Workspace.at(workspace)
-    stages = stages_of(checked)
-    names = stage_names(stages)
+    kind = KINDS[checked.model.kind]
+    names = kind.names
     remake = frozenset(names) if fresh else frozenset()
     if from_stage is not None:
-        remake |= dependents(check_stage(from_stage, "--from", checked), stages)
-    last = names[-1] if until is None else check_stage(until, "--until", checked)
+        remake |= kind.dependents(check_stage(from_stage, "--from", kind))
+    last = names[-1] if until is None else check_stage(until, "--until", kind)
     begins = 0 if from_stage is None else names.index(from_stage)
     require(begins <= names.index(last), f"--from {from_stage} --until {last}", error=SpecError,
             why=f"{from_stage} comes after {last}, so nothing would be made",
             fix="name an earlier stage in --from, or a later one in --until")
-    source, source_digest = source_of(checked)
-    budget = memory_budget or MEMORY_BUDGET
-    planned = planned_stages(checked, place, source_digest, remake)
-    return Plan(checked, source, source_digest, place, budget, remake, last, planned, None)._priced(planned)
+    files, budget = find_files(checked), memory_budget or MEMORY_BUDGET
+    planned = planned_stages(kind, checked, place, files, remake)
+    return Plan(checked, kind, files, place, budget, remake, last, planned, None)._priced(planned)
 
 
 def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace: str | Path = DEFAULT_WORKSPACE,
@@ -170,14 +195,13 @@ def facts_of(spec: Spec, source: Source, budget: int, items: list[PlannedStage],
     cached = {item.stage.name: item.artifact for item in items if item.status == "cached"}
     if "dataset" not in cached and scan is None:
         scan = scan_source(source, spec.data.ingest_params())
-    stored = cached["system"].parts.arrays(0).nbytes if "system" in cached else None
     attributes = {name: artifact.attributes for name, artifact in cached.items()}
-    return Facts(spec, budget, None if "dataset" in cached else scan, attributes, stored)
+    return Facts(spec, budget, None if "dataset" in cached else scan, attributes)
 
 
 def price(item: PlannedStage, facts: Facts) -> PlannedStage:
     """Return the stage with its cost; what cannot fit has none."""
-    formula = costs_of(facts.spec).get(item.stage.name)
+    formula = item.stage.cost
     if formula is None:
         return item
     bounds: tuple[Bound, ...] = ("most", "least")
@@ -202,16 +226,16 @@ def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
     if made.facts is None:
         return
     facts = _with(replace(made.facts, budget=execution.memory_budget), "least")
-    costs, remedies = costs_of(made.spec), remedies_of(made.spec)
-    to_run = [item for item in made.selected if item.status != "cached" and item.stage.name in costs]
+    to_run = [item for item in made.selected if item.status != "cached" and item.stage.cost is not None]
     limit = min(execution.memory_budget, execution.memory_limit or execution.memory_budget)
     whose = "the memory budget is" if limit == execution.memory_budget else "a worker's share of its memory limit is"
     for item in to_run:
-        name = item.stage.name
-        fix = f"{remedies.get(name, 'use fewer points')}, or raise --memory-budget"
+        name, cost = item.stage.name, item.stage.cost
+        assert cost is not None
+        fix = f"{item.stage.remedy}, or raise --memory-budget"
         fix += "" if limit == execution.memory_budget else " and the workers' memory_limit"
         try:
-            least = costs[name](facts).least
+            least = cost(facts).least
         except BudgetError as error:
             raise BudgetError(explain(f"stage {name} cannot fit, {whose} {limit:,} bytes",
                                       why=error.args[0].splitlines()[0], fix=fix)) from error

@@ -1,12 +1,12 @@
 """The stages of the data: the data set, which of its points are used and labeled, and their scaled rows."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..data.dataset import Dataset
-from ..data.ingest import ingest
+from ..data.ingest import IngestParams, ingest
 from ..data.labels import (
     UNLABELED,
     choose_labels,
@@ -20,11 +20,14 @@ from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows
 from ..errors import DataError, require
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import BlockedCsrRows, csr_arrays
-from .context import Context
+from . import costs
+from .spec import Spec, Task
+from .stage import Context, Stage
 
 
-def make_dataset(context: Context) -> dict[str, Any]:
-    dataset = ingest(context.source, context.parts, context.execution, context.spec.data.ingest_params(),
+def make_dataset(context: Context, params: IngestParams) -> dict[str, Any]:
+    """Read the source into parts."""
+    dataset = ingest(context.files["source"].source, context.parts, context.execution, params,
                      progress=context.progress)
     names = [name for name in ("X", "y", "split") if getattr(dataset, name) is not None]
     attributes = {name: value for name, value in dataset.attributes.items() if name != "source"}
@@ -67,40 +70,65 @@ class Target:
                        values=None if self.values is None else self.values[kept])
 
 
-def _official(context: Context, dataset: Dataset) -> np.ndarray | None:
+@dataclass(frozen=True)
+class SplitParams:
+    """What is to be predicted, and of which rows; see `DataSpec`.
+
+    classes : pairs of a name and its members, since keys of JSON are text, and the classes 1 and "1" are not the same.
+    test : how many, which share, or whether the official rows; all None and False for no test points.
+    """
+
+    task: Task
+    keep: tuple[str | int | float, ...] | None
+    classes: tuple[tuple[str | int, tuple[str | int | float, ...]], ...] | None
+    unlabeled: str | int | float | None
+    rows: Literal["all", "official_train"]
+    points: int | None
+    test_count: int | None
+    test_fraction: float | None
+    test_official: bool
+    seed: int
+
+    @classmethod
+    def of(cls, spec: Spec) -> "SplitParams":
+        data, test = spec.data, spec.data.test
+        classes = None if data.classes is None else tuple(
+            (name, tuple(members)) for name, members in data.classes.items())
+        return cls(data.task, None if data.keep is None else tuple(data.keep), classes, data.unlabeled, data.rows,
+                   data.points, test.count, test.fraction, test.official, data.seed)
+
+
+def _official(params: SplitParams, dataset: Dataset, source: str) -> np.ndarray | None:
     """Return 0 for training and 1 for test of each row, where the spec asks for the official split."""
-    data = context.spec.data
-    if data.rows == "all" and not data.test.official:
+    if params.rows == "all" and not params.test_official:
         return None
-    asked = "data.test.official" if data.test.official else "data.rows: official_train"
-    require(dataset.split is not None, f"{context.source.name} has no official split", error=DataError,
-            why=f"{asked} asks for it", fix="set data.test.count or data.test.fraction" if data.test.official
+    asked = "data.test.official" if params.test_official else "data.rows: official_train"
+    require(dataset.split is not None, f"{source} has no official split", error=DataError,
+            why=f"{asked} asks for it", fix="set data.test.count or data.test.fraction" if params.test_official
             else "leave data.rows out")
     assert dataset.split is not None
     return dataset.split.read_all()
 
 
-def _quantities(context: Context, dataset: Dataset) -> Target:
-    unlabeled = context.spec.data.unlabeled
-    assert not isinstance(unlabeled, str)  # the spec refuses it
-    values = dataset.values(unlabeled)
+def _quantities(params: SplitParams, dataset: Dataset, source: str) -> Target:
+    assert not isinstance(params.unlabeled, str)  # the spec refuses it
+    values = dataset.values(params.unlabeled)
     codes = np.where(np.isnan(values), UNLABELED, 0)
-    require(bool((codes >= 0).any()), f"no point of {context.source.name} has a target", error=DataError,
+    require(bool((codes >= 0).any()), f"no point of {source} has a target", error=DataError,
             why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
     return Target(np.arange(len(values)), codes, values, {"task": "regression", "target": describe_values(values)})
 
 
-def _classes(context: Context, dataset: Dataset) -> Target:
-    data = context.spec.data
-    codes, classes = dataset.labels(data.unlabeled)
+def _classes(params: SplitParams, dataset: Dataset, source: str) -> Target:
+    codes, classes = dataset.labels(params.unlabeled)
     ids = np.arange(len(codes))
-    if data.keep is not None:
-        ids, codes, classes = keep_classes(codes, classes, data.keep)
-    if data.classes is not None:
-        codes, classes = map_classes(codes, classes, data.classes)
-    require(len(classes) >= 1, f"no point of {context.source.name} has a label", error=DataError,
+    if params.keep is not None:
+        ids, codes, classes = keep_classes(codes, classes, params.keep)
+    if params.classes is not None:
+        codes, classes = map_classes(codes, classes, dict(params.classes))
+    require(len(classes) >= 1, f"no point of {source} has a label", error=DataError,
             why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no label")
-    require(len(classes) >= 2, f"{context.source.name} has {len(classes)} class(es): {classes.tolist()[:5]}",
+    require(len(classes) >= 2, f"{source} has {len(classes)} class(es): {classes.tolist()[:5]}",
             error=DataError,
             why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
     require(len(classes) <= 1000, f"the target has {len(classes)} different values", error=DataError,
@@ -109,28 +137,24 @@ def _classes(context: Context, dataset: Dataset) -> Target:
     return Target(ids, codes, None, {"classes": classes.tolist()})
 
 
-def make_split(context: Context) -> dict[str, Any]:
+def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     """Choose classes, test points and training points; write their row numbers, and their codes or quantities."""
-    data, dataset = context.spec.data, _dataset(context)
-    target = (_quantities if data.task == "regression" else _classes)(context, dataset)
-    official = _official(context, dataset)
-    if data.rows == "official_train":
+    dataset, source = _dataset(context), context.files["source"].source.name
+    target = (_quantities if params.task == "regression" else _classes)(params, dataset, source)
+    official = _official(params, dataset, source)
+    if params.rows == "official_train":
         assert official is not None
         target = target.among(official == 0)
     ids, codes = target.ids, target.codes
-    official = official[ids] if data.test.official and official is not None else None
-    train, test = split_test(codes, count=data.test.count, fraction=data.test.fraction, official=official,
-                             seed=data.seed)
+    official = official[ids] if params.test_official and official is not None else None
+    train, test = split_test(codes, count=params.test_count, fraction=params.test_fraction, official=official,
+                             seed=params.seed)
     test = test[codes[test] >= 0]
     require(len(test) > 0, "no test point has a label", error=DataError,
             why="there is nothing to compare predictions with",
             fix="set data.test.count or data.test.fraction, or give the test points labels")
-    if data.points is not None and data.points != len(train):
-        train = sample_points(train, data.points, data.seed)
-    k = context.spec.graph.n_neighbors
-    require(len(train) > k or context.spec.graph.given is not None, error=DataError,
-            what=f"{len(train)} training points and graph.n_neighbors={k}",
-            why="a point has at most n - 1 neighbors", fix="lower graph.n_neighbors, or use more points")
+    if params.points is not None and params.points != len(train):
+        train = sample_points(train, params.points, params.seed)
     PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], **target.of("train", train),
                                        **target.of("test", test))
     return {**target.attributes, "n_train": len(train), "n_test": len(test)}
@@ -154,10 +178,10 @@ class ScaleTask:
                 "entries": int(scaled.nnz)}
 
 
-def make_points(context: Context) -> dict[str, Any]:
+def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
     """Scale the training and test points, fitted on the training points only, into `train` and `test`."""
     chosen, rows = context.arrays("split"), _dataset(context).X
-    scaling = fit_scaling(rows, chosen["train"], ScalingParams(kind=context.spec.data.scale), context.execution,
+    scaling = fit_scaling(rows, chosen["train"], params, context.execution,
                           feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
     row_bytes = rows.row_bytes if rows.is_sparse else rows.shape[1] * rows.dtype.itemsize
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
@@ -181,9 +205,25 @@ def make_points(context: Context) -> dict[str, Any]:
     return attributes
 
 
-def make_labels(context: Context) -> dict[str, Any]:
+@dataclass(frozen=True)
+class LabelParams:
+    """Which training points are labeled: a number, so many a class, a share, or all that have a label."""
+
+    count: int | None
+    per_class: int | None
+    fraction: float | None
+    given: bool
+    seed: int
+
+    @classmethod
+    def of(cls, spec: Spec) -> "LabelParams":
+        assert spec.labels is not None  # kinds with this stage have that section
+        return cls(**spec.labels.model_dump())
+
+
+def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     """Choose the labeled points; write their places among the training points."""
-    split, labels = context.arrays("split"), context.spec.labels
+    split = context.arrays("split")
     values, n_classes = split.get("train_values"), len(context.attributes("split").get("classes", ["quantity"]))
     codes = split["train_codes"] if values is None else np.where(np.isnan(values), UNLABELED, 0)
     if labels.given:
@@ -198,3 +238,12 @@ def make_labels(context: Context) -> dict[str, Any]:
         return {"n_labeled": len(chosen), "target": describe_values(values[chosen])}
     PartWriter(context.parts, 0).write(labeled=chosen, codes=codes[chosen])
     return {"n_labeled": len(chosen), "per_class": np.bincount(codes[chosen], minlength=n_classes).tolist()}
+
+
+DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_dataset, costs.dataset,
+                "read fewer columns (data.read.drop)", files=("source",))
+SPLIT = Stage("split", 2, ("dataset",), SplitParams.of, make_split, costs.split, "use a smaller file",
+              files=("source",))
+LABELS = Stage("labels", 2, ("split",), LabelParams.of, make_labels, costs.labels, "lower data.points")
+POINTS = Stage("points", 2, ("dataset", "split"), lambda spec: ScalingParams(kind=spec.data.scale), make_points,
+               costs.points, "read fewer columns, or lower data.read.block_rows")

@@ -23,8 +23,8 @@ from ..learners.prediction import predict_to_zarr
 from ..storage.blocks import MemoryParts, Rows, as_csr, as_rows
 from ..storage.store import StoredParts, read_json
 from .artifacts import read_manifest
+from .scoring import load_model
 from .spec import ingest_params
-from .training import load_model
 
 
 @dataclass(frozen=True)
@@ -252,4 +252,5 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     scaling = Scaling.from_arrays(StoredParts(points).within("scaling").read(0), prepared["attributes"]["scaling"])
     data = read_manifest(artifacts / "dataset" / prepared["inputs"]["dataset"][:24] / "manifest.json")
     return FittedPipeline(scaling, load_model(StoredParts(folder).read(0), models, name), data["attributes"]["dataset"],
-                          ingest_params(data["params"]["read"], "the training data's options"))
+                          ingest_params({name: value for name, value in data["params"].items() if name != "type"},
+                                        "the training data's options"))

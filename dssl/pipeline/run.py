@@ -17,10 +17,10 @@ from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import write_report
 from ..storage.store import read_json, write_json
 from .artifacts import LIBRARIES
-from .context import Context
 from .facts import Facts
-from .islands import write_unreached
+from .health import write_unreached
 from .plan import DEFAULT_WORKSPACE, Plan, PlannedStage, make_plan, price, refuse_what_cannot_fit
+from .stage import Context
 
 Events = Callable[[dict[str, Any]], None]
 
@@ -74,8 +74,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         records = [_run_stage(item, made, known, execution, tell) for item in made.selected]
         result = _result(identity, made, records)
         if result["status"] == "done":
-            health = next(item.artifact for item in made.stages if item.stage.name == "health")
-            result["unreached"] = write_unreached(folder, health)
+            if "health" in made.kind.by_name:
+                result["unreached"] = write_unreached(folder, made.artifact("health"))
             libraries = {name: version(name) for name in LIBRARIES}
             facts = {**_facts(made), "spec": made.spec.record(), "libraries": libraries}
             result["report"] = str(write_report(folder / "report.html", result, facts))
@@ -118,13 +118,14 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
         tell({"event": "progress", "stage": name, "done": done, "of": of})
 
     execution.largest_task_bytes = None
+    files = {name: made.files[name] for name in item.stage.files if name in made.files}
     with PeakMemory() as driver:
-        attributes = item.stage.run(Context(made.spec, made.source, inputs, artifact.parts, execution, progress))
+        attributes = item.stage.make(Context(inputs, files, artifact.parts, execution, progress), item.params)
     receipts = [read_json(path) for path in artifact.folder.glob("**/receipts/*.json")]
     artifact.publish(attributes)
     cost = None
     if known is not None:
-        known.learn(name, artifact.attributes, artifact.parts)
+        known.attributes[name] = artifact.attributes
         cost = price(item, known).cost
     peaks = (execution.largest_task_bytes, driver.bytes)
     measured = max((peak for peak in peaks if peak is not None), default=None)
@@ -145,10 +146,12 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
     result = {"run": identity, "name": made.spec.name, "stages": records, "peak_rss_bytes": peak}
     if len(records) < len(made.stages):
         return {**result, "status": "stopped", "until": made.until}
-    facts = _facts(made)
-    return {
-        **result, "status": "done", "metrics": facts["scores"]["metrics"],
-        "baselines": facts["scores"]["baselines"], "gain": facts["scores"]["gain"],
-        "selection": facts["selection" if "selection" in facts else "models"]["choices"],
-        "model": str(next(item.artifact.folder for item in made.stages if item.stage.name == "models")),
-    }
+    facts, found = _facts(made), {"status": "done"}
+    if "scores" in facts:
+        found |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain")}
+    chosen = next((name for name in ("selection", "models") if "choices" in facts.get(name, {})), None)
+    if chosen:
+        found["selection"] = facts[chosen]["choices"]
+    if made.kind.model:
+        found["model"] = str(made.artifact(made.kind.model).folder)
+    return result | found

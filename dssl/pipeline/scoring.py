@@ -11,11 +11,17 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score
 
 from ..execution.tasks import Execution, Progress
 from ..kernels.gram import block_rows, entries_of
+from ..learners.kernel_model import KernelModel
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
-from .context import Context
-from .training import load_model
+from .stage import Context, NoParams, Stage
 
 MOST_SHOWN = 500  # test points of a regression that the report draws
+
+
+def load_model(arrays: dict[str, np.ndarray], models: dict[str, Any], name: str) -> KernelModel:
+    """Return one of the models of an artifact: the arrays `NAME.ARRAY`."""
+    own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+    return KernelModel.from_arrays(own, models[name])
 
 
 def code_errors(values: np.ndarray, codes: np.ndarray, n_classes: int) -> np.ndarray:
@@ -159,7 +165,7 @@ def unlabeled_verdict(predicted: dict[str, np.ndarray], true: np.ndarray) -> dic
     return verdict
 
 
-def make_scores(context: Context) -> dict[str, Any]:
+def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
     """Predict the test points with every model, and compare."""
     models, classes = context.attributes("models")["models"], context.attributes("split").get("classes")
     split = context.arrays("split")
@@ -178,3 +184,6 @@ def make_scores(context: Context) -> dict[str, Any]:
         return compared
     some = np.unique(np.linspace(0, len(true) - 1, MOST_SHOWN).astype(int))
     return {**compared, "shown": {"true": true[some].tolist(), "predicted": predicted["model"][some].tolist()}}
+
+
+SCORES = Stage("scores", 3, ("split", "points", "models"), lambda spec: NoParams(), make_scores)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from dssl.pipeline.stages import STAGES as TABLE
+from dssl.pipeline.kinds.registry import KINDS
 
 from .conftest import COMMAND, LOCAL, REPOSITORY, outcome
 
 QUICKSTART = REPOSITORY / "pipelines" / "quickstart.yaml"
-STAGES = [stage.name for stage in TABLE]
+STAGES = KINDS["svm"].names
 
 pytestmark = [pytest.mark.slow]
 

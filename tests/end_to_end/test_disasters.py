@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from dssl.pipeline.stages import STAGES
+from dssl.pipeline.kinds.registry import KINDS
 
 from .conftest import LOCAL, outcome, receipts, wait_for_receipts
 
@@ -69,7 +69,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, start, dssl, slow_c
     assert {stage["name"] for stage in again.document["stages"] if stage["status"] == "cached"} == {
         "dataset", "split", "points", "vertices", "neighbors", "graph", "labels", "health", "subsample", "system"}
     assert dssl("verify", "--workspace", tmp_path, "--json").document == {
-        "artifacts": len(STAGES), "unfinished_parts": 0}
+        "artifacts": len(KINDS["svm"].stages), "unfinished_parts": 0}
 
 
 def alive(process):

@@ -10,8 +10,9 @@ from dssl.data.dataset import MANIFEST, Dataset
 from dssl.data.ingest import ingest
 from dssl.errors import DsslError, SpecError
 from dssl.execution.in_process import InProcess
+from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
-from dssl.pipeline.spec import Spec, load_spec
+from dssl.pipeline.spec import Spec
 from dssl.runtime import load_runtime
 from dssl.storage.blocks import MemoryParts, Parts
 from dssl.storage.store import StoredParts

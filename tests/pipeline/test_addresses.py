@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dssl.pipeline.artifacts import Workspace
+from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
-from dssl.pipeline.stages import STAGES
 
-NAMES = [stage.name for stage in STAGES]
+NAMES = KINDS["svm"].names
 FITTED = {"models", "scores"}
 CHOSEN = {"selection", *FITTED}
 SOLVED = {"columns", "covariance", *CHOSEN}
@@ -70,10 +70,10 @@ def test_other_bytes_move_everything(small_spec, points_file, tmp_path):
 
 def test_every_stage_needs_stages_before_it_only():
     seen = set()
-    for stage in STAGES:
+    for stage in KINDS["svm"].stages:
         assert set(stage.needs) <= seen, stage.name
         seen.add(stage.name)
-    assert len(seen) == len(STAGES)
+    assert len(seen) == len(KINDS["svm"].stages)
 
 
 def test_an_address_is_of_stage_version_parameters_and_inputs():

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from dssl.data.readers import Scan
 from dssl.errors import BudgetError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.costs import COSTS, REMEDIES, costs_of, remedies_of
 from dssl.pipeline.facts import Facts
+from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
-from dssl.pipeline.spec import load_spec
-from dssl.pipeline.stages import LAPRLS, STAGES
 
-NAMES = [stage.name for stage in STAGES]
+NAMES = KINDS["svm"].names
 MB = 1 << 20
 
 
@@ -35,8 +34,8 @@ def facts_of(n=50_000, d=50, budget=1 << 30, **changes):
 
 
 def test_every_stage_has_a_cost_and_a_remedy():
-    assert [name for name in NAMES if name not in COSTS] == []
-    assert [name for name in NAMES if name not in REMEDIES] == []
+    for kind in KINDS.values():
+        assert [stage.name for stage in kind.stages if stage.cost is None or not stage.remedy] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -44,14 +43,14 @@ def test_every_stage_has_a_cost_and_a_remedy():
 def test_costs_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, size, power):
     facts = facts_of(n, d, budget=1 << 40, subsample={"size": size}, graph={"power": power, "n_neighbors": 10,
                                                                             "method": "exact"})
-    cost = COSTS[name](facts)
+    cost = KINDS["svm"].by_name[name].cost(facts)
     assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
     assert 0 <= cost.least <= cost.peak
 
 
 @pytest.mark.parametrize("name", ["split", "graph", "health", "system", "columns"])
 def test_more_points_take_more(name):
-    small, large = (COSTS[name](facts_of(n, budget=1 << 40)) for n in (100_000, 1_000_000))
+    small, large = (KINDS["svm"].by_name[name].cost(facts_of(n, budget=1 << 40)) for n in (100_000, 1_000_000))
     assert large.peak > small.peak or name == "graph"  # its blocks have a fixed height
     assert large.read > 5 * small.read
 
@@ -59,7 +58,8 @@ def test_more_points_take_more(name):
 @pytest.mark.parametrize("name", ["dataset", "points", "neighbors", "columns", "covariance", "scores"])
 def test_a_smaller_budget_makes_more_tasks_and_smaller_ones(name):
     sizes = {"subsample": {"size": 2000}, "data": {"source": "none.npz", "test": {"count": 50_000}}}
-    large, small = (COSTS[name](facts_of(100_000, 300, budget=budget, **sizes)) for budget in (4 << 30, 256 * MB))
+    large, small = (KINDS["svm"].by_name[name].cost(facts_of(100_000, 300, budget=budget, **sizes))
+                    for budget in (4 << 30, 256 * MB))
     assert small.tasks >= large.tasks
     assert small.peak <= large.peak
 
@@ -67,31 +67,31 @@ def test_a_smaller_budget_makes_more_tasks_and_smaller_ones(name):
 def test_blocks_never_grow_beyond_the_budget_where_they_follow_it():
     for budget in (200 * MB, 400 * MB, 1 << 30):
         for name in ("columns", "covariance", "scores", "points"):
-            cost = COSTS[name](facts_of(200_000, 100, budget=budget))
+            cost = KINDS["svm"].by_name[name].cost(facts_of(200_000, 100, budget=budget))
             assert cost.peak <= 1.25 * budget, name
 
 
 def test_what_a_stage_has_yet_to_find_is_taken_from_above_and_named():
     facts = facts_of(solver={"method": "auto"}, graph={"n_neighbors": 10, "method": "auto"})
-    above = COSTS["columns"](facts)
+    above = KINDS["svm"].by_name["columns"].cost(facts)
     assert {"entries of W", "solver"} <= facts.estimated
-    below = COSTS["columns"](replace(facts, bound="least", estimated=set()))
+    below = KINDS["svm"].by_name["columns"].cost(replace(facts, bound="least", estimated=set()))
     facts.estimated.clear()
     facts.attributes |= {"vertices": {"vertices": 49_900}, "graph": {"nnz": 700_000},
                          "system": {"params": {"method": "deflated"}}}
-    exact = COSTS["columns"](facts)
+    exact = KINDS["svm"].by_name["columns"].cost(facts)
     assert facts.estimated == set()
     assert below.least <= exact.peak <= above.peak
 
 
 def test_points_and_labels_of_a_finished_split_are_exact():
     facts = facts_of(data={"source": "none.npz", "test": {"fraction": 0.2}}, labels={"per_class": 7})
-    COSTS["models"](facts)
+    KINDS["svm"].by_name["models"].cost(facts)
     assert {"training points", "number of classes"} & facts.estimated
     facts.estimated.clear()
     facts.attributes |= {"split": {"classes": [0, 1, 2], "n_train": 40_000, "n_test": 10_000},
                          "labels": {"n_labeled": 21}}
-    COSTS["models"](facts)
+    KINDS["svm"].by_name["models"].cost(facts)
     assert (facts.n, facts.n_test, facts.n_labeled, facts.n_classes) == (40_000, 10_000, 21, 3)
     assert facts.estimated == set()
 
@@ -99,7 +99,7 @@ def test_points_and_labels_of_a_finished_split_are_exact():
 @pytest.mark.parametrize("name", ["columns", "scores", "covariance"])
 def test_a_row_that_does_not_fit_is_a_budget_error(name):
     with pytest.raises(BudgetError):
-        COSTS[name](facts_of(1_000_000, 100, budget=1 * MB, subsample={"size": 3000}))
+        KINDS["svm"].by_name[name].cost(facts_of(1_000_000, 100, budget=1 * MB, subsample={"size": 3000}))
 
 
 # model.kind: laprls
@@ -113,13 +113,10 @@ def laprls_facts(n=50_000, d=50, budget=1 << 30, **model):
     return Facts(load_spec(fields), budget, scan, {})
 
 
-def test_every_stage_of_laprls_has_a_cost_and_a_remedy():
-    spec = laprls_facts().spec
-    assert [stage.name for stage in LAPRLS if stage.name not in costs_of(spec) or stage.name not in remedies_of(spec)
-            ] == []
-    assert costs_of(spec)["models"] is not costs_of(spec_of())["models"]
+def test_kinds_have_costs_and_remedies_of_their_own():
+    assert KINDS["laprls"].by_name["models"].cost is not KINDS["svm"].by_name["models"].cost
     for name in ("landmarks", "models", "scores"):
-        assert "model.landmarks.count" in remedies_of(spec)[name]
+        assert "model.landmarks.count" in KINDS["laprls"].by_name[name].remedy
 
 
 @pytest.mark.parametrize("name", ["landmarks", "models", "scores"])
@@ -129,29 +126,29 @@ def test_every_stage_of_laprls_has_a_cost_and_a_remedy():
 def test_costs_of_laprls_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, count, solver, method):
     facts = laprls_facts(n, d, 1 << 50, solver=solver, landmarks={"count": count, "method": method})
     for bound in ("most", "least"):
-        cost = costs_of(facts.spec)[name](replace(facts, bound=bound, estimated=set()))
+        cost = KINDS[facts.spec.model.kind].by_name[name].cost(replace(facts, bound=bound, estimated=set()))
         assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
         assert 0 <= cost.least <= cost.peak
 
 
 def test_more_landmarks_take_more_and_too_many_do_not_fit():
-    few, many = (costs_of(facts.spec)["models"](facts) for facts in (
+    few, many = (KINDS[facts.spec.model.kind].by_name["models"].cost(facts) for facts in (
         laprls_facts(landmarks={"count": count}) for count in (1000, 3000)))
     assert many.peak > few.peak
     assert many.written > few.written
     facts = laprls_facts(landmarks={"count": 40_000})
     with pytest.raises(BudgetError, match="fewer landmarks"):
-        costs_of(facts.spec)["models"](facts)
-    assert costs_of(facts.spec)["models"](laprls_facts(landmarks={"count": 6000})).least > 1 << 30
+        KINDS[facts.spec.model.kind].by_name["models"].cost(facts)
+    assert KINDS[facts.spec.model.kind].by_name["models"].cost(laprls_facts(landmarks={"count": 6000})).least > 1 << 30
 
 
 def test_landmarks_that_were_chosen_are_those_that_count():
     facts = laprls_facts(landmarks={"count": "auto"})
-    costs_of(facts.spec)["scores"](facts)
+    KINDS[facts.spec.model.kind].by_name["scores"].cost(facts)
     assert "landmarks" in facts.estimated
     facts.attributes["landmarks"] = {"landmarks": [{"count": 990}]}
     facts.estimated.clear()
-    assert costs_of(facts.spec)["landmarks"](facts).written == 990 * (200 + 8)
+    assert KINDS[facts.spec.model.kind].by_name["landmarks"].cost(facts).written == 990 * (200 + 8)
     assert "landmarks" not in facts.estimated
 
 

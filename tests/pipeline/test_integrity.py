@@ -18,9 +18,9 @@ import pytest
 from dssl.errors import IntegrityError, LockedError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.artifacts import Workspace
+from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
-from dssl.pipeline.stages import STAGES
 
 
 def flip(path, place=0.5):
@@ -43,7 +43,7 @@ def chunk_of(array):
 
 
 def test_a_sound_workspace(finished, tmp_path):
-    assert Workspace.at(finished[0]).verify() == len(STAGES)
+    assert Workspace.at(finished[0]).verify() == len(KINDS["svm"].stages)
     assert Workspace.at(tmp_path).verify() == 0
 
 
@@ -142,7 +142,7 @@ def test_following_the_advice_mends_the_workspace(spec, finished, workspace):
     result = run(spec, workspace=workspace, execution=InProcess(2))
     assert [stage["name"] for stage in result["stages"] if stage["status"] == "done"] == ["points"]
     assert result["metrics"] == finished[1]["metrics"]
-    assert Workspace.at(workspace).verify() == len(STAGES)
+    assert Workspace.at(workspace).verify() == len(KINDS["svm"].stages)
 
 
 def test_a_run_does_not_trust_a_damaged_manifest(spec, workspace):

@@ -20,14 +20,14 @@ from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.products import GramTask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.inspection import inspect
+from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.pipeline.spec import load_spec
-from dssl.pipeline.stages import LAPRLS, SHARED, TABLES
 from dssl.storage.store import StoredParts
 
-NAMES = [stage.name for stage in LAPRLS]
+NAMES = KINDS["laprls"].names
 GRID = {"folds": 3, "lambda_A": [0.01, 1], "lambda_I": [0, 0.01], "bandwidth": ["median", "2*median"]}
 
 
@@ -200,14 +200,14 @@ def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, t
 
 
 def test_kinds_share_what_comes_before_the_model(fields, small_spec):
-    names = [stage.name for stage in SHARED]
+    names = KINDS["svm"].names[:KINDS["svm"].names.index("health") + 1]
     mine = {stage["name"]: stage["address"] for stage in plan(fields, workspace="nowhere")}
     for kind in ("svm", "ridge"):
         own = {**{key: value for key, value in fields.items() if key != "model"}, "model": {"kind": kind}}
         theirs = {stage["name"]: stage["address"] for stage in plan(own, workspace="nowhere")}
         assert {name: mine[name] for name in names} == {name: theirs[name] for name in names}
         assert mine["models"] != theirs["models"]
-    assert [stage.name for stage in TABLES["laprls"]] == [*names, "landmarks", "models", "scores"]
+    assert KINDS["laprls"].names == [*names, "landmarks", "models", "scores"]
 
 
 @pytest.mark.parametrize(("override", "expected"), [

@@ -1,6 +1,7 @@
 """A plan: what it knows, what it refuses, what is made anew, and that it reads the source once."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,13 @@ import pytest
 from dssl.data import sources
 from dssl.errors import BudgetError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline import stages as table
+from dssl.pipeline import plan as plan_module
+from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import make_plan, plan, refuse_what_cannot_fit
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.pipeline.stages import STAGES, dependents
 
-NAMES = [stage.name for stage in STAGES]
+NAMES = KINDS["svm"].names
 
 
 def statuses(result):
@@ -108,7 +109,7 @@ def test_what_is_cached_is_never_refused(spec, workspace):
 def test_from_makes_a_stage_and_its_dependents_anew(spec, finished, workspace):
     result = run(spec, workspace=workspace, execution=InProcess(2), from_stage="subsample")
     made = {name for name, status in statuses(result).items() if status == "done"}
-    assert made == dependents("subsample", STAGES) == {
+    assert made == KINDS["svm"].dependents("subsample") == {
         "subsample", "columns", "covariance", "selection", "models", "scores"}
     assert result["metrics"] == finished[1]["metrics"]
     shown = {item.stage.name: item for item in make_plan(spec, workspace=workspace, from_stage="covariance").stages}
@@ -143,7 +144,7 @@ def test_a_stage_that_does_not_exist_lists_those_that_do(spec, tmp_path, option)
 
 def test_the_source_is_hashed_once_for_plan_and_run(spec, tmp_path, monkeypatch):
     hashed = []
-    monkeypatch.setattr(table, "fingerprint", lambda source: hashed.append(source) or sources.fingerprint(source))
+    monkeypatch.setattr(plan_module, "fingerprint", lambda source: hashed.append(source) or sources.fingerprint(source))
     made = make_plan(spec, workspace=tmp_path)
     run(made, execution=InProcess(2))
     assert len(hashed) == 1
@@ -189,7 +190,8 @@ def test_a_moved_workspace_keeps_its_models(finished, workspace, tmp_path):
 
 
 def test_a_stage_of_another_kind_lists_those_of_this_one(spec, tmp_path, monkeypatch):
-    monkeypatch.setitem(table.TABLES, "ridge", STAGES[:9])
+    short = replace(KINDS["ridge"], stages=KINDS["ridge"].stages[:9], model=None)
+    monkeypatch.setitem(KINDS, "ridge", short)
     ridge = {**spec, "model": {"kind": "ridge"}}
     assert [row["name"] for row in plan(ridge, workspace=tmp_path)] == NAMES[:9]
     assert make_plan(ridge, workspace=tmp_path).until == NAMES[8]
@@ -202,6 +204,5 @@ def test_a_stage_of_another_kind_lists_those_of_this_one(spec, tmp_path, monkeyp
 
 def test_kinds_share_the_stages_up_to_the_health_of_the_graph():
     shared = NAMES[:NAMES.index("health") + 1]
-    for stages in table.TABLES.values():
-        own = {stage.name: stage for stage in stages}
-        assert [name for name in shared if name != "subsample" and own.get(name) is not STAGES[NAMES.index(name)]] == []
+    for kind in KINDS.values():
+        assert [name for name in shared if kind.by_name.get(name) is not KINDS["svm"].by_name[name]] == []

@@ -12,13 +12,13 @@ from scipy.stats import ttest_rel
 from dssl.cli import main
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.costs import costs_of
 from dssl.pipeline.facts import Facts
+from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import make_plan, plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.pipeline.scoring import code_errors, regression_scores, unlabeled_verdict
-from dssl.pipeline.spec import load_spec
 from dssl.storage.store import StoredParts
 
 N = 260
@@ -103,7 +103,7 @@ def test_every_stage_has_a_cost_and_the_second_run_is_cached(fields, finished):
     made = make_plan(fields, workspace=workspace / "new")
     facts = Facts(made.spec, 1 << 30, made.facts.scan, {})
     assert facts.n_outputs == 1
-    costs_of(made.spec)["scores"](facts)
+    KINDS[made.spec.model.kind].by_name["scores"].cost(facts)
     assert "number of classes" not in facts.estimated
 
 

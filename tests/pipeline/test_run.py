@@ -16,14 +16,14 @@ from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, Sp
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.pipeline.artifacts import Workspace
+from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.pipeline.stages import STAGES
 from dssl.storage.blocks import as_rows
 from dssl.storage.store import StoredParts
 
-NAMES = [stage.name for stage in STAGES]
+NAMES = KINDS["svm"].names
 BEFORE_COLUMNS = NAMES[:NAMES.index("system")]
 
 

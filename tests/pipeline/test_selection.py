@@ -5,13 +5,10 @@ import pytest
 
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.graph.neighbors import NeighborParams
-from dssl.graph.regularizer import RegularizerParams
-from dssl.graph.weights import WeightParams
 from dssl.pipeline.artifacts import read_manifest
+from dssl.pipeline.kinds.deformed_fit import Training, choose
+from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
-from dssl.pipeline.spec import load_spec
-from dssl.pipeline.training import Training, choose
 from dssl.storage.blocks import ArrayRows, HeldArrays
 
 GRID = {"folds": 3, "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}
@@ -99,8 +96,7 @@ def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
     A = np.cov(np.random.default_rng(1).normal(size=(12, 40)))
     training = Training(ArrayRows(X), HeldArrays(power1=A), HeldArrays(subsample=np.arange(12)),
                         HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])),
-                        {"name": "rbf", "parameters": {}}, "svm", 0,
-                        (NeighborParams(n_neighbors=3), WeightParams(), RegularizerParams(power=1)))
+                        "rbf", {}, "svm", 0, None)
     found = training.covariances("shuffled", (1,), X)[1]
     assert np.allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(A))
     assert not np.array_equal(found, A)

@@ -6,10 +6,11 @@ import pytest
 import yaml
 
 from dssl.errors import SpecError
+from dssl.pipeline.load import load_spec
 from dssl.pipeline.plain_yaml import parse_yaml
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
-from dssl.pipeline.spec import Spec, load_spec
+from dssl.pipeline.spec import Spec
 
 PIPELINES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
 LEAST = {"name": "least", "data": {"source": "digits"}, "labels": {"per_class": 2}}

@@ -1,20 +1,19 @@
 """What the stages of `model.kind: laprls` take, in the terms of `costs.py`."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 
-from ..kernels.centers import SAMPLE_BYTES, SAMPLE_PER_CENTER
-from ..kernels.gram import BLOCK_BYTES
-from ..kernels.landmarks import landmark_count
-from ..kernels.leverage import PILOT
-from ..learners.laprls.dense import chunk_bytes
-from ..learners.laprls.preconditioner import sample_shares
-from ..learners.laprls.problem import DENSE
-from ..learners.laprls.solve import SYSTEMS_IN_A_TASK, factors_that_fit
-from ..learners.laprls.system import block_bytes, block_height, gram_bytes, runs_within, whitening_bytes
-from .cost import Cost, cost_of, count, of_those, scores_of, whole_bytes
-from .facts import Facts
+from ...kernels.centers import SAMPLE_BYTES, SAMPLE_PER_CENTER
+from ...kernels.gram import BLOCK_BYTES
+from ...kernels.landmarks import landmark_count
+from ...kernels.leverage import PILOT
+from ...learners.laprls.dense import chunk_bytes
+from ...learners.laprls.preconditioner import sample_shares
+from ...learners.laprls.problem import DENSE
+from ...learners.laprls.solve import SYSTEMS_IN_A_TASK, factors_that_fit
+from ...learners.laprls.system import block_bytes, block_height, gram_bytes, runs_within, whitening_bytes
+from ..cost import Cost, cost_of, count, of_those, scores_of, whole_bytes
+from ..facts import Facts
 
 HALO = 3.0  # in few dimensions less than 1; 2.8 for the 123 features of a9a
 
@@ -23,8 +22,8 @@ def n_landmarks(f: Facts) -> int:
     """Return the number of landmarks; 0 for the methods that take all points."""
     if "landmarks" in f.attributes:
         return max((item["count"] for item in f.attributes["landmarks"]["landmarks"]), default=0)
-    params = f.spec.laprls_params().landmarks
-    if f.spec.laprls.solver in ("direct", "cg"):
+    params = f.spec.laprls().landmarks
+    if f.spec.model.solver in ("direct", "cg"):
         return 0
     # A number that the spec gives is meant, however few distinct rows the file may turn out to have.
     v = (replace(f, bound="most") if isinstance(params.n_landmarks, int) else f).vertices
@@ -36,7 +35,7 @@ def n_landmarks(f: Facts) -> int:
 
 def model_points(f: Facts) -> int:
     """Return the points of a model: the landmarks, or all distinct points."""
-    return f.vertices if f.spec.laprls.solver in DENSE else n_landmarks(f)
+    return f.vertices if f.spec.model.solver in DENSE else n_landmarks(f)
 
 
 def _folds(f: Facts) -> int:
@@ -51,7 +50,7 @@ def _outputs(f: Facts) -> int:
 
 def _systems(f: Facts) -> tuple[int, int]:
     """Return the pairs of penalties with those of the baselines, and the systems that cross-validation solves."""
-    params = f.spec.laprls_params()
+    params = f.spec.laprls()
     plain = 0 if 0.0 in params.lambda_I else len(params.lambda_A)
     tried = len(params.pairs) + plain
     chosen = len(params.pairs) > 1 or len(f.spec.kernels()) > 1
@@ -62,8 +61,8 @@ def landmarks(f: Facts) -> Cost:
     """In the driver: numbers of all rows, and the landmarks three times; centers and leverage take passes of blocks."""
     v, s, d = f.vertices, n_landmarks(f), f.width
     driver = 24 * f.n + 32 * v + 3 * s * f.row_bytes + whole_bytes(f.n * f.row_bytes)  # chunks that hold landmarks
-    method, least = f.spec.laprls.landmarks.method, 24 * f.n + 3 * s * f.row_bytes
-    if method == "uniform" or f.spec.laprls.solver in DENSE:
+    method, least = f.spec.model.landmarks.method, 24 * f.n + 3 * s * f.row_bytes
+    if method == "uniform" or f.spec.model.solver in DENSE:
         return cost_of(0, 24 * f.n + s * f.row_bytes, s * (f.row_bytes + 8), driver, least)
     if method == "kmeans":
         sample = max(s, min(v, SAMPLE_PER_CENTER * s, SAMPLE_BYTES // (8 * d)))
@@ -101,12 +100,12 @@ def _nystrom(f: Facts, method: str) -> Cost:
     """The graph in blocks; K of the landmarks and what whitens it; then a block and sums, or kept blocks and columns.
     """
     v, s, F = f.vertices, n_landmarks(f), _folds(f)
-    size = f.spec.laprls.system().itemsize
+    size = f.spec.model.system().itemsize
     height = min(v, block_height(v, s, f.row_bytes, size, f.budget))
     pairs, held = _systems(f)
     square, kernels = 8 * s * s, len(f.spec.kernels())
     columns = 8 * s * _outputs(f) * (pairs + held)
-    whitening = whitening_bytes(s, f.spec.laprls.system().cutoff)
+    whitening = whitening_bytes(s, f.spec.model.system().cutoff)
     block, sums = height * block_bytes(s, f.row_bytes, size), gram_bytes(s, F, points=True, n_outputs=_outputs(f))
     blocks = count(v, height)
     runs = len(runs_within(blocks, sums, f.budget))
@@ -133,7 +132,7 @@ def _dense(f: Facts) -> Cost:
     columns = 8 * v * _outputs(f) * (pairs + held)
     matrix = 8 * v * v
     graph = _split_bytes(f) + 3 * v * f.row_bytes
-    if f.spec.laprls.solver == "direct":
+    if f.spec.model.solver == "direct":
         own = least = 3 * matrix
     else:
         own = 2 * matrix if 2 * matrix <= f.budget else 2 * min(chunk_bytes(f.budget // 2), matrix)
@@ -145,7 +144,7 @@ def _dense(f: Facts) -> Cost:
 
 def models(f: Facts) -> Cost:
     """Of the method that is used, or of those that may be."""
-    solver = f.spec.laprls.solver
+    solver = f.spec.model.solver
     if solver in DENSE:
         return _dense(f)
     if "models" in f.attributes:
@@ -161,8 +160,3 @@ def models(f: Facts) -> Cost:
 def scores(f: Facts) -> Cost:
     """A column a class, or one of a quantity."""
     return scores_of(f, model_points(f), f.n_outputs, 8 if f.is_regression else 16)
-
-
-COSTS: dict[str, Callable[[Facts], Cost]] = {"landmarks": landmarks, "models": models, "scores": scores}
-REMEDIES = dict.fromkeys(COSTS, "use fewer landmarks: model.landmarks.count; or model.solver auto, if the one given "
-                         "takes all points")

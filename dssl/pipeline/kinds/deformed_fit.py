@@ -1,4 +1,4 @@
-"""Choose parameters, and fit the model and its baselines on the same labels.
+"""The tasks that choose parameters, and fit the model in a deformed kernel and its baselines on the same labels.
 
     model     the learner in the kernel deformed by the graph
     base      the same learner in the base kernel: no unlabeled data
@@ -6,27 +6,35 @@
     budget    the same as the model, with a graph of the subsample alone
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import DataError, require
-from ..execution.in_process import InProcess
-from ..graph.laplacian import Laplacian
-from ..graph.neighbors import NeighborParams, find_neighbors
-from ..graph.regularizer import RegularizerParams
-from ..graph.weights import WeightParams, weights
-from ..kernels.base import Kernel, kernel_from
-from ..kernels.subsample import inverse_on_subsample
-from ..learners.deformed import check_share, deform, shuffled
-from ..learners.kernel_model import Coding, KernelModel, expand
-from ..learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
-from ..selection.folds import labeled_folds
-from ..selection.search import GridParams, search_base, search_deformed
-from ..solvers.solve import SolverParams
-from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, as_rows
-from .context import Context
+from ...errors import DataError, require
+from ...execution.in_process import InProcess
+from ...graph.laplacian import Laplacian
+from ...graph.neighbors import NeighborParams, find_neighbors
+from ...graph.regularizer import RegularizerParams
+from ...graph.weights import WeightParams, weights
+from ...kernels.base import Kernel, kernel_from
+from ...kernels.subsample import inverse_on_subsample
+from ...learners.deformed import check_share, deform, shuffled
+from ...learners.kernel_model import Coding, expand
+from ...learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
+from ...selection.folds import labeled_folds
+from ...selection.search import GridParams, search_base, search_deformed
+from ...solvers.solve import SolverParams
+from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, as_rows
+
+
+@dataclass(frozen=True)
+class SubsampleGraph:
+    """How the graph of the subsample alone is made, for the budget baseline."""
+
+    neighbors: NeighborParams
+    weights: WeightParams
+    regularizer: RegularizerParams
 
 
 @dataclass(frozen=True)
@@ -37,15 +45,15 @@ class Training:
     covariance: Arrays  # `power{p}` (s, s) of each power
     chosen: Arrays  # subsample (s,)
     labels: Arrays  # labeled (l,), and codes (l,) or, of a regression, values (l,)
-    kernel: dict[str, Any]  # name, parameters
+    kernel: str
+    parameters: dict[str, Any]  # of the kernel
     kind: Literal["svm", "ridge"]
     seed: int
-    budget: tuple[NeighborParams, WeightParams, RegularizerParams]
+    subsample_graph: SubsampleGraph | None
 
     def base(self, bandwidth: float | str | None) -> Kernel:
         """Return the base kernel with a bandwidth."""
-        return kernel_from(self.kernel["name"], bandwidth, rows=self.points, seed=self.seed,
-                           **self.kernel["parameters"])
+        return kernel_from(self.kernel, bandwidth, rows=self.points, seed=self.seed, **self.parameters)
 
     def subsample(self) -> np.ndarray:
         """Return the row numbers of the subsample (s,)."""
@@ -59,7 +67,8 @@ class Training:
     def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
         """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
         if name == "budget":
-            return subsample_graph_covariance(X_S, *self.budget, powers)
+            assert self.subsample_graph is not None
+            return subsample_graph_covariance(X_S, self.subsample_graph, powers)
         arrays = self.covariance.load()
         return {power: shuffled(arrays[f"power{power}"], self.seed) if name == "shuffled" else arrays[f"power{power}"]
                 for power in powers}
@@ -161,57 +170,12 @@ class FitTask:
         return receipt
 
 
-def subsample_graph_covariance(X_S: Any, neighbors: NeighborParams, weighting: WeightParams,
-                               regularizer: RegularizerParams, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
+def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
     """Return Q^-1 (s, s) by power of the graph of the subsample alone, the paper's "budget" baseline (section 5.1)."""
-    lists = find_neighbors(as_rows(X_S), neighbors, InProcess(1))
+    lists, weighting = find_neighbors(as_rows(X_S), graph.neighbors, InProcess(1)), graph.weights
     W = weights(lists, weighting.kind, bandwidth=weighting.bandwidth, symmetrize=weighting.symmetrize,
                 execution=InProcess(1))
-    laplacian = Laplacian(W, regularizer.laplacian == "normalized")
-    found = inverse_on_subsample(laplacian.matrix(regularizer.ridge), np.arange(len(lists)), powers,
+    laplacian = Laplacian(W, graph.regularizer.laplacian == "normalized")
+    found = inverse_on_subsample(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,
                                  params=SolverParams(method="direct"), vector=laplacian.vector, execution=InProcess(1))
     return found.powers
-
-
-def load_model(arrays: dict[str, np.ndarray], models: dict[str, Any], name: str) -> KernelModel:
-    """Return one of the models that `FitTask` wrote."""
-    own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
-    return KernelModel.from_arrays(own, models[name])
-
-
-def _training(context: Context) -> Training:
-    spec = context.spec
-    neighbors = spec.graph.neighbors()
-    n_subsample = context.attributes("subsample")["n_subsample"]
-    small = replace(neighbors, n_neighbors=max(1, min(neighbors.n_neighbors, n_subsample - 1)))
-    return Training(
-        points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
-        chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
-        kernel=spec.kernel.model_dump(include={"name", "parameters"}), kind=spec.learner.kind, seed=spec.subsample.seed,
-        budget=(small, spec.graph.weighting(), spec.graph.regularizer()))
-
-
-def make_selection(context: Context) -> dict[str, Any]:
-    """Choose power, eta, bandwidth and C of each model by cross-validation; without a grid, take those given."""
-    spec = context.spec
-    grid = spec.grid()
-    if grid is None:
-        given = {"power": spec.graph.power, "eta": spec.learner.eta, "C": spec.learner.C,
-                 "bandwidth": spec.kernel.bandwidth}
-        return {"choices": dict.fromkeys(("model", *spec.baselines), given), "folds": 0}
-    searched = tuple(name for name in ("model", *spec.baselines) if name != "shuffled")
-    training = _training(context)
-    tasks = [SearchTask(training, name, kernel.bandwidth, grid) for name in searched for kernel in spec.kernels()]
-    receipts = context.execution.map(tasks, context.parts, context.progress)
-    return {"choices": choose(receipts, searched), "folds": receipts[0]["folds"],
-            "grid": {name: [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
-                     for name in searched}}
-
-
-def make_models(context: Context) -> dict[str, Any]:
-    """Fit the model and its baselines."""
-    classes = context.attributes("split").get("classes")
-    task = FitTask(_training(context), None if classes is None else tuple(classes),
-                   ("model", *context.spec.baselines), context.attributes("selection")["choices"])
-    receipt, = context.execution.map([task], context.parts)
-    return {"models": receipt["models"]}

@@ -1,0 +1,140 @@
+"""Read a pipeline file: YAML checked before any work, by the sections that its kind of model has."""
+
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from ..errors import SpecError, explain, require
+from ..plugins import load_plugins
+from .kinds.registry import DEFAULT, KINDS
+from .plain_yaml import is_file, parse_yaml, require_plain
+from .spec import Spec
+from .stage import Kind
+
+
+def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | list[str] = ()) -> Spec:
+    """Return the checked spec of a YAML file or a mapping, with `a.b=value` overrides applied.
+
+    Raises
+    ------
+    SpecError : the file cannot be read or is not YAML, a key is unknown, a value is out of range. The message gives
+        the path of each.
+    """
+    if isinstance(source, dict):
+        origin, fields = "the spec", source
+    else:
+        origin, path = str(source), Path(source)
+        if not is_file(path):
+            near = sorted(str(p) for p in path.parent.glob("*.y*ml"))[:8] if path.parent.is_dir() else []
+            raise SpecError(explain(f"there is no file {source}", why="the pipeline is read from it",
+                                    fix=f"name one of: {', '.join(near)}" if near else "check the path"))
+        try:
+            fields = parse_yaml(path.read_text(encoding="utf-8"), origin)
+        except UnicodeDecodeError as error:
+            raise SpecError(explain(f"{origin} is not text: {error}", why="a spec is a YAML file in UTF-8",
+                                    fix="name the YAML file")) from error
+    if not isinstance(fields, dict):
+        raise SpecError(explain(f"{origin} holds {type(fields).__name__}, expected a mapping",
+                                why="a spec has sections: name, data, labels, graph, ...",
+                                fix="see pipelines/quickstart.yaml"))
+    require_plain(fields, origin)
+    fields = _overridden(fields, overrides)
+    require_plain(fields, origin)
+    kind = kind_of(fields)
+    try:
+        spec = kind.spec.model_validate(fields)
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, item['loc'])) or 'spec'}: {_message(item, kind)}"
+                 + (f" (given: {item['input']!r})" if item["type"] != "missing" and _short(item["input"]) else "")
+                 for item in error.errors()]
+        raise SpecError(explain(f"{origin} is not a valid spec:\n" + "\n".join(lines),
+                                why="a run starts only from a spec that is understood whole",
+                                fix="correct these keys; `dssl schema` prints all keys with their meaning")) from error
+    require(spec.data.task in kind.tasks, f"model.kind is {kind.name}, and data.task is {spec.data.task}",
+            why=f"that kind of model serves {' and '.join(kind.tasks)}", error=SpecError,
+            fix=f"set model.kind to {' or '.join(other.name for other in serving(spec.data.task))}")
+    return spec.check()
+
+
+def kind_of(fields: dict[str, Any]) -> Kind:
+    """Return the kind of model that a mapping names; the default where it names none, or none there is."""
+    model = fields.get("model")
+    name = model.get("kind", DEFAULT) if isinstance(model, dict) else DEFAULT
+    if isinstance(name, str) and name not in KINDS:
+        load_plugins()
+    return KINDS.get(name if isinstance(name, str) else DEFAULT, KINDS[DEFAULT])
+
+
+def serving(task: str) -> list[Kind]:
+    """Return the kinds of models that serve a task."""
+    return [kind for kind in KINDS.values() if task in kind.tasks]
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of a spec of any kind of model."""
+    load_plugins()
+    of_any = reduce(or_, (kind.spec for kind in KINDS.values()))
+    return TypeAdapter(of_any).json_schema()
+
+
+def _message(item: Any, kind: Kind) -> str:
+    """Return what pydantic says; of a kind of model the names of all, of a key that another kind has, which."""
+    place = item["loc"]
+    if item["type"] == "literal_error" and place == ("model", "kind"):
+        names = [repr(name) for name in KINDS]
+        return f"Input should be {', '.join(names[:-1])} or {names[-1]}"
+    theirs = [other.name for other in KINDS.values() if has_key(other.spec, place)]
+    if item["type"] == "extra_forbidden" and theirs:
+        own = kind.spec if len(place) == 1 else section_at(kind.spec, place[:-1])
+        return (f"model.kind is {kind.name}, which has no use for it, leave it out; {' and '.join(theirs)} "
+                f"{'have' if len(theirs) > 1 else 'has'} it, {kind.name} has here "
+                f"{', '.join(own.model_fields) if own else 'nothing'}")
+    return item["msg"]
+
+
+def section_at(section: type[BaseModel], place: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """Return the section at a path of keys below another, None where there is none."""
+    for key in place:
+        field = section.model_fields.get(str(key))
+        found = [] if field is None else [part for part in (field.annotation, *get_args(field.annotation))
+                                          if isinstance(part, type) and issubclass(part, BaseModel)]
+        if not found:
+            return None
+        section = found[0]
+    return section
+
+
+def has_key(section: type[BaseModel], place: tuple[int | str, ...]) -> bool:
+    """Return whether a spec has a key at this path."""
+    above = section_at(section, place[:-1])
+    return above is not None and str(place[-1]) in above.model_fields
+
+
+def _short(value: Any) -> bool:
+    return isinstance(value, (str, int, float, bool)) and len(str(value)) < 80
+
+
+def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str]) -> dict[str, Any]:
+    """Return a copy of the fields with each `a.b=value` set; values are YAML."""
+    result = _copied(fields)
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        keys = path.split(".")
+        if not equals or not all(keys):
+            raise SpecError(explain(f"--set {override!r} is not of the form key.key=value",
+                                    why="it names one value of the spec", fix="for example --set model.eta=100"))
+        place = result
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                raise SpecError(explain(f"--set {override!r}: {key!r} is a value, not a section",
+                                        why="only sections hold keys", fix="name a key of a section"))
+        place[keys[-1]] = parse_yaml(text, f"--set {override}")
+    return result
+
+
+def _copied(value: Any) -> Any:
+    return {key: _copied(item) for key, item in value.items()} if isinstance(value, dict) else value

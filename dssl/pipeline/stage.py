@@ -1,0 +1,113 @@
+"""What a stage and a kind of model are, and what the function of a stage gets."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..data.sources import Source
+from ..execution.tasks import Execution, Progress
+from ..storage.blocks import Parts, Rows
+from ..storage.csr import BlockedCsrRows
+from ..storage.store import StoredRows
+from .artifacts import Artifact
+from .cost import Cost
+from .facts import Facts
+from .spec import Spec, Task
+
+
+@dataclass(frozen=True)
+class NoParams:
+    """The parameters of a stage that has none."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file from outside that a stage reads, and the digest of its bytes."""
+
+    source: Source
+    digest: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a stage's function gets beside its parameters. Never the spec: its address tells all that it follows from.
+
+    inputs : the artifacts that it needs, by stage. files : those from outside that its address holds the digests of.
+    """
+
+    inputs: dict[str, Artifact]
+    files: dict[str, File]
+    parts: Parts
+    execution: Execution
+    progress: Progress | None = None
+
+    def arrays(self, stage: str) -> dict[str, np.ndarray]:
+        """Return the arrays of part 0 of an input."""
+        return self.inputs[stage].parts.read(0)
+
+    def attributes(self, stage: str) -> dict[str, Any]:
+        return self.inputs[stage].attributes
+
+    def rows(self, stage: str, name: str) -> StoredRows:
+        return self.inputs[stage].parts.rows(name)
+
+    def points(self, name: str) -> Rows:
+        """Return the scaled rows of "train" or "test": a shared array, or sparse rows in parts."""
+        described = self.attributes("points").get(name)
+        return BlockedCsrRows.of(self.inputs["points"].parts, described) if described else self.rows("points", name)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All that anyone asks of a stage.
+
+    version : raised when its output changes. needs : the stages whose artifacts it reads.
+    params : makes its frozen dataclass of the spec: what its address digests, and all that `make` gets of the spec.
+    make : writes its parts, and returns JSON attributes.
+    cost : what it takes, None where that is next to nothing. remedy : what to lower where it cannot fit.
+    files : names of files from outside (`Spec.files`) that it reads where the spec has them.
+    """
+
+    name: str
+    version: int
+    needs: tuple[str, ...]
+    params: Callable[[Any], Any]
+    make: Callable[[Context, Any], dict[str, Any]]
+    cost: Callable[[Facts], Cost] | None = None
+    remedy: str = "use fewer points"
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of model: the spec it reads, the stages it walks, and what it can be asked for.
+
+    name : `model.kind` in a spec. spec : its sections. tasks : what it serves, of `data.task`.
+    stages : in the order in which they run; a run ends with the last.
+    model : the stage whose artifact holds the fitted models, None where there are none.
+    """
+
+    name: str
+    spec: type[Spec]
+    tasks: tuple[Task, ...]
+    stages: tuple[Stage, ...]
+    model: str | None = "models"
+    by_name: dict[str, Stage] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {stage.name: stage for stage in self.stages})
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the stages in the order in which they run."""
+        return [stage.name for stage in self.stages]
+
+    def dependents(self, name: str) -> set[str]:
+        """Return a stage and all that depend on it."""
+        found = {name}
+        for stage in self.stages:
+            if found & set(stage.needs):
+                found.add(stage.name)
+        return found
