@@ -42,7 +42,7 @@ DOORS = {
     "pyarrow": {"data.readers"},
     "pynndescent": {"graph.descent"},
     "pyamg": {"solvers.amg"},
-    "pydantic": {"pipeline.spec", "pipeline.kinds", "runtime"},
+    "pydantic": {"pipeline.spec", "pipeline.load", "pipeline.kinds", "runtime"},
     "matplotlib": {"report"},
     "jinja2": {"report"},
     "rich": {"progress", "cli"},

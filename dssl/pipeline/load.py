@@ -86,8 +86,10 @@ def _message(item: Any, kind: Kind) -> str:
     if item["type"] == "literal_error" and place == ("model", "kind"):
         names = [repr(name) for name in KINDS]
         return f"Input should be {', '.join(names[:-1])} or {names[-1]}"
+    if item["type"] != "extra_forbidden":
+        return item["msg"]
     theirs = [other.name for other in KINDS.values() if has_key(other.spec, place)]
-    if item["type"] == "extra_forbidden" and theirs:
+    if theirs:
         own = kind.spec if len(place) == 1 else section_at(kind.spec, place[:-1])
         return (f"model.kind is {kind.name}, which has no use for it, leave it out; {' and '.join(theirs)} "
                 f"{'have' if len(theirs) > 1 else 'has'} it, {kind.name} has here "

@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from dssl.errors import SpecError
-from dssl.pipeline.load import load_spec
+from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.load import load_spec, schema
 from dssl.pipeline.plain_yaml import parse_yaml
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
-from dssl.pipeline.spec import Spec
 
 PIPELINES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
 LEAST = {"name": "least", "data": {"source": "digits"}, "labels": {"per_class": 2}}
@@ -239,8 +239,12 @@ def test_a_bad_spec_or_source_leaves_no_trace(tmp_path, call, spec):
 
 
 def test_the_schema_describes_every_section():
-    schema = Spec.model_json_schema()
-    assert set(schema["required"]) == {"name", "data", "labels"}
-    assert set(schema["properties"]) == set(Spec.model_fields)
-    assert schema["additionalProperties"] is False
+    found = schema()
+    assert [part["$ref"].rsplit("/")[-1] for part in found["anyOf"]] == [
+        kind.spec.__name__ for kind in KINDS.values()]
+    for kind in KINDS.values():
+        own = found["$defs"][kind.spec.__name__]
+        assert set(own["required"]) == {"name", "data", "labels"} | ({"model"} if kind.name != "svm" else set())
+        assert set(own["properties"]) == set(kind.spec.model_fields)
+        assert own["additionalProperties"] is False
     assert yaml.safe_load(PIPELINES[0].read_text())["name"]
