@@ -265,7 +265,9 @@ def test_ingest_of_sparse_rows_and_missing_cells(tmp_path):
 
 def test_schema_help_and_version():
     schema = json.loads(invoke("schema").stdout)
-    assert {"name", "data", "labels", "graph", "model"} <= set(schema["properties"])
+    for part in schema["anyOf"]:
+        kind = schema["$defs"][part["$ref"].rsplit("/")[-1]]
+        assert {"name", "data", "labels", "graph", "model"} <= set(kind["properties"])
     shown = invoke("--help")
     for command in ("run", "plan", "ingest", "predict", "verify", "inspect", "report", "doctor", "schema"):
         assert command in shown.stdout
