@@ -96,7 +96,8 @@ def run_command(spec: Path, overrides: tuple[str, ...], workspace: str, runtime:
     from .pipeline.plan import make_plan
     from .pipeline.run import run
     from .progress import Reporter
-    from .runtime import open_runtime, parse_size
+    from .runtime.description import parse_size
+    from .runtime.start import open_runtime
 
     budget = None if memory_budget is None else parse_size(memory_budget)
     # A bad spec is told before a cluster is started.
@@ -131,7 +132,7 @@ def plan_command(spec: Path, overrides: tuple[str, ...], workspace: str, memory_
     from something an earlier stage has yet to find, taken from above.
     """
     from .pipeline.plan import make_plan
-    from .runtime import parse_size
+    from .runtime.description import parse_size
 
     budget = None if memory_budget is None else parse_size(memory_budget)
     made = make_plan(spec, set=overrides, workspace=workspace, memory_budget=budget, fresh=fresh,
@@ -338,7 +339,7 @@ def schema_command() -> None:
 
 def _read_options(options: tuple[str, ...]) -> dict[str, Any]:
     """Return the values of `--read KEY=VALUE` options."""
-    from .pipeline.plain_yaml import parse_yaml
+    from .plain_yaml import parse_yaml
 
     fields: dict[str, Any] = {}
     for option in options:

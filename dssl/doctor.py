@@ -21,7 +21,7 @@ from .data.sources import cache_folder, named_files
 from .errors import DsslError
 from .execution.on_dask import OnDask
 from .execution.tasks import MEMORY_BUDGET, available_cores
-from .runtime import open_runtime
+from .runtime.start import open_runtime
 from .storage.store import local_path
 
 Level = Literal["ok", "warning", "problem"]

@@ -101,7 +101,8 @@ class Moments:
     @classmethod
     def from_arrays(cls, arrays: Share) -> "Moments":
         """Return the moments that `to_arrays` described."""
-        return cls(**arrays | {name: int(arrays[name]) for name in ("count", "zero_rows")})
+        return cls(int(arrays["count"]), arrays["mean"], arrays["squares"], arrays["smallest"], arrays["largest"],
+                   int(arrays["zero_rows"]))
 
 
 def merged(share: Share, later: Share) -> Share:

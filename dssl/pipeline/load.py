@@ -8,9 +8,9 @@ from typing import Any, get_args
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ..errors import SpecError, explain, require
+from ..plain_yaml import parse_yaml, read_yaml, require_plain
 from ..plugins import load_plugins
 from .kinds.registry import DEFAULT, KINDS
-from .plain_yaml import is_file, parse_yaml, require_plain
 from .spec import Spec
 from .stage import Kind
 
@@ -26,16 +26,8 @@ def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | 
     if isinstance(source, dict):
         origin, fields = "the spec", source
     else:
-        origin, path = str(source), Path(source)
-        if not is_file(path):
-            near = sorted(str(p) for p in path.parent.glob("*.y*ml"))[:8] if path.parent.is_dir() else []
-            raise SpecError(explain(f"there is no file {source}", why="the pipeline is read from it",
-                                    fix=f"name one of: {', '.join(near)}" if near else "check the path"))
-        try:
-            fields = parse_yaml(path.read_text(encoding="utf-8"), origin)
-        except UnicodeDecodeError as error:
-            raise SpecError(explain(f"{origin} is not text: {error}", why="a spec is a YAML file in UTF-8",
-                                    fix="name the YAML file")) from error
+        origin = str(source)
+        fields = read_yaml(source, why="the pipeline is read from it", fix="check the path")
     if not isinstance(fields, dict):
         raise SpecError(explain(f"{origin} holds {type(fields).__name__}, expected a mapping",
                                 why="a spec has sections: name, data, labels, graph, ...",

@@ -14,7 +14,7 @@ from typing import Any
 
 from dssl.pipeline.plan import make_plan
 from dssl.pipeline.run import run
-from dssl.runtime import open_runtime
+from dssl.runtime.start import open_runtime
 
 ROOT = Path(__file__).parents[2]
 LARGE, WITHIN = 200e6, 0.25

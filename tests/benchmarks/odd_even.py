@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from dssl.pipeline.run import run
-from dssl.runtime import open_runtime
+from dssl.runtime.start import open_runtime
 
 SPEC = Path(__file__).parents[2] / "pipelines" / "mnist_odd_even.yaml"
 

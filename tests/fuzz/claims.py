@@ -13,7 +13,7 @@ from dssl.execution.in_process import InProcess
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.spec import Spec
-from dssl.runtime import load_runtime
+from dssl.runtime.start import load_runtime
 from dssl.storage.blocks import MemoryParts, Parts
 from dssl.storage.store import StoredParts
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from dssl.data.sources import find_source
 from dssl.errors import SpecError
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plain_yaml import parse_yaml
 from dssl.pipeline.spec import Spec
-from dssl.runtime import load_runtime
+from dssl.plain_yaml import parse_yaml
+from dssl.runtime.start import load_runtime
 
 from . import specs
 from .claims import described_or_refused, told, understood_or_refused

@@ -8,9 +8,9 @@ import yaml
 from dssl.errors import SpecError
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec, schema
-from dssl.pipeline.plain_yaml import parse_yaml
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
+from dssl.plain_yaml import parse_yaml
 
 PIPELINES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
 LEAST = {"name": "least", "data": {"source": "digits"}, "labels": {"per_class": 2}}

@@ -8,18 +8,14 @@ from distributed import LocalCluster
 from dssl.errors import ClusterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.execution.tasks import available_cores
-from dssl.runtime import (
-    MEMORY_BUDGET,
-    AddressRuntime,
-    InProcessRuntime,
-    LocalRuntime,
-    load_runtime,
-    open_runtime,
-    parse_size,
-)
+from dssl.execution.tasks import MEMORY_BUDGET, available_cores
+from dssl.runtime.address import AddressRuntime
+from dssl.runtime.description import parse_size
+from dssl.runtime.in_process import InProcessRuntime
+from dssl.runtime.local import LocalRuntime
+from dssl.runtime.start import load_runtime, open_runtime
 
-CLUSTERS = sorted((Path(__file__).parents[1] / "cluster").glob("*.yaml"))
+CLUSTERS = sorted((Path(__file__).parents[2] / "cluster").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)

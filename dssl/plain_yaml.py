@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import SpecError, explain
+from .errors import SpecError, explain
 
 LARGEST_SPEC = 1 << 20  # bytes
 MOST_OPEN = 200  # brackets that are open at a place; the YAML scanner takes time quadratic in them
@@ -16,21 +16,42 @@ MOST_VALUES, DEEPEST = 100_000, 32  # after aliases are replaced; of sections wi
 class _StrictLoader(yaml.SafeLoader):
     """Safe YAML in which a key given twice is an error, not the last one's value."""
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, (str, int, float, bool)):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is not a word or a number", key_node.start_mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
 
-def _mapping(loader: _StrictLoader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-    seen: dict[Any, Any] = {}
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, (str, int, float, bool)):
-            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is not a word or a number",
-                                                    key_node.start_mark)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
-        seen[key] = None
-    return loader.construct_mapping(node, deep)
 
+def read_yaml(source: str | Path, *, why: str, fix: str) -> Any:
+    """Return the value of a YAML file.
 
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+    why : what the file is read for. fix : what else may be named where no YAML file is near.
+
+    Raises
+    ------
+    SpecError : there is no such file, or it is not YAML in UTF-8.
+    """
+    path = Path(source)
+    try:
+        is_file = path.is_file()
+    except OSError:  # the system refuses some names, such as very long ones
+        is_file = False
+    if not is_file:
+        near = sorted(str(other) for other in path.parent.glob("*.y*ml"))[:8] if path.parent.is_dir() else []
+        raise SpecError(explain(f"there is no file {source}", why=why,
+                                fix=f"name one of: {', '.join(near)}" if near else fix))
+    try:
+        return parse_yaml(path.read_text(encoding="utf-8"), str(source))
+    except UnicodeDecodeError as error:
+        raise SpecError(explain(f"{source} is not text: {error}", why=why, fix="name a YAML file in UTF-8")) from error
 
 
 def parse_yaml(text: str, origin: str) -> Any:
@@ -82,11 +103,3 @@ def require_plain(value: Any, origin: str) -> None:
             raise SpecError(explain(f"{origin} holds the text {item[:40]!r}",
                                     why="no file can hold or be named by the character 0 or half a surrogate pair",
                                     fix="correct the escape in quotes"))
-
-
-def is_file(path: Path) -> bool:
-    """Return whether there is a file of that name; the system refuses some names, such as very long ones."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False

@@ -1,0 +1,60 @@
+"""Worker processes on this machine."""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Literal
+
+from distributed import Client, LocalCluster
+from pydantic import Field, field_validator
+
+from ..execution.on_dask import OnDask
+from ..execution.tasks import available_cores
+from .description import Runtime, parse_size
+
+
+class LocalRuntime(Runtime):
+    """Worker processes on this machine."""
+
+    kind: Literal["local"] = "local"
+    workers: int = Field(default_factory=available_cores, ge=1)
+    threads_per_worker: int = Field(default=1, ge=1)
+    memory_limit: str = "auto"
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _is_a_size(cls, text: str) -> str:
+        if text != "auto":
+            parse_size(text)
+        return text
+
+    @contextmanager
+    def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
+        with ExitStack() as stack:
+            with _interrupts_ignored():
+                cluster = stack.enter_context(LocalCluster(
+                    n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
+                    memory_limit=self.memory_limit, dashboard_address=None, silence_logs=logging.CRITICAL,
+                    # Without a port of its own choice the scheduler warns where 8787 is taken.
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}))
+            client = stack.enter_context(Client(cluster))
+            yield (OnDask(client, memory_budget),
+                   f"{self.workers} local processes, {self.threads_per_worker} thread(s) each")
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore SIGINT, and have the processes that are started meanwhile ignore it for good.
+
+    A terminal sends it to all of them. The command ends its workers itself; a page of their tracebacks tells nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set a handler
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,64 @@
+"""Where tasks run, from a cluster description: a YAML file that says where, and never what.
+
+    kind: local        workers, threads_per_worker, memory_limit
+    kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}
+    kind: in-process   threads
+
+A new kind is a file with its class, and its place in `Described`.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from ..errors import SpecError, explain
+from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..plain_yaml import read_yaml
+from .address import AddressRuntime
+from .description import Runtime
+from .in_process import InProcessRuntime
+from .local import LocalRuntime
+
+Described = Annotated[LocalRuntime | AddressRuntime | InProcessRuntime, Field(discriminator="kind")]
+DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)
+
+
+def load_runtime(source: str | Path | None) -> Runtime:
+    """Return the description in a YAML file, at a scheduler's address, of "in-process", or of this machine (None).
+
+    Raises
+    ------
+    SpecError : the file is missing, or says something no runtime can do.
+    """
+    if source is None:
+        return LocalRuntime()
+    if source == "in-process":
+        fields = {"kind": "in-process"}
+    elif "://" in str(source):
+        fields = {"kind": "address", "address": str(source)}
+    else:
+        fields = read_yaml(source, why="--on says where tasks run",
+                           fix="name a YAML file such as cluster/local.yaml, an address, or in-process")
+    try:
+        return DESCRIPTION.validate_python(fields)
+    except ValidationError as error:
+        raise SpecError(explain(f"{source} is not a cluster description: {error}", why="tasks need a place to run",
+                                fix="see cluster/local.yaml")) from error
+
+
+@contextmanager
+def open_runtime(source: str | Path | None, memory_budget: int | None = None) -> Iterator[tuple[Execution, str]]:
+    """Give an execution on the described runtime and one line that says what it is; close it afterwards.
+
+    Raises
+    ------
+    ClusterError : no scheduler answers, or an address off this machine is not encrypted.
+    """
+    for name in ("distributed", "distributed.client"):  # what they report, a run's own messages say in one sentence
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with load_runtime(source).start(memory_budget or MEMORY_BUDGET) as started:
+        yield started
