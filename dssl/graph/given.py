@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from ..errors import DataError, ParameterError, explain, require
 from ..storage.blocks import ArrayRows, PartWriter, Receipt
-from .neighbors import Neighbors
+from .neighbor_lists import Neighbors
 from .weights import FLOOR
 
 NONE = -1  # the id that fills a list shorter than others

@@ -11,7 +11,8 @@ from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows, as_rows
 from .given import checked_neighbors, checked_weights, described_weights, store_weights
-from .neighbors import NeighborParams, Neighbors, find_neighbors, lowered_neighbors
+from .neighbor_lists import Neighbors
+from .neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from .vertices import Vertices, distinct_rows, find_vertices
 from .weights import WeightParams, read_graph, warn_raised, weigh
 

@@ -1,8 +1,7 @@
-"""The k nearest neighbors of every row: parameters, result, and the choice of a method."""
+"""The k nearest neighbors of every row: parameters, and the choice of a method."""
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -10,11 +9,12 @@ import numpy as np
 from ..errors import explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..storage.blocks import ArrayRows, Parts, Rows, as_rows
+from ..storage.blocks import Parts, Rows, as_rows
 from .descent import DescentTask
 from .exact import exact_block_rows, exact_tasks, plan_exact
-from .health import certify_recall
 from .metric import METRICS, check_rows
+from .neighbor_lists import Neighbors
+from .recall import certify_recall
 
 METHODS = ("auto", "exact", "descent")
 ALWAYS_EXACT_ROWS = 20_000
@@ -58,47 +58,6 @@ class NeighborParams:
         require(isinstance(self.descent_threads, (int, np.integer)) and self.descent_threads >= 1,
                 f"descent_threads={self.descent_threads!r}, expected an integer >= 1",
                 why="the search runs in at least one thread", fix="use 1, or the number of cores")
-
-
-@dataclass(frozen=True)
-class Neighbors:
-    """The neighbor lists of n rows.
-
-    ids : Rows (n, k) int64, ascending by (distance, id); the distance in float64, before it is rounded.
-    distances : Rows (n, k) float32, in the units of the data; under "cosine" sqrt(2 (1 - cos)). Those of given lists
-        keep their dtype, and an id of -1 at distance infinity ends one that is shorter than others.
-    attributes : parameters, the method used, and figures of recall; JSON.
-    """
-
-    ids: Rows
-    distances: Rows
-    attributes: dict[str, Any] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def k(self) -> int:
-        """Return the number of neighbors of each row."""
-        return self.ids.shape[1]
-
-    def blocks(self, block_rows: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield (first row, ids, distances) of each block of rows."""
-        for start, ids in self.ids.blocks(block_rows):
-            yield start, ids, self.distances.read(start, start + len(ids))
-
-    def shared(self, execution: Execution) -> "Neighbors":
-        """Return the lists in a form that every task can read without carrying them."""
-        return Neighbors(execution.share_rows(self.ids), execution.share_rows(self.distances), self.attributes)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays that `from_arrays` takes, beside the attributes."""
-        return {"ids": self.ids.read_all(), "distances": self.distances.read_all()}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any] | None = None) -> "Neighbors":
-        """Return the lists that `to_arrays` gave."""
-        return cls(ArrayRows(arrays["ids"]), ArrayRows(arrays["distances"]), dict(attributes or {}))
 
 
 def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", seed: int = 0,

@@ -21,7 +21,7 @@ from ..errors import DataError, IntegrityError, explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges
-from .neighbors import Neighbors
+from .neighbor_lists import Neighbors
 
 KINDS = ("binary", "heat", "self_tuned")
 SYMMETRIZATIONS = ("maximum", "minimum", "mean")

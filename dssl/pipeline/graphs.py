@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..graph.given import described_weights
-from ..graph.neighbors import NeighborParams, Neighbors, find_neighbors
+from ..graph.neighbor_lists import Neighbors
+from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_neighbors
 from ..graph.weights import WeightParams, weigh
 from ..storage.blocks import PartWriter

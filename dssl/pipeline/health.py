@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.health import graph_health, unreached_points
-from ..graph.neighbors import Neighbors
+from ..graph.neighbor_lists import Neighbors
 from ..graph.vertices import Vertices
 from ..graph.weights import read_graph
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt

@@ -22,8 +22,9 @@ from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from dssl.execution.in_process import InProcess
-from dssl.graph.health import certify_recall
-from dssl.graph.neighbors import NeighborParams, Neighbors, find_neighbors
+from dssl.graph.neighbor_lists import Neighbors
+from dssl.graph.neighbors import NeighborParams, find_neighbors
+from dssl.graph.recall import certify_recall
 from dssl.storage.blocks import ArrayRows
 
 WARM_UP_ROWS = 3000

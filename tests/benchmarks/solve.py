@@ -24,7 +24,8 @@ from threadpoolctl import threadpool_limits
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.neighbors import Neighbors, neighbors
+from dssl.graph.neighbor_lists import Neighbors
+from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
 from dssl.kernels.subsample import inverse_on_subsample
 from dssl.solvers.solve import Solver, SolverParams, prepare

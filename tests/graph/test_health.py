@@ -8,8 +8,10 @@ import scipy.sparse as sp
 from scipy.stats import binomtest
 
 from dssl.errors import DataError, ParameterError
-from dssl.graph.health import certify_recall, graph_health, unreached_points, wilson_lower
-from dssl.graph.neighbors import Neighbors, neighbors
+from dssl.graph.health import graph_health, unreached_points
+from dssl.graph.neighbor_lists import Neighbors
+from dssl.graph.neighbors import neighbors
+from dssl.graph.recall import certify_recall, wilson_lower
 from dssl.graph.vertices import Vertices
 from dssl.graph.weights import weights
 

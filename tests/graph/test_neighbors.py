@@ -12,7 +12,8 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.graph import exact
 from dssl.graph.exact import HeldPoints, StreamedPoints, plan_exact
-from dssl.graph.neighbors import NeighborParams, Neighbors, descent_seconds, find_neighbors, neighbors
+from dssl.graph.neighbor_lists import Neighbors
+from dssl.graph.neighbors import NeighborParams, descent_seconds, find_neighbors, neighbors
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
 

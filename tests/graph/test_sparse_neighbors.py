@@ -14,18 +14,18 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.graph import exact, inverted
 from dssl.graph.exact import plan_exact
-from dssl.graph.health import certify_recall
 from dssl.graph.heap import squared_distance
 from dssl.graph.inverted import Queries, nothing_is_rounded
 from dssl.graph.metric import check_rows, measurable
+from dssl.graph.neighbor_lists import Neighbors
 from dssl.graph.neighbors import (
     NeighborParams,
-    Neighbors,
     descent_seconds,
     find_neighbors,
     neighbors,
     seconds_of_descent,
 )
+from dssl.graph.recall import certify_recall
 from dssl.graph.sparse_distance import in_tree_order, row_distances
 from dssl.storage.blocks import ArrayRows, CsrRows, MemoryParts, as_csr, row_ranges
 from dssl.storage.csr import BlockedCsrRows, csr_arrays

@@ -9,7 +9,8 @@ from sklearn.neighbors import kneighbors_graph
 
 from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.graph.neighbors import Neighbors, neighbors
+from dssl.graph.neighbor_lists import Neighbors
+from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import WeightParams, WeightsRaised, read_graph, weigh, weights
 from dssl.storage.store import StoredParts
 
