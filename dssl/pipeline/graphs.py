@@ -102,7 +102,8 @@ def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
 
 def make_health(context: Context, params: NoParams) -> dict[str, Any]:
     """Describe the graph, and list the points that no label reaches."""
-    task = HealthTask(_neighbors(context), context.inputs["graph"].parts, context.inputs["labels"].parts.arrays(0),
+    labels = context.inputs["labels"].parts.arrays(0) if "labels" in context.inputs else None
+    task = HealthTask(_neighbors(context), context.inputs["graph"].parts, labels,
                       context.inputs["split"].parts.arrays(0), context.inputs["vertices"].parts.arrays(0))
     receipt, = context.execution.map([task], context.parts)
     return receipt["health"]
@@ -114,5 +115,6 @@ NEIGHBORS = Stage("neighbors", 3, ("dataset", "split", "points", "vertices"), Li
                   costs.neighbors, "lower data.points, or set graph.method to exact", files=("neighbors",))
 GRAPH = Stage("graph", 3, ("dataset", "split", "neighbors"), EdgeParams.of, make_graph, costs.graph,
               "lower graph.n_neighbors", files=("weights",))
+# A kind without labels leaves them out of its needs.
 HEALTH = Stage("health", 3, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
                costs.health, "lower graph.n_neighbors or data.points")

@@ -24,21 +24,21 @@ class HealthTask:
 
     neighbors: Neighbors | None  # None where the weights were given
     graph: Parts
-    labels: Arrays
+    labels: Arrays | None  # None of a kind without labels
     split: Arrays
     vertices: Arrays
 
     def __call__(self, out: PartWriter) -> Receipt:
-        labels, train = self.labels.load(), self.split.load()["train"]
+        labels, train = self.labels.load() if self.labels else {}, self.split.load()["train"]
         points, W = Vertices.from_arrays(self.vertices.load()), read_graph(self.graph)
-        y = None  # quantities have no classes that neighbors could share
+        labeled, y = labels.get("labeled"), None  # quantities have no classes that neighbors could share
         if "codes" in labels:
             y = np.full(len(train), -1)
-            y[labels["labeled"]] = labels["codes"]
-        health = graph_health(W, labels["labeled"], self.neighbors, y=y, vertices=points, numbers=train)
+            y[labeled] = labels["codes"]
+        health = graph_health(W, labeled, self.neighbors, y=y, vertices=points, numbers=train)
         places, sizes = np.arange(0), np.arange(0)
-        if health["unreached"]["count"]:
-            places, sizes = unreached_points(W, labels["labeled"], points)
+        if labeled is not None and health["unreached"]["count"]:
+            places, sizes = unreached_points(W, labeled, points)
         out.write(row=train[places], component_size=sizes)
         return {"health": health}
 

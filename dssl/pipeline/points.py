@@ -137,10 +137,18 @@ def _classes(params: SplitParams, dataset: Dataset, source: str) -> Target:
     return Target(ids, codes, None, {"classes": classes.tolist()})
 
 
+def _nothing(params: SplitParams, dataset: Dataset, source: str) -> Target:
+    """Return the target of a clustering: every row, and nothing to predict of it."""
+    return Target(np.arange(len(dataset)), np.zeros(len(dataset), np.int64), None, {})
+
+
+TARGETS = {"classification": _classes, "regression": _quantities, "clustering": _nothing}
+
+
 def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     """Choose classes, test points and training points; write their row numbers, and their codes or quantities."""
     dataset, source = _dataset(context), context.files["source"].source.name
-    target = (_quantities if params.task == "regression" else _classes)(params, dataset, source)
+    target = TARGETS[params.task](params, dataset, source)
     official = _official(params, dataset, source)
     if params.rows == "official_train":
         assert official is not None

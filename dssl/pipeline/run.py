@@ -74,10 +74,10 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         records = [_run_stage(item, made, known, execution, tell) for item in made.selected]
         result = _result(identity, made, records)
         if result["status"] == "done":
-            if "health" in made.kind.by_name:
+            facts = _facts(made)
+            if "unreached" in facts.get("health", {}):  # not of a kind without labels
                 result["unreached"] = write_unreached(folder, made.artifact("health"))
-            libraries = {name: version(name) for name in LIBRARIES}
-            facts = {**_facts(made), "spec": made.spec.record(), "libraries": libraries}
+            facts |= {"spec": made.spec.record(), "libraries": {name: version(name) for name in LIBRARIES}}
             result["report"] = str(write_report(folder / "report.html", result, facts))
         # In the file, paths are relative to it, so that a workspace can be moved.
         paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}

@@ -68,14 +68,6 @@ def test_other_bytes_move_everything(small_spec, points_file, tmp_path):
     assert moved(small_spec, f"data.source={tmp_path / 'points.npz'}") == set(NAMES)
 
 
-def test_every_stage_needs_stages_before_it_only():
-    seen = set()
-    for stage in KINDS["svm"].stages:
-        assert set(stage.needs) <= seen, stage.name
-        seen.add(stage.name)
-    assert len(seen) == len(KINDS["svm"].stages)
-
-
 def test_an_address_is_of_stage_version_parameters_and_inputs():
     place = Workspace.at("nowhere")
     made = place.artifact("columns", 1, {"power": 2}, {"system": "a"})
