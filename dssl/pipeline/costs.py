@@ -21,9 +21,6 @@ from ..storage.csr import BlockedCsrRows
 from .cost import COMPILED, Cost, cost_of, count, of_those, whole_bytes
 from .facts import Facts
 
-SAMPLED = 1000  # points of the median distance
-AMG_WORK = 8.0  # entries that a multigrid cycle touches for each of the matrix, where it is not known: 3 to 8 measured
-
 
 def dataset(f: Facts) -> Cost:
     """Blocks of the file: as they lie in it, X, and X compressed; text is also parsed as float64."""

@@ -5,18 +5,20 @@ conjugate gradients sees the rest only, and the ridge no longer matters.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
 from scipy.linalg import eigh
 
+from .method import Iterative
 from .operators import ScaledMatrix, multiply
 
 FEW_VECTORS, MOST_VECTORS = 16, 96
 
 
 @dataclass(frozen=True)
-class Deflation:
+class Deflated(Iterative):
     """An orthonormal basis U (n, m) near the lowest eigenvectors of A off its near-null vectors, and U'AU's diagonal.
 
     U is rotated so that U'AU is diagonal, `values` (m,) ascending, and it is float64: a correction along a small
@@ -26,18 +28,42 @@ class Deflation:
     U: np.ndarray
     values: np.ndarray
 
+    name = "deflated"
+
+    @classmethod
+    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, seed: int = 0) -> "Deflated":
+        return deflation_basis(A, deflated_vectors(A.n, n_columns, n_vectors), seed=seed)
+
+    def deflate(self, X: np.ndarray, B: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
+        """Solve `A X = B` exactly in the span of U (Galerkin)."""
+        X += self.U @ (self.U.T @ R / self.values[:, None] * active)
+        self.A.residual(X, B, R)
+
+    def entries(self) -> tuple[float, float]:
+        """Return the entries of an iteration, and 75 times as many for each of a few vectors."""
+        _, iteration = super().entries()
+        return 75 * FEW_VECTORS * iteration, iteration
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return {"n_vectors": self.U.shape[1]}
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {"U": self.U, "values": self.values}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Deflation":
-        return cls(arrays["U"], arrays["values"])
+    def from_arrays(cls, A: ScaledMatrix, arrays: dict[str, np.ndarray]) -> "Deflated":
+        return cls(A, arrays["U"], arrays["values"])
 
-    def correct(self, A: ScaledMatrix, X: np.ndarray, B: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
-        """Solve `A X = B` exactly in the span of U (Galerkin): move the active columns of X (n, t), and the residual R.
-        """
-        X += self.U @ (self.U.T @ R / self.values[:, None] * active)
-        A.residual(X, B, R)
+    @classmethod
+    def prepare_bytes(cls, n: int, nnz: int, n_columns: int) -> float:
+        """Five blocks in float32 while the basis is filtered, three in float64 at its end."""
+        m = deflated_vectors(n, n_columns)
+        return n * max(20 * basis_width(m), 24 * m)
+
+    @classmethod
+    def stored_bytes(cls, n: int, nnz: int, n_columns: int) -> int:
+        return 8 * n * deflated_vectors(n, n_columns)
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -82,7 +108,7 @@ def basis_width(m: int) -> int:
     return m + max(4, m // 8)
 
 
-def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rounds: int = 4) -> Deflation:
+def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rounds: int = 4) -> Deflated:
     """Return a basis of about the m lowest eigenvectors, by Chebyshev-filtered subspace iteration on a block.
 
     Every step is a product with a block of columns, so m vectors cost about as much as `degree * rounds` iterations
@@ -96,7 +122,7 @@ def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rou
     """
     width = min(basis_width(m), A.n - len(A.energy))  # the near-null vectors take one dimension a component
     if width == 0:
-        return Deflation(np.empty((A.n, 0)), np.empty(0))
+        return Deflated(A, np.empty((A.n, 0)), np.empty(0))
     V = np.random.default_rng([seed, m]).standard_normal((A.n, width), dtype=np.float32)
     low = 0.5
     for _ in range(rounds):
@@ -108,4 +134,4 @@ def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rou
     del V
     A.project(U)
     U, values = _ritz(A, U)
-    return Deflation(U, values)
+    return Deflated(A, U, values)

@@ -2,21 +2,29 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import SuperLU, splu
 
+from .method import Method, scaled_to_one
 from .operators import ScaledMatrix
 
 LARGEST = 3_000  # unknowns up to which `auto` factors the matrix
+FILL = 60  # entries of the factor for each of the matrix: a guess, above what neighbor graphs of this size need
 
 
 @dataclass(frozen=True)
-class Factor:
+class Direct(Method):
     """An LU factor of A (plus the null vectors' outer products where A is singular), made where it is used."""
 
-    A: ScaledMatrix
+    name = "direct"
+    guessed = "fill of the factor"
+
+    @classmethod
+    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, seed: int = 0) -> Self:
+        return cls(A)
 
     @cached_property
     def _lu(self) -> SuperLU:
@@ -28,6 +36,12 @@ class Factor:
             matrix = matrix + Y @ Y.T
         return splu(sp.csc_matrix(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
 
-    def correct(self, R: np.ndarray) -> np.ndarray:
-        """Return `A^-1 R` (n, t) to rounding."""
-        return self._lu.solve(np.asfortranarray(R, np.float64))
+    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray,
+                budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return `A^-1 R diag(1/norms)` (n, t) to rounding, in one iteration."""
+        found = self._lu.solve(np.asfortranarray(R * scaled_to_one(norms), np.float64))
+        return found, (norms > 0).astype(np.int64)
+
+    @classmethod
+    def held_bytes(cls, n: int, nnz: int) -> int:
+        return 12 * min(n * n, FILL * nnz)

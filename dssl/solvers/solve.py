@@ -7,22 +7,21 @@ bulk of the work moves half the bytes, and convergence is always judged by the t
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import DataError, NotConverged, explain, require
-from .amg import Hierarchy, hierarchy
-from .columns import add_columns, column_norms, to_float32
-from .deflation import FEW_VECTORS, Deflation, deflated_vectors, deflation_basis
-from .direct import LARGEST, Factor
+from .amg import Multigrid
+from .columns import add_columns, column_norms
+from .deflation import FEW_VECTORS, Deflated
+from .direct import LARGEST, Direct
+from .jacobi import Jacobi
+from .method import Iterative, Method
 from .operators import ScaledMatrix, scaled_matrix
-from .pcg import conjugate_gradients
 
-Method = Literal["auto", "jacobi", "deflated", "amg", "direct"]
+METHODS: dict[str, type[Method]] = {method.name: method for method in (Jacobi, Deflated, Multigrid, Direct)}
 PROBES = 8  # columns on which `auto` counts iterations
-DIGITS = 1e-4  # the most one float32 correction reduces a residual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,7 @@ class SolverParams:
     block_columns : columns solved side by side.
     """
 
-    method: Method = "auto"
+    method: Literal["auto", "jacobi", "deflated", "amg", "direct"] = "auto"
     tolerance: float = 1e-6
     max_iterations: int = 3000
     n_vectors: int | None = None
@@ -44,7 +43,7 @@ class SolverParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        known = ("auto", "jacobi", "deflated", "amg", "direct")
+        known = ("auto", *METHODS)
         require(self.method in known, f"method={self.method!r} is not a solver",
                 why="the solver decides how long a column takes", fix=f"choose one of {', '.join(known)}")
         require(1e-14 <= self.tolerance < 1, f"tolerance={self.tolerance}, expected 1e-14 <= tolerance < 1",
@@ -83,18 +82,26 @@ class Solution:
 
 @dataclass(frozen=True)
 class Solver:
-    """A matrix prepared for many columns: its scaled form and what the chosen method needs."""
+    """A method prepared for a matrix, and how to solve with it."""
 
-    A: ScaledMatrix
-    params: SolverParams  # method is never "auto" here
-    deflation: Deflation | None = None
-    levels: Hierarchy | None = None
+    method: Method
+    params: SolverParams  # whose method is the name of this one, never "auto"
     attributes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, method: Method, params: SolverParams, **attributes: Any) -> "Solver":
+        """Return the solver of a prepared method; its attributes are the method's and these."""
+        return cls(method, replace(params, method=method.name),  # type: ignore[arg-type]
+                   {"method": method.name, **method.attributes, **attributes})
+
+    @property
+    def A(self) -> ScaledMatrix:
+        """Return the matrix."""
+        return self.method.A
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return named arrays; with `params` and `attributes`, which are JSON, they make the same solver again."""
-        parts = {"A": self.A, "deflation": self.deflation, "levels": self.levels}
-        return {f"{name}/{key}".replace("/", "-"): array for name, part in parts.items() if part is not None
+        return {f"{name}-{key}": array for name, part in (("A", self.A), ("method", self.method))
                 for key, array in part.to_arrays().items()}
 
     @classmethod
@@ -103,9 +110,8 @@ class Solver:
         """Return the solver whose arrays `to_arrays` gave."""
         def part(name: str) -> dict[str, np.ndarray]:
             return {key.split("-", 1)[1]: array for key, array in arrays.items() if key.startswith(f"{name}-")}
-        return cls(ScaledMatrix.from_arrays(part("A")), params,
-                   Deflation.from_arrays(part("deflation")) if part("deflation") else None,
-                   Hierarchy.from_arrays(part("levels")) if part("levels") else None, attributes or {})
+        method = METHODS[params.method].from_arrays(ScaledMatrix.from_arrays(part("A")), part("method"))
+        return cls(method, params, attributes or {})
 
     def solve(self, B: np.ndarray) -> Solution:
         """Return the solution of `R X = B` for B (n, t); of a singular R its pseudo-inverse times B.
@@ -126,7 +132,7 @@ class Solver:
 
     def solve_bytes(self, t: int) -> int:
         """Return the most bytes that `solve` takes for t columns."""
-        return solve_bytes(self.A.n, t, self.params.block_columns, self.params.method)
+        return self.method.solve_bytes(self.A.n, t, self.params.block_columns)
 
     def _solve_block(self, B: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return value (n, t), and residuals, convergence and iterations (t,), of one block of columns."""
@@ -142,11 +148,10 @@ class Solver:
         active = current > goal
         # A column that has met its goal is left alone: its answer does not depend on those beside it.
         while active.any():
-            if self.deflation is not None:
-                self.deflation.correct(A, X, B, R, active)
+            self.method.deflate(X, B, R, active)
             norms = np.where(active, column_norms(R, np.ones_like(weight)), 0)
             needed = np.where(active, goal / np.where(active, current, 1), 1)
-            E, used = self._correct(R, norms, needed, params.max_iterations - iterations)
+            E, used = self.method.correct(R, norms, needed, params.max_iterations - iterations)
             iterations += used
             add_columns(X, E, norms)
             del E
@@ -157,39 +162,6 @@ class Solver:
             active &= (after > goal) & (after <= 0.5 * current) & (iterations < params.max_iterations)
             current = after
         return A.leave(X), current / np.where(given > 0, given, 1), current <= goal, iterations
-
-    def _correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray,
-                 budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return E near `A^-1 R diag(1/norms)`, and iterations; a column of norm 0 is not solved.
-
-        `needed` (t,) is the factor by which each residual must fall, `budget` (t,) the iterations it may take.
-        """
-        scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-        if self.params.method == "direct":
-            return self._factor.correct(R * scale), (norms > 0).astype(np.int64)
-        R32, reduction = to_float32(R, scale), _per_correction(needed)
-        cycle = self.levels.cycle(R.shape[1]) if self.levels is not None else None
-        return conjugate_gradients(self.A, R32, reduction, budget, cycle)
-
-    @cached_property
-    def _factor(self) -> Factor:
-        return Factor(self.A)
-
-
-def solve_bytes(n: int, t: int, block_columns: int, method: str) -> int:
-    """Return the most bytes that solving t columns of n unknowns takes: the solution, and the arrays of one block.
-
-    Beside the right-hand sides and the solver's own arrays: three blocks in float64, four in float32, seven for "amg".
-    """
-    floats32 = 7 if method == "amg" else 4
-    return n * (8 * t + (3 * 8 + 4 * floats32) * min(t, block_columns))
-
-
-def _per_correction(needed: np.ndarray) -> np.ndarray:
-    """Return how far one correction reduces each residual: evenly over as few corrections as float32 allows."""
-    aim = 0.6 * needed  # the float64 residual ends a little above the float32 one
-    corrections = np.maximum(1, np.ceil(np.log(aim) / math.log(DIGITS)))
-    return np.minimum(aim ** (1 / corrections), 0.9)
 
 
 def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
@@ -214,67 +186,58 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
     """
     params = params or SolverParams()
     A = scaled_matrix(R, vector)
-    method = params.method
-    if method == "auto" and A.n <= LARGEST:
-        method = "direct"
-    chosen = replace(params, method=method)
-    if method in ("direct", "jacobi"):
-        return Solver(A, chosen, attributes={"method": method})
-    if method == "deflated":
-        return _deflated(A, n_columns, chosen)
-    if method == "amg":
-        return _multigrid(A, chosen)
-    return _least_work(A, n_columns, params)
+    name = Direct.name if params.method == "auto" and A.n <= LARGEST else params.method
+    if name == "auto":
+        return _least_work(A, n_columns, params)
+    return Solver.of(METHODS[name].prepare(A, n_columns, n_vectors=params.n_vectors, seed=params.seed), params)
 
 
-def _deflated(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
-    """Return a deflated solver."""
-    basis = deflation_basis(A, deflated_vectors(A.n, n_columns, params.n_vectors), seed=params.seed)
-    return Solver(A, replace(params, method="deflated"), deflation=basis,
-                  attributes={"method": "deflated", "n_vectors": basis.U.shape[1]})
+def stored_bytes(method: str, n: int, nnz: int, n_columns: int, *, guess: bool) -> int:
+    """Return the bytes of a prepared solver's arrays, n unknowns with nnz entries; what is `guessed` only with `guess`.
+    """
+    own = METHODS[method].stored_bytes(n, nnz, n_columns) if guess or not METHODS[method].guessed else 0
+    return ScaledMatrix.stored_bytes(n, nnz) + own
 
 
-def _multigrid(A: ScaledMatrix, params: SolverParams) -> Solver:
-    levels = hierarchy(A)
-    return Solver(A, replace(params, method="amg"), levels=levels, attributes={
-        "method": "amg", "level_sizes": [level.A.shape[0] for level in levels.levels] + [len(levels.coarsest)],
-        "work_per_cycle": round(levels.work, 3)})
+def opened_bytes(method: str, n: int, nnz: int, *, guess: bool) -> int:
+    """Return what a solver holds beside its stored arrays: the entries in float32, and what the method makes anew."""
+    return 4 * nnz + (METHODS[method].held_bytes(n, nnz) if guess or not METHODS[method].guessed else 0)
 
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
     """Return the solver that touches the fewest entries for n_columns columns, by counting on probe columns."""
-    columns = np.random.default_rng([params.seed, A.n]).choice(A.n, min(PROBES, A.n), replace=False)
-    B = np.zeros((A.n, len(columns)))
-    B[columns, np.arange(len(columns))] = 1
-    vectors = 8 * A.n  # one iteration's vector traffic, in entries of the matrix
-    candidates: list[tuple[float, Solver]] = []
-
-    def consider(solver: Solver, setup: float, entries_per_iteration: float, enough: int) -> None:
-        probe = replace(solver, params=replace(solver.params, max_iterations=enough)).solve(B)
-        # Residuals fall geometrically: a probe that was cut short tells how many more iterations there would be.
-        reached = np.clip(probe.residuals, 1e-300, 0.99)
-        expected = probe.iterations * np.maximum(1, math.log(params.tolerance) / np.log(reached))
-        work = setup + n_columns * float(expected.mean()) * entries_per_iteration
-        solver.attributes.update(probe_iterations=round(float(expected.mean()), 1), work=f"{work:.3g}")
-        candidates.append((work, solver))
-
-    plain = A.data.size + vectors
-    first = _deflated(A, n_columns, replace(params, n_vectors=min(params.n_vectors or FEW_VECTORS, FEW_VECTORS)))
-    consider(first, setup=75 * FEW_VECTORS * plain, entries_per_iteration=plain, enough=150)
-    if first.attributes["probe_iterations"] > 100:
-        levels = _multigrid(A, params)
-        assert levels.levels is not None
-        consider(levels, setup=500 * plain, enough=100,
-                 entries_per_iteration=A.data.size * (1 + 1.5 * levels.levels.work) + 2 * vectors)
+    few = min(params.n_vectors or FEW_VECTORS, FEW_VECTORS)
+    first = _counted(Deflated.prepare(A, n_columns, n_vectors=few, seed=params.seed), n_columns, params, enough=150)
+    candidates = [first]
+    if first[1].attributes["probe_iterations"] > 100:
+        candidates.append(_counted(Multigrid.prepare(A, n_columns), n_columns, params, enough=100))
     best = min(candidates, key=lambda pair: pair[0])[1]
     considered = [solver.attributes.copy() for _, solver in candidates]
-    if best.params.method == "deflated":
-        best = _deflated(A, n_columns, params)
+    if best is first[1]:
+        best = Solver.of(Deflated.prepare(A, n_columns, n_vectors=params.n_vectors, seed=params.seed), params)
     best.attributes["considered"] = considered
     return best
 
 
-def solve(R: Any, B: Any, *, method: Method = "auto", tolerance: float = 1e-6, max_iterations: int = 3000,
+def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: int) -> tuple[float, Solver]:
+    """Return the entries that a method touches for n_columns columns, and its solver.
+
+    The iterations are counted on `PROBES` columns, of which each takes no more than `enough`.
+    """
+    n = method.A.n
+    columns = np.random.default_rng([params.seed, n]).choice(n, min(PROBES, n), replace=False)
+    B = np.zeros((n, len(columns)))
+    B[columns, np.arange(len(columns))] = 1
+    probe = Solver.of(method, replace(params, max_iterations=enough)).solve(B)
+    # Residuals fall geometrically: a probe that was cut short tells how many more iterations there would be.
+    reached = np.clip(probe.residuals, 1e-300, 0.99)
+    expected = float((probe.iterations * np.maximum(1, math.log(params.tolerance) / np.log(reached))).mean())
+    setup, iteration = method.entries()
+    work = setup + n_columns * expected * iteration
+    return work, Solver.of(method, params, probe_iterations=round(expected, 1), work=f"{work:.3g}")
+
+
+def solve(R: Any, B: Any, *, method: str = "auto", tolerance: float = 1e-6, max_iterations: int = 3000,
           vector: np.ndarray | None = None, seed: int = 0) -> Solution:
     """Return the solution of `R X = B` with its evidence; raise unless every column meets the tolerance.
 
@@ -289,7 +252,8 @@ def solve(R: Any, B: Any, *, method: Method = "auto", tolerance: float = 1e-6, m
     DataError : R is not symmetric and diagonally dominant, or B is not finite.
     NotConverged : a column ended above the tolerance; the message names it and the remedy.
     """
-    params = SolverParams(method=method, tolerance=tolerance, max_iterations=max_iterations, seed=seed)
+    params = SolverParams(method=method, tolerance=tolerance,  # type: ignore[arg-type]
+                          max_iterations=max_iterations, seed=seed)
     B = np.asarray(B, np.float64)
     require(bool(np.isfinite(B).all()), "a right-hand side is not finite", error=DataError,
             why="its solution would not be either", fix="remove NaN and infinity from B")

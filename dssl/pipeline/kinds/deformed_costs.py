@@ -1,14 +1,12 @@
 """What the stages of a learner in a deformed kernel take, in the terms of `costs.py`."""
 
 from ...kernels.subsample import ROW_CHUNK, column_width, product_rows, stored_factors
-from ...solvers.deflation import basis_width, deflated_vectors
 from ...solvers.direct import LARGEST
-from ...solvers.solve import solve_bytes
+from ...solvers.solve import METHODS, opened_bytes, stored_bytes
 from ..cost import COMPILED, Cost, cost_of, count, decoding_bytes, of_those, scores_of, whole_bytes
 from ..facts import Facts
 
 SAMPLED = 1000  # points of the median distance
-AMG_WORK = 8.0  # entries that a multigrid cycle touches for each of the matrix, where it is not known: 3 to 8 measured
 
 
 def n_subsample(f: Facts) -> int:
@@ -38,33 +36,19 @@ def subsample(f: Facts) -> Cost:
     return cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f), 24 * f.n + 16 * n_subsample(f), 24 * f.n)
 
 
-def _matrix_bytes(f: Facts) -> int:
-    """Return the bytes of the solver's matrix as it is stored."""
-    return 44 * f.vertices + 12 * f.nnz
-
-
 def _solver_bytes(f: Facts, method: str) -> int:
     """Return the bytes of a prepared solver as it is stored."""
-    if method == "deflated":
-        return _matrix_bytes(f) + 8 * f.vertices * deflated_vectors(f.vertices, n_solved(f))
-    if method == "amg":
-        f.estimated.add("levels")
-        return _matrix_bytes(f) + int(4.7 * AMG_WORK * f.nnz) * (f.bound == "most")
-    return _matrix_bytes(f)
+    if METHODS[method].stored_bytes(f.vertices, f.nnz, n_solved(f)) and METHODS[method].guessed:
+        f.estimated.add(str(METHODS[method].guessed))
+    return stored_bytes(method, f.vertices, f.nnz, n_solved(f), guess=f.bound == "most")
 
 
 def system(f: Facts) -> Cost:
     """Forming the matrix; then, beside it in three forms, eigenvectors or a hierarchy."""
     n, nnz = f.vertices, f.nnz
-    forming, kept, most = 70 * nnz + 160 * n, 40 * nnz + 90 * n, 0.0
-    for method in solvers(f):
-        if method == "deflated":
-            m = deflated_vectors(n, n_solved(f))
-            most = max(most, n * max(20 * basis_width(m), 24 * m))
-        elif method == "amg":
-            f.estimated.add("levels")
-            most = max(most, 17 * AMG_WORK * nnz)
+    forming, kept = 70 * nnz + 160 * n, 40 * nnz + 90 * n
     written = max(_solver_bytes(f, method) for method in solvers(f))
+    most = max(METHODS[method].prepare_bytes(n, nnz, n_solved(f)) for method in solvers(f))
     return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most) + COMPILED, forming)
 
 
@@ -80,14 +64,13 @@ def columns(f: Facts) -> Cost:
         stored = (int(f.attributes["system"]["stored_bytes"]) if "system" in f.attributes
                   else _solver_bytes(f, method))
         width = column_width(n, f.spec.powers, f.spec.solver.block_columns, f.budget, stored)
-        own = stored + 4 * f.nnz
-        if method == "direct":
-            f.estimated.add("fill of the factor")
-            own += (12 * min(n * n, 60 * f.nnz)) * (f.bound == "most")
+        own = stored + opened_bytes(method, n, f.nnz, guess=f.bound == "most")
+        if METHODS[method].held_bytes(n, f.nnz):
+            f.estimated.add(str(METHODS[method].guessed))
         # The first right-hand sides are nearly all zeros, which the system does not store.
-        peak = own + solve_bytes(n, width, width, method) + 8 * n * width * kept
+        peak = own + METHODS[method].solve_bytes(n, width, width) + 8 * n * width * kept
         found.append(cost_of(count(n_subsample(f), width), stored, 8 * n * n_subsample(f) * len(names), peak,
-                             own + solve_bytes(n, 1, 1, method)))
+                             own + METHODS[method].solve_bytes(n, 1, 1)))
     return of_those(f, found)
 
 

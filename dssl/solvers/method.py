@@ -1,0 +1,111 @@
+"""What a solver's method is: prepared once for a matrix, it brings the residuals of many blocks of columns down."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from .columns import to_float32
+from .operators import ScaledMatrix
+from .pcg import conjugate_gradients
+
+DIGITS = 1e-4  # the most one float32 correction reduces a residual
+VECTOR_PASSES = 8  # over vectors (n,) in an iteration: what one touches beside the matrix, in entries of it
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A way to correct columns of `A X = B`; the outer loop that forms residuals in float64 is `Solver`'s."""
+
+    A: ScaledMatrix
+
+    name: ClassVar[str]
+    guessed: ClassVar[str | None] = None  # of what its bytes are made that are not known before it is prepared
+    blocks32: ClassVar[int] = 4  # float32 blocks (n, t) that one correction takes
+
+    @classmethod
+    @abstractmethod
+    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, seed: int = 0) -> Self:
+        """Return the method prepared for `n_columns` columns in all."""
+
+    def deflate(self, X: np.ndarray, B: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
+        """Solve exactly what the method knows of A: move the active columns of X (n, t), and the residual R."""
+        return
+
+    @abstractmethod
+    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray,
+                budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return E near `A^-1 R diag(1/norms)`, and iterations; a column of norm 0 is not solved.
+
+        `needed` (t,) is the factor by which each residual must fall, `budget` (t,) the iterations it may take.
+        """
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Return what was prepared; JSON."""
+        return {}
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays that `from_arrays` takes, those of A left out."""
+        return {}
+
+    @classmethod
+    def from_arrays(cls, A: ScaledMatrix, arrays: dict[str, np.ndarray]) -> Self:
+        """Return the method whose arrays `to_arrays` gave."""
+        return cls(A)
+
+    @classmethod
+    def prepare_bytes(cls, n: int, nnz: int, n_columns: int) -> float:
+        """Return the most bytes that preparing takes beside A, n unknowns with nnz entries."""
+        return 0.0
+
+    @classmethod
+    def stored_bytes(cls, n: int, nnz: int, n_columns: int) -> int:
+        """Return the bytes of the method's arrays."""
+        return 0
+
+    @classmethod
+    def held_bytes(cls, n: int, nnz: int) -> int:
+        """Return the most bytes that solving holds beside the stored arrays, however many columns."""
+        return 0
+
+    @classmethod
+    def solve_bytes(cls, n: int, t: int, block_columns: int) -> int:
+        """Return the most bytes that solving t columns takes: the solution, and the arrays of one block.
+
+        Beside the right-hand sides and the method's own arrays: three blocks in float64, and `blocks32` in float32.
+        """
+        return n * (8 * t + (3 * 8 + 4 * cls.blocks32) * min(t, block_columns))
+
+
+def scaled_to_one(norms: np.ndarray) -> np.ndarray:
+    """Return 1 / norms (t,), 0 where a norm is 0."""
+    return np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+
+
+@dataclass(frozen=True)
+class Iterative(Method):
+    """Conjugate gradients in float32."""
+
+    def preconditioner(self, t: int) -> Callable[[np.ndarray], np.ndarray] | None:
+        """Return what `conjugate_gradients` takes for blocks of t columns; None for Jacobi's."""
+        return None
+
+    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray,
+                budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return conjugate_gradients(self.A, to_float32(R, scaled_to_one(norms)), _per_correction(needed), budget,
+                                   self.preconditioner(R.shape[1]))
+
+    def entries(self) -> tuple[float, float]:
+        """Return the entries that preparing touches, and an iteration for one column: the work that `auto` counts."""
+        return 0.0, self.A.data.size + VECTOR_PASSES * self.A.n
+
+
+def _per_correction(needed: np.ndarray) -> np.ndarray:
+    """Return how far one correction reduces each residual: evenly over as few corrections as float32 allows."""
+    aim = 0.6 * needed  # the float64 residual ends a little above the float32 one
+    corrections = np.maximum(1, np.ceil(np.log(aim) / math.log(DIGITS)))
+    return np.minimum(aim ** (1 / corrections), 0.9)
