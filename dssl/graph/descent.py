@@ -15,10 +15,11 @@ from numba import njit
 from scipy import sparse
 
 from ..errors import require
+from ..execution.cost import COMPILED, Cost, cost_of
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from .heap import NONE, empty_heaps, offer, offer_all, sort_heaps
 from .inverted import Queries
-from .metric import measurable, stored_distances
+from .metric import measurable, measured_itemsize, stored_distances
 from .sparse_distance import in_tree_order, measure_candidates
 
 FLOAT32_SQUARE = 1e15  # squares and their sums are far from the ends of float32
@@ -107,3 +108,13 @@ class DescentTask:
         for start, stop in row_ranges(len(distances), self.block_rows):
             out.write_rows(start, ids=ids[start:stop], distances=stored_distances(distances[start:stop]))
         return {"filled_exactly": filled}
+
+
+def descent_cost(n: int, d: int, k: int, dtype: np.dtype, metric: str) -> Cost:
+    """Return what NN-descent takes for rows (n, d) of a dtype.
+
+    All rows, centered in float64 and then float32, candidates and their lists; then, in the driver, the certificate.
+    """
+    rows = n * d * measured_itemsize(dtype, metric)
+    fixed = rows + n * max(12 * d, 4 * d + 60 * (k + 6))
+    return cost_of(1, 3 * rows, 12 * n * k, fixed + 3 * COMPILED, fixed)

@@ -12,11 +12,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..execution.cost import COMPILED, Cost, cost_of, count, whole_bytes
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
 from .heap import empty_heaps, sort_heaps
-from .inverted import InvertedPoints, InvertedTask, inverted_seconds, point_rows, sparse_query_rows
-from .layout import SAMPLE_ROWS, Frame, Layout, bisect, lay_out, layout_bytes, principal_frame, project, tree_depth
+from .inverted import InvertedPoints, InvertedTask, inverted_cost, inverted_seconds, point_rows, sparse_query_rows
+from .layout import (
+    MAX_AXES,
+    SAMPLE_ROWS,
+    Frame,
+    Layout,
+    bisect,
+    lay_out,
+    layout_bytes,
+    principal_frame,
+    project,
+    tree_depth,
+)
 from .metric import measurable, measured_itemsize, stored_distances
 from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles
 from .tree import nearest_by_tree
@@ -173,3 +185,24 @@ def exact_tasks(X: Rows, plan: ExactPlan, k: int, metric: str, block_rows: int) 
                 for start in range(0, n, block_rows)]
     return [NearestTask(X, plan.points, start, min(start + block_rows, n), k, metric, plan.search)
             for start in range(0, n, block_rows)]
+
+
+def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
+    """Return what an exact search takes for rows of the shape and dtype of X, which are not read.
+
+    In the driver a sample in float64, then points beside their layout; in a task the layout and its queries.
+    """
+    (n, d), height = X.shape, exact_block_rows(X, k, metric, budget)
+    if X.is_sparse:
+        return inverted_cost(X, k, metric, height, budget)
+    itemsize, axes = measured_itemsize(X.dtype, metric), min(d, MAX_AXES)
+    sample = min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * (metric == "cosine")) + 24 * d * d
+    held = points_are_held(n, d, itemsize, budget)
+    block = n if held else streamed_rows(n, d, itemsize, budget)
+    layout = layout_bytes(block, d, itemsize)
+    laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
+    queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
+    search = layout + max(whole_bytes(layout), queries) if held else laying_out + queries
+    tasks = count(n, height)
+    return cost_of(tasks, n * X.row_bytes * (4 if held else 4 + tasks) + layout * held, 12 * n * k + layout * held,
+                   max(sample, laying_out, search) + COMPILED, sample)

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from ..execution.cost import Cost, cost_of
 from .neighbor_lists import Neighbors
 from .vertices import Vertices
 
@@ -83,6 +84,12 @@ def graph_health(W: sp.spmatrix | sp.sparray, labeled: np.ndarray | None = None,
         if y is not None:
             health["homophily"] = _homophily(upper, points, np.unique(rows), np.asarray(y))
     return health
+
+
+def health_cost(n: int, k: int, nnz: int) -> Cost:
+    """Return what describing a graph of n vertices takes: the matrix, joined from its blocks, and its upper half."""
+    peak = 30 * nnz + 40 * n
+    return cost_of(1, 12 * nnz + 8 * n + 12 * n * k, 0, peak, peak)
 
 
 def unreached_points(W: sp.spmatrix | sp.sparray, labeled: np.ndarray,

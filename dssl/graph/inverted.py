@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from ..execution.cost import COMPILED, Cost, cost_of, count
 from ..storage.blocks import PartWriter, Receipt, Rows, rows_that_fit
 from ..storage.csr import add_products, squared_lengths
 from .heap import empty_heaps, sift_down, sort_heaps
@@ -229,6 +230,19 @@ def tile_bytes(X: Rows) -> int:
     """Return the bytes of a tile: the products, its rows by row and by column, its heads, and those of the queries."""
     points = min(POINT_TILE, len(X))
     return 8 * QUERY_TILE * points + 3 * points * (X.row_bytes + 8 * 32) + 16 * X.shape[1]
+
+
+def inverted_cost(X: Rows, k: int, metric: str, height: int, budget: int) -> Cost:
+    """Return what the search takes for rows of the shape of X, `height` queries a task.
+
+    In a task its queries with their heaps, the points that it reads at a time, and a tile of them.
+    """
+    n, d = X.shape
+    each, tile = measured_row_bytes(X, metric), tile_bytes(X)
+    sample = min(n, SAMPLE_ROWS) * X.row_bytes * 3 + 24 * d
+    peak = height * (each + 40 * k) + min(point_rows(X, metric, budget), n) * each + tile
+    tasks = count(n, height)
+    return cost_of(tasks, (tasks + 2) * n * X.row_bytes, 12 * n * k, max(sample, peak) + COMPILED, each + 40 * k + tile)
 
 
 def inverted_seconds(X: Rows, k: int) -> float:

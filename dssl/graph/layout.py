@@ -18,6 +18,7 @@ LEAF_ROWS = 32
 BOX_AXES = 16
 SAMPLE_ROWS = 8192
 MAX_LEADING, MAX_FURTHER = 62, 130
+MAX_AXES = MAX_LEADING + MAX_FURTHER
 LEADING_SHARE, ALL_SHARE = 0.86, 0.97  # of the variance; measured on MNIST: 62 leading axes, 130 further ones
 
 
@@ -70,7 +71,7 @@ class Layout:
 
 def layout_bytes(n_rows: int, n_columns: int, itemsize: int) -> int:
     """Return a bound of a layout's bytes: n (d itemsize + 4 (m + e + 3) + 16), and 32 b n / LEAF_ROWS for boxes."""
-    axes = min(n_columns, MAX_LEADING + MAX_FURTHER) + 3
+    axes = min(n_columns, MAX_AXES) + 3
     return n_rows * (n_columns * itemsize + 4 * axes + 16 + 8 * BOX_AXES * 4 // LEAF_ROWS)
 
 

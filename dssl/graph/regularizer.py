@@ -1,13 +1,15 @@
 """The regularizer's matrix, prepared for solving: from a stored graph to a solver, as one task."""
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import require
+from ..execution.cost import COMPILED, Cost, cost_of
 from ..execution.tasks import Execution
-from ..solvers.solve import SolverParams, prepare
+from ..solvers.solve import METHODS, SolverParams, prepare, stored_bytes
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .laplacian import Laplacian
 from .weights import read_graph
@@ -69,3 +71,14 @@ def prepare_regularizer(graph: Parts, regularizer: RegularizerParams, n_columns:
     receipt, = execution.map([PrepareTask(graph, regularizer, n_columns, params, vertices)], parts)
     attributes = {**asdict(regularizer), "n": receipt["n"], "solver": receipt["solver"]}
     return parts.arrays(0), replace(params, method=receipt["method"]), attributes
+
+
+def system_cost(n: int, nnz: int, n_columns: int, methods: Collection[str], *, guess: bool) -> Cost:
+    """Return what preparing one of these methods takes, for n vertices and nnz weights; see `stored_bytes`.
+
+    Forming the matrix; then, beside it in three forms, what the method prepares. Both measured.
+    """
+    forming, kept = 70 * nnz + 160 * n, 40 * nnz + 90 * n
+    most = max(METHODS[method].prepare_bytes(n, nnz, n_columns) for method in methods)
+    written = max(stored_bytes(method, n, nnz, n_columns, guess=guess) for method in methods)
+    return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most) + COMPILED, forming)

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from ..errors import DataError, ParameterError, require
+from ..execution.cost import Cost, cost_of, count, whole_bytes
 from ..execution.tasks import Execution, Progress
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges, rows_that_fit
 from .metric import measurable
@@ -187,12 +188,27 @@ def first_of_each(keys: np.ndarray) -> np.ndarray:
     return first
 
 
+def hashed_rows(n: int, row_bytes: int, budget: int) -> tuple[int, int]:
+    """Return the rows of a task's block, and the bytes of one: two rows that are compared, in two forms each."""
+    each = 4 * row_bytes + 40
+    return min(rows_that_fit(budget, each, n), max(1, BLOCK_BYTES // each)), each
+
+
+def vertices_cost(n: int, row_bytes: int, budget: int, *, collapse: bool) -> Cost:
+    """Return what finding equal rows takes: hashes in blocks; then, in the driver, sorted, 48 bytes a row."""
+    if not collapse:
+        return cost_of(0, 0, 24 * n, 40 * n, 24 * n)
+    height, each = hashed_rows(n, row_bytes, budget)
+    return cost_of(count(n, height), n * (row_bytes + 8), 32 * n, max(height * each, 48 * n) + whole_bytes(8 * n),
+                   max(each, 48 * n))
+
+
 def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None,
                   progress: Progress | None = None) -> Vertices:
     """Return the distinct rows of rows (n, d), dense or sparse, with their copies.
 
     Rows are equal if all their values are; a hash only says which rows to compare. A task holds two blocks of rows in
-    two forms each, 4 row_bytes + 40 bytes a row of at most `BLOCK_BYTES`; the caller 48 bytes a row. Rows that are
+    two forms each (`vertices_cost`), the caller 48 bytes a row. Rows that are
     copies are read again, once, with those that they equal: a task reads every chunk that holds one of these.
 
     Parameters
@@ -207,8 +223,7 @@ def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None,
             f"X has shape {rows.shape} and dtype {rows.dtype}, expected (n_points, n_features) of numbers",
             error=DataError, why="points are rows of a two-dimensional array", fix="pass a table of numbers")
     n, parts = len(rows), parts or execution.scratch()
-    per_row = 4 * rows.row_bytes + 40
-    height = min(rows_that_fit(execution.memory_budget, per_row, n), max(1, BLOCK_BYTES // per_row))
+    height, _ = hashed_rows(n, rows.row_bytes, execution.memory_budget)
     parts.allocate("keys", (n,), np.uint64, height)
     execution.map([HashTask(rows, start, stop) for start, stop in row_ranges(n, height)], parts, progress)
     first = first_of_each(parts.rows("keys").read_all())

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import DataError, IntegrityError, explain, require
+from ..execution.cost import Cost, cost_of, count
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges
@@ -190,6 +191,19 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
             "nnz": sum(receipt["nnz"] for receipt in receipts),
             "entries": neighbors.attributes.get("entries", n * neighbors.k),
             "floor": float(np.exp(rule.least_log)), "raised": sum(receipt["raised"] for receipt in receipts)}
+
+
+def weights_cost(n: int, k: int, nnz: int, kind: str) -> Cost:
+    """Return what `weigh` takes for k neighbors a row and a W of nnz entries.
+
+    In a task the entries of a block of rows, in both directions, before and after they are joined (130 bytes each,
+    measured), and the scales of all points twice; in the driver a median.
+    """
+    tasks, entries = count(n, BLOCK_ROWS), n * k
+    tuned, block = kind == "self_tuned", 130 * min(n, BLOCK_ROWS) * k
+    median = 0 if kind == "binary" else 24 * min(entries, MEDIAN_ENTRIES) + 24 * n
+    return cost_of(tasks, (tasks * (1 + tuned) + 2 * (median > 0)) * 12 * entries, 12 * nnz + 8 * n,
+                   max(block + 16 * n * tuned, median), block)
 
 
 def read_graph(parts: Parts) -> sp.csr_array:

@@ -1,48 +1,11 @@
-"""What a stage takes, and what the cost functions of all kinds of model share."""
-
-from dataclasses import dataclass
+"""What the cost functions of all kinds of model share."""
 
 import numpy as np
 
+from ..execution.cost import Cost, cost_of, count
 from ..kernels.gram import block_rows
 from ..storage.blocks import ArrayRows
-from ..storage.store import CHUNK_BYTES
 from .facts import Facts
-
-SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays, plans of the store
-COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
-CHUNKS_AT_ONCE = 10  # that the store decodes side by side, where a band of rows has several
-
-
-@dataclass(frozen=True)
-class Cost:
-    """tasks; bytes of arrays read and written over all tasks; peak memory of the largest task or of a step of the
-    driver; the least that peak can be, however small the blocks. The last two in bytes, beside what the process holds.
-    """
-
-    tasks: int
-    read: int
-    written: int
-    peak: int
-    least: int
-
-
-def decoding_bytes(band_bytes: float, chunk_bytes: float) -> float:
-    """Return what reading takes beside its result: a band of rows, its chunks decoded and, half as large, as stored."""
-    return min(band_bytes, CHUNKS_AT_ONCE * chunk_bytes) * 1.5
-
-
-def whole_bytes(nbytes: float) -> float:
-    """Return what reading or writing a part's array takes beside it."""
-    return min(nbytes, CHUNK_BYTES) * 1.5
-
-
-def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0) -> Cost:
-    return Cost(int(tasks), int(read), int(written), int(peak) + SMALL, int(least))
-
-
-def count(n: int, height: int) -> int:
-    return -(-n // height)
 
 
 def of_those(f: Facts, found: list[Cost]) -> Cost:

@@ -9,10 +9,10 @@ from ..data.readers import Scan, format_of
 from ..data.scaling import require_kept_zeros
 from ..data.sources import Source, find_source, fingerprint
 from ..errors import BudgetError, SpecError, explain, require
+from ..execution.cost import Cost
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..params import digest, plain
 from .artifacts import Artifact, Workspace
-from .cost import Cost
 from .facts import Bound, Facts, scan_source
 from .given import given_file
 from .kinds.registry import KINDS, all_stage_names

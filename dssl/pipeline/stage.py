@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ..data.sources import Source
+from ..execution.cost import Cost
 from ..execution.tasks import Execution, Progress
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import BlockedCsrRows
 from ..storage.store import StoredRows
 from .artifacts import Artifact
-from .cost import Cost
 from .facts import Facts
 from .spec import Spec, Task
 

@@ -46,7 +46,7 @@ class Multigrid(Iterative):
     coarsest: np.ndarray
 
     name = "amg"
-    guessed = "levels"
+    stored_guess = ("levels",)
     blocks32 = 7  # the cycle's two, and as much on the coarse levels as their rows need
 
     @classmethod

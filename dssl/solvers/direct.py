@@ -20,7 +20,7 @@ class Direct(Method):
     """An LU factor of A (plus the null vectors' outer products where A is singular), made where it is used."""
 
     name = "direct"
-    guessed = "fill of the factor"
+    held_guess = ("fill of the factor",)
 
     @classmethod
     def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, seed: int = 0) -> Self:

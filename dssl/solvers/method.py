@@ -23,7 +23,9 @@ class Method(ABC):
     A: ScaledMatrix
 
     name: ClassVar[str]
-    guessed: ClassVar[str | None] = None  # of what its bytes are made that are not known before it is prepared
+    # What is not known before it is prepared, so that `stored_bytes` or `held_bytes` are guesses from above.
+    stored_guess: ClassVar[tuple[str, ...]] = ()
+    held_guess: ClassVar[tuple[str, ...]] = ()
     blocks32: ClassVar[int] = 4  # float32 blocks (n, t) that one correction takes
 
     @classmethod

@@ -193,15 +193,14 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
 
 
 def stored_bytes(method: str, n: int, nnz: int, n_columns: int, *, guess: bool) -> int:
-    """Return the bytes of a prepared solver's arrays, n unknowns with nnz entries; what is `guessed` only with `guess`.
-    """
-    own = METHODS[method].stored_bytes(n, nnz, n_columns) if guess or not METHODS[method].guessed else 0
+    """Return the bytes of a prepared solver's arrays, n unknowns with nnz entries; without what is a guess, or with."""
+    own = METHODS[method].stored_bytes(n, nnz, n_columns) if guess or not METHODS[method].stored_guess else 0
     return ScaledMatrix.stored_bytes(n, nnz) + own
 
 
 def opened_bytes(method: str, n: int, nnz: int, *, guess: bool) -> int:
     """Return what a solver holds beside its stored arrays: the entries in float32, and what the method makes anew."""
-    return 4 * nnz + (METHODS[method].held_bytes(n, nnz) if guess or not METHODS[method].guessed else 0)
+    return 4 * nnz + (METHODS[method].held_bytes(n, nnz) if guess or not METHODS[method].held_guess else 0)
 
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:

@@ -1,9 +1,11 @@
 """What the stages of a learner in a deformed kernel take, in the terms of `costs.py`."""
 
+from ...execution.cost import Cost, cost_of, count, decoding_bytes, whole_bytes
+from ...graph.regularizer import system_cost
 from ...kernels.subsample import ROW_CHUNK, column_width, product_rows, stored_factors
 from ...solvers.direct import LARGEST
 from ...solvers.solve import METHODS, opened_bytes, stored_bytes
-from ..cost import COMPILED, Cost, cost_of, count, decoding_bytes, of_those, scores_of, whole_bytes
+from ..cost import of_those, scores_of
 from ..facts import Facts
 
 SAMPLED = 1000  # points of the median distance
@@ -36,20 +38,10 @@ def subsample(f: Facts) -> Cost:
     return cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f), 24 * f.n + 16 * n_subsample(f), 24 * f.n)
 
 
-def _solver_bytes(f: Facts, method: str) -> int:
-    """Return the bytes of a prepared solver as it is stored."""
-    if METHODS[method].stored_bytes(f.vertices, f.nnz, n_solved(f)) and METHODS[method].guessed:
-        f.estimated.add(str(METHODS[method].guessed))
-    return stored_bytes(method, f.vertices, f.nnz, n_solved(f), guess=f.bound == "most")
-
-
 def system(f: Facts) -> Cost:
-    """Forming the matrix; then, beside it in three forms, eigenvectors or a hierarchy."""
-    n, nnz = f.vertices, f.nnz
-    forming, kept = 70 * nnz + 160 * n, 40 * nnz + 90 * n
-    written = max(_solver_bytes(f, method) for method in solvers(f))
-    most = max(METHODS[method].prepare_bytes(n, nnz, n_solved(f)) for method in solvers(f))
-    return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most) + COMPILED, forming)
+    methods = solvers(f)
+    f.estimated.update(*(METHODS[method].stored_guess for method in methods))
+    return system_cost(f.vertices, f.nnz, n_solved(f), methods, guess=f.bound == "most")
 
 
 def columns(f: Facts) -> Cost:
@@ -60,13 +52,15 @@ def columns(f: Facts) -> Cost:
     earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
     kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1)
     found = []
-    for method in solvers(f):
-        stored = (int(f.attributes["system"]["stored_bytes"]) if "system" in f.attributes
-                  else _solver_bytes(f, method))
+    for method in sorted(solvers(f)):
+        if "system" in f.attributes:
+            stored = int(f.attributes["system"]["stored_bytes"])
+        else:
+            stored = stored_bytes(method, n, f.nnz, n_solved(f), guess=f.bound == "most")
+            f.estimated.update(METHODS[method].stored_guess)
         width = column_width(n, f.spec.powers, f.spec.solver.block_columns, f.budget, stored)
         own = stored + opened_bytes(method, n, f.nnz, guess=f.bound == "most")
-        if METHODS[method].held_bytes(n, f.nnz):
-            f.estimated.add(str(METHODS[method].guessed))
+        f.estimated.update(METHODS[method].held_guess)
         # The first right-hand sides are nearly all zeros, which the system does not store.
         peak = own + METHODS[method].solve_bytes(n, width, width) + 8 * n * width * kept
         found.append(cost_of(count(n_subsample(f), width), stored, 8 * n * n_subsample(f) * len(names), peak,

@@ -1,0 +1,46 @@
+"""What a stage takes: tasks, bytes read and written, peak memory; beside each task stands the function that says it.
+
+Bytes are those of arrays, before compression: what lies on disk is less. Coefficients that no array accounts for were
+measured, and `tests/benchmarks/memory.py` measures them again.
+"""
+
+from dataclasses import dataclass
+
+from ..storage.store import CHUNK_BYTES
+
+SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays, plans of the store
+COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
+CHUNKS_AT_ONCE = 10  # that the store decodes side by side, where a band of rows has several
+
+
+@dataclass(frozen=True)
+class Cost:
+    """tasks; bytes of arrays read and written over all tasks; peak memory of the largest task or of a step of the
+    driver; the least that peak can be, however small the blocks. The last two in bytes, beside what the process holds.
+    """
+
+    tasks: int
+    read: int
+    written: int
+    peak: int
+    least: int
+
+
+def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0) -> Cost:
+    """Return a cost whose peak leaves room for what any step takes."""
+    return Cost(int(tasks), int(read), int(written), int(peak) + SMALL, int(least))
+
+
+def count(n: int, height: int) -> int:
+    """Return the blocks of this height that n rows make."""
+    return -(-n // height)
+
+
+def decoding_bytes(band_bytes: float, chunk_bytes: float) -> float:
+    """Return what reading takes beside its result: a band of rows, its chunks decoded and, half as large, as stored."""
+    return min(band_bytes, CHUNKS_AT_ONCE * chunk_bytes) * 1.5
+
+
+def whole_bytes(nbytes: float) -> float:
+    """Return what reading or writing a part's array takes beside it."""
+    return min(nbytes, CHUNK_BYTES) * 1.5
