@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from ..errors import DataError, IntegrityError, explain, require
-from ..storage.blocks import ArrayRows, CsrRows, Rows, as_csr, row_ranges
-from ..storage.csr import BlockedCsrRows, csr_arrays
+from ..storage.blocks import ArrayRows, Rows, row_ranges
+from ..storage.csr import BlockedCsrRows, CsrRows, as_csr, csr_arrays
 from ..storage.store import MANIFEST, StoredParts, StoredRows, read_json, write_json
 from .columns import WhenMissing, WhenText, cells_of, column_label
 from .inputs import first_not_finite

@@ -19,8 +19,8 @@ from ..errors import BudgetError, DataError, IntegrityError, ParameterError, exp
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..params import digest, plain
-from ..storage.blocks import MemoryParts, Parts, Receipt, Rows, csr_row_bytes, row_ranges, rows_that_fit
-from ..storage.csr import BlockedCsrRows
+from ..storage.blocks import MemoryParts, Parts, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.csr import BlockedCsrRows, csr_row_bytes
 from ..storage.foreign_zarr import is_zarr
 from ..storage.store import StoredParts
 from .columns import Columns, WhenMissing, WhenText, some_texts

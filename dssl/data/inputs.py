@@ -11,6 +11,7 @@ float64 stays, every other number becomes float32, as in `Dataset`.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import dask
@@ -18,13 +19,12 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from sklearn.utils.validation import check_array
-from threadpoolctl import threadpool_limits
 
 from ..errors import DataError, explain, require
-from ..execution.in_process import InProcess
-from ..execution.on_dask import OnDask, run_on_worker
-from ..execution.tasks import Execution, run_part
-from ..storage.blocks import ArrayRows, CsrRows, Parts, PartWriter, Receipt, Rows, row_ranges
+from ..execution.tasks import Execution
+from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, take_by_chunk
+from ..storage.csr import CsrRows
+from .joined_rows import ConsecutiveRows
 
 READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own
 MISSING = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
@@ -55,10 +55,7 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
     if isinstance(X, pd.DataFrame):
         return ArrayRows(check_array(frame_block(X), estimator=estimator, input_name="X"))
     if _is_sliced(X):
-        rows: Rows = SlicedRows(X)
-        if isinstance(execution, OnDask) and type(getattr(X, "store", None)).__name__ not in OPENED_ANYWHERE:
-            rows = _copied(rows, execution)
-        return _checked(rows, execution)
+        return _checked(SlicedRows(X), execution)
     hidden = np.ma.is_masked(X)
     require(not hidden, f"X is a masked array, {np.ma.count_masked(X) if hidden else 0} of its values hidden",
             why="what lies below a mask is not data, and a distance needs every value", fix=MISSING, error=DataError)
@@ -183,6 +180,7 @@ class SlicedRows(Rows):
         self.array, self.shape, self.dtype = array, tuple(array.shape), float_dtype(array.dtype)
         require(len(self.shape) == 2 and min(self.shape) > 0, f"X has shape {self.shape}", error=DataError,
                 why="points are rows and features are columns", fix="pass an array of shape (n, d), neither of them 0")
+        self.held = type(getattr(array, "store", None)).__name__ not in OPENED_ANYWHERE
         chunk = (getattr(array, "chunks", None) or (0,))[0]
         self.height = chunk if isinstance(chunk, int) and chunk > 0 else max(1, READ_BYTES // self.row_bytes)
 
@@ -194,16 +192,7 @@ class SlicedRows(Rows):
         ids = np.asarray(ids, np.int64)
         if isinstance(self.array, np.ndarray):
             return np.asarray(self.array[ids], self.dtype)
-        return _take(self, ids, ids // self.height, lambda chunk: (chunk * self.height, (chunk + 1) * self.height))
-
-
-def _take(rows: Rows, ids: np.ndarray, group: np.ndarray, span: Any) -> np.ndarray:
-    """Return the rows `ids`, reading the range `span(g)` once for each group g of them."""
-    out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
-    for g in np.unique(group):
-        mine, (start, stop) = group == g, span(int(g))
-        out[mine] = rows.read(start, stop)[ids[mine] - start]
-    return out
+        return take_by_chunk(self, ids, self.height)
 
 
 def _is_sliced(X: Any) -> bool:
@@ -212,15 +201,6 @@ def _is_sliced(X: Any) -> bool:
         return isinstance(X, np.memmap) and X.ndim == 2
     return (isinstance(getattr(X, "dtype", None), np.dtype) and hasattr(X, "__getitem__") and not sparse.issparse(X)
             and isinstance(getattr(X, "shape", None), tuple) and not isinstance(X, (pd.Series, pd.Index, np.generic)))
-
-
-def _copied(rows: Rows, execution: Execution) -> Rows:
-    """Return the rows in storage that every worker can open; one range at a time is in memory."""
-    height, parts = max(1, READ_BYTES // rows.row_bytes), execution.scratch()
-    parts.allocate("rows", rows.shape, rows.dtype, height)
-    for start, stop in row_ranges(len(rows), height):
-        parts.write_rows(start, {"rows": rows.read(start, stop)})
-    return parts.rows("rows")
 
 
 @dataclass(frozen=True)
@@ -256,35 +236,16 @@ def _checked(rows: Rows, execution: Execution) -> Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class PieceRows(Rows):
-    """Rows in pieces of any heights: rows [starts[i], starts[i + 1]) are the shared array of piece i."""
+class PieceRows(ConsecutiveRows):
+    """Rows in pieces of any heights, each of which is a shared array; one without rows is not there."""
 
     parts: Parts
     starts: np.ndarray
     shape: tuple[int, ...]
     dtype: np.dtype
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        stop = min(stop, len(self))
-        found = [np.empty((0, *self.shape[1:]), self.dtype)]
-        first = int(np.searchsorted(self.starts, start, side="right")) - 1
-        for piece in range(first, len(self.starts) - 1):
-            begin, end = int(self.starts[piece]), int(self.starts[piece + 1])
-            if begin >= stop:
-                break
-            if end > max(begin, start):
-                found.append(self.parts.rows(_piece(piece)).read(max(start - begin, 0), min(stop, end) - begin))
-        return found[1] if len(found) == 2 else np.concatenate(found)
-
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        """Return the rows with these numbers; each piece that holds one of them reads its own chunks."""
-        ids = np.asarray(ids, np.int64)
-        out = np.empty((len(ids), *self.shape[1:]), self.dtype)
-        piece_of = np.searchsorted(self.starts, ids, side="right") - 1
-        for piece in np.unique(piece_of):
-            mine = piece_of == piece
-            out[mine] = self.parts.rows(_piece(int(piece))).take(ids[mine] - int(self.starts[piece]))
-        return out
+    def piece(self, index: int) -> Rows:
+        return self.parts.rows(_piece(index))
 
 
 def _piece(index: int) -> str:
@@ -313,11 +274,6 @@ class PieceTask:
         return {"shape": list(block.shape), "bad": bad}
 
 
-def _write_piece(block: Any, dtype: str, parts: Parts, index: int, run: Any) -> Receipt:
-    """Write one computed partition in the process that computed it."""
-    return run(PieceTask(block, np.dtype(dtype)), parts, index)
-
-
 def _rows_of_partitions(X: Any, execution: Execution) -> Rows:
     """Return the rows of a dask array or DataFrame, whose partitions write themselves where they are computed."""
     if hasattr(X, "columns") and X.ndim == 2:
@@ -332,15 +288,7 @@ def _rows_of_partitions(X: Any, execution: Execution) -> Rows:
         whole = X if X.numblocks[1] == 1 else X.rechunk({1: -1})  # a distance needs every feature of a row
         blocks = whole.to_delayed().ravel()
     parts = execution.scratch()
-    run = run_on_worker if isinstance(execution, OnDask) else run_part
-    tasks = [dask.delayed(_write_piece, pure=False)(block, dtype.str, parts, index, run)
-             for index, block in enumerate(blocks)]
-    if isinstance(execution, OnDask):
-        receipts = execution.client.gather(execution.client.compute(tasks))
-    else:
-        threads = execution.threads if isinstance(execution, InProcess) else 1
-        with threadpool_limits(1):  # a core a partition, as a core a task elsewhere
-            receipts = dask.compute(*tasks, scheduler="threads", num_workers=threads)
+    receipts = execution.map_delayed(blocks, partial(PieceTask, dtype=dtype), parts)
     shapes = [receipt["shape"] for receipt in receipts]
     starts = np.concatenate([[0], np.cumsum([shape[0] for shape in shapes])]).astype(np.int64)
     for start, receipt in zip(starts, receipts, strict=False):

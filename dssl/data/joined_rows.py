@@ -1,16 +1,44 @@
 """The rows of several tall arrays, one after the other, as one."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from ..errors import require
-from ..storage.blocks import Rows, as_csr
+from ..storage.blocks import Rows, take_by_group
+from ..storage.csr import as_csr, stack_points
 
 
-class JoinedRows(Rows):
+class ConsecutiveRows(Rows):
+    """Rows in pieces: rows [starts[i], starts[i + 1]) are those of piece i."""
+
+    starts: np.ndarray
+
+    @abstractmethod
+    def piece(self, index: int) -> Rows:
+        """Return one of the pieces, of one or more rows."""
+
+    def read(self, start: int, stop: int) -> Any:
+        stop = min(stop, len(self))
+        if stop <= start:
+            nothing = np.empty((0, *self.shape[1:]), self.dtype)
+            return as_csr(nothing) if self.is_sparse else nothing
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        last = int(np.searchsorted(self.starts, stop, side="left"))
+        blocks = [self.piece(i).read(max(start - begin, 0), min(stop, end) - begin) for i, (begin, end) in
+                  enumerate(pairwise(self.starts[first:last + 1].tolist()), first) if end > begin]
+        return blocks[0] if len(blocks) == 1 else stack_points(*blocks)
+
+    def take(self, ids: np.ndarray) -> Any:
+        """Return the rows with these numbers, in this order; each piece is asked once."""
+        piece_of = np.searchsorted(self.starts, ids, side="right") - 1
+        return take_by_group(self, ids, piece_of, lambda i, mine: self.piece(i).take(mine - int(self.starts[i])))
+
+
+class JoinedRows(ConsecutiveRows):
     """Rows of equal width and type, all dense or all sparse; pickles as its pieces.
 
     Raises
@@ -38,34 +66,10 @@ class JoinedRows(Rows):
     @property
     def nnz(self) -> int:
         """The number of stored entries; of sparse pieces only."""
-        return sum(piece.nnz if hasattr(piece, "nnz") else piece.matrix.nnz  # type: ignore[attr-defined]
-                   for piece in self.pieces)
+        return sum(piece.nnz for piece in self.pieces)  # type: ignore[attr-defined]
 
-    def read(self, start: int, stop: int) -> Any:
-        stop = min(stop, len(self))
-        if stop <= start:
-            return self.pieces[0].read(0, 0)
-        first = int(np.searchsorted(self.starts, start, side="right")) - 1
-        last = int(np.searchsorted(self.starts, stop, side="left"))
-        blocks = [self.pieces[i].read(max(start - int(self.starts[i]), 0),
-                                      min(stop, int(self.starts[i + 1])) - int(self.starts[i]))
-                  for i in range(first, last) if len(self.pieces[i])]
-        return blocks[0] if len(blocks) == 1 else self._stack(blocks)
-
-    def take(self, ids: np.ndarray) -> Any:
-        """Return the rows with these numbers, in this order; each piece is asked once."""
-        ids = np.asarray(ids, np.int64)
-        if not len(ids):
-            return self.pieces[0].read(0, 0)
-        piece_of = np.searchsorted(self.starts, ids, side="right") - 1
-        order = np.argsort(piece_of, kind="stable")
-        blocks = [self.pieces[int(i)].take(ids[piece_of == i] - int(self.starts[i])) for i in np.unique(piece_of)]
-        place = np.empty(len(ids), np.int64)
-        place[order] = np.arange(len(ids))
-        return (blocks[0] if len(blocks) == 1 else self._stack(blocks))[place]
-
-    def _stack(self, blocks: list[Any]) -> Any:
-        return as_csr(sparse.vstack(blocks, format="csr")) if self.is_sparse else np.concatenate(blocks)
+    def piece(self, index: int) -> Rows:
+        return self.pieces[index]
 
     def __repr__(self) -> str:
         return f"JoinedRows({self.pieces!r})"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..execution.tasks import Execution, Progress
-from ..storage.blocks import Parts, PartWriter, Receipt, as_csr
-from ..storage.csr import csr_arrays
+from ..storage.blocks import Parts, PartWriter, Receipt
+from ..storage.csr import as_csr, csr_arrays
 from .columns import Columns
 from .dataset import floats, not_finite
 from .narrowing import loses_digits, narrow_columns

@@ -13,8 +13,9 @@ from scipy import sparse
 
 from ..errors import DataError, explain, require
 from ..execution.tasks import Execution, Reduction, Share
-from ..storage import csr
-from ..storage.blocks import PartWriter, Receipt, Rows, as_csr, row_ranges, rows_that_fit
+from ..storage import csr_arithmetic
+from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.csr import as_csr
 
 ScalingKind = Literal["standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
 KINDS = ("standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none")
@@ -75,7 +76,7 @@ class Moments:
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.bincount(columns, values, d) / n
             squares = np.bincount(columns, (values - mean[columns]) ** 2, d) + (n - stored) * mean**2
-        return cls(n, mean, squares, smallest, largest, int((csr.largest_of_rows(X) == 0).sum()))
+        return cls(n, mean, squares, smallest, largest, int((csr_arithmetic.largest_of_rows(X) == 0).sum()))
 
     def merge(self, other: "Moments") -> "Moments":
         """Return the moments of both sets of rows.
@@ -162,10 +163,10 @@ class Scaling:
 
     def _transform_sparse(self, X: Any, dtype: np.dtype) -> Any:
         if self.kind == "unit_norm":
-            X = csr.unit_rows(X)
+            X = csr_arithmetic.unit_rows(X)
         elif self.kind != "none":
-            X = csr.with_values(X, X.data * self.factor[X.indices])
-        return csr.with_values(X, X.data.astype(dtype, copy=False))
+            X = csr_arithmetic.with_values(X, X.data * self.factor[X.indices])
+        return csr_arithmetic.with_values(X, X.data.astype(dtype, copy=False))
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return named arrays and JSON attributes, read by `from_arrays`."""

@@ -1,8 +1,10 @@
 """Tasks in threads of this process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from typing import Any
 
+import dask
 from threadpoolctl import threadpool_limits
 
 from ..storage.blocks import MemoryParts, Parts, Receipt
@@ -42,3 +44,17 @@ class InProcess(Execution):
                 finally:
                     for future in running:
                         future.cancel()
+
+    def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
+        with threadpool_limits(1):
+            return list(dask.compute(*delayed_parts(run_part, blocks, task, parts), scheduler="threads",
+                                     num_workers=self.threads))
+
+
+def delayed_parts(run: Callable[[Task, Parts, int], Receipt], blocks: Sequence[Any], task: Callable[[Any], Task],
+                  parts: Parts) -> list[Any]:
+    """Return the delayed receipts of `run(task(block), parts, i)` of each delayed block i."""
+    def write(block: Any, index: int) -> Receipt:
+        return run(task(block), parts, index)
+
+    return [dask.delayed(write, pure=False)(block, index) for index, block in enumerate(blocks)]

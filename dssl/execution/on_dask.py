@@ -3,7 +3,7 @@
 import shutil
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from tempfile import mkdtemp
 from typing import Any
 
@@ -15,10 +15,10 @@ from threadpoolctl import threadpool_limits
 
 from ..errors import ClusterError, TaskFailed, explain
 from ..params import digest
-from ..storage.blocks import ArrayRows, CsrRows, MemoryParts, Parts, Receipt, Rows, row_ranges
-from ..storage.csr import BlockedCsrRows, write_sparse
+from ..storage.blocks import Parts, Receipt, Rows, row_ranges
+from ..storage.csr import write_sparse
 from ..storage.store import StoredParts
-from .in_process import InProcess
+from .in_process import InProcess, delayed_parts
 from .tasks import MEMORY_BUDGET, SHARED_CHUNK, Execution, Task, run_part
 
 _LIMITED = False
@@ -69,8 +69,7 @@ class OnDask(Execution):
         return StoredParts(f"{self._folder}/{self._scratches}")
 
     def share_rows(self, rows: Rows) -> Rows:
-        held = isinstance(rows, BlockedCsrRows) and isinstance(rows.parts, MemoryParts)
-        if not isinstance(rows, (ArrayRows, CsrRows)) and not held:
+        if not rows.held:
             return rows
         height = max(1, SHARED_CHUNK // rows.row_bytes)
         parts = self.scratch()
@@ -80,6 +79,9 @@ class OnDask(Execution):
         for start, stop in row_ranges(len(rows), height):
             parts.write_rows(start, {"rows": rows.read(start, stop)})
         return parts.rows("rows")
+
+    def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
+        return self.client.gather(self.client.compute(delayed_parts(run_on_worker, blocks, task, parts)))
 
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
         if not pending:

@@ -139,6 +139,10 @@ class Execution(ABC):
         self.largest_task_bytes = max((peak for peak in peaks if peak is not None), default=None)
         return [receipts[index] for index in range(len(tasks))]
 
+    @abstractmethod
+    def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
+        """Run `task(block)` into part i for dask delayed block i, in the process that computes the block."""
+
     def reduce(self, reduction: Reduction[Found], parts: Parts | None = None,
                progress: Progress | None = None) -> Found:
         """Run the tasks of a reduction, combine their shares as a tree, and finish.

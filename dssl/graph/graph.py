@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from ..errors import DataError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
-from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows, as_rows
+from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows
+from ..storage.csr import as_rows
 from .given import checked_neighbors, checked_weights, described_weights, store_weights
 from .neighbor_lists import Neighbors
 from .neighbors import NeighborParams, find_neighbors, lowered_neighbors

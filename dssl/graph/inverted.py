@@ -21,7 +21,7 @@ from numba import njit
 
 from ..execution.cost import COMPILED, Cost, cost_of, count
 from ..storage.blocks import PartWriter, Receipt, Rows, rows_that_fit
-from ..storage.csr import add_products, squared_lengths
+from ..storage.csr_arithmetic import add_products, squared_lengths
 from .heap import empty_heaps, sift_down, sort_heaps
 from .metric import measurable
 from .sparse_distance import in_tree_order, offer_sparse, tree_paths

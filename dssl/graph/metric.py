@@ -8,7 +8,7 @@ from scipy import sparse
 
 from ..errors import DataError, ParameterError, require
 from ..storage.blocks import Rows
-from ..storage.csr import largest_of_rows, unit_rows, with_values
+from ..storage.csr_arithmetic import largest_of_rows, unit_rows, with_values
 
 METRICS = ("euclidean", "cosine")
 CHECK_BYTES = 64 << 20

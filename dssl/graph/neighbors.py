@@ -9,7 +9,8 @@ import numpy as np
 from ..errors import explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..storage.blocks import Parts, Rows, as_rows
+from ..storage.blocks import Parts, Rows
+from ..storage.csr import as_rows
 from .descent import DescentTask
 from .exact import exact_block_rows, exact_tasks, plan_exact
 from .metric import METRICS, check_rows

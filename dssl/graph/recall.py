@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, require
-from ..storage.blocks import Rows, as_rows, block_rng
+from ..storage.blocks import Rows, block_rng
+from ..storage.csr import as_rows
 from .inverted import Queries
 from .metric import measurable
 from .neighbor_lists import Neighbors

@@ -19,8 +19,17 @@ from scipy.spatial.distance import cdist, pdist
 
 from ..errors import DataError, ParameterError, explain, require
 from ..params import plain
-from ..storage.blocks import Rows, as_csr, as_rows, row_ranges
-from ..storage.csr import absolute_sums, largest_of_rows, overlaps, products, squared_lengths, unit_rows, with_values
+from ..storage.blocks import Rows, row_ranges
+from ..storage.csr import as_csr, as_rows
+from ..storage.csr_arithmetic import (
+    absolute_sums,
+    largest_of_rows,
+    overlaps,
+    products,
+    squared_lengths,
+    unit_rows,
+    with_values,
+)
 
 Metric = Literal["euclidean", "cityblock"]
 NARROWED_ROWS = 1024  # of a float32 block that are evaluated at a time

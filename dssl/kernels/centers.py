@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from ..errors import DataError, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
-from ..storage.csr import squared_lengths
+from ..storage.csr_arithmetic import squared_lengths
 
 SAMPLE_PER_CENTER = 30  # rows that the seeding sees for each center
 SAMPLE_BYTES = 128 << 20  # and at most, as float64; a center still has one row

@@ -17,8 +17,8 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon, dpotrf, dpstrf
 
 from ..errors import DataError, IntegrityError, ParameterError, explain, require
-from ..storage.blocks import Arrays, as_rows
-from ..storage.csr import point_arrays, points_nbytes, points_of, stack_points
+from ..storage.blocks import Arrays
+from ..storage.csr import as_rows, point_arrays, points_nbytes, points_of, stack_points
 from .base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
 
 ASYMMETRY = 1e-8  # relative to the largest entry: what rounding leaves, and less than a solver's error

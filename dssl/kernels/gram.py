@@ -19,8 +19,8 @@ from scipy import sparse
 
 from ..errors import DataError, require
 from ..execution.tasks import Execution
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, as_rows, row_ranges, rows_that_fit
-from ..storage.csr import point_arrays, points_of
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.csr import as_rows, point_arrays, points_of
 from .base import Kernel
 
 BLOCK_BYTES = 64 << 20  # larger blocks make no matrix product faster, and leave other cores without work

@@ -12,8 +12,8 @@ from ..execution.tasks import Execution
 from ..kernels.base import Kernel, MercerKernel, kernel_from_dict
 from ..kernels.gram import apply_blocks
 from ..kernels.support import largest_diagonal, supported_values, values_with_support
-from ..storage.blocks import Rows, as_rows
-from ..storage.csr import point_arrays, points_of
+from ..storage.blocks import Rows
+from ..storage.csr import as_rows, point_arrays, points_of
 
 Coding = Literal["one_vs_one", "one_vs_rest", "values"]
 VERSION = 1

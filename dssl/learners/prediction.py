@@ -11,7 +11,8 @@ from ..errors import DataError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..kernels.gram import block_rows, entries_of
-from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, as_rows, row_ranges
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
+from ..storage.csr import as_rows
 from ..storage.store import create_array, write_range
 from .kernel_model import KernelModel
 

@@ -17,7 +17,7 @@ from ..data.ingest import IngestParams, block_height, open_source
 from ..data.readers import Scan
 from ..data.sources import Source
 from ..graph.neighbors import ALWAYS_EXACT_ROWS
-from ..storage.blocks import csr_row_bytes
+from ..storage.csr import csr_row_bytes
 
 Bound = Literal["most", "least"]
 GUESSED_CLASSES = 20  # where neither the spec nor the file names them

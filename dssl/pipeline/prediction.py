@@ -20,7 +20,8 @@ from ..errors import DataError, SpecError, explain, require
 from ..execution.tasks import Execution
 from ..learners.kernel_model import LEAST_SUPPORT, KernelModel
 from ..learners.prediction import predict_to_zarr
-from ..storage.blocks import MemoryParts, Rows, as_csr, as_rows
+from ..storage.blocks import MemoryParts, Rows
+from ..storage.csr import as_csr, as_rows
 from ..storage.store import StoredParts, read_json
 from .artifacts import read_manifest
 from .scoring import load_model

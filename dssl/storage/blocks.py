@@ -1,11 +1,11 @@
 """Rows and parts: how a task reads its block and where it puts what it made.
 
 `Rows` is a tall array read by ranges, `Arrays` a few named arrays read whole, `Parts` the place where the tasks of one
-stage write. Each has a form in memory here and a stored form in `data/store.py`; a task cannot tell which it holds.
+stage write. Each has a form in memory here and a stored form in `store`; a task cannot tell which it holds.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import BudgetError, ParameterError, explain, require
+from ..errors import BudgetError, explain, require
 
 Receipt = dict[str, Any]  # JSON: what a task reports about the part it wrote
 
@@ -56,6 +56,7 @@ class Rows(ABC):
     shape: tuple[int, ...]
     dtype: np.dtype
     is_sparse: bool = False
+    held: bool = False  # in this process, so that a task on another machine would carry them
 
     @property
     def row_bytes(self) -> int:
@@ -83,8 +84,39 @@ class Rows(ABC):
         return self.read(0, len(self))
 
 
+def take_by_group(rows: Rows, ids: np.ndarray, group: np.ndarray, read: Callable[[int, np.ndarray], Any]) -> Any:
+    """Return rows `ids` (m,), in this order, of which `group` (m,) says where each lies.
+
+    read : called with each group and its ids, once; returns these rows. Beside the result no more than one group's rows
+    are held, of sparse rows all of them.
+    """
+    ids = np.asarray(ids, np.int64)
+    order = np.argsort(group, kind="stable")
+    groups, starts = np.unique(group[order], return_index=True)
+    places = np.split(order, starts[1:])
+    if rows.is_sparse:
+        blocks = [read(int(g), ids[place]) for g, place in zip(groups, places, strict=False)] or [rows.read(0, 0)]
+        back = np.empty(len(ids), np.int64)
+        back[order] = np.arange(len(ids))
+        return sparse.vstack(blocks, format="csr")[back]
+    out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
+    for g, place in zip(groups, places, strict=False):
+        out[place] = read(int(g), ids[place])
+    return out
+
+
+def take_by_chunk(rows: Rows, ids: np.ndarray, height: int) -> Any:
+    """Return rows `ids` (m,), in this order; each chunk of `height` rows that holds one of them is read once."""
+    def read(chunk: int, mine: np.ndarray) -> Any:
+        return rows.read(chunk * height, (chunk + 1) * height)[mine - chunk * height]
+
+    return take_by_group(rows, ids, np.asarray(ids, np.int64) // height, read)
+
+
 class ArrayRows(Rows):
     """Rows of an array in this process."""
+
+    held = True
 
     def __init__(self, array: np.ndarray):
         self.array, self.shape, self.dtype = array, array.shape, array.dtype
@@ -96,31 +128,11 @@ class ArrayRows(Rows):
         return self.array[ids]
 
 
-class CsrRows(Rows):
-    """Rows of a sparse matrix in this process."""
-
-    is_sparse = True
-
-    def __init__(self, matrix: Any):
-        self.matrix = as_csr(matrix)
-        self.shape, self.dtype = self.matrix.shape, self.matrix.dtype
-
-    @property
-    def row_bytes(self) -> int:
-        return csr_row_bytes(self.matrix.nnz, len(self), self.dtype)
-
-    def read(self, start: int, stop: int) -> Any:
-        return self.matrix[start:stop]
-
-    def take(self, ids: np.ndarray) -> Any:
-        return self.matrix[ids]
-
-
 class SelectedRows(Rows):
     """The chosen rows of others, in the order of their numbers; reads no chunk without one of them."""
 
     def __init__(self, rows: Rows, ids: Any):
-        self.rows, self.ids = rows, as_rows(ids)
+        self.rows, self.ids = rows, ids if isinstance(ids, Rows) else ArrayRows(np.asarray(ids))
         self.shape, self.dtype, self.is_sparse = (len(self.ids), *rows.shape[1:]), rows.dtype, rows.is_sparse
 
     @property
@@ -132,32 +144,6 @@ class SelectedRows(Rows):
 
     def take(self, ids: np.ndarray) -> Any:
         return self.rows.take(self.ids.take(ids))
-
-
-def as_csr(matrix: Any) -> sparse.csr_array:
-    """Return a sparse matrix as CSR with sorted int32 columns and no entry twice; the given one is not changed."""
-    csr = sparse.csr_array(matrix)
-    if not csr.has_canonical_format:
-        csr = csr.copy()
-        csr.sum_duplicates()
-    if csr.indices.dtype != np.int32:
-        csr = narrow_csr(csr.data, csr.indices, csr.indptr, csr.shape)
-    return csr
-
-
-def narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
-    """Return a canonical CSR matrix with int32 columns; SciPy widens them unless the pointers are int32 too."""
-    require(int(indptr[-1]) < 2**31, f"a block of {shape[0]:,} rows has {int(indptr[-1]):,} entries, at most 2^31 - 1",
-            why="entries are counted in 32 bits within a block", fix="use smaller blocks of rows")
-    narrow = (data, indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False))
-    csr = sparse.csr_array(narrow, shape=shape)
-    csr.has_canonical_format = True
-    return csr
-
-
-def csr_row_bytes(nnz: int, n_rows: int, dtype: np.dtype) -> int:
-    """Return the bytes of one row of a CSR matrix, on average: values, int32 columns, and its pointer."""
-    return -(-nnz * (dtype.itemsize + 4) // max(n_rows, 1)) + 8
 
 
 class Arrays(ABC):
@@ -317,23 +303,3 @@ class MemoryParts(Parts):
         with self._lock:
             for held in (self._shared, self._parts, self._receipts, self._within):
                 held.clear()
-
-
-def as_rows(X: Any) -> Rows:
-    """Return `X` as Rows: Rows as they are, a sparse matrix as CSR, anything array-like as an array.
-
-    Raises
-    ------
-    ParameterError : `X` cannot be indexed by rows.
-    """
-    if isinstance(X, Rows):
-        return X
-    if sparse.issparse(X):
-        return CsrRows(X)
-    array = np.asarray(X)
-    if array.ndim == 0:
-        raise ParameterError(explain(
-            f"{type(X).__name__} has no rows", why="points are rows of a two-dimensional array",
-            fix="pass an array of shape (n_points, n_features), or a Dataset",
-        ))
-    return ArrayRows(array)

@@ -1,7 +1,6 @@
-"""Arithmetic on sparse rows: lengths, products of pairs, stacking, and their form as named arrays.
+"""Sparse rows, in this process and in parts, and their form as named arrays.
 
-Sparse rows are `scipy.sparse.csr_array` as `as_csr` makes them: columns ascend within a row. Every sum over a row
-runs in the order of its columns, so equal rows give equal bits and a product does not depend on which row comes first.
+Sparse rows are `scipy.sparse.csr_array` as `as_csr` makes them: columns ascend within a row, and none is there twice.
 """
 
 from collections.abc import Mapping
@@ -9,10 +8,76 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 
-from .blocks import Parts, Rows, as_csr, csr_row_bytes, narrow_csr, row_ranges
+from ..errors import ParameterError, explain, require
+from .blocks import ArrayRows, MemoryParts, Parts, Rows, row_ranges, take_by_chunk
+
+
+def as_csr(matrix: Any) -> sparse.csr_array:
+    """Return a sparse matrix as CSR with sorted int32 columns and no entry twice; the given one is not changed."""
+    csr = sparse.csr_array(matrix)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    if csr.indices.dtype != np.int32:
+        csr = narrow_csr(csr.data, csr.indices, csr.indptr, csr.shape)
+    return csr
+
+
+def narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
+    """Return a canonical CSR matrix with int32 columns; SciPy widens them unless the pointers are int32 too."""
+    require(int(indptr[-1]) < 2**31, f"a block of {shape[0]:,} rows has {int(indptr[-1]):,} entries, at most 2^31 - 1",
+            why="entries are counted in 32 bits within a block", fix="use smaller blocks of rows")
+    narrow = (data, indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False))
+    csr = sparse.csr_array(narrow, shape=shape)
+    csr.has_canonical_format = True
+    return csr
+
+
+def csr_row_bytes(nnz: int, n_rows: int, dtype: np.dtype) -> int:
+    """Return the bytes of one row of a CSR matrix, on average: values, int32 columns, and its pointer."""
+    return -(-nnz * (dtype.itemsize + 4) // max(n_rows, 1)) + 8
+
+
+class CsrRows(Rows):
+    """Rows of a sparse matrix in this process."""
+
+    is_sparse = held = True
+
+    def __init__(self, matrix: Any):
+        self.matrix = as_csr(matrix)
+        self.shape, self.dtype, self.nnz = self.matrix.shape, self.matrix.dtype, self.matrix.nnz
+
+    @property
+    def row_bytes(self) -> int:
+        return csr_row_bytes(self.nnz, len(self), self.dtype)
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.matrix[start:stop]
+
+    def take(self, ids: np.ndarray) -> Any:
+        return self.matrix[ids]
+
+
+def as_rows(X: Any) -> Rows:
+    """Return `X` as Rows: Rows as they are, a sparse matrix as CSR, anything array-like as an array.
+
+    Raises
+    ------
+    ParameterError : `X` cannot be indexed by rows.
+    """
+    if isinstance(X, Rows):
+        return X
+    if sparse.issparse(X):
+        return CsrRows(X)
+    array = np.asarray(X)
+    if array.ndim == 0:
+        raise ParameterError(explain(
+            f"{type(X).__name__} has no rows", why="points are rows of a two-dimensional array",
+            fix="pass an array of shape (n_points, n_features), or a Dataset",
+        ))
+    return ArrayRows(array)
 
 
 @dataclass(frozen=True)
@@ -42,6 +107,10 @@ class BlockedCsrRows(Rows):
                 "first": self.first}
 
     @property
+    def held(self) -> bool:  # type: ignore[override]
+        return isinstance(self.parts, MemoryParts)
+
+    @property
     def row_bytes(self) -> int:
         return csr_row_bytes(self.nnz, len(self), self.dtype)
 
@@ -55,23 +124,14 @@ class BlockedCsrRows(Rows):
         if stop <= start:
             return sparse.csr_array((0, self.shape[1]), dtype=self.dtype)
         for number in range(start // self.block_rows, (stop - 1) // self.block_rows + 1):
-            begin = number * self.block_rows
-            pieces.append(self._block(number)[max(start - begin, 0):stop - begin])
+            begin, block = number * self.block_rows, self._block(number)
+            whole = start <= begin and begin + block.shape[0] <= stop
+            pieces.append(block if whole else block[max(start - begin, 0):stop - begin])
         return pieces[0] if len(pieces) == 1 else as_csr(sparse.vstack(pieces, format="csr"))
 
     def take(self, ids: np.ndarray) -> Any:
         """Return the rows with these numbers; reads each block that holds one of them once."""
-        ids = np.asarray(ids, np.int64)
-        if not len(ids):
-            return self.read(0, 0)
-        order = np.argsort(ids // self.block_rows, kind="stable")
-        pieces = []
-        for number in np.unique(ids // self.block_rows):
-            mine = ids[order[(ids[order] // self.block_rows) == number]]
-            pieces.append(self._block(int(number))[mine - int(number) * self.block_rows])
-        place = np.empty(len(ids), np.int64)
-        place[order] = np.arange(len(ids))
-        return as_csr(sparse.vstack(pieces, format="csr")[place])
+        return take_by_chunk(self, ids, self.block_rows)
 
 
 def csr_arrays(block: Any) -> dict[str, np.ndarray]:
@@ -93,13 +153,6 @@ def write_sparse(rows: Rows, parts: Parts, block_rows: int) -> BlockedCsrRows:
 def csr_of(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sparse.csr_array:
     """Return the sparse rows that `csr_arrays` gave the arrays of."""
     return narrow_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
-
-
-def with_values(rows: Any, values: np.ndarray) -> sparse.csr_array:
-    """Return sparse rows with the same columns and other values, one an entry."""
-    same = sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
-    same.has_canonical_format = True
-    return same
 
 
 def stack_points(*blocks: Any) -> Any:
@@ -130,113 +183,3 @@ def points_nbytes(points: Any) -> int:
     if sparse.issparse(points):
         return int(points.data.nbytes + points.indices.nbytes + points.indptr.nbytes)
     return int(points.nbytes)
-
-
-def squared_lengths(rows: Any) -> np.ndarray:
-    """Return |x_i|^2 of sparse rows, shape (n,), float64."""
-    return _sums(rows.indptr, rows.data, True)
-
-
-def absolute_sums(rows: Any) -> np.ndarray:
-    """Return the sum of |x_ij| over each sparse row, shape (n,), float64."""
-    return _sums(rows.indptr, rows.data, False)
-
-
-@njit(nogil=True, cache=True)
-def _sums(indptr, data, squared):
-    sums = np.zeros(indptr.shape[0] - 1)
-    for row in range(sums.shape[0]):
-        total = 0.0
-        for place in range(indptr[row], indptr[row + 1]):
-            value = np.float64(data[place])
-            total += value * value if squared else abs(value)
-        sums[row] = total
-    return sums
-
-
-def largest_of_rows(rows: Any) -> np.ndarray:
-    """Return the largest |x_ij| of each sparse row, shape (n,), float64; NaN where a value is, 0 without entries."""
-    return _largest(rows.indptr, rows.data)
-
-
-@njit(nogil=True, cache=True)
-def _largest(indptr, data):
-    found = np.zeros(indptr.shape[0] - 1)
-    for row in range(found.shape[0]):
-        for place in range(indptr[row], indptr[row + 1]):
-            value = abs(np.float64(data[place]))
-            if not value <= found[row]:  # a NaN is taken too, and stays
-                found[row] = value
-                if np.isnan(value):
-                    break
-    return found
-
-
-def unit_rows(rows: Any) -> sparse.csr_array:
-    """Return sparse rows of Euclidean length 1, float64; zero rows stay zero."""
-    values = np.array(rows.data, np.float64)
-    _scale_to_unit(rows.indptr, values)
-    return with_values(rows, values)
-
-
-@njit(nogil=True, cache=True)
-def _scale_to_unit(indptr, data):
-    """Scale rows in place, by the largest entry first: the square of 1e-200 is 0, of 1e200 infinite."""
-    for row in range(indptr.shape[0] - 1):
-        largest = 0.0
-        for place in range(indptr[row], indptr[row + 1]):
-            largest = max(largest, abs(data[place]))
-        if largest == 0.0:
-            continue
-        total = 0.0
-        for place in range(indptr[row], indptr[row + 1]):
-            total += (data[place] / largest) ** 2
-        length = np.sqrt(total)
-        for place in range(indptr[row], indptr[row + 1]):
-            data[place] = data[place] / largest / length
-
-
-def products(X: Any, Z: Any) -> np.ndarray:
-    """Return x_i . z_j of sparse rows, shape (n, m), float64, dense; exactly symmetric if X equals Z.
-
-    One pass over the inverted index of Z for each row of X: one multiplication for every column that both hold.
-    """
-    columns = _by_column(Z)
-    block = np.zeros((X.shape[0], Z.shape[0]))
-    add_products(X.indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, block)
-    return block
-
-
-def overlaps(X: Any, Z: Any) -> np.ndarray:
-    """Return sum_c |x_c| + |z_c| - |x_c - z_c| of sparse rows, shape (n, m): twice the smaller where signs agree."""
-    columns = _by_column(Z)
-    block = np.zeros((X.shape[0], Z.shape[0]))
-    _add_overlaps(X.indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, block)
-    return block
-
-
-def _by_column(Z: Any) -> sparse.csc_array:
-    """Return the inverted index of sparse rows: for each column the rows that hold it, ascending, in float64."""
-    return Z.astype(np.float64, copy=False).tocsc()
-
-
-@njit(nogil=True, cache=True)
-def add_products(indptr, indices, data, starts, rows, values, block):
-    """Add x_i . z_j to block (n, m): X by rows (`indptr`, `indices`, `data`), Z by columns (`starts`, `rows`, ...)."""
-    for i in range(block.shape[0]):
-        line = block[i]
-        for place in range(indptr[i], indptr[i + 1]):
-            column, value = indices[place], np.float64(data[place])
-            for other in range(starts[column], starts[column + 1]):
-                line[rows[other]] += value * values[other]
-
-
-@njit(nogil=True, cache=True)
-def _add_overlaps(indptr, indices, data, starts, rows, values, block):
-    for i in range(block.shape[0]):
-        line = block[i]
-        for place in range(indptr[i], indptr[i + 1]):
-            column, value = indices[place], np.float64(data[place])
-            for other in range(starts[column], starts[column + 1]):
-                if (value > 0) == (values[other] > 0):
-                    line[rows[other]] += 2 * min(abs(value), abs(values[other]))

@@ -22,7 +22,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from ..errors import DataError, IntegrityError, ParameterError, explain, require
-from .blocks import Arrays, Parts, Receipt, Rows, row_ranges
+from .blocks import Arrays, Parts, Receipt, Rows, row_ranges, take_by_chunk
 
 NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
 MANIFEST = "dataset.json"  # of a data set; written last
@@ -173,14 +173,7 @@ class StoredRows(Rows):
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """Return the rows with these numbers; reads each chunk that holds one of them once."""
-        ids = np.asarray(ids, np.int64)
-        out = np.empty((len(ids), *self.shape[1:]), self.dtype)
-        chunk_of = ids // self.chunk_rows
-        for chunk in np.unique(chunk_of):
-            mine = chunk_of == chunk
-            first = int(chunk) * self.chunk_rows
-            out[mine] = self.read(first, first + self.chunk_rows)[ids[mine] - first]
-        return out
+        return take_by_chunk(self, ids, self.chunk_rows)
 
     def __repr__(self) -> str:
         return f"StoredRows({str(self.path)!r}, shape={self.shape}, dtype={self.dtype})"

@@ -17,8 +17,8 @@ from dssl.estimators.deformed import LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.graph.exact import plan_exact
 from dssl.graph.neighbors import NeighborParams, find_neighbors
-from dssl.storage.blocks import CsrRows, as_csr
-from dssl.storage.csr import unit_rows
+from dssl.storage.csr import CsrRows, as_csr
+from dssl.storage.csr_arithmetic import unit_rows
 
 
 def documents(n_rows: int, n_columns: int, n_words: int, seed: int = 0) -> tuple[sparse.csr_array, np.ndarray]:

@@ -16,7 +16,8 @@ from dssl.data.inputs import PieceRows, SlicedRows, first_not_finite, header_of,
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.storage.blocks import ArrayRows, CsrRows, MemoryParts
+from dssl.storage.blocks import ArrayRows, MemoryParts
+from dssl.storage.csr import CsrRows
 from dssl.storage.store import StoredRows
 
 TABLE = np.random.default_rng(0).normal(size=(23, 3)).astype(np.float32)

@@ -12,7 +12,8 @@ from scipy import sparse
 
 from dssl.data.joined_rows import JoinedRows
 from dssl.errors import ParameterError
-from dssl.storage.blocks import ArrayRows, CsrRows
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.csr import CsrRows
 
 
 @given(sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6), is_sparse=st.booleans(), data=st.data())

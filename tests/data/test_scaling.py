@@ -17,7 +17,8 @@ from dssl.data.scaling import Moments, ScaledRows, Scaling, ScalingParams, fit_s
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.storage.blocks import ArrayRows, CsrRows, as_csr
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.csr import CsrRows, as_csr
 
 
 def fit(X, kind, ids=None, **options):

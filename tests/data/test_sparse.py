@@ -17,8 +17,8 @@ from dssl.data.readers.base import Scan
 from dssl.errors import DataError, IntegrityError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.storage.blocks import CsrRows, MemoryParts
-from dssl.storage.csr import BlockedCsrRows
+from dssl.storage.blocks import MemoryParts
+from dssl.storage.csr import BlockedCsrRows, CsrRows
 from dssl.storage.store import StoredParts
 
 

@@ -14,8 +14,8 @@ from dssl.kernels.base import kernel_from
 from dssl.learners.deformed import GraphKernelParams, deform, graph_covariance
 from dssl.learners.kernel_model import KernelModel, expand
 from dssl.learners.ridge_and_svm import LearnerParams, fit_labels
-from dssl.storage.blocks import CsrRows, MemoryParts, as_rows
-from dssl.storage.csr import BlockedCsrRows, write_sparse
+from dssl.storage.blocks import MemoryParts
+from dssl.storage.csr import BlockedCsrRows, CsrRows, as_rows, write_sparse
 from dssl.storage.store import StoredParts
 from tests.graph.test_sparse_neighbors import weighted, zipf
 

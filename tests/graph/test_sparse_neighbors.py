@@ -27,8 +27,8 @@ from dssl.graph.neighbors import (
 )
 from dssl.graph.recall import certify_recall
 from dssl.graph.sparse_distance import in_tree_order, row_distances
-from dssl.storage.blocks import ArrayRows, CsrRows, MemoryParts, as_csr, row_ranges
-from dssl.storage.csr import BlockedCsrRows, csr_arrays
+from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
+from dssl.storage.csr import BlockedCsrRows, CsrRows, as_csr, csr_arrays
 
 
 def zipf(n, d, entries, seed, dtype=np.float32):

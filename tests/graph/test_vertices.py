@@ -24,8 +24,8 @@ from dssl.graph.vertices import (
 from dssl.graph.weights import weights
 from dssl.kernels.subsample import inverse_on_subsample
 from dssl.solvers.solve import SolverParams
-from dssl.storage.blocks import ArrayRows, CsrRows, MemoryParts, PartWriter
-from dssl.storage.csr import BlockedCsrRows, csr_arrays
+from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
+from dssl.storage.csr import BlockedCsrRows, CsrRows, csr_arrays
 from dssl.storage.store import StoredParts
 from tests import reference
 

@@ -11,7 +11,8 @@ from dssl.errors import BudgetError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import centers as centers_module
 from dssl.kernels.centers import LloydTask, SeedTask, cell_sums, kmeans_centers, nearest_centers
-from dssl.storage.blocks import ArrayRows, PartWriter, as_rows
+from dssl.storage.blocks import ArrayRows, PartWriter
+from dssl.storage.csr import as_rows
 
 from .. import reference
 from .test_landmarks import choose, points

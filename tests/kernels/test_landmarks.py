@@ -22,7 +22,7 @@ from dssl.kernels.landmarks import (
     landmark_count,
     uniform_rows,
 )
-from dssl.storage.blocks import as_rows
+from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 
 KERNEL = RBF(1.0)

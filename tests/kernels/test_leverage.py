@@ -24,7 +24,8 @@ from dssl.kernels.leverage import (
     unseen_scores,
     waiting_times,
 )
-from dssl.storage.blocks import ArrayRows, CsrRows, PartWriter
+from dssl.storage.blocks import ArrayRows, PartWriter
+from dssl.storage.csr import CsrRows
 
 from .. import reference
 from .test_landmarks import KERNEL, choose, points, sparse_points

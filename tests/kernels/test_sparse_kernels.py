@@ -24,7 +24,7 @@ from dssl.kernels.base import (
 )
 from dssl.kernels.deformed import DeformedKernel, full_deformation, subsample_deformation
 from dssl.kernels.gram import apply_blocks, block_rows, entries_of, gram_blocks
-from dssl.storage.blocks import CsrRows, as_csr, as_rows
+from dssl.storage.csr import CsrRows, as_csr, as_rows
 from tests.storage.test_csr import sparse_rows
 
 KERNELS = [RBF(1.3), LaplacianKernel(2.0), Linear(), Polynomial(3, 0.5, 1.0), Cosine()]

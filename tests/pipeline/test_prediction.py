@@ -16,7 +16,8 @@ from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.prediction import ChosenColumns, open_model
 from dssl.pipeline.run import run
-from dssl.storage.blocks import MemoryParts, as_rows
+from dssl.storage.blocks import MemoryParts
+from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts, StoredRows
 
 NAMES = list("abcde")

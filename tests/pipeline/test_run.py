@@ -20,7 +20,7 @@ from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.blocks import as_rows
+from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 
 NAMES = KINDS["svm"].names

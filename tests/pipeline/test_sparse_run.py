@@ -12,8 +12,7 @@ from dssl.execution.on_dask import OnDask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.blocks import CsrRows, as_csr
-from dssl.storage.csr import csr_arrays
+from dssl.storage.csr import CsrRows, as_csr, csr_arrays
 from tests.graph.test_sparse_neighbors import zipf
 
 N, D, BLOCK = 260, 1200, 50

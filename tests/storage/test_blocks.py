@@ -14,18 +14,15 @@ from scipy import sparse
 from dssl.errors import BudgetError, IntegrityError, ParameterError
 from dssl.storage.blocks import (
     ArrayRows,
-    CsrRows,
     HeldArrays,
     MemoryParts,
     PartWriter,
     SelectedRows,
-    as_csr,
-    as_rows,
     block_rng,
     row_ranges,
     rows_that_fit,
 )
-from dssl.storage.csr import BlockedCsrRows, csr_arrays
+from dssl.storage.csr import BlockedCsrRows, CsrRows, as_csr, as_rows, csr_arrays
 from dssl.storage.store import StoredParts, StoredRows
 
 TABLE = np.arange(30.0).reshape(10, 3)

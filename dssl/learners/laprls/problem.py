@@ -22,7 +22,8 @@ from ...errors import require
 from ...execution.tasks import Execution, one_thread
 from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
-from ...storage.blocks import Arrays, Parts, Rows, as_rows
+from ...storage.blocks import Arrays, Parts, Rows
+from ...storage.csr import as_rows
 from .dense import DenseTask
 from .solve import Functions, NystromMachine, require_converged, with_folds
 from .system import LabelLines, System, SystemParams, assemble, require_penalties

@@ -25,7 +25,8 @@ from ...learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
 from ...selection.folds import labeled_folds
 from ...selection.search import GridParams, search_base, search_deformed
 from ...solvers.solve import SolverParams
-from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, as_rows
+from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
+from ...storage.csr import as_rows
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
 from dssl.kernels.base import RBF
 from dssl.learners.laprls.products import GramTask, Landmarked, runs_of_blocks, sum_parts
-from dssl.storage.blocks import PartWriter, as_rows
-from dssl.storage.csr import point_arrays
+from dssl.storage.blocks import PartWriter
+from dssl.storage.csr import as_rows, point_arrays
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from dssl.kernels.landmarks import Landmarks
 from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.solve import NystromMachine
 from dssl.learners.laprls.system import LabelLines, NystromSystem, SystemParams, assemble
-from dssl.storage.blocks import HeldArrays, PartWriter, as_rows
+from dssl.storage.blocks import HeldArrays, PartWriter
+from dssl.storage.csr import as_rows
 from tests import reference
 
 

@@ -23,7 +23,8 @@ from dssl.learners.laprls.system import (
     gram_matrices,
     ordered,
 )
-from dssl.storage.blocks import ArrayRows, as_rows
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 
 from .systems import case
