@@ -18,7 +18,6 @@ import dask
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from sklearn.utils.validation import check_array
 
 from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
@@ -46,6 +45,8 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
     ValueError : an array that scikit-learn refuses: NaN, infinity, text, complex, not two-dimensional, or empty.
     DataError : the same of the other kinds; the message names the row and the column.
     """
+    from sklearn.utils.validation import check_array  # takes two seconds, which stored rows do without
+
     if not isinstance(X, Rows) and isinstance(getattr(X, "X", None), Rows):
         X = X.X  # a Dataset
     if isinstance(X, Rows):

@@ -21,17 +21,13 @@ from urllib.parse import urlsplit, urlunsplit
 import fsspec
 import numpy as np
 import pandas as pd
-from sklearn import datasets
 
 from ..errors import DataError, explain, require
 from .patterns import expand, is_url, path_of
 from .readers import ENDINGS, IDX_NAME, OPENERS, files_of, folder_format, format_of
 from .readers.idx import IdxReader, labels_beside, labels_name
 
-BUNDLED: dict[str, Callable[..., Any]] = {
-    "breast_cancer": datasets.load_breast_cancer, "diabetes": datasets.load_diabetes,
-    "digits": datasets.load_digits, "iris": datasets.load_iris, "wine": datasets.load_wine,
-}
+BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")  # of scikit-learn
 OPENML_NAMES = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST", "usps": "USPS", "covtype": "covertype"}
 OPENML_TRAIN_ROWS = {"mnist_784": 60_000, "Fashion-MNIST": 60_000}  # the official test rows follow them
 OPENML_HOST = "www.openml.org"
@@ -201,7 +197,9 @@ def _nowhere(text: str, path: Path, folders: list[Path], download: bool, looks_l
 def _bundled(name: str) -> Path:
     path = cache_folder() / "bundled" / f"{name}.npz"
     if not path.is_file():
-        bunch = BUNDLED[name]()
+        from sklearn import datasets  # takes two seconds, which other sources do without
+
+        bunch = getattr(datasets, f"load_{name}")()
         names = [str(label) for label in getattr(bunch, "target_names", [])]
         save_npz(path, bunch.data, bunch.target, [str(name) for name in bunch.feature_names], names)
     return path
@@ -218,9 +216,11 @@ def _online() -> bool:
 
 def _openml(name: str) -> Path:
     """Fetch a set from OpenML and keep it in the cache."""
+    from sklearn.datasets import fetch_openml
+
     known_as = OPENML_NAMES.get(name, name)
     try:
-        bunch = datasets.fetch_openml(known_as, as_frame=True, parser="auto", n_retries=2)
+        bunch = fetch_openml(known_as, as_frame=True, parser="auto", n_retries=2)
     except (ValueError, URLError, OSError) as error:
         raise DataError(explain(
             f"no data set {name!r}: OpenML does not give {known_as!r}", why=str(error),

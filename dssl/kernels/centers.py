@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
 from ..errors import DataError, require
@@ -66,6 +65,8 @@ class SeedTask:
     seed: int
 
     def __call__(self, out: PartWriter) -> Receipt:
+        from sklearn.cluster import MiniBatchKMeans  # takes two seconds, which other tasks do without
+
         rng = block_rng(self.seed, SAMPLE_STREAM)
         points: Any = self.rows.take(np.sort(rng.choice(len(self.rows), self.sample, replace=False, shuffle=False)))
         values = points.data if sparse.issparse(points) else points

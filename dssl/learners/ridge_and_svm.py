@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from sklearn.svm import SVC
 
 from ..errors import DataError, ParameterError, explain, require
 from .kernel_model import Coding, class_pairs
@@ -51,6 +50,8 @@ def fit_labels(K: np.ndarray, codes: np.ndarray, n_classes: int, params: Learner
     ------
     DataError : fewer than two classes, a class without a point, or a Gram matrix that is zero or not finite.
     """
+    from sklearn.svm import SVC  # takes two seconds, which tasks without an SVM do without
+
     present = np.unique(codes)
     require(n_classes >= 2 and len(present) == n_classes, f"{len(present)} of {n_classes} classes have labeled points",
             why="a classifier tells classes apart that it has seen", error=DataError,

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest, ttest_rel
-from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score
 
 from ..execution.tasks import Execution, Progress
 from ..kernels.gram import block_rows, entries_of
@@ -99,6 +97,8 @@ def classification_scores(predicted: np.ndarray, true: np.ndarray, classes: list
 
     errors : (n,), see `code_errors`, of which rmse is the root of the mean; None where the model has no such values.
     """
+    from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score  # two seconds, only for scores
+
     wrong = predicted != true
     error = float(wrong.mean())
     present = np.unique(true)
@@ -126,12 +126,16 @@ def regression_scores(predicted: np.ndarray, true: np.ndarray) -> dict[str, Any]
 
 def _codes_compared(found: np.ndarray, other: np.ndarray, true: np.ndarray) -> tuple[float, float]:
     """Return the gain in error of codes over others, and the p-value of McNemar's exact test."""
+    from scipy.stats import binomtest
+
     gained, lost = int(((found == true) & (other != true)).sum()), int(((found != true) & (other == true)).sum())
     return (gained - lost) / len(true), float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def _values_compared(found: np.ndarray, other: np.ndarray, true: np.ndarray) -> tuple[float, float]:
     """Return the gain in rmse of quantities over others, and the p-value of the paired t-test of squared errors."""
+    from scipy.stats import ttest_rel
+
     own, theirs = (found - true) ** 2, (other - true) ** 2
     gain = float(np.sqrt(theirs.mean()) - np.sqrt(own.mean()))
     if len(true) < 2 or not (own != theirs).any():

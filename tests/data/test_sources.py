@@ -85,7 +85,7 @@ def test_a_folder_of_the_same_name_does_not_hide_a_named_set(tmp_path, monkeypat
 @pytest.mark.parametrize("name", sorted(BUNDLED))
 def test_bundled_sets_equal_those_of_sklearn(name, monkeypatch):
     monkeypatch.delenv("DSSL_DATA", raising=False)
-    bunch = BUNDLED[name]()
+    bunch = getattr(datasets, f"load_{name}")()
     data = open_dataset(name, dtype="float64")
     assert_array_equal(data.X.read_all(), bunch.data)
     assert_array_equal(data.targets(), bunch.target)

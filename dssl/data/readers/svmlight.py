@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.datasets import load_svmlight_file
 
 from ...errors import DataError, explain, require
 from .base import Block, Reader, Scan, dense, no_rows, whole_numbers
@@ -102,6 +101,8 @@ class SvmlightReader(Reader):
         return Block(sparse.csr_array(values[rows]), whole_numbers(np.asarray(labels[rows], np.float64)))
 
     def _parse(self, raw: bytes, n_columns: int) -> tuple[Any, np.ndarray]:
+        from sklearn.datasets import load_svmlight_file  # takes two seconds, which other formats do without
+
         return load_svmlight_file(io.BytesIO(raw), n_features=n_columns, zero_based=bool(self.zero_based))
 
     def _explain(self, raw: bytes, begin: int, n_columns: int, error: Exception) -> DataError:
