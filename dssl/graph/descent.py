@@ -20,7 +20,7 @@ from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from .heap import NONE, empty_heaps, offer, offer_all, sort_heaps
 from .inverted import Queries
 from .metric import measurable, measured_itemsize, stored_distances
-from .sparse_distance import in_tree_order, measure_candidates
+from .sparse_distance import measure_candidates
 
 FLOAT32_SQUARE = 1e15  # squares and their sums are far from the ends of float32
 EXTRA = 5  # candidates beyond k + 1 a row: they raise the recall, and survive the second measurement
@@ -75,7 +75,7 @@ def descend(rows: Any, k: int, *, seed: int, threads: int) -> tuple[np.ndarray, 
         numba.set_num_threads(before)
     distances, ids = empty_heaps(n, k)
     if sparse.issparse(rows):
-        measure_candidates(in_tree_order(rows), candidates, distances, ids)
+        measure_candidates(rows, candidates, distances, ids)
     else:
         _measure_again(rows, candidates, distances, ids)
     short = np.flatnonzero((ids == NONE).any(axis=1))

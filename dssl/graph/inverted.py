@@ -5,12 +5,11 @@ own columns into one line of float64, so only columns that both hold cost anythi
 tile holds are multiplied as dense matrices instead. With e entries in the longest row, the squared distance that
 follows is off by less than
 
-    (e + 32) 2^-52 (|x|^2 + |z|^2),
+    (3 e + 34) 2^-52 (|x|^2 + |z|^2),
 
-rounding of the measured distance included, so pairs that are farther than the k-th by more are ruled out. The others
-are measured as dense rows are, addition by addition (`sparse_distance.py`): the lists equal the dense search's to the
-bit, ties included. Where all values are whole numbers whose sums stay below 2^53 nothing is rounded, and the first
-distance is final.
+e for lengths and product, and 2 e + 2 for the measured distance, whose 2 e terms are at most twice these lengths. So
+pairs that are farther than the k-th by more are ruled out; the others are measured (`sparse_distance.py`). Where all
+values are whole numbers whose sums stay below 2^53 nothing is rounded, and the first distance is final.
 """
 
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from ..storage.blocks import PartWriter, Receipt, Rows, rows_that_fit
 from ..storage.csr_arithmetic import add_products, squared_lengths
 from .heap import empty_heaps, sift_down, sort_heaps
 from .metric import measurable
-from .sparse_distance import in_tree_order, offer_sparse, tree_paths
+from .sparse_distance import offer_sparse
 
 QUERY_TILE, POINT_TILE = 64, 2048
 HEAD_SHARE, MOST_HEADS = 0.2, 256  # of a tile's rows that hold a column which is multiplied densely
@@ -36,16 +35,15 @@ PAIR_NS, ENTRY_NS, HEAD_NS, MEASURED_NS = 1.2, 1.2, 0.06, 20.0
 
 
 @njit(nogil=True, cache=True)
-def scan_products(products, first_query, query_ids, query_indptr, query_columns, query_values, query_lengths,
-                  first_point, points_indptr, points_columns, points_values, point_lengths, paths, slack, bounds,
-                  distances, ids):
+def measure_near(products, first_query, query_ids, query_indptr, query_columns, query_values, query_lengths,
+                 first_point, points_indptr, points_columns, points_values, point_lengths, slack, bounds, distances,
+                 ids):
     """Improve the heaps of a tile of queries by a tile of points, whose products (q, p) are known but for rounding.
 
     `bounds` (queries, k) are heaps of upper bounds of the k smallest distances. `slack` 0 says that nothing was
     rounded. Returns the number of pairs that were measured.
     """
     n_points, k = products.shape[1], bounds.shape[1]
-    sums, meets = np.empty(64), np.empty(64, np.int64)
     flags = np.zeros(-(-n_points // 8) * 8, np.uint8)
     words = flags.view(np.uint64)
     candidates = np.empty(n_points, np.int64)
@@ -87,8 +85,8 @@ def scan_products(products, first_query, query_ids, query_indptr, query_columns,
                 continue
             z = slice(points_indptr[place], points_indptr[place + 1])
             measured += 1
-            offer_sparse(query_columns[x], query_values[x], points_columns[z], points_values[z], paths,
-                         np.int64(first_point + place), distances[which], ids[which], sums, meets)
+            offer_sparse(query_columns[x], query_values[x], points_columns[z], points_values[z],
+                         np.int64(first_point + place), distances[which], ids[which])
     return measured
 
 
@@ -105,7 +103,7 @@ class Tile:
 
 
 def make_tile(first: int, rows: Any) -> Tile:
-    """Return sparse rows in tree order as a tile of points."""
+    """Return sparse rows in float64 as a tile of points."""
     held = np.bincount(rows.indices, minlength=rows.shape[1])
     heads = np.flatnonzero(held > HEAD_SHARE * rows.shape[0])
     if len(heads) > MOST_HEADS:
@@ -135,9 +133,8 @@ class Queries:
     """
 
     def __init__(self, rows: Any, ids: np.ndarray, k: int):
-        rows = in_tree_order(rows)
+        rows = rows.astype(np.float64, copy=False)
         self.rows, self.ids, self.k = rows, np.asarray(ids, np.int64), k
-        self.paths = tree_paths(rows.shape[1])
         self.lengths = squared_lengths(rows)
         self.distances, self.neighbor_ids = empty_heaps(rows.shape[0], k)
         self.bounds = np.full((rows.shape[0], k), np.inf)
@@ -146,14 +143,14 @@ class Queries:
 
     def offer(self, first: int, points: Any) -> int:
         """Offer sparse points with numbers first, first + 1, ...; return the number of pairs measured."""
-        points = in_tree_order(points)
+        points = points.astype(np.float64, copy=False)
         return sum(self._offer_tile(make_tile(first + start, points[start:start + POINT_TILE]))
                    for start in range(0, points.shape[0], POINT_TILE))
 
     def _offer_tile(self, tile: Tile) -> int:
         longest = max(self.longest, int(np.diff(tile.rows.indptr).max(initial=0)))
         exact = self.whole and nothing_is_rounded(tile.rows)
-        slack = 0.0 if exact else (longest + 32) * 2.0**-52
+        slack = 0.0 if exact else (3 * longest + 34) * 2.0**-52
         query_heads = dense_columns(self.rows, tile.heads)
         work = np.empty((min(QUERY_TILE, self.rows.shape[0]), tile.rows.shape[0]))
         measured = 0
@@ -166,10 +163,10 @@ class Queries:
                 products[:] = 0
             add_products(self.rows.indptr[start:start + len(heads) + 1], self.rows.indices, self.rows.data,
                          tile.tail.indptr, tile.tail.indices, tile.tail.data, products)
-            measured += scan_products(
+            measured += measure_near(
                 products, start, self.ids, self.rows.indptr, self.rows.indices, self.rows.data, self.lengths,
-                tile.first, tile.rows.indptr, tile.rows.indices, tile.rows.data, tile.lengths, self.paths,
-                slack, self.bounds, self.distances, self.neighbor_ids)
+                tile.first, tile.rows.indptr, tile.rows.indices, tile.rows.data, tile.lengths, slack, self.bounds,
+                self.distances, self.neighbor_ids)
         return measured
 
     def nearest(self) -> tuple[np.ndarray, np.ndarray]:
@@ -207,7 +204,7 @@ class InvertedPoints:
 
 
 def measured_row_bytes(X: Rows, metric: str) -> int:
-    """Return the bytes of a sparse row while it is searched: as read, measurable, and in tree order as float64."""
+    """Return the bytes of a sparse row while it is searched: as read, measurable, and in float64."""
     entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
     return 2 * X.row_bytes + 12 * entries * (2 if metric == "cosine" else 1) + 8
 

@@ -10,7 +10,7 @@ from ..storage.csr import as_rows
 from .inverted import Queries
 from .metric import measurable
 from .neighbor_lists import Neighbors
-from .sparse_distance import in_tree_order, row_distances
+from .sparse_distance import row_distances
 
 SAMPLE = 500
 CONFIDENCE_Z = 1.959964  # two-sided 95 %
@@ -87,6 +87,6 @@ def _sparse_distances(rows: Rows, chosen: np.ndarray, listed: np.ndarray, metric
     queries = Queries(found, chosen, k)
     for first, block in rows.blocks(max(1, BLOCK_BYTES // (4 * rows.row_bytes))):
         queries.offer(first, measurable(block, metric))
-    near = (in_tree_order(measurable(rows.take(listed[:, column]), metric)) for column in range(k))
-    reached = np.stack([row_distances(queries.rows, points) for points in near], axis=1)
+    reached = np.stack([row_distances(queries.rows, measurable(rows.take(listed[:, column]), metric))
+                        for column in range(k)], axis=1)
     return reached, queries.nearest()[0][:, -1]

@@ -1,8 +1,8 @@
 """Equal rows as one vertex of the graph: each distinct row once, with the number of its copies.
 
 Copies of a point are its nearest neighbors, so with k copies a point sees nobody else, and a neighbor graph of such
-data falls into islands of copies. As one vertex they see the nearest distinct points, and the regularizer of functions
-that are equal on copies stays that of the points (`Laplacian`, `covariance_at_points`).
+data falls into components of copies. As one vertex they see the nearest distinct points, and the regularizer of those
+functions that are equal on copies stays that of the points (`Laplacian`, `covariance_at_points`).
 
 The block step hashes rows, the combine step sorts the hashes, and the finish step compares rows of equal hashes.
 """
@@ -178,7 +178,7 @@ class CompareTask:
         return out.write(differ=rows_differ(self.rows.take(pairs[:, 0]), self.rows.take(pairs[:, 1])))
 
 
-def first_of_each(keys: np.ndarray) -> np.ndarray:
+def first_with_key(keys: np.ndarray) -> np.ndarray:
     """Return the first row with the key of each row, (n,) int64."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
@@ -226,7 +226,7 @@ def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None,
     height, _ = hashed_rows(n, rows.row_bytes, execution.memory_budget)
     parts.allocate("keys", (n,), np.uint64, height)
     execution.map([HashTask(rows, start, stop) for start, stop in row_ranges(n, height)], parts, progress)
-    first = first_of_each(parts.rows("keys").read_all())
+    first = first_with_key(parts.rows("keys").read_all())
     pending = np.flatnonzero(first != np.arange(n))
     while len(pending):
         pairs = execution.share_rows(ArrayRows(np.stack([pending, first[pending]], axis=1)))

@@ -64,7 +64,7 @@ def test_certificates_are_checked():
         certify_recall(X, neighbors(X, 3), sample=0)
 
 
-def test_health_of_islands():
+def test_health_of_components():
     """A path 0-1-2-3 with a label, a pair 4-5 without, and point 6 alone."""
     W = np.zeros((7, 7))
     for i, j in [(0, 1), (1, 2), (2, 3), (4, 5)]:

@@ -18,7 +18,7 @@ def graph(n=80, seed=0):
     return weights(neighbors(np.random.default_rng(seed).normal(size=(n, 3)), 4))
 
 
-def islands():
+def components_apart():
     """A triangle, a pair, and two isolated points."""
     W = np.zeros((7, 7))
     for i, j, w in [(0, 1, 1.0), (1, 2, 2.0), (0, 2, 0.5), (3, 4, 3.0)]:
@@ -27,7 +27,7 @@ def islands():
 
 
 @pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("W", [graph(), islands()], ids=["connected", "islands"])
+@pytest.mark.parametrize("W", [graph(), components_apart()], ids=["connected", "in components"])
 def test_matrix_is_scipys_plus_the_ridge(W, normalized):
     expected = csgraph.laplacian(W.toarray(), normed=normalized)
     R = Laplacian(W, normalized).matrix(0.25)
@@ -49,7 +49,7 @@ def test_rows_sum_to_zero_and_eigenvalues_are_at_most_two(n, seed):
 
 @pytest.mark.parametrize("normalized", [False, True])
 def test_null_vectors_are_orthonormal_one_a_component_and_isolated_rows_hold_the_ridge(normalized):
-    laplacian = Laplacian(islands(), normalized)
+    laplacian = Laplacian(components_apart(), normalized)
     N = laplacian.null_vectors().toarray()
     assert laplacian.components[0] == N.shape[1] == 4
     assert_allclose(N.T @ N, np.eye(4), atol=1e-14)
@@ -61,7 +61,7 @@ def test_null_vectors_are_orthonormal_one_a_component_and_isolated_rows_hold_the
 
 
 def test_self_loops_drop_out():
-    W = islands()
+    W = components_apart()
     looped = sp.csr_array(W + sp.eye_array(7))
     assert_array_equal(Laplacian(looped).matrix().toarray(), Laplacian(W).matrix().toarray())
 
@@ -86,4 +86,4 @@ def test_weights_are_checked(W, message):
 
 def test_ridge_is_checked():
     with pytest.raises(ParameterError, match="ridge=-1"):
-        Laplacian(islands()).matrix(-1)
+        Laplacian(components_apart()).matrix(-1)

@@ -104,8 +104,8 @@ def test_data_far_from_the_origin_lose_nothing(search, dtype, monkeypatch):
 
 
 @SEARCHES
-def test_two_islands_far_apart_lose_nothing(search, monkeypatch):
-    """The center lies between the islands, so float32 coordinates cannot tell the rows of an island apart."""
+def test_two_clusters_far_apart_lose_nothing(search, monkeypatch):
+    """The center lies between the clusters, so float32 coordinates cannot tell the rows of a cluster apart."""
     X = np.random.default_rng(3).normal(size=(600, 10)) * 1e-3
     X[::2] += 1e5
     ids, _ = ids_by(X, 4, search, monkeypatch)

@@ -148,14 +148,14 @@ def test_rows_without_copies_have_the_same_bits_either_way():
         assert_array_equal(collapsed.powers[2], kept.powers[2])
 
 
-def test_copies_make_islands_only_where_they_are_kept():
+def test_copies_make_components_only_where_they_are_kept():
     """Twenty points in six copies each, with five neighbors a row."""
     X = np.repeat(np.random.default_rng(2).normal(size=(20, 2)), 6, axis=0)
     y = np.full(120, -1)
     y[[0, 6]] = [0, 1]
-    islands = {how: LapSVC(n_neighbors=5, duplicates=how).fit(X, y).evidence_["components"]["count"]
+    counts = {how: LapSVC(n_neighbors=5, duplicates=how).fit(X, y).evidence_["components"]["count"]
                for how in ("collapse", "keep")}
-    assert islands == {"collapse": 1, "keep": 20}
+    assert counts == {"collapse": 1, "keep": 20}
     assert LapSVC(n_neighbors=5).fit(X, y).evidence_["unreached"]["count"] == 0
 
 

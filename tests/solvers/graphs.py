@@ -24,7 +24,7 @@ def random_graph(n, degree=4, seed=0, weighted=False):
     return symmetric(rows[keep], columns[keep], np.minimum(weights[keep], 1), n)
 
 
-def islands(sizes, seed=0, weighted=False):
+def components(sizes, seed=0, weighted=False):
     """Return disjoint random graphs of these sizes, vertices shuffled; a size of 1 is an isolated vertex."""
     W = sp.block_diag([random_graph(size, 4, seed + i, weighted) if size > 1 else sp.csr_matrix((1, 1))
                        for i, size in enumerate(sizes)]).tocsr()

@@ -12,13 +12,13 @@ from dssl.solvers.deflation import deflation_basis
 from dssl.solvers.operators import multiply, scaled_matrix
 from dssl.solvers.pcg import conjugate_gradients
 
-from .graphs import grid, islands, points, random_graph, regularizer, with_hub
+from .graphs import components, grid, points, random_graph, regularizer, with_hub
 
 MATRICES = {
     "grid": lambda: regularizer(grid(25), 1e-3, False),
     "expander": lambda: regularizer(random_graph(500, 6, seed=1, weighted=True), 1e-3, True),
     "hub": lambda: regularizer(with_hub(random_graph(300, 4, seed=2)), 1e-2, False),
-    "islands": lambda: regularizer(islands([200, 100, 30, 2, 1, 1], seed=3), 1e-2, True),
+    "components": lambda: regularizer(components([200, 100, 30, 2, 1, 1], seed=3), 1e-2, True),
 }
 
 
@@ -106,7 +106,7 @@ class TestDeflation:
         assert_array_equal(R[:, 1], B[:, 1])
 
     def test_fewer_vectors_than_asked_for(self):
-        A = scaled_matrix(*regularizer(islands([3, 2, 1]), 1e-2, False))
+        A = scaled_matrix(*regularizer(components([3, 2, 1]), 1e-2, False))
         assert 1 <= deflation_basis(A, 10, seed=0).U.shape[1] <= 3
 
 
@@ -120,7 +120,7 @@ class TestScaledMatrix:
         assert_allclose(A.apply(X), R @ X, rtol=1e-12, atol=1e-12)
 
     def test_does_not_change_its_argument(self):
-        R, vector = MATRICES["islands"]()
+        R, vector = MATRICES["components"]()
         before = R.copy()
         scaled_matrix(R, vector)
         assert_array_equal(R.data, before.data)
@@ -128,13 +128,13 @@ class TestScaledMatrix:
 
     @pytest.mark.parametrize("normalized", [False, True])
     def test_knows_its_null_vectors(self, normalized):
-        A = scaled_matrix(*regularizer(islands([20, 5, 9], weighted=True), 0, normalized))
+        A = scaled_matrix(*regularizer(components([20, 5, 9], weighted=True), 0, normalized))
         assert A.singular.all()
         assert_allclose(A.to_scipy() @ A.near_null, 0, atol=1e-14)
-        assert not scaled_matrix(*regularizer(islands([20, 5, 9]), 1e-9, normalized)).singular.any()
+        assert not scaled_matrix(*regularizer(components([20, 5, 9]), 1e-9, normalized)).singular.any()
 
     def test_near_null_part_is_solved_exactly(self):
-        A = scaled_matrix(*regularizer(islands([30, 12], weighted=True), 1e-6, False))
+        A = scaled_matrix(*regularizer(components([30, 12], weighted=True), 1e-6, False))
         B = np.random.default_rng(0).normal(size=(42, 2))
         X, R = np.zeros_like(B), B.copy()
         A.correct_components(X, R, np.array([True, True]))

@@ -17,13 +17,13 @@ from dssl.errors import DataError, NotConverged, ParameterError
 from dssl.solvers import amg
 from dssl.solvers.solve import Solver, SolverParams, prepare, solve
 
-from .graphs import grid, islands, points, random_graph, regularizer, with_hub
+from .graphs import components, grid, points, random_graph, regularizer, with_hub
 
 ITERATIVE = ("jacobi", "deflated", "amg")
 METHODS = (*ITERATIVE, "direct", "auto")
 GRAPHS = {
     "connected": lambda weighted: random_graph(150, 5, seed=1, weighted=weighted),
-    "islands": lambda weighted: islands([60, 40, 30, 9, 5, 3, 2], seed=2, weighted=weighted),
+    "components": lambda weighted: components([60, 40, 30, 9, 5, 3, 2], seed=2, weighted=weighted),
     "hub": lambda weighted: with_hub(random_graph(150, 4, seed=3, weighted=weighted)),
     "grid": lambda weighted: grid(13),
 }
@@ -44,7 +44,7 @@ def relative_residuals(R, X, B):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_solution_is_the_pseudo_inverse(graph, method, ridge, normalized):
-    """A singular matrix has the pseudo-inverse in its own coordinates, island by island."""
+    """A singular matrix has the pseudo-inverse in its own coordinates, component by component."""
     for weighted in (False, True):
         R, vector = regularizer(GRAPHS[graph](weighted), ridge, normalized)
         n = R.shape[0]
@@ -58,8 +58,8 @@ def test_solution_is_the_pseudo_inverse(graph, method, ridge, normalized):
 
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_isolated_vertices_and_hundreds_of_islands_are_solved_with_a_ridge(method, normalized):
-    W = islands([1] * 20 + [2] * 60 + [3] * 60 + [7] * 40 + [300], seed=4)
+def test_isolated_vertices_and_hundreds_of_components_are_solved_with_a_ridge(method, normalized):
+    W = components([1] * 20 + [2] * 60 + [3] * 60 + [7] * 40 + [300], seed=4)
     R, vector = regularizer(W, 1e-3, normalized)
     B = np.random.default_rng(0).normal(size=(W.shape[0], 5))
 
@@ -70,9 +70,9 @@ def test_isolated_vertices_and_hundreds_of_islands_are_solved_with_a_ridge(metho
 
 @pytest.mark.parametrize("ridge", [0, 1e-6])
 @pytest.mark.parametrize("method", ITERATIVE)
-def test_more_islands_than_the_coarsest_grid_holds(method, ridge):
-    """On a coarse level a singular island is one unknown with a diagonal of zero."""
-    W = islands([4, 5, 6] * 40 + [200], seed=5)
+def test_more_components_than_the_coarsest_grid_holds(method, ridge):
+    """On a coarse level a singular component is one unknown with a diagonal of zero."""
+    W = components([4, 5, 6] * 40 + [200], seed=5)
     R, _ = regularizer(W, ridge, False)
     B = np.random.default_rng(0).normal(size=(W.shape[0], 4))
 
@@ -152,10 +152,10 @@ def test_no_columns():
 
 @st.composite
 def systems(draw):
-    """Draw (R, vector, B): a graph of one or several islands with a ridge, and four columns."""
+    """Draw (R, vector, B): a graph of one or several components with a ridge, and four columns."""
     seed = draw(st.integers(0, 2**20))
     sizes = draw(st.lists(st.integers(1, 30), min_size=1, max_size=4))
-    W = islands(sizes, seed=seed, weighted=draw(st.booleans()))
+    W = components(sizes, seed=seed, weighted=draw(st.booleans()))
     R, vector = regularizer(W, draw(st.sampled_from([1e-4, 1e-2, 1.0])), draw(st.booleans()))
     return R, vector, np.random.default_rng(seed).normal(size=(W.shape[0], 4))
 
@@ -218,7 +218,7 @@ def test_relabeling_the_vertices_relabels_the_solution(method, system, seed):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_arrays_make_the_same_solver_again(method):
-    R, vector = regularizer(islands([200, 50, 1], seed=9, weighted=True), 1e-3, True)
+    R, vector = regularizer(components([200, 50, 1], seed=9, weighted=True), 1e-3, True)
     B = np.random.default_rng(2).normal(size=(251, 5))
     solver = prepare(R, 5, SolverParams(method=method), vector)
     arrays = solver.to_arrays()
@@ -297,7 +297,7 @@ class TestErrors:
             prepare(R, 1, vector=vector)
 
     def test_an_isolated_vertex_without_a_ridge(self):
-        R, _ = regularizer(islands([10, 1]), 0, False)
+        R, _ = regularizer(components([10, 1]), 0, False)
         with pytest.raises(DataError, match=r"(?s)has diagonal 0 \(1 such rows\).*isolated vertex.*add a ridge"):
             prepare(R, 1)
 
