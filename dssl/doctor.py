@@ -22,7 +22,7 @@ from .errors import DsslError
 from .execution.on_dask import OnDask
 from .execution.tasks import MEMORY_BUDGET, available_cores
 from .runtime.start import open_runtime
-from .storage.store import local_path
+from .storage.files import local_path
 
 Level = Literal["ok", "warning", "problem"]
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -22,8 +22,9 @@ from ..errors import DataError, explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..storage.blocks import ArrayRows, Rows
+from ..storage.files import read_json, write_json
 from ..storage.lock import Lock
-from ..storage.store import MANIFEST, StoredParts, StoredRows, read_json, write_json
+from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
 from .ingest import IngestParams, ingest
 from .readers import format_of

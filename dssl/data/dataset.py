@@ -12,7 +12,8 @@ from scipy.sparse import csr_array, issparse
 from ..errors import DataError, IntegrityError, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges
 from ..storage.csr import BlockedCsrRows, CsrRows, as_csr, csr_arrays
-from ..storage.store import MANIFEST, StoredParts, StoredRows, read_json, write_json
+from ..storage.files import read_json, write_json
+from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import WhenMissing, WhenText, cells_of, column_label
 from .inputs import first_not_finite
 from .joined_rows import JoinedRows

@@ -6,11 +6,8 @@ measured, and `tests/benchmarks/memory.py` measures them again.
 
 from dataclasses import dataclass
 
-from ..storage.store import CHUNK_BYTES
-
-SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays, plans of the store
+SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
 COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
-CHUNKS_AT_ONCE = 10  # that the store decodes side by side, where a band of rows has several
 
 
 @dataclass(frozen=True)
@@ -34,13 +31,3 @@ def cost_of(tasks: int, read: float, written: float, peak: float, least: float =
 def count(n: int, height: int) -> int:
     """Return the blocks of this height that n rows make."""
     return -(-n // height)
-
-
-def decoding_bytes(band_bytes: float, chunk_bytes: float) -> float:
-    """Return what reading takes beside its result: a band of rows, its chunks decoded and, half as large, as stored."""
-    return min(band_bytes, CHUNKS_AT_ONCE * chunk_bytes) * 1.5
-
-
-def whole_bytes(nbytes: float) -> float:
-    """Return what reading or writing a part's array takes beside it."""
-    return min(nbytes, CHUNK_BYTES) * 1.5

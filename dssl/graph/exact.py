@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..execution.cost import COMPILED, Cost, cost_of, count, whole_bytes
+from ..execution.cost import COMPILED, Cost, cost_of, count
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
+from ..storage.store import whole_bytes
 from .heap import empty_heaps, sort_heaps
 from .inverted import InvertedPoints, InvertedTask, inverted_cost, inverted_seconds, point_rows, sparse_query_rows
 from .layout import (

@@ -14,9 +14,10 @@ import numpy as np
 from numba import njit
 
 from ..errors import DataError, ParameterError, require
-from ..execution.cost import Cost, cost_of, count, whole_bytes
+from ..execution.cost import Cost, cost_of, count
 from ..execution.tasks import Execution, Progress
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges, rows_that_fit
+from ..storage.store import whole_bytes
 from .metric import measurable
 
 BLOCK_BYTES = 64 << 20

@@ -16,8 +16,10 @@ from typing import Any
 
 from ..errors import IntegrityError, explain
 from ..params import digest, plain
+from ..storage.files import local_path, read_json, write_json
 from ..storage.lock import Lock
-from ..storage.store import StoredParts, local_path, read_json, verify_finished, verify_parts, write_json
+from ..storage.store import StoredParts
+from ..storage.verify import verify_finished, verify_parts
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pynndescent", "pyamg")
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, require
-from ..storage.store import describe_arrays, read_json
+from ..storage.files import read_json
+from ..storage.store import describe_arrays
 from .artifacts import Workspace, read_manifest
 from .kinds.registry import all_stage_names
 

@@ -22,7 +22,8 @@ from ..learners.kernel_model import LEAST_SUPPORT, KernelModel
 from ..learners.prediction import predict_to_zarr
 from ..storage.blocks import MemoryParts, Rows
 from ..storage.csr import as_csr, as_rows
-from ..storage.store import StoredParts, read_json
+from ..storage.files import read_json
+from ..storage.store import StoredParts
 from .artifacts import read_manifest
 from .scoring import load_model
 from .spec import ingest_params

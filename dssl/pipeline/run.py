@@ -15,7 +15,7 @@ from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import write_report
-from ..storage.store import read_json, write_json
+from ..storage.files import read_json, write_json
 from .artifacts import LIBRARIES
 from .facts import Facts
 from .health import write_unreached

@@ -13,7 +13,7 @@ from typing import Any, Self
 import psutil
 
 from ..errors import IntegrityError, LockedError, explain
-from .store import read_json, write_json
+from .files import read_json, write_json
 
 LEASE_SECONDS = 60.0  # a lock whose holder has not renewed it for so long is free
 

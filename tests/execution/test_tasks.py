@@ -17,7 +17,8 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import Reduction, add, sums
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
-from dssl.storage.store import StoredParts, verify_parts
+from dssl.storage.store import StoredParts
+from dssl.storage.verify import verify_parts
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from numpy.testing import assert_array_equal
 
 from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.storage import store
-from dssl.storage.store import StoredArrays, StoredParts, StoredRows, create_array, read_json, verify_parts, write_json
+from dssl.storage.files import read_json, write_json
+from dssl.storage.store import StoredArrays, StoredParts, StoredRows, create_array
+from dssl.storage.verify import verify_parts
 
 
 @pytest.fixture

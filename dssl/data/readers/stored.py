@@ -8,7 +8,8 @@ import numpy as np
 
 from ...errors import DataError, require
 from ...storage.blocks import Rows
-from ...storage.store import MANIFEST, read_json
+from ...storage.files import read_json
+from ...storage.store import MANIFEST
 from ..dataset import Dataset, open_stored
 from .base import NO_TARGET, Block, Reader, Scan, dense
 

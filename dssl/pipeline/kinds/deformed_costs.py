@@ -1,10 +1,11 @@
 """What the stages of a learner in a deformed kernel take, in the terms of `costs.py`."""
 
-from ...execution.cost import Cost, cost_of, count, decoding_bytes, whole_bytes
+from ...execution.cost import Cost, cost_of, count
 from ...graph.regularizer import system_cost
 from ...kernels.subsample import ROW_CHUNK, column_width, product_rows, stored_factors
 from ...solvers.direct import LARGEST
 from ...solvers.solve import METHODS, opened_bytes, stored_bytes
+from ...storage.store import decoding_bytes, whole_bytes
 from ..cost import of_those, scores_of
 from ..facts import Facts
 

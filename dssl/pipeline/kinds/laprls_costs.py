@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import replace
 
-from ...execution.cost import Cost, cost_of, count, whole_bytes
+from ...execution.cost import Cost, cost_of, count
 from ...kernels.centers import SAMPLE_BYTES, SAMPLE_PER_CENTER
 from ...kernels.gram import BLOCK_BYTES
 from ...kernels.landmarks import landmark_count
@@ -13,6 +13,7 @@ from ...learners.laprls.preconditioner import sample_shares
 from ...learners.laprls.problem import DENSE
 from ...learners.laprls.solve import SYSTEMS_IN_A_TASK, factors_that_fit
 from ...learners.laprls.system import block_bytes, block_height, gram_bytes, runs_within, whitening_bytes
+from ...storage.store import whole_bytes
 from ..cost import of_those, scores_of
 from ..facts import Facts
 
