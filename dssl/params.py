@@ -50,3 +50,13 @@ def canonical_json(value: Any) -> str:
 def digest(value: Any) -> str:
     """Return the hex SHA-256 of a parameter set; equal across machines, runs and library versions."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def multiple_of(unit: str, text: str) -> float:
+    """Return 0.5 of "0.5*median" and 1 of "median", where `unit` is "median"; NaN of what is no positive multiple."""
+    factor, _, name = text.replace(" ", "").rpartition("*")
+    try:
+        value = float(factor) if factor else 1.0
+    except ValueError:
+        value = math.nan
+    return value if name == unit and 0 < value < math.inf else math.nan

@@ -14,6 +14,7 @@ from ..graph.vertices import Vertices, distinct_rows, find_vertices
 from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams
 from ..learners.kernel_model import KernelModel
+from ..learners.laprls.penalties import Penalty
 from ..learners.laprls.problem import FittedLapRLS, LapRLSParams, fit_laprls
 from ..learners.laprls.system import LabelLines, SystemParams
 from ..selection.folds import labeled_folds, require_folds
@@ -27,9 +28,10 @@ class LapRLSEstimator(KernelEstimator):
     Parameters
     ----------
     kernel, bandwidth : base kernel, as in `LapSVC`.
-    lambda_A : weight of the norm, > 0. lambda_I : weight of the graph's energy, >= 0; 0 is plain RLS, without a graph.
-        Both in the paper's scale, against the sum of squared residuals of the labels. A sequence of values of either
-        is a grid, of which cross-validation takes the pair of lowest error: `cv_results_`.
+    gamma_A : weight of the norm, > 0. gamma_I : weight of the graph's energy, >= 0; 0 is plain RLS, without a graph.
+        Both against the mean squared residual of the labels, numbers, "auto" or multiples such as "10*auto"; see
+        `dssl.learners.laprls.penalties`. A sequence of values of either is a grid, of which cross-validation takes the
+        pair of lowest error: `cv_results_`.
     n_landmarks : a number, a fraction of the distinct points, or "sqrt", the paper's: ceil(m^1/2) labeled points and
         ceil((n - m)^1/2) others, m of n points labeled. "auto" is 1,000, or as many as "sqrt" if these are more.
     landmarks : "uniform", "kmeans" (centers) or "leverage" (by ridge leverage scores).
@@ -45,14 +47,14 @@ class LapRLSEstimator(KernelEstimator):
     """
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
-                 lambda_A: float | Sequence[float] = 0.01, lambda_I: float | Sequence[float] = 0.1,
+                 gamma_A: Penalty | Sequence[Penalty] = "auto", gamma_I: Penalty | Sequence[Penalty] = "auto",
                  n_landmarks: float | str = "auto", landmarks: str = "uniform", solver: str = "auto",
                  preconditioner: str = "edges", whitening: float | str | None = "auto", precision: str = "float64",
                  tolerance: float = 1e-6, max_iterations: int = 500, n_neighbors: int = 10,
                  metric: str = "euclidean", weights: str = "self_tuned", symmetrize: str = "maximum",
                  method: str = "auto", laplacian: str = "normalized", cv: int = 5, fit_intercept: bool = True,
                  duplicates: str = "collapse", unlabeled: Any = None, seed: int = 0):
-        self.kernel, self.bandwidth, self.lambda_A, self.lambda_I = kernel, bandwidth, lambda_A, lambda_I
+        self.kernel, self.bandwidth, self.gamma_A, self.gamma_I = kernel, bandwidth, gamma_A, gamma_I
         self.n_landmarks, self.landmarks, self.solver, self.preconditioner = (
             n_landmarks, landmarks, solver, preconditioner)
         self.whitening, self.precision, self.tolerance = whitening, precision, tolerance
@@ -62,7 +64,7 @@ class LapRLSEstimator(KernelEstimator):
 
     def _laprls(self) -> LapRLSParams:
         return LapRLSParams(
-            lambda_A=_values_of(self.lambda_A), lambda_I=_values_of(self.lambda_I),
+            gamma_A=_values_of(self.gamma_A), gamma_I=_values_of(self.gamma_I),
             landmarks=LandmarkParams(n_landmarks=self.n_landmarks, method=self.landmarks,  # type: ignore[arg-type]
                                      seed=self.seed),
             system=SystemParams(solver=self.solver, preconditioner=self.preconditioner,  # type: ignore[arg-type]
@@ -77,7 +79,7 @@ class LapRLSEstimator(KernelEstimator):
         require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
                 why="it is a choice of two", fix="use True or False")
         require_unequal(rows)
-        several = len(params.pairs) > 1
+        several = params.n_pairs > 1
         held = labeled_folds(codes, self.cv, self.seed) if several else []
         kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                              seed=self.seed)
@@ -92,7 +94,7 @@ class LapRLSEstimator(KernelEstimator):
             points = Vertices.distinct(len(rows))
         if params.uses_graph and len(labeled) == len(rows):
             warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
-                                  fix="mark unlabeled points, or set lambda_I=0"), UserWarning, stacklevel=3)
+                                  fix="mark unlabeled points, or set gamma_I=0"), UserWarning, stacklevel=3)
         copies = execution.share(**points.to_arrays()) if points.joined else None
         weight = np.ones(len(labeled)) if weight is None else weight
         lines = LabelLines.of(points.vertex[labeled], weight, targets, held)
@@ -102,7 +104,7 @@ class LapRLSEstimator(KernelEstimator):
                           "n_unlabeled": len(rows) - len(labeled)}
         self.cv_results_ = found.table
         chosen = found.functions["model"].chosen
-        self.lambda_A_, self.lambda_I_, self.kernel_ = chosen.lambda_A, chosen.lambda_I, kernel
+        self.gamma_A_, self.gamma_I_, self.kernel_ = chosen.gamma_A, chosen.gamma_I, kernel
         return found
 
 
@@ -116,9 +118,9 @@ class LapRLSClassifier(ClassifierMixin, LapRLSEstimator):
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,). model_ : KernelModel, what prediction needs and no more.
-    lambda_A_, lambda_I_ : the penalties of the model. cv_results_ : list of dict, a line a pair, empty without a grid.
-    evidence_ : dict, what graph, landmarks and solver say of themselves. n_features_in_, feature_names_in_ : as in
-    scikit-learn.
+    gamma_A_, gamma_I_ : the penalties of the model, numbers. cv_results_ : list of dict, a line a pair, empty without a
+    grid. evidence_ : dict, what graph, landmarks and solver say of themselves. n_features_in_, feature_names_in_ : as
+    in scikit-learn.
 
     References
     ----------
@@ -159,7 +161,7 @@ class LapRLSRegressor(KernelRegressor, LapRLSEstimator):
 
     Attributes
     ----------
-    model_ : KernelModel. lambda_A_, lambda_I_, cv_results_, evidence_ : as in `LapRLSClassifier`.
+    model_ : KernelModel. gamma_A_, gamma_I_, cv_results_, evidence_ : as in `LapRLSClassifier`.
     """
 
     __doc__ += LapRLSEstimator.__doc__ or ""
@@ -177,7 +179,7 @@ class LapRLSRegressor(KernelRegressor, LapRLSEstimator):
         return self
 
 
-def _values_of(value: Any) -> tuple[float, ...]:
+def _values_of(value: Any) -> tuple[Penalty, ...]:
     require(np.ndim(value) <= 1, f"a penalty has {np.ndim(value)} dimensions",
             why="a grid is a list of values, all pairs of which are tried", fix="pass a number, or a list of numbers")
     return (value,) if np.ndim(value) == 0 else tuple(value)

@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist, pdist
 
 from ..errors import DataError, ParameterError, explain, require
-from ..params import plain
+from ..params import multiple_of, plain
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_csr, as_rows
 from ..storage.csr_arithmetic import (
@@ -323,7 +323,9 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
     known = [field.name for field in dataclasses.fields(kernel)]  # type: ignore[arg-type]
     if "bandwidth" in known:
         if bandwidth is None or isinstance(bandwidth, str):
-            factor = _median_factor(bandwidth or "median")
+            factor = multiple_of("median", bandwidth or "median")
+            require(factor > 0, f"bandwidth={bandwidth!r}, expected a number or a multiple of the median",
+                    why="a bandwidth is a distance between points", fix='use "median", "0.5*median", or a number')
             require(rows is not None, f"kernel {name!r} has no bandwidth and no rows to take the median distance of",
                     why="the bandwidth follows from the data or from you", fix="pass bandwidth=a number, or rows=X")
             metric: Metric = "cityblock" if kernel is LaplacianKernel else "euclidean"
@@ -335,19 +337,6 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
     require(not unknown, f"kernel {name!r} has no parameter {', '.join(unknown)}",
             why=f"its parameters are: {', '.join(known) or 'none'}", fix="remove it, or choose a kernel that has it")
     return kernel(**parameters)
-
-
-def _median_factor(text: str) -> float:
-    """Return 0.5 of "0.5*median" and 1 of "median"."""
-    factor, _, name = text.replace(" ", "").rpartition("*")
-    try:
-        value = float(factor) if factor else 1.0
-    except ValueError:
-        value = math.nan
-    require(name == "median" and 0 < value < math.inf,
-            f"bandwidth={text!r}, expected a number or a multiple of the median",
-            why="a bandwidth is a distance between points", fix='use "median", "0.5*median", or a number')
-    return value
 
 
 def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:

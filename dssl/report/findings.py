@@ -81,7 +81,7 @@ class Words:
 
 
 KERNEL = Words("kernel that merely changed", "changed kernel", "model.eta", "model.C")
-PENALTY = Words("penalty that merely smooths", "added penalty", "model.lambda_I", "model.lambda_A")
+PENALTY = Words("penalty that merely smooths", "added penalty", "model.gamma_I", "model.gamma_A")
 
 
 def measure_of(result: dict[str, Any]) -> Measure:
@@ -115,7 +115,7 @@ def verdict(result: dict[str, Any]) -> Verdict:
     shuffled = f"; with a shuffled graph, the control, it is {by.shown(control)}" if control is not None else ""
     sentence = (f"{claim}: the {by.name} is {by.shown(error)} with them and {by.shown(base)} without them, "
                 f"{difference} ({by.test}, {p_value(p)}){shuffled}.")
-    words = PENALTY if "lambda_I" in (at(result, "selection", "model") or {}) else KERNEL
+    words = PENALTY if "gamma_I" in (at(result, "selection", "model") or {}) else KERNEL
     meaning = [_meaning(by, words, helped, gain, p, control_gain, at(result, "metrics", "n_test")),
                *_reservations(by, result, gain, error)]
     return Verdict(level, sentence, meaning)  # type: ignore[arg-type]

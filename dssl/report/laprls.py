@@ -27,14 +27,14 @@ def penalty_findings(facts: dict[str, Any]) -> list[Finding]:
     """Return what the chosen penalties say of the graph, and which lie on the edge of their grid."""
     found = []
     choice, tried = at(facts, "models", "choices", "model") or {}, at(facts, "models", "grid", "model") or []
-    if choice.get("lambda_I") == 0:
-        several = len({row.get("lambda_I") for row in tried}) > 1
+    if choice.get("gamma_I") == 0:
+        several = len({row.get("gamma_I") for row in tried}) > 1
         found.append(Finding(
-            "lambda_I", "0 was chosen" if several else "0", "warning",
+            "gamma_I", "0 was chosen" if several else "0", "warning",
             "The graph does not help here: by cross-validation on the labels no weight of it does better than none. "
             "The model is the base model." if several else
             "The model is the base model: unlabeled points served as landmarks alone."))
-    for name in ("lambda_A", "lambda_I"):
+    for name in ("gamma_A", "gamma_I"):
         values = sorted({row[name] for row in tried if finite(row.get(name))})
         if len(values) > 1 and choice.get(name) in (values[0], values[-1]):
             end = "smallest" if choice[name] == values[0] else "largest"
@@ -49,12 +49,12 @@ def choices(facts: dict[str, Any]) -> Html:
     grid = at(facts, "models", "grid") or {}
     is_value = at(facts, "split", "task") == "regression"
     shown, key, measure = (number, "rmse", "rmse") if is_value else (percent, "error", "error")
-    rows = [(tag("b", name), number(row.get("lambda_A")), number(row.get("lambda_I")),
+    rows = [(tag("b", name), number(row.get("gamma_A")), number(row.get("gamma_I")),
              str(row.get("bandwidth") or "median"),
              *([shown(row.get(key)), number(row.get("rmse"))][is_value:] if folds else []),
              *([number(len(grid[name])) if name in grid else ""] if folds else []))
             for name, row in sorted(chosen.items(), key=lambda item: item[0] != "model")]
-    head = ("", "lambda_A", "lambda_I", "bandwidth",
+    head = ("", "gamma_A", "gamma_I", "bandwidth",
             *([f"{measure} in cross-validation", "rmse"][:2 - is_value] if folds else []),
             *(["tried"] if folds else []))
     listing = joined((tag("h3", "Chosen penalties" if folds else "Penalties"),
@@ -66,7 +66,7 @@ def choices(facts: dict[str, Any]) -> Html:
                "control takes the model's.", class_="small")
     best = chosen.get("model") or {}
     of_bandwidth = [row for row in grid.get("model") or [] if row.get("bandwidth") == best.get("bandwidth")]
-    several = len({(row["lambda_A"], row["lambda_I"]) for row in of_bandwidth}) > 1
+    several = len({(row["gamma_A"], row["gamma_I"]) for row in of_bandwidth}) > 1
     figure = tag("figure", penalties_plot(of_bandwidth, key, best), tag(
         "figcaption", f"{measure.capitalize()} in cross-validation of each pair of penalties, at the bandwidth "
         f"{best.get('bandwidth') or 'median'}; the chosen pair is framed.")) if several else ""

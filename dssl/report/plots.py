@@ -107,14 +107,14 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
 
 
 def penalties_plot(rows: Sequence[dict[str, Any]], key: str, chosen: dict[str, Any]) -> Html:
-    """Return the errors of pairs of penalties, `lambda_A` to the right and `lambda_I` upward; the chosen one framed.
+    """Return the errors of pairs of penalties, `gamma_A` to the right and `gamma_I` upward; the chosen one framed.
 
-    rows : `lambda_A`, `lambda_I` and the error under `key`: a share under "error", which is shown in per cent.
+    rows : `gamma_A`, `gamma_I` and the error under `key`: a share under "error", which is shown in per cent.
     """
-    across, up = (sorted({float(row[name]) for row in rows}) for name in ("lambda_A", "lambda_I"))
+    across, up = (sorted({float(row[name]) for row in rows}) for name in ("gamma_A", "gamma_I"))
     errors = np.full((len(up), len(across)), np.nan)
     for row in rows:
-        errors[up.index(float(row["lambda_I"])), across.index(float(row["lambda_A"]))] = row[key]
+        errors[up.index(float(row["gamma_I"])), across.index(float(row["gamma_A"]))] = row[key]
     best, worst = float(np.nanmin(errors)), float(np.nanmax(errors))
     # Far beyond the best all are alike: differences near it keep their colors.
     limit = min(worst, 3 * best) if best > 0 else worst
@@ -127,14 +127,14 @@ def penalties_plot(rows: Sequence[dict[str, Any]], key: str, chosen: dict[str, A
                 dark = limit > best and (error - best) / (limit - best) < 0.45
                 axes.text(column + 0.5, row + 0.5, percent(error) if key == "error" else number(error), ha="center",
                           va="center", fontsize=8.5, color="white" if dark else INK)
-        if chosen.get("lambda_A") in across and chosen.get("lambda_I") in up:
-            place = across.index(chosen["lambda_A"]), up.index(chosen["lambda_I"])
+        if chosen.get("gamma_A") in across and chosen.get("gamma_I") in up:
+            place = across.index(chosen["gamma_A"]), up.index(chosen["gamma_I"])
             axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=WRONG, linewidth=2.5))
         axes.set_xticks(np.arange(len(across)) + 0.5, [f"{value:.3g}" for value in across])
         axes.set_yticks(np.arange(len(up)) + 0.5, [f"{value:.3g}" for value in up])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        axes.set(xlabel="lambda_A", ylabel="lambda_I")
+        axes.set(xlabel="gamma_A", ylabel="gamma_I")
 
     from matplotlib.patches import Rectangle  # as late as in `_svg`
 

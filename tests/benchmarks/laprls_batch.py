@@ -16,8 +16,9 @@ from statistics import mean, median
 import numpy as np
 
 from dssl.execution.in_process import InProcess
-from dssl.learners.laprls.solve import NystromMachine, with_folds
-from dssl.learners.laprls.system import System, SystemParams
+from dssl.learners.laprls.penalties import System, with_folds
+from dssl.learners.laprls.solve import NystromMachine
+from dssl.learners.laprls.system import SystemParams
 from dssl.selection.folds import labeled_folds
 
 from .laprls_problems import Problem, problem

@@ -124,8 +124,7 @@ def fit_ours(given: argparse.Namespace) -> None:
     solver, _, precision = given.solvers[0].partition("/")
 
     def model(M: int) -> Any:
-        # Falkon's penalty stands beside the mean of the squared residuals, ours beside their sum.
-        return dssl.LapRLSClassifier(n_landmarks=M, lambda_A=given.penalty * len(X), lambda_I=0.0, solver=solver,
+        return dssl.LapRLSClassifier(n_landmarks=M, gamma_A=given.penalty, gamma_I=0.0, solver=solver,
                                      bandwidth=given.sigma, precision=precision or "float64", seed=given.seed)
 
     few = np.sort(np.concatenate([np.flatnonzero(y == code)[:100] for code in np.unique(y)]))

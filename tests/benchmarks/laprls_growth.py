@@ -57,8 +57,9 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
     from dssl.graph.weights import WeightParams, weigh
     from dssl.kernels.base import RBF, median_bandwidth
     from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
+    from dssl.learners.laprls.penalties import System
     from dssl.learners.laprls.solve import NystromMachine
-    from dssl.learners.laprls.system import LabelLines, System, SystemParams, assemble
+    from dssl.learners.laprls.system import LabelLines, SystemParams, assemble
     from dssl.measure import PeakMemory
     from dssl.storage.blocks import ArrayRows, MemoryParts
 

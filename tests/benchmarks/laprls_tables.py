@@ -34,8 +34,9 @@ from dssl.kernels.base import RBF
 from dssl.kernels.gram import apply_blocks
 from dssl.kernels.landmarks import uniform_rows
 from dssl.learners.laprls.dense import DenseTask
-from dssl.learners.laprls.solve import Functions, judge, method_of, solve_by_products, solve_from_gram, with_folds
-from dssl.learners.laprls.system import System, SystemParams, gram_matrices
+from dssl.learners.laprls.penalties import System, with_folds
+from dssl.learners.laprls.solve import Functions, judge, method_of, solve_by_products, solve_from_gram
+from dssl.learners.laprls.system import SystemParams, gram_matrices
 from dssl.selection.folds import labeled_folds
 from dssl.storage.blocks import ArrayRows
 

@@ -76,8 +76,9 @@ def test_laprls_is_ridge_regression_in_the_deformed_kernel(kind):
     deformed = reference.deformed_gram(K, lambda_I / lambda_A * L)
     expected = deformed[:, :20] @ np.linalg.solve(deformed[:20, :20] + lambda_A * np.eye(20), target[:20])
     for solver in SOLVERS:
-        own = LapRLSRegressor(bandwidth=2.5, lambda_A=lambda_A, lambda_I=lambda_I, n_neighbors=6, laplacian=kind,
-                              n_landmarks=1.0, solver=solver, fit_intercept=False, tolerance=1e-10).fit(X, target)
+        own = LapRLSRegressor(bandwidth=2.5, gamma_A=lambda_A / 20, gamma_I=lambda_I * len(X)**2 / 20, n_neighbors=6,
+                              laplacian=kind, n_landmarks=1.0, solver=solver, fit_intercept=False,
+                              tolerance=1e-10).fit(X, target)
         assert_allclose(own.predict(X), expected, atol=1e-6)
 
 
@@ -86,14 +87,14 @@ def test_every_solver_gives_the_same_function_with_weights_copies_and_folds():
     X = np.vstack([X, X[:7], X[100:110]])
     y = np.concatenate([y, y[:7], y[100:110]])
     weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
-    grid = {"lambda_A": [0.01, 1.0], "lambda_I": [0.0, 0.1]}
+    grid = {"gamma_A": ["auto", "100*auto"], "gamma_I": [0.0, "auto"]}
     settings = {"bandwidth": 3.0, "n_landmarks": 1.0, "tolerance": 1e-9, "max_iterations": 5000, "cv": 3, **grid}
     first = LapRLSClassifier(solver="nystrom-direct", **settings).fit(X, y, sample_weight=weight)
     assert len(first.cv_results_) == 4
     for solver in SOLVERS[1:]:
         other = LapRLSClassifier(solver=solver, **settings).fit(X, y, sample_weight=weight)
         assert_allclose(other.decision_function(new), first.decision_function(new), atol=1e-5)
-        assert (other.lambda_A_, other.lambda_I_) == (first.lambda_A_, first.lambda_I_)
+        assert (other.gamma_A_, other.gamma_I_) == (first.gamma_A_, first.gamma_I_)
         for ours, theirs in zip(first.cv_results_, other.cv_results_, strict=True):
             assert_allclose(list(ours.values()), list(theirs.values()), atol=1e-5)
 
@@ -109,7 +110,7 @@ def test_whitened_equals_unwhitened_where_it_is_well_posed():
 def test_plain_rls_is_ridge_regression_on_the_labels():
     X, y, new = problem(n_classes=2)
     target = np.where(y >= 0, y + 0.5, np.nan)
-    own = LapRLSRegressor(bandwidth=2.0, lambda_I=0.0, lambda_A=0.2, solver="direct").fit(X, target)
+    own = LapRLSRegressor(bandwidth=2.0, gamma_I=0.0, gamma_A=0.2 / 30, solver="direct").fit(X, target)
     K, mean = reference.rbf(X[:30], X[:30], 2.0), target[:30].mean()
     coef = np.linalg.solve(K + 0.2 * np.eye(30), target[:30] - mean)
     assert_allclose(own.predict(new), reference.rbf(new, X[:30], 2.0) @ coef + mean, atol=1e-9)
@@ -131,12 +132,12 @@ def test_a_grid_is_searched_and_the_graph_helps_on_digits():
     order = np.random.default_rng(0).permutation(len(X))
     X, y = X[order], y[order]
     shown = np.where(np.arange(len(y)) < 100, y, -1)
-    own = LapRLSClassifier(lambda_A=[1e-3, 1e-1], lambda_I=[0, 1e-2, 1e-1], n_landmarks=500).fit(X[:1400], shown[:1400])
-    plain = LapRLSClassifier(lambda_A=[1e-3, 1e-1], lambda_I=0, n_landmarks=500).fit(X[:1400], shown[:1400])
-    assert own.lambda_I_ > 0
+    plain = LapRLSClassifier(gamma_A=["0.1*auto", "10*auto"], gamma_I=0, n_landmarks=500).fit(X[:1400], shown[:1400])
+    own = clone(plain).set_params(gamma_I=[0, "0.1*auto", "auto"]).fit(X[:1400], shown[:1400])
+    assert own.gamma_I_ > 0
     assert own.score(X[1400:], y[1400:]) > plain.score(X[1400:], y[1400:]) + 0.02
     best = min(own.cv_results_, key=lambda row: (row["error"], row["rmse"]))
-    assert (best["lambda_A"], best["lambda_I"]) == (own.lambda_A_, own.lambda_I_)
+    assert (best["gamma_A"], best["gamma_I"]) == (own.gamma_A_, own.gamma_I_)
 
 
 def test_several_targets_at_once_and_one_by_one():
@@ -190,7 +191,7 @@ def test_predictions_go_to_zarr_in_blocks(tmp_path):
 
 def test_parameters_clone_and_pickle():
     X, y, new = problem()
-    own = LapRLSClassifier(lambda_A=[0.1, 1.0], n_landmarks=30, cv=3)
+    own = LapRLSClassifier(gamma_A=[0.1, "auto"], n_landmarks=30, cv=3)
     assert clone(own).get_params() == own.get_params()
     again = pickle.loads(pickle.dumps(own.fit(X, y)))
     assert_array_equal(again.predict(new), own.predict(new))
@@ -216,8 +217,9 @@ def test_more_landmarks_than_points_are_all_points():
 
 
 @pytest.mark.parametrize("settings", [
-    {"lambda_A": 0.0}, {"lambda_A": -1.0}, {"lambda_I": -1e-9}, {"lambda_A": np.nan}, {"lambda_A": []},
-    {"lambda_A": [0.1, 0.1]}, {"solver": "lu"}, {"preconditioner": "jacobi"}, {"whitening": 1.0}, {"whitening": 0.0},
+    {"gamma_A": 0.0}, {"gamma_A": -1.0}, {"gamma_I": -1e-9}, {"gamma_A": np.nan}, {"gamma_A": []},
+    {"gamma_A": [0.1, 0.1]}, {"gamma_I": "10*median"},
+    {"solver": "lu"}, {"preconditioner": "jacobi"}, {"whitening": 1.0}, {"whitening": 0.0},
     {"precision": "float16"}, {"tolerance": 0.0}, {"max_iterations": 0}, {"n_landmarks": 0}, {"n_landmarks": 1.5},
     {"landmarks": "grid"}, {"laplacian": "random"},
 ])
@@ -239,13 +241,13 @@ def test_a_feature_that_is_constant_does_no_harm_and_points_that_are_all_equal_a
 def test_a_class_with_one_label_is_fitted_and_never_held_out():
     X, y, _ = problem()
     y[np.flatnonzero(y == 2)[1:]] = -1
-    own = LapRLSClassifier(n_landmarks=50, lambda_A=[0.01, 1.0], cv=4).fit(X, y)
+    own = LapRLSClassifier(n_landmarks=50, gamma_A=["auto", "100*auto"], cv=4).fit(X, y)
     assert own.classes_.tolist() == [0, 1, 2]
     assert own.predict(X[y == 2])[0] == 2
     lonely = np.full(len(X), -1)
     lonely[:2] = [0, 1]
     with pytest.raises(DataError, match="no class has two"):
-        LapRLSClassifier(lambda_A=[0.01, 1.0]).fit(X, lonely)
+        LapRLSClassifier(gamma_A=[0.01, 1.0]).fit(X, lonely)
 
 
 def test_targets_with_nan_are_unlabeled_and_infinite_ones_refused():
@@ -272,7 +274,7 @@ def test_no_unlabeled_points_give_a_warning():
 def test_a_solve_that_does_not_converge_is_an_error():
     X, y, _ = problem()
     with pytest.raises(NotConverged, match="did not converge in 2 iterations"):
-        LapRLSClassifier(solver="nystrom-cg", n_landmarks=100, max_iterations=2, lambda_A=1e-6).fit(X, y)
+        LapRLSClassifier(solver="nystrom-cg", n_landmarks=100, max_iterations=2, gamma_A="0.0001*auto").fit(X, y)
 
 
 def test_a_factored_system_that_is_not_solved_is_an_error():
@@ -280,7 +282,7 @@ def test_a_factored_system_that_is_not_solved_is_an_error():
     X, codes = moons.X.read_all(), moons.targets()
     y = np.where(np.arange(600) < 30, codes, -1)
     with pytest.raises(NotConverged):
-        LapRLSClassifier(solver="direct", lambda_A=1e-12, lambda_I=1e6, bandwidth="2*median").fit(X, y)
+        LapRLSClassifier(solver="direct", gamma_A="1e-10*auto", gamma_I="1e7*auto", bandwidth="2*median").fit(X, y)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -323,20 +325,20 @@ def test_iterations_need_no_room_for_gram_matrices():
     for solver in ("auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct"):
         room = 1 << 30 if solver == "nystrom-direct" else budget
         with memory(room):
-            fits[solver] = LapRLSClassifier(n_landmarks=1000, lambda_A=[0.1, 1.0], lambda_I=0.1, solver=solver,
+            fits[solver] = LapRLSClassifier(n_landmarks=1000, gamma_A=["10*auto", "100*auto"], solver=solver,
                                             tolerance=1e-9).fit(X, y)
     direct = fits.pop("nystrom-direct").decision_function(X)
     for solver, fitted in fits.items():
         assert fitted.evidence_["method"] == solver.replace("auto", "nystrom-pcg")
         assert_allclose(fitted.decision_function(X), direct, atol=1e-6)
     with memory(budget), pytest.raises(BudgetError, match="nystrom-pcg"):
-        LapRLSClassifier(n_landmarks=1000, lambda_A=[0.1, 1.0], solver="nystrom-direct").fit(X, y)
+        LapRLSClassifier(n_landmarks=1000, gamma_A=[0.1, 1.0], solver="nystrom-direct").fit(X, y)
 
 
 def test_landmarks_whose_kernel_does_not_fit_are_refused_first():
     X, y, _ = problem()
     with memory(40 * 120 * 120 - 1), pytest.raises(BudgetError, match="120 landmarks and a budget"):
-        LapRLSClassifier(n_landmarks=120, lambda_I=0, duplicates="keep", solver="nystrom-pcg").fit(X, y)
+        LapRLSClassifier(n_landmarks=120, gamma_I=0, duplicates="keep", solver="nystrom-pcg").fit(X, y)
 
 
 @contextmanager
@@ -350,7 +352,7 @@ def memory(budget):
 @pytest.mark.parametrize(("given", "says"), [
     ({"cv": 1}, "1 folds, expected a whole number"), ({"cv": 2.5}, r"2\.5 folds"),
     ({"fit_intercept": "no"}, "fit_intercept='no'"),
-    ({"lambda_A": np.array([[0.1, 0.2]])}, "a penalty has 2 dimensions")])
+    ({"gamma_A": np.array([[0.1, 0.2]])}, "a penalty has 2 dimensions")])
 def test_parameters_of_the_wrong_kind_are_refused(given, says):
     X, y, _ = problem()
     with pytest.raises(ParameterError, match=says):

@@ -501,9 +501,9 @@ def _(folder: Path) -> Outcome:
     return laprls(folder)
 
 
-@case("LapRLS", "`selection:` with lambda_A, lambda_I and bandwidth", 0, "30 test points")
+@case("LapRLS", "`selection:` with gamma_A, gamma_I and bandwidth", 0, "30 test points")
 def _(folder: Path) -> Outcome:
-    return laprls(folder, selection={"folds": 3, "lambda_A": [0.1, 1], "lambda_I": [0, 0.1],
+    return laprls(folder, selection={"folds": 3, "gamma_A": ["10*auto", "100*auto"], "gamma_I": [0, "auto"],
                                      "bandwidth": ["median", "2*median"]})
 
 
@@ -512,9 +512,9 @@ def _(folder: Path) -> Outcome:
     return laprls(folder, model={"landmarks": {"count": 500}})
 
 
-@case("LapRLS", "`lambda_A: 0`", 2, "expected a number > 0")
+@case("LapRLS", "`gamma_A: 0`", 2, "expected a number > 0")
 def _(folder: Path) -> Outcome:
-    return laprls(folder, model={"lambda_A": 0})
+    return laprls(folder, model={"gamma_A": 0})
 
 
 @case("LapRLS", "`landmarks: {count: many}`", 2, "model.landmarks.count")

@@ -28,7 +28,7 @@ from dssl.pipeline.run import run
 from dssl.storage.store import StoredParts
 
 NAMES = KINDS["laprls"].names
-GRID = {"folds": 3, "lambda_A": [0.01, 1], "lambda_I": [0, 0.01], "bandwidth": ["median", "2*median"]}
+GRID = {"folds": 3, "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", "2*median"]}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
     for name, rows in found["grid"].items():
         best = min(rows, key=lambda row: (row["error"], row["rmse"]))
         assert found["choices"][name] == best == result["selection"][name]
-    assert {row["lambda_I"] for row in found["grid"]["base"]} == {0.0}
+    assert {row["gamma_I"] for row in found["grid"]["base"]} == {0.0}
     assert found["choices"]["shuffled"] == found["choices"]["model"]
     evidence = [item for item in found["evidence"] if "models" in item]
     assert sorted(name for item in evidence for name in item["models"]) == ["base", "model", "shuffled"]
@@ -106,13 +106,13 @@ def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file,
 
 
 def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tmp_path):
-    result = run(fields, set=["model.lambda_I=0"], workspace=tmp_path, execution=InProcess(2))
+    result = run(fields, set=["model.gamma_I=0"], workspace=tmp_path, execution=InProcess(2))
     assert result["metrics"] == result["baselines"]["base"] == result["baselines"]["shuffled"]
     page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
     assert "unlabeled points served as landmarks alone" in page
-    result = run(fields, set=["selection={folds: 3, lambda_I: [0, 1000000]}"], workspace=tmp_path,
+    result = run(fields, set=["selection={folds: 3, gamma_I: [0, 1e7*auto]}"], workspace=tmp_path,
                  execution=InProcess(2))
-    assert result["selection"]["model"]["lambda_I"] == 0
+    assert result["selection"]["model"]["gamma_I"] == 0
     text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
     assert "The graph does not help here" in text
 
@@ -160,7 +160,7 @@ def test_equal_points_count_as_many(fields, points_file, tmp_path):
 @pytest.mark.cluster
 @pytest.mark.parametrize("solver", ["nystrom-direct", "nystrom-pcg", "pcg"])
 def test_threads_and_worker_processes_make_the_same_models(fields, tmp_path, cluster_client, solver):
-    spec = {**fields, "selection": {"folds": 3, "lambda_A": [0.01, 1]}}
+    spec = {**fields, "selection": {"folds": 3, "gamma_A": ["auto", "100*auto"]}}
     one, other = (run(spec, set=[f"model.solver={solver}"], workspace=tmp_path / str(number), execution=execution)
                   for number, execution in enumerate((InProcess(2), OnDask(cluster_client))))
     assert_same_models(one, other)
@@ -211,9 +211,9 @@ def test_kinds_share_what_comes_before_the_model(fields, small_spec):
 
 
 @pytest.mark.parametrize(("override", "expected"), [
-    ("model.lambda_A=3", {"models", "scores"}), ("model.solver=nystrom-pcg", {"models", "scores"}),
+    ("model.gamma_A=3", {"models", "scores"}), ("model.solver=nystrom-pcg", {"models", "scores"}),
     ("kernel.bandwidth=2.0", {"models", "scores"}), ("graph.laplacian=unnormalized", {"models", "scores"}),
-    ("selection.lambda_I=[0, 1]", {"models", "scores"}),
+    ("selection.gamma_I=[0, 1]", {"models", "scores"}),
     ("model.landmarks.count=41", {"landmarks", "models", "scores"}),
     ("model.landmarks.seed=1", {"landmarks", "models", "scores"}),
     ("labels.seed=1", {"labels", "health", "landmarks", "models", "scores"}),
@@ -229,10 +229,10 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
 
 
 @pytest.mark.parametrize(("overrides", "words"), [
-    (["model.lambda_A=zero"], "  model.lambda_A: Input should be a valid number"),
-    (["model.lambda_A=0"], "model: lambda_A=0.0, expected a number > 0"),
-    (["model.lambda_I=-1"], "model: lambda_I=-1.0, expected a number >= 0"),
-    (["model.lambda_A=0", "selection.lambda_A=[1, 2]"], "model: lambda_A=0.0, expected a number > 0"),
+    (["model.gamma_A=zero"], "model: gamma_A='zero', expected a number > 0, or \"auto\""),
+    (["model.gamma_A=0"], "model: gamma_A=0.0, expected a number > 0"),
+    (["model.gamma_I=-1"], "model: gamma_I=-1.0, expected a number >= 0"),
+    (["model.gamma_A=0", "selection.gamma_A=[1, 2]"], "model: gamma_A=0.0, expected a number > 0"),
     (["model.eta=1"], "  model.eta: Extra inputs are not permitted"),
     (["model.landmarks.count=many"], "model.landmarks.count"),
     (["model.landmarks.count=0"], "model: n_landmarks=0"),
@@ -241,8 +241,8 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.kind=lapsvm"], "  model.kind: Input should be 'svm', 'ridge' or 'laprls' (given: 'lapsvm')"),
     (["model.landmarks.method=kmeans", "model.preconditioner=paper"], "model: preconditioner='paper'"),
     (["selection.eta=[1]"], "selection.eta=[1.0], and model.kind is laprls"),
-    (["selection.lambda_A=[1, 1]"], "model: lambda_A=[1.0, 1.0]"),
-    (["model={kind: svm}", "selection.lambda_I=[1]"], "selection.lambda_I=[1.0], and model.kind is svm"),
+    (["selection.gamma_A=[1, 1]"], "model: gamma_A=[1.0, 1.0]"),
+    (["model={kind: svm}", "selection.gamma_I=[1]"], "selection.gamma_I=[1.0], and model.kind is svm"),
     (["subsample.size=10"], "the section subsample, and model.kind is laprls"),
     (["graph.power=2"], "graph.power, and model.kind is laprls"),
     (["graph.ridge=0.1"], "graph.ridge, and model.kind is laprls"),
@@ -333,8 +333,8 @@ def test_a_regression(tmp_path):
     np.savez(tmp_path / "curve.npz", X=X, y=3 * along - 2)
     spec = {"name": "curve", "data": {"source": str(tmp_path / "curve.npz"), "task": "regression",
                                       "test": {"count": 60}}, "labels": {"count": 20}, "graph": {"n_neighbors": 6},
-            "model": {"kind": "laprls", "lambda_A": 0.001, "landmarks": {"count": "sqrt"}},
-            "selection": {"folds": 4, "lambda_A": [0.001, 0.1], "lambda_I": [0, 0.001]}}
+            "model": {"kind": "laprls", "gamma_A": "0.1*auto", "landmarks": {"count": "sqrt"}},
+            "selection": {"folds": 4, "gamma_A": ["0.1*auto", "10*auto"], "gamma_I": [0, "0.01*auto"]}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     assert result["metrics"]["r2"] > 0.9
     found = models_of(result)[1]

@@ -30,9 +30,10 @@ from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import Stop, blocked_cg
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from .penalties import System
 from .preconditioner import factor_raised
 from .products import misclassified
-from .system import LabelLines, System, SystemParams
+from .system import LabelLines, SystemParams
 
 DIRECT_RESIDUAL = 1e-6  # relative, of a factored system; above it the penalties are too far apart for float64
 CHUNK_BYTES = 128 << 20  # of the kernel at most, where it is evaluated anew for each product
@@ -152,7 +153,7 @@ class Problem:
     def regularized(self, index: int, F: np.ndarray) -> np.ndarray:
         """Return M F of one system, (n, ...)."""
         system, found = self.systems[index], self.weights[:, index][:, None] * F
-        if system.lambda_I == 0:
+        if system.gamma_I == 0:
             return found
         if system.control:
             a, b = self.chance
@@ -200,7 +201,7 @@ class Problem:
         Phi = C @ T
         factors: dict[tuple, Any] = {}
         for index, system in enumerate(self.systems):
-            key = (system.lambda_A, system.lambda_I, system.control, system.held)
+            key = (*system.penalties, system.held)
             if key not in factors:
                 A = Phi.T @ self.regularized(index, Phi) + system.lambda_A * np.eye(T.shape[1])
                 factors[key] = factor_raised(A)
@@ -211,7 +212,7 @@ class Problem:
             coarse = -reduced / lambda_A
             for index in np.unique(of):
                 system, mine = self.systems[index], of == index
-                factor = factors[system.lambda_A, system.lambda_I, system.control, system.held]
+                factor = factors[*system.penalties, system.held]
                 coarse[:, mine] += cho_solve(factor, reduced[:, mine], check_finite=False)
             Z, KZ = R / lambda_A, KR / lambda_A
             Z[landmarks] += T @ coarse

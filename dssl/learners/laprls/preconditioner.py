@@ -27,8 +27,9 @@ from ...execution.tasks import Execution
 from ...graph.energy import sampled_edges
 from ...storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
 from ...storage.csr import points_of
+from .penalties import System
 from .products import Landmarked, sum_parts, times_lower, typed_block
-from .system import NystromSystem, System
+from .system import NystromSystem
 
 STREAMS = {"labels": 11, "edges": 12, "points": 13}  # random, of what is sampled
 NAMES = {"labels": "J", "edges": "E", "points": "control"}
@@ -159,7 +160,7 @@ class Preconditioner:
         made: dict[Any, Any] = {}
         for key, system in zip(keys, systems, strict=True):
             if key not in made:
-                P = self.matrix(system)
+                P = self.matrix(system.whole)  # J^ too is of all labels
                 made[key] = lu_factor(P, check_finite=False) if self.printed else factor_raised(P)
         return Factors([made[key] for key in keys], self.printed)
 
@@ -195,7 +196,7 @@ def factor_raised(A: np.ndarray) -> Any:
     raise ParameterError(explain(
         f"a system of {len(A)} landmarks is not positive definite",
         why="the penalties are too small for the precision of the kernel blocks",
-        fix="raise lambda_A, use whitening, or precision float64"))
+        fix="raise gamma_A, use whitening, or precision float64"))
 
 
 def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarray]:

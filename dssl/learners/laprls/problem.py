@@ -1,18 +1,15 @@
 """LapRLS: choose landmarks, choose the penalties by cross-validation, solve; the function behind the estimators.
 
-    min over f of  sum over labels of w_i (y_i - f(x_i))^2 + lambda_A |f|_K^2 + lambda_I f' E f
+    min over f of  (1 / sum of w_i) sum over labels of w_i (y_i - f(x_i))^2 + gamma_A |f|_K^2 + gamma_I f' E f / n^2
 
-in the paper's scale (equation 2), E the energy of the graph of all points. All folds and penalties are columns of one
-problem, for which the kernel is evaluated once.
-
-References
-----------
-Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019.
+(`penalties.py`), E the energy of the graph of all n points. All folds and penalties are columns of one problem, for
+which the kernel is evaluated once.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from typing import Any, Literal
 
@@ -25,8 +22,9 @@ from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, la
 from ...storage.blocks import Arrays, Parts, Rows
 from ...storage.csr import as_rows
 from .dense import DenseTask
-from .solve import Functions, NystromMachine, require_converged, with_folds
-from .system import LabelLines, System, SystemParams, assemble, require_penalties
+from .penalties import PENALTIES, Penalty, Scale, System, require_penalties, with_folds
+from .solve import Functions, NystromMachine, require_converged
+from .system import LabelLines, SystemParams, assemble
 
 DENSE = ("pcg", "cg", "direct")
 
@@ -35,32 +33,37 @@ DENSE = ("pcg", "cg", "direct")
 class LapRLSParams:
     """Penalties, of which all pairs are tried where there are several, and how the systems are made.
 
-    lambda_A : > 0, of the norm; lambda_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS.
+    gamma_A : > 0, of the norm; gamma_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS. Numbers, "auto" or its
+    multiples: see `penalties.py`.
     """
 
-    lambda_A: tuple[float, ...] = (0.01,)
-    lambda_I: tuple[float, ...] = (0.1,)
+    gamma_A: tuple[Penalty, ...] = ("auto",)
+    gamma_I: tuple[Penalty, ...] = ("auto",)
     landmarks: LandmarkParams = field(default_factory=LandmarkParams)
     system: SystemParams = field(default_factory=SystemParams)
     laplacian: Literal["normalized", "unnormalized"] = "normalized"
     fit_intercept: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("lambda_A", "lambda_I"):
+        for name in PENALTIES:
             values = getattr(self, name)
             require(len(values) > 0 and len(set(values)) == len(values), f"{name}={list(values)}",
                     why="the grid would be empty, or do work twice", fix="give one value, or several that differ")
-        for lambda_A, lambda_I in product(self.lambda_A, self.lambda_I):
-            require_penalties(lambda_A, lambda_I)
+        for gamma_A, gamma_I in product(self.gamma_A, self.gamma_I):
+            require_penalties(gamma_A, gamma_I)
 
     @property
-    def pairs(self) -> list[System]:
-        """Return all pairs of penalties."""
-        return [System(float(a), float(i)) for a, i in product(self.lambda_A, self.lambda_I)]
+    def n_pairs(self) -> int:
+        return len(self.gamma_A) * len(self.gamma_I)
 
     @property
     def uses_graph(self) -> bool:
-        return max(self.lambda_I) > 0
+        return any(value != 0 for value in self.gamma_I)
+
+    def pairs(self, scale: Scale) -> list[System]:
+        """Return all pairs of penalties."""
+        numbers = ([scale.number(name, value) for value in getattr(self, name)] for name in PENALTIES)
+        return [System(gamma_A, gamma_I, scale=scale) for gamma_A, gamma_I in product(*numbers)]
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,9 @@ class LapRLSProblem:
     """Points with labels and a graph, before a kernel is chosen; `systems` of each kernel come from `prepared`.
 
     rows : distinct points (v, d). lines : labeled points, with their folds. graph : stored weights of `rows`, or None
-    where no lambda_I is positive. vertices : Arrays with `multiplicity` (v,), or None. coded : whether targets are +-1
+    where no gamma_I is positive. vertices : Arrays with `multiplicity` (v,), or None. coded : whether targets are +-1
     codes of classes.
-    names : "model"; "base", the same without the graph, with its own lambda_A; "shuffled", the model with the mean of
+    names : "model"; "base", the same without the graph, with its own gamma_A; "shuffled", the model with the mean of
     the graph's energy over all relabelings of its vertices.
     """
 
@@ -125,11 +128,13 @@ class LapRLSProblem:
     coded: bool = False
     names: tuple[str, ...] = ("model",)
 
-    @property
+    @cached_property
     def allowed(self) -> dict[str, list[System]]:
         """Return the systems among which each name has its choice; the control takes the model's."""
-        plain = {"base": [System(float(a), 0.0) for a in self.params.lambda_A]} if "base" in self.names else {}
-        return {"model": self.params.pairs, **plain}
+        n = len(self.rows) if self.vertices is None else int(self.vertices.load()["multiplicity"].sum())
+        scale = Scale(self.lines.kept, n)
+        plain = {"base": replace(self.params, gamma_I=(0.0,)).pairs(scale)} if "base" in self.names else {}
+        return {"model": self.params.pairs(scale), **plain}
 
     @property
     def tried(self) -> list[System]:
@@ -147,7 +152,7 @@ class LapRLSProblem:
         judged : whether folds will be held out. landmarks : those chosen before; None chooses them here.
         parts : where Gram matrices go, scratch by default; finished shares of them are kept.
         """
-        shuffled = [replace(pair, control=True) for pair in self.params.pairs if "shuffled" in self.names]
+        shuffled = [replace(pair, control=True) for pair in self.allowed["model"] if "shuffled" in self.names]
         expected = [*self.tried, *shuffled, *(with_folds(self.tried, self.lines.n_held) if judged else [])]
         begin = time.perf_counter()
         with one_thread():
@@ -174,7 +179,7 @@ class PreparedLapRLS:
         with one_thread():
             found = self.machine.judge(with_folds(tried, self.problem.lines.n_held), coded)
         self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
-        return [{"lambda_A": system.lambda_A, "lambda_I": system.lambda_I, "rmse": float(np.sqrt(square)),
+        return [{"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "rmse": float(np.sqrt(square)),
                  **({"error": float(wrong)} if coded else {})}
                 for system, square, wrong in zip(tried, found["squares"], found["wrong"], strict=True)]
 

@@ -1,7 +1,7 @@
 """Solve many systems of Nystrom LapRLS at once: from Gram matrices, or by conjugate gradients on shared products."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from ...execution.tasks import Execution
 from ...solvers.blocked_cg import Stop, blocked_cg, column_scale
 from ...solvers.solve import Solution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from .penalties import System
 from .preconditioner import Preconditioner, factor_raised, make_preconditioner
 from .products import MOST_RUNS, ColumnsTask, JudgeTask, let_go, runs_of_blocks, sum_parts
-from .system import NystromSystem, System, SystemParams, gram_bytes, gram_matrices
+from .system import NystromSystem, SystemParams, gram_bytes, gram_matrices
 
 SYSTEMS_IN_A_TASK = 8
 REFINEMENTS, EXACT = 10, 1e-12  # steps at most, and the residual at which there is nothing to improve
@@ -82,7 +83,7 @@ def solve_from_gram(system: NystromSystem, sums: dict[str, np.ndarray], systems:
                     execution: Execution) -> Functions:
     """Return the functions of all systems: a Cholesky factor, r^3 / 3 flops, for each.
 
-    sums : what `gram_matrices` returned, with `energy` where a lambda_I is positive and `points` where one is the
+    sums : what `gram_matrices` returned, with `energy` where a gamma_I is positive and `points` where one is the
     control's.
 
     Raises
@@ -101,7 +102,7 @@ def solve_from_gram(system: NystromSystem, sums: dict[str, np.ndarray], systems:
             f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
             why="it is singular to the precision of the kernel blocks, or its numbers are too large for floats: "
                 "coefficients that do not solve it are no estimate of anything",
-            fix="use whitening, precision float64, or a larger lambda_A; scale targets and weights to about 1"))
+            fix="use whitening, precision float64, or a larger gamma_A; scale targets and weights to about 1"))
     b = np.concatenate([parts.read(index)["b"] for index in range(len(ranges))])
     coef = np.array([system.lift(own) for own in b])
     return Functions(coef, system.intercepts(systems), {
@@ -226,9 +227,9 @@ def require_converged(evidence: dict[str, Any], params: SystemParams) -> None:
             f"{evidence['not_converged']} columns did not converge in {params.max_iterations} iterations: the worst "
             f"relative residual is {evidence['max_residual']:.2e}, tolerance {params.tolerance:.0e}",
             why="coefficients that do not solve the system are no estimate of anything",
-            fix='use preconditioner "edges" with whitening, solver "nystrom-direct", a larger lambda_A, or raise '
+            fix='use preconditioner "edges" with whitening, solver "nystrom-direct", a larger gamma_A, or raise '
                 "max_iterations" if evidence["method"].startswith("nystrom") else
-                'use solver "auto", "cg", or "pcg" with more landmarks, a larger lambda_A, or raise max_iterations'))
+                'use solver "auto", "cg", or "pcg" with more landmarks, a larger gamma_A, or raise max_iterations'))
 
 
 def forget(execution: Execution) -> None:
@@ -324,8 +325,3 @@ def judge(system: NystromSystem, functions: Functions, systems: Sequence[System]
     found = sum_parts(parts, len(runs), execution)
     whole = system.lines.judged_weight
     return {"squares": found["squares"] / (whole * c), "wrong": found["wrong"] / whole}
-
-
-def with_folds(pairs: Sequence[System], n_folds: int) -> list[System]:
-    """Return each system once a fold, that fold held out."""
-    return [replace(pair, held=fold) for pair in pairs for fold in range(n_folds)]

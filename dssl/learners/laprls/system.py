@@ -1,6 +1,7 @@
 """The systems of Nystrom LapRLS: points in blocks, landmarks, labels with folds, and what their Gram matrices are.
 
-For a fold F held out, and penalties (lambda_A, lambda_I), the coefficients b of `f = K T b + mean` solve
+For a fold F held out, and penalties in the paper's scale (`penalties.py`), the coefficients b of `f = K T b + mean`
+solve
 
     (Phi_m' W Phi_m + lambda_I Phi' E Phi + lambda_A R) b = Phi_m' W (y - mean)
 
@@ -35,6 +36,7 @@ from ...storage.blocks import (
     rows_that_fit,
 )
 from ...storage.csr import point_arrays, points_of, write_sparse
+from .penalties import System
 from .products import MOST_RUNS, GramTask, Landmarked, runs_of_blocks, sum_parts
 
 SOLVERS = ("auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct")
@@ -126,6 +128,12 @@ class LabelLines:
         return int(self.fold.max(initial=0)) + 1
 
     @property
+    def kept(self) -> tuple[float, ...]:
+        """Return the weight of the points without each fold that is held out; last, of all."""
+        whole = float(self.weight.sum())
+        return *(whole - float(self.weight[self.fold == fold].sum()) for fold in range(self.n_held)), whole
+
+    @property
     def judged_weight(self) -> float:
         """Return the weight of the points that are held out once."""
         return float(self.weight[self.fold < self.n_held].sum())
@@ -134,44 +142,6 @@ class LabelLines:
         """Return the weighted mean of the targets (c,) without a fold."""
         seen = self.fold != held
         return np.average(self.target[seen], axis=0, weights=self.weight[seen])
-
-
-@dataclass(frozen=True)
-class System:
-    """Penalties in the paper's scale, the fold that is held out (-1 for none), and whether the graph is the control."""
-
-    lambda_A: float
-    lambda_I: float
-    held: int = -1
-    control: bool = False
-
-    @property
-    def penalties(self) -> tuple[float, float, bool]:
-        """Return what systems have in common that differ in their folds."""
-        return self.lambda_A, self.lambda_I, self.control
-
-    @property
-    def has_graph(self) -> bool:
-        """Return whether the graph's energy is in it."""
-        return self.lambda_I > 0 and not self.control
-
-    @property
-    def has_control(self) -> bool:
-        """Return whether the mean over relabelings stands for the graph's energy."""
-        return self.lambda_I > 0 and self.control
-
-
-def require_penalties(lambda_A: float, lambda_I: float) -> None:
-    """Raise ParameterError unless lambda_A > 0 and lambda_I >= 0 are finite."""
-    require(_number(lambda_A) and 0 < lambda_A < np.inf, f"lambda_A={lambda_A!r}, expected a number > 0",
-            why="without it the coefficients are not determined where labels and graph say nothing",
-            fix="use 1e-6 for next to none")
-    require(_number(lambda_I) and 0 <= lambda_I < np.inf, f"lambda_I={lambda_I!r}, expected a number >= 0",
-            why="it weighs the graph's energy", fix="use 0 for no graph")
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
 def block_height(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -> int:

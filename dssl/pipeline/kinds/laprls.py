@@ -1,7 +1,7 @@
 """The kind `laprls`: Laplacian regularized least squares on landmarks.
 
     model     Laplacian regularized least squares on the landmarks
-    base      the same without the graph, lambda_I = 0, with its own lambda_A, on the same landmarks
+    base      the same without the graph, gamma_I = 0, with its own gamma_A, on the same landmarks
     shuffled  the model with the mean of the graph's energy over all relabelings of its vertices
 """
 
@@ -18,6 +18,7 @@ from ...graph.vertices import distinct_rows
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.landmarks import LandmarkParams, Landmarks, Method
 from ...learners.kernel_model import KernelModel
+from ...learners.laprls.penalties import Penalty, System, require_penalties
 from ...learners.laprls.problem import (
     DENSE,
     FittedLapRLS,
@@ -27,14 +28,7 @@ from ...learners.laprls.problem import (
     choose,
     landmarks_of,
 )
-from ...learners.laprls.system import (
-    LabelLines,
-    Preconditioner,
-    Solver,
-    System,
-    SystemParams,
-    require_penalties,
-)
+from ...learners.laprls.system import LabelLines, Preconditioner, Solver, SystemParams
 from ...storage.blocks import PartWriter, Rows, SelectedRows
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT
@@ -64,11 +58,11 @@ class LandmarkSpec(Section):
 
 
 class LapRLSSpec(ModelSpec):
-    """Laplacian regularized least squares on landmarks; the penalties weigh against the sum of squared residuals."""
+    """Laplacian regularized least squares on landmarks; the penalties weigh against the mean squared residual."""
 
     kind: Literal["laprls"]
-    lambda_A: float = Field(0.01, description="of the norm, > 0")
-    lambda_I: float = Field(0.1, description="of the graph's energy, >= 0; 0 is plain least squares")
+    gamma_A: Penalty = Field("auto", description="of the norm, > 0; a number, auto or a multiple such as 10*auto")
+    gamma_I: Penalty = Field("auto", description="of the graph's energy, >= 0; 0 is plain least squares")
     solver: Solver = Field("auto", description="nystrom-direct, nystrom-pcg and nystrom-cg use landmarks; direct, pcg "
                                                "and cg all points")
     preconditioner: Preconditioner = "edges"
@@ -95,18 +89,18 @@ class LapRLSSpec(ModelSpec):
                 f"preconditioner={self.preconditioner!r} with landmarks that are centers",
                 why="it needs the graph's weights between landmarks, which must be points then",
                 fix='use "edges", or uniform landmarks')
-        require_penalties(self.lambda_A, self.lambda_I)  # those that the selection replaces too
-        lambda_A = selection.lambda_A if selection and selection.lambda_A else [self.lambda_A]
-        lambda_I = selection.lambda_I if selection and selection.lambda_I else [self.lambda_I]
-        return LapRLSParams(lambda_A=tuple(lambda_A), lambda_I=tuple(lambda_I), landmarks=self.landmarks.params(),
+        require_penalties(self.gamma_A, self.gamma_I)  # those that the selection replaces too
+        gamma_A = selection.gamma_A if selection and selection.gamma_A else [self.gamma_A]
+        gamma_I = selection.gamma_I if selection and selection.gamma_I else [self.gamma_I]
+        return LapRLSParams(gamma_A=tuple(gamma_A), gamma_I=tuple(gamma_I), landmarks=self.landmarks.params(),
                             system=self.system(), laplacian=laplacian, fit_intercept=self.fit_intercept)
 
 
 class PenaltySpec(SelectionSpec):
     """Penalties and bandwidth chosen by cross-validation on the labels."""
 
-    lambda_A: list[float] | None = Field(None, min_length=1)
-    lambda_I: list[float] | None = Field(None, min_length=1)
+    gamma_A: list[Penalty] | None = Field(None, min_length=1)
+    gamma_I: list[Penalty] | None = Field(None, min_length=1)
 
 
 class LapRLSPipeline(Spec):
@@ -306,7 +300,7 @@ def _described(context: Context, target: Target, found: FittedLapRLS, name: str,
     """Return the arrays and attributes of a model."""
     system = found.functions[name].chosen
     facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": {
-        "lambda_A": system.lambda_A, "lambda_I": system.lambda_I, "bandwidth": bandwidth}}
+        "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidth}}
     model = target.model(found, name, kernel, facts)
     facts |= target.missed(model, context)
     return model.to_arrays()
@@ -317,7 +311,7 @@ def _choices(problem: LapRLSProblem, chosen: dict[str, tuple[int, System]], tabl
     """Return what was chosen for each model and, where there was a choice, the table of each that had one."""
     choices, grid = {}, {}
     for name, (number, system) in chosen.items():
-        choices[name] = {"lambda_A": system.lambda_A, "lambda_I": system.lambda_I, "bandwidth": bandwidths[number]}
+        choices[name] = {"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidths[number]}
     for name, systems in problem.allowed.items():
         grid[name] = [{**row, "bandwidth": bandwidth} for table, bandwidth in zip(tables, bandwidths, strict=True)
                       for system, row in zip(problem.tried, table, strict=False) if system in systems]

@@ -53,10 +53,10 @@ def _outputs(f: Facts) -> int:
 def _systems(f: Facts) -> tuple[int, int]:
     """Return the pairs of penalties with those of the baselines, and the systems that cross-validation solves."""
     params = f.spec.laprls()
-    plain = 0 if 0.0 in params.lambda_I else len(params.lambda_A)
-    tried = len(params.pairs) + plain
-    chosen = len(params.pairs) > 1 or len(f.spec.kernels()) > 1
-    return tried + len(params.pairs), tried * f.spec.selection.folds if f.spec.selection and chosen else 0
+    plain = 0 if 0.0 in params.gamma_I else len(params.gamma_A)
+    tried = params.n_pairs + plain
+    chosen = params.n_pairs > 1 or len(f.spec.kernels()) > 1
+    return tried + params.n_pairs, tried * f.spec.selection.folds if f.spec.selection and chosen else 0
 
 
 def landmarks(f: Facts) -> Cost:

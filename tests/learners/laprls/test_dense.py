@@ -32,7 +32,7 @@ def test_a_small_budget_changes_no_coefficient():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 2))
     lines = LabelLines.of(np.arange(60), np.ones(60), np.sin(X[:60, :1]), [np.arange(30), np.arange(30, 60)])
-    params = LapRLSParams(lambda_A=(0.01, 0.1), lambda_I=(0.0,), system=SystemParams(solver="cg"))
+    params = LapRLSParams(gamma_A=("auto", "10*auto"), gamma_I=(0.0,), system=SystemParams(solver="cg"))
     large, small = (fit_laprls(ArrayRows(X), lines, RBF(1.0), None, params, InProcess(1, budget), coded=False)
                     for budget in (1 << 30, 4000))
     assert_allclose(large.functions["model"].coef, small.functions["model"].coef, atol=1e-5)

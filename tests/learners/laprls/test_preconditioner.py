@@ -12,8 +12,8 @@ from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
+from dssl.learners.laprls.penalties import System
 from dssl.learners.laprls.preconditioner import factor_raised, make_preconditioner, sample_shares, sampled_sums
-from dssl.learners.laprls.system import System
 from tests import reference
 
 from .systems import case

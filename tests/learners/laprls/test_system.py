@@ -13,10 +13,10 @@ from dssl.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF, Linear
+from dssl.learners.laprls.penalties import System
 from dssl.learners.laprls.system import (
     LEAST_ROWS,
     LabelLines,
-    System,
     SystemParams,
     block_bytes,
     block_height,

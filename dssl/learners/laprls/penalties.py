@@ -1,0 +1,114 @@
+"""The penalties of LapRLS: one scale outside, that of the mean loss, and the paper's inside.
+
+    (1 / w) sum of w_i (y_i - f(x_i))^2 + gamma_A |f|_K^2 + gamma_I f' E f / n^2,    w = sum of w_i      (Belkin et al.)
+            sum of w_i (y_i - f(x_i))^2 + lambda_A |f|_K^2 + lambda_I f' E f                             (Li et al.)
+
+over the labels, with n points, labeled and unlabeled, copies counted. They are the same function where
+
+    lambda_A = gamma_A w,    lambda_I = gamma_I w / n^2
+
+Where a fold is held out, w is that of the labels that are kept.
+
+References
+----------
+Belkin, Niyogi, Sindhwani, "Manifold regularization", JMLR 2006, equation (8); Li, Liu, Yin, Wang, "Approximate
+manifold regularization", IJCAI 2019, equation (2).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import require
+from ...params import multiple_of
+
+AUTO_A, AUTO_I = 0.01, 0.1  # "auto", in the paper's scale
+PENALTIES = ("gamma_A", "gamma_I")
+
+Penalty = float | str  # a number, "auto", or a multiple such as "10*auto"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What stands between the two scales.
+
+    kept : the weight of the labels without each fold that is held out; last, of all labels. n : points, copies counted.
+    """
+
+    kept: tuple[float, ...]
+    n: int
+
+    @property
+    def auto(self) -> dict[str, float]:
+        """Return what "auto" is: the paper's lambda_A = 0.01 and lambda_I = 0.1, with all labels."""
+        return {"gamma_A": AUTO_A / self.kept[-1], "gamma_I": AUTO_I * self.n**2 / self.kept[-1]}
+
+    def number(self, name: str, value: Penalty) -> float:
+        """Return a penalty as a number."""
+        return multiple_of("auto", value) * self.auto[name] if isinstance(value, str) else float(value)
+
+
+@dataclass(frozen=True)
+class System:
+    """Penalties, the fold that is held out (-1 for none), and whether the graph is the control.
+
+    scale : None where the penalties are the paper's.
+    """
+
+    gamma_A: float
+    gamma_I: float
+    held: int = -1
+    control: bool = False
+    scale: Scale | None = None
+
+    @property
+    def lambda_A(self) -> float:
+        """Return the weight of the norm in the paper's scale."""
+        return self.gamma_A if self.scale is None else self.gamma_A * self.scale.kept[self.held]
+
+    @property
+    def lambda_I(self) -> float:
+        """Return the weight of the graph's energy in the paper's scale."""
+        return self.gamma_I if self.scale is None else self.gamma_I * self.scale.kept[self.held] / self.scale.n**2
+
+    @property
+    def penalties(self) -> tuple[float, float, bool]:
+        """Return what systems have in common that differ in their folds."""
+        return self.gamma_A, self.gamma_I, self.control
+
+    @property
+    def whole(self) -> "System":
+        """Return the system with no fold held out."""
+        return replace(self, held=-1)
+
+    @property
+    def has_graph(self) -> bool:
+        """Return whether the graph's energy is in it."""
+        return self.gamma_I > 0 and not self.control
+
+    @property
+    def has_control(self) -> bool:
+        """Return whether the mean over relabelings stands for the graph's energy."""
+        return self.gamma_I > 0 and self.control
+
+
+def with_folds(pairs: Sequence[System], n_folds: int) -> list[System]:
+    """Return each system once a fold, that fold held out."""
+    return [replace(pair, held=fold) for pair in pairs for fold in range(n_folds)]
+
+
+def require_penalties(gamma_A: Any, gamma_I: Any) -> None:
+    """Raise ParameterError unless gamma_A > 0 and gamma_I >= 0 are finite numbers, or multiples of "auto"."""
+    require(_is_penalty(gamma_A) and gamma_A != 0, f'gamma_A={gamma_A!r}, expected a number > 0, or "auto"',
+            why="without it the coefficients are not determined where labels and graph say nothing",
+            fix='use "auto", or a multiple such as "0.1*auto"')
+    require(_is_penalty(gamma_I), f'gamma_I={gamma_I!r}, expected a number >= 0, or "auto"',
+            why="it weighs the graph's energy", fix='use 0 for no graph, "auto", or a multiple such as "0.1*auto"')
+
+
+def _is_penalty(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(multiple_of("auto", value) > 0)
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 <= value < np.inf)
