@@ -14,11 +14,16 @@ from ..errors import ParameterError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
+<<<<<<< HEAD
 from ..report.page import write_report
 from ..storage.files import read_json, write_json
+=======
+from ..storage.store import read_json, write_json
+>>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)
 from .artifacts import LIBRARIES
 from .facts import Facts
 from .health import write_unreached
+from .page import write_page
 from .plan import DEFAULT_WORKSPACE, Plan, PlannedStage, make_plan, price, refuse_what_cannot_fit
 from .stage import Context
 
@@ -78,7 +83,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
             if "unreached" in facts.get("health", {}):  # not of a kind without labels
                 result["unreached"] = write_unreached(folder, made.artifact("health"))
             facts |= {"spec": made.spec.record(), "libraries": {name: version(name) for name in LIBRARIES}}
-            result["report"] = str(write_report(folder / "report.html", result, facts))
+            result["report"] = str(write_page(folder / "report.html", result, facts))
         # In the file, paths are relative to it, so that a workspace can be moved.
         paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
         write_json(folder / "result.json", result | paths)

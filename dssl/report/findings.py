@@ -1,26 +1,13 @@
-"""What the figures of a run mean, in words: whether the unlabeled data helped, and whether the graph is sound."""
+"""One thing that was looked at in a run, and how a section shows it."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from .markup import at, counted, finite, listed, number, p_value, percent, points
+from .markup import Html, tag
 
 Level = Literal["good", "note", "warning"]
-RECALL = 0.95
-FEW_EDGES = 20
-SIGNIFICANT = 0.05
-
-MEANINGS = {
-    "model": "The learner in the kernel that the graph of all points has reshaped.",
-    "base": "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
-            "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
-            "brought.",
-    "shuffled": "The control: the model with the vertices of its graph permuted, so the kernel changes as much but "
-                "from a graph that knows nothing about the points. A real gain must also beat this one.",
-    "budget": "The model with a graph of the subsample alone, which costs almost nothing. What the model gains over "
-              "it is what the many other unlabeled points brought.",
-}
+WORDS: dict[Level, str] = {"good": "fine", "note": "note", "warning": "look here"}
 
 
 @dataclass(frozen=True)
@@ -33,15 +20,12 @@ class Finding:
     meaning: str
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether the unlabeled data helped: one sentence with the figures, then what they mean."""
-
-    level: Level
-    sentence: str
-    meaning: list[str]
+def state(level: Level) -> Html:
+    """Return a level as a colored word."""
+    return tag("span", WORDS[level], class_=f"state {level}")
 
 
+<<<<<<< HEAD
 @dataclass(frozen=True)
 class Measure:
     """How the errors of a run are told: their key in the scores, and the words for them.
@@ -333,3 +317,11 @@ def _raised(graph: dict[str, Any]) -> Finding | None:
     }.get(graph.get("kind", ""), "These edges were as good as absent: the bandwidth is too small for part of the data. "
                                  "Raise graph.bandwidth, or use weights: self_tuned.")
     return Finding("vanishing weights", f"{number(raised)} raised to {number(graph.get('floor'))}", "warning", meaning)
+=======
+def warning_box(found: Sequence[Finding], explained: bool = True) -> Html:
+    """Return a box of the findings that ask for attention; nothing where there are none."""
+    if not found:
+        return Html("")
+    return tag("div", *(tag("p", tag("b", f"{item.subject}: "), item.figures,
+                            f". {item.meaning}" if explained else "") for item in found), class_="box warning")
+>>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)

@@ -1,4 +1,7 @@
-"""Text of a page: HTML in which everything is escaped that was not made here, and numbers as words."""
+"""Text of a page: HTML in which everything is escaped that was not made here, and numbers as words.
+
+Not Jinja2, though distributed brings it: templates, and the code that fills them, are more lines than `tag`, `table`.
+"""
 
 import html
 import math
@@ -44,6 +47,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence[
 
     top = [tag("thead", row(head, "th"))] if head else []
     return tag("div", tag("table", *top, tag("tbody", *(row(cells, "td") for cells in rows))), class_="wide")
+
+
+def described(rows: Iterable[tuple[str, Any]]) -> Html:
+    """Return a table of names and values; what is None is left out."""
+    return table((), [row for row in rows if row[1] is not None])
+
+
+def figure(drawing: Html, caption: str) -> Html:
+    """Return a drawing with words below it."""
+    return tag("figure", drawing, tag("figcaption", caption))
 
 
 def finite(value: Any) -> float | None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .markup import Html, duration, finite, number, percent, plain_label
+from .markup import Html, duration, finite, plain_label
+from .measure import Measure
 
 MOST_CLASSES = 20  # of a confusion matrix that can still be read
 MOST_BARS = 20
@@ -25,40 +26,33 @@ STYLE: Any = {
 }
 
 
-def error_plot(scores: Sequence[tuple[str, float, float]], guess: float | None = None, *,
-               guess_name: str = "always the most frequent class", unit: str | None = None) -> Html:
+def error_plot(scores: Sequence[tuple[str, float, float]], by: Measure, guess: float | None = None) -> Html:
     """Return the test errors with one standard error to either side, the first row the model.
 
-    scores : (name, error, standard error). guess : the error of a prediction that needs no model, named guess_name.
-    unit : what the errors are; None for shares, which are drawn in per cent.
+    scores : (name, error, standard error). guess : the error of a prediction that needs no model.
     """
-    factor = 100 if unit is None else 1
-
-    def told(error: float, deviation: float) -> str:
-        return f"{percent(error)} ± {100 * deviation:.1f}" if unit is None else f"{number(error)} ± {number(deviation)}"
-
     def draw(axes: Any) -> None:
-        ends = [factor * (error + deviation) for _, error, deviation in scores]
-        least = 1.0 if unit is None else 0.0
-        far = max([*ends, least, 0 if guess is None else factor * guess]) * 1.02 or 1.0
+        ends = [by.factor * (error + deviation) for _, error, deviation in scores]
+        far = max([*ends, 0 if guess is None else by.factor * guess]) * 1.02 or 1.0
         for row, (_, error, deviation) in enumerate(scores):
             color = BASELINE if row else MODEL
-            axes.barh(row, factor * error, height=0.5, color=color, alpha=0.25)
-            axes.errorbar(factor * error, row, xerr=factor * deviation, fmt="o", color=color, capsize=4, markersize=6)
-            axes.annotate(told(error, deviation), (ends[row], row), xytext=(9, 0),
+            axes.barh(row, by.factor * error, height=0.5, color=color, alpha=0.25)
+            axes.errorbar(by.factor * error, row, xerr=by.factor * deviation, fmt="o", color=color, capsize=4,
+                          markersize=6)
+            axes.annotate(f"{by.shown(error)} ± {by.shown(deviation)}", (ends[row], row), xytext=(9, 0),
                           textcoords="offset points", va="center", fontweight="normal" if row else "bold",
                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
         if guess is not None:
-            axes.axvline(factor * guess, color=MUTED, linestyle=":", linewidth=1.2)
-            axes.annotate(guess_name, (factor * guess, -0.62), xytext=(-5, 0), ha="right",
+            axes.axvline(by.factor * guess, color=MUTED, linestyle=":", linewidth=1.2)
+            axes.annotate(f"always {by.guess}", (by.factor * guess, -0.62), xytext=(-5, 0), ha="right",
                           textcoords="offset points", va="center", color=MUTED, fontsize=8.5)
         axes.set_yticks(range(len(scores)), [plain_label(name) for name, _, _ in scores])
-        axes.set(xlim=(0, far * 1.18), ylim=(len(scores) - 0.5, -0.9), xlabel=unit or "test error, %")
+        axes.set(xlim=(0, far * 1.18), ylim=(len(scores) - 0.5, -0.9), xlabel=by.axis)
         _horizontal(axes)
 
-    best = min(range(len(scores)), key=lambda row: scores[row][1]) if scores else 0
-    return _svg("errors", f"Test errors of {len(scores)} models; the lowest is that of {scores[best][0]}"
-                if scores else "No test errors", (7.4, 0.9 + 0.48 * len(scores)), draw)
+    best = min(scores, key=lambda row: row[1])[0]
+    return _svg("errors", f"Test errors of {len(scores)} models; the lowest is that of {best}",
+                (7.4, 0.9 + 0.48 * len(scores)), draw)
 
 
 def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Html:
@@ -106,6 +100,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     return _svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
 
 
+<<<<<<< HEAD
 def penalties_plot(rows: Sequence[dict[str, Any]], key: str, chosen: dict[str, Any]) -> Html:
     """Return the errors of pairs of penalties, `gamma_A` to the right and `gamma_I` upward; the chosen one framed.
 
@@ -115,6 +110,17 @@ def penalties_plot(rows: Sequence[dict[str, Any]], key: str, chosen: dict[str, A
     errors = np.full((len(up), len(across)), np.nan)
     for row in rows:
         errors[up.index(float(row["gamma_I"])), across.index(float(row["gamma_A"]))] = row[key]
+=======
+def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measure, chosen: dict[str, Any]) -> Html:
+    """Return the errors of pairs of two parameters, the first to the right and the second upward; the chosen framed.
+
+    rows : both parameters and the error, by name.
+    """
+    across, up = (sorted({float(row[name]) for row in rows}) for name in pair)
+    errors = np.full((len(up), len(across)), np.nan)
+    for row in rows:
+        errors[up.index(float(row[pair[1]])), across.index(float(row[pair[0]]))] = row[by.key]
+>>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)
     best, worst = float(np.nanmin(errors)), float(np.nanmax(errors))
     # Far beyond the best all are alike: differences near it keep their colors.
     limit = min(worst, 3 * best) if best > 0 else worst
@@ -125,21 +131,32 @@ def penalties_plot(rows: Sequence[dict[str, Any]], key: str, chosen: dict[str, A
         for (row, column), error in np.ndenumerate(errors):
             if np.isfinite(error):
                 dark = limit > best and (error - best) / (limit - best) < 0.45
+<<<<<<< HEAD
                 axes.text(column + 0.5, row + 0.5, percent(error) if key == "error" else number(error), ha="center",
                           va="center", fontsize=8.5, color="white" if dark else INK)
         if chosen.get("gamma_A") in across and chosen.get("gamma_I") in up:
             place = across.index(chosen["gamma_A"]), up.index(chosen["gamma_I"])
+=======
+                axes.text(column + 0.5, row + 0.5, by.shown(error), ha="center", va="center", fontsize=8.5,
+                          color="white" if dark else INK)
+        if chosen.get(pair[0]) in across and chosen.get(pair[1]) in up:
+            place = across.index(chosen[pair[0]]), up.index(chosen[pair[1]])
+>>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)
             axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=WRONG, linewidth=2.5))
         axes.set_xticks(np.arange(len(across)) + 0.5, [f"{value:.3g}" for value in across])
         axes.set_yticks(np.arange(len(up)) + 0.5, [f"{value:.3g}" for value in up])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
+<<<<<<< HEAD
         axes.set(xlabel="gamma_A", ylabel="gamma_I")
+=======
+        axes.set(xlabel=pair[0], ylabel=pair[1])
+>>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)
 
     from matplotlib.patches import Rectangle  # as late as in `_svg`
 
     size = 1.4 + 0.85 * len(across), 1.1 + 0.42 * len(up)
-    return _svg("penalties", f"Errors of {len(rows)} pairs of penalties", size, draw)
+    return _svg("pairs_of_parameters", f"Errors of {len(rows)} pairs of {pair[0]} and {pair[1]}", size, draw)
 
 
 def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:

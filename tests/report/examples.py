@@ -4,6 +4,30 @@ from typing import Any
 
 import numpy as np
 
+from dssl.report.markup import Html
+from dssl.report.page import page
+from dssl.report.sections.answer import answer
+from dssl.report.sections.data import data
+from dssl.report.sections.graph import graph
+from dssl.report.sections.scores import scores
+from dssl.report.sections.selection import selection
+from dssl.report.sections.solver import solver
+from dssl.report.sections.spec import spec
+from dssl.report.sections.stages import stages
+from dssl.report.words import Baseline, Words
+
+WORDS = Words(model="The learner in a changed kernel.", changed="kernel that merely changed", cause="changed kernel",
+              graph="model.eta", norm="model.C", folds="Nothing else is held out.", penalties=("C", "eta"))
+BASELINES = (Baseline("base", "The same without the graph."), Baseline("shuffled", "The control."),
+             Baseline("subsample_graph", "The model with a graph of the subsample alone."))
+
+
+def example_page(result: dict[str, Any], facts: dict[str, Any]) -> Html:
+    """Return the page of all sections of a kind of model that solves columns."""
+    return page(result.get("name", "example"), result.get("run", "of today"), (
+        answer(facts, result, WORDS, BASELINES), scores(facts, result), selection(facts, result, WORDS),
+        data(facts, result), graph(facts, result), solver(facts, result), stages(facts, result), spec(facts, result)))
+
 
 def example_scores(confusion: np.ndarray) -> dict[str, Any]:
     """Return the scores of a confusion matrix; the F1 is left at the accuracy, which no test reads."""
@@ -20,14 +44,15 @@ def example_confusion(n_classes: int, wrong: int, per_class: int = 50) -> np.nda
 
 
 def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: int = 4, wrong_base: int = 11,
-                p: float = 3.21e-5, budget: bool = False, unreached: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
+                p: float = 3.21e-5, subsample_graph: bool = False,
+                unreached: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (result, facts) of a run whose model gets `wrong` points of each class wrong, its base `wrong_base`."""
     classes = classes or [f"class {i}" for i in range(n_classes)]
     metrics = example_scores(example_confusion(n_classes, wrong))
     baselines = {"base": example_scores(example_confusion(n_classes, wrong_base)),
                  "shuffled": example_scores(example_confusion(n_classes, 23))}
-    if budget:
-        baselines["budget"] = example_scores(example_confusion(n_classes, 9))
+    if subsample_graph:
+        baselines["subsample_graph"] = example_scores(example_confusion(n_classes, 9))
     gain: dict[str, Any] = {f"over_{name}": {"gain": scores["error"] - metrics["error"], "p_value": p}
                             for name, scores in baselines.items()}
     better = metrics["error"] < baselines["base"]["error"]
@@ -69,6 +94,7 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
         "columns": {"columns": 500, "max_iterations": 33, "max_residual": 5.98e-7,
                     "solver": {"method": "amg", "level_sizes": [2000, 300, 40], "considered": considered}},
         "models": {"models": {name: {"training_error": 0.0} for name in ("model", *baselines)}},
+        "selection": {"folds": 0, "choices": {"model": {"C": 10.0, "eta": 10.0, "power": 2, "bandwidth": None}}},
         "spec": {"name": "example", "data": {"source": "some.csv"}, "solver": {"method": "auto"},
                  "model": {"kind": "svm", "eta": 10.0}},
         "libraries": {"numpy": "2.1.0", "zarr": "3.0.8"},

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from dssl.pipeline.run import run
-from dssl.report.page import page, write_report
+from dssl.report.markup import Html
+from dssl.report.page import Section, page, write_report
+from dssl.report.sections.graph import graph
+from dssl.report.sections.scores import scores
 
-from .examples import example_run
+from .examples import example_page, example_run
 
 QUICKSTART = Path(__file__).parents[2] / "pipelines" / "quickstart.yaml"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -72,7 +75,7 @@ def assert_all_sections(found: Reader) -> None:
 
 
 def test_the_page_answers_first_with_the_figures():
-    found = Reader(page(*example_run(3)))
+    found = Reader(example_page(*example_run(3)))
     assert_self_contained(found)
     assert_all_sections(found)
     assert ("The unlabeled data helped: the test error is 8.0 % with them and 22.0 % without them, 14.0 points less "
@@ -96,7 +99,7 @@ def test_the_page_answers_first_with_the_figures():
     ({"wrong": 36, "wrong_base": 36, "p": 1.0}, "no clear difference", "the model is no better than that"),
 ])
 def test_the_page_says_so_when_it_did_not_help(change, sentence, words):
-    found = Reader(page(*example_run(3, **change)))
+    found = Reader(example_page(*example_run(3, **change)))
     assert sentence in found.text
     assert words in found.text
     assert "helped:" not in found.text
@@ -106,14 +109,14 @@ def test_a_gain_that_the_shuffled_graph_has_too_is_not_credited_to_the_unlabeled
     result, facts = example_run(3)
     result["gain"]["over_shuffled"]["gain"] = -0.01
     result["gain"]["unlabeled_data"] = "no clear difference"
-    found = Reader(page(result, facts))
+    found = Reader(example_page(result, facts))
     assert "owed to the changed kernel and not to the unlabeled data" in found.text
 
 
 def test_balanced_accuracy_that_disagrees_is_told():
     result, facts = example_run(3)
     result["metrics"]["balanced_accuracy"] = 0.5
-    assert "it is the other way round: 50.0 % with and 78.0 % without" in Reader(page(result, facts)).text
+    assert "it is the other way round: 50.0 % with and 78.0 % without" in Reader(example_page(result, facts)).text
 
 
 def test_everything_is_escaped():
@@ -128,7 +131,7 @@ def test_everything_is_escaped():
     facts["spec"]["data"]["source"] = f"{script}</pre></style>"
     facts["system"]["laplacian"] = facts["graph"]["kind"] = facts["points"]["scaling"]["kind"] = script
     facts["columns"]["solver"]["considered"][0]["method"] = script
-    text = page(result, facts)
+    text = example_page(result, facts)
     assert "<script" not in text.lower()
     assert "<img" not in text
     assert "<b>dull" not in text
@@ -140,24 +143,24 @@ def test_everything_is_escaped():
     text.encode("utf-8")
 
 
-def test_two_classes_and_the_budget_baseline():
-    found = Reader(page(*example_run(2, classes=["odd", "even"], budget=True)))
+def test_two_classes_and_the_baseline_of_a_graph_of_the_subsample():
+    found = Reader(example_page(*example_run(2, classes=["odd", "even"], subsample_graph=True)))
     assert_self_contained(found)
     assert "graph of the subsample alone" in found.text
-    assert "budget" in found.text
-    assert "subsample alone" not in Reader(page(*example_run(2))).text
+    assert "subsample_graph" in found.text
+    assert "subsample alone" not in Reader(example_page(*example_run(2))).text
 
 
 def test_many_classes_show_the_most_confused_pairs():
     result, facts = example_run(200)
     result["metrics"]["confusion"][41][7] += 30
-    found = Reader(page(result, facts))
+    found = Reader(example_page(result, facts))
     assert "most confused pairs" in found.text
     assert "class 41 → class 7" in found.text
     assert "30 of 80" in found.text
     assert "class 19 and 180 more" in found.text
     assert len(found.tags) < 3000
-    none_wrong = Reader(page(*example_run(200, wrong=0)))
+    none_wrong = Reader(example_page(*example_run(200, wrong=0)))
     assert "No test point was misclassified." in none_wrong.text
 
 
@@ -171,17 +174,21 @@ def test_many_classes_show_the_most_confused_pairs():
     ("health", {"degree": {"min": 0.0, "median": 3.0, "mean": 3.0, "max": 4.0}}, "get nothing from the graph"),
     ("graph", {"raised": 123}, "Raise graph.bandwidth"),
     ("columns", {"max_residual": 2e-5}, "the tolerance was not met"),
-    ("spec", {"model": {"eta": 0}}, "no unlabeled point was used"),
+    ("selection", {"choices": {"model": {"eta": 0}}}, "the graph was not used"),
+    ("selection", {"choices": {"model": {"eta": 0}}, "grid": {"model": [{"eta": 0}, {"eta": 1}]}},
+     "by cross-validation on the labels no weight of it does better than none"),
+    ("selection", {"choices": {"model": {"C": 9}}, "grid": {"model": [{"C": 1}, {"C": 9}]}},
+     "9, the largest that was tried. The best value may lie beyond: extend selection.C"),
     ("subsample", {"n_subsample": 15, "n_labeled": 15}, "Raise subsample.size"),
     ("labels", {"per_class": [5, 0, 5]}, "They are never predicted"),
 ])
 def test_what_is_not_fine_gets_a_warning_box(stage, change, words):
     result, facts = example_run(3)
-    fine = page(result, facts)
+    fine = example_page(result, facts)
     assert '<div class="box warning">' not in fine
     assert words not in Reader(fine).text
     facts[stage].update(change)
-    found = page(result, facts)
+    found = example_page(result, facts)
     assert '<div class="box warning">' in found
     assert words in Reader(found).text
 
@@ -192,84 +199,121 @@ def test_what_is_not_fine_gets_a_warning_box(stage, change, words):
 def test_labels_per_class_fit_a_line(n_classes, first, words):
     result, facts = example_run(n_classes)
     facts["labels"]["per_class"][0] = first
-    assert words in Reader(page(result, facts)).text
+    assert words in Reader(example_page(result, facts)).text
 
 
 def test_unreached_points_are_counted_and_the_first_named():
-    found = page(*example_run(3, unreached=57))
+    found = example_page(*example_run(3, unreached=57))
     assert "57 (2.85 %) in 1 component; rows 100, 101, 102" in found
     assert "109, …" in found
     assert "110" not in Reader(found).text
     assert '<div class="box warning">' in found
 
 
-def test_the_parameters_that_were_chosen_are_shown_with_their_error():
-    result, facts = example_run(budget=True)
-    row = {"power": 2, "eta": 30.0, "bandwidth": "0.5*median", "C": 10.0, "error": 0.125, "loss": 0.3}
-    base = {**row, "power": None, "eta": None, "bandwidth": None, "error": 0.25}
-    choices = {"model": row, "base": base, "shuffled": row}
-    facts["selection"] = {"folds": 5, "choices": choices, "grid": {"model": [row] * 27, "base": [base] * 3}}
-    text = Reader(page(result, facts)).text
-    for words in ("Chosen parameters", "0.5*median", "12.5 %", "25.0 %", "27", "5 folds"):
-        assert words in text
+@pytest.mark.parametrize(("own", "shown"), [
+    ({"error": 0.125, "loss": 0.3}, ("error in cross-validation", "12.5 %", "of equals the lowest hinge loss", "0.3")),
+    ({"rmse": 0.125, "mae": 0.3}, ("rmse in cross-validation", "0.125", "lowest mean absolute error")),
+])
+def test_the_parameters_that_were_chosen_are_shown_with_their_error(own, shown):
+    result, facts = example_run(subsample_graph=True)
+    rows = [{"power": power, "eta": eta, "bandwidth": "0.5*median", "C": C, **own, "fold_errors": [0.1, 0.2]}
+            for power in (1, 2) for eta in (1.0, 30.0) for C in (1.0, 10.0)]
+    base = {**rows[0], "power": None, "eta": None, "bandwidth": None}
+    choices = {"base": base, "model": rows[-1], "shuffled": rows[-1]}
+    facts["selection"] = {"folds": 5, "choices": choices, "grid": {"model": rows, "base": [base] * 3}}
+    page_of = example_page(result, facts)
+    text = Reader(page_of).text
+    for words in ("Chosen parameters", "bandwidth C eta power", "model 0.5*median 10 30 2", "base median 1 – –",
+                  "Nothing else is held out.", "5 folds", "at the bandwidth 0.5*median, power 2", *shown):
+        assert words in text, words
+    assert page_of.count("Errors of 4 pairs of C and eta") == 1
     facts["selection"]["folds"] = 0
-    assert "Chosen parameters" not in Reader(page(result, facts)).text
+    given = Reader(example_page(result, facts)).text
+    assert "Chosen parameters" not in given
+    assert "Parameters bandwidth 0.5*median C 10 eta 30 power 2" in given
 
 
 def test_every_fact_may_be_missing():
     result, facts = example_run(3)
     for key in result:
-        Reader(page({name: value for name, value in result.items() if name != key}, facts))
+        Reader(example_page({name: value for name, value in result.items() if name != key}, facts))
     # Half a second a figure: facts are left out beside a result that draws only one.
     result["stages"], result["metrics"]["confusion"] = [], []
     for stage in facts:
-        assert_self_contained(Reader(page(result, {name: value for name, value in facts.items() if name != stage})))
+        left = {name: value for name, value in facts.items() if name != stage}
+        assert_self_contained(Reader(example_page(result, left)))
     for place in range(max(map(len, facts.values()))):
         reduced = copy.deepcopy(facts)
         for attributes in reduced.values():
             for key in list(attributes)[place:place + 1]:
                 del attributes[key]
-        Reader(page(result, reduced))
+        Reader(example_page(result, reduced))
 
 
 def test_a_page_of_nothing_says_what_is_missing():
-    found = Reader(page({}, {}))
+    found = Reader(example_page({}, {}))
     assert_self_contained(found)
-    assert "there is no base model to compare with" in found.text
+    assert found.ids == ["answer", "spec"]
+    assert "scores no test points, so whether the unlabeled data helped is not known" in found.text
     assert "spec.json beside this page" in found.text
+
+
+def test_a_run_without_labels_scores_or_baselines_has_the_other_sections():
+    result, facts = example_run(3)
+    for key in ("metrics", "baselines", "gain"):
+        del result[key]
+    del facts["labels"], facts["selection"], facts["split"]["classes"], facts["split"]["n_test"]
+    found = Reader(example_page(result, facts))
+    assert found.ids == ["answer", "data", "graph", "solver", "stages", "spec"]
+    assert "scores no test points" in found.text
+    for word in ("labeled", "labels per class", "classes"):
+        assert f" {word} " not in found.text[found.text.rindex(" Data "):found.text.rindex(" Graph health ")]
+    alone, facts = example_run(3)
+    alone["baselines"] = {}
+    assert "there is no base model to compare with" in Reader(example_page(alone, facts)).text
+
+
+def test_a_page_holds_the_sections_that_have_something_to_say_in_their_order():
+    text = page("a < b", "now", [Section("two", "Second & first", Html("<p>2</p>")), None,
+                                 Section("one", "One", Html("<p>1</p>"))])
+    found = Reader(text)
+    assert_self_contained(found)
+    assert found.ids == ["two", "one"]
+    assert "a < b Run now Second & first One Second & first 2 One 1" in found.text
 
 
 def test_many_stages_and_long_names_stay_readable():
     result, facts = example_run(3)
     result["stages"] = [{"name": f"stage {i} {'x' * 300}", "status": "done", "seconds": 5000.0 - i, "address": "f" * 64,
                          "measured_peak_bytes": 3_000_000_000} for i in range(3000)]
-    found = Reader(page(result, facts))
+    found = Reader(example_page(result, facts))
     assert "2,800 more stages" in found.text
     assert "1 h 23 min" in found.text
     assert "3.00 GB" in found.text
 
 
 def test_equal_arguments_give_an_equal_file(tmp_path):
-    first = write_report(tmp_path / "a.html", *example_run(12, budget=True))
-    again = write_report(tmp_path / "b.html", *example_run(12, budget=True))
+    sections = [graph(example_run(12)[1], {}), scores(*reversed(example_run(12)))]
+    first = write_report(tmp_path / "a.html", "some", "now", sections)
     assert first == tmp_path / "a.html"
-    assert first.read_bytes() == again.read_bytes()
+    assert first.read_bytes() == page("some", "now", sections).encode()
+    assert example_page(*example_run(12)) == example_page(*example_run(12))
 
 
 def test_the_readers_plot_settings_do_not_matter(tmp_path):
     import matplotlib
 
     arguments = example_run(3)
-    plain = page(*arguments)
+    plain = example_page(*arguments)
     with matplotlib.rc_context({"axes.grid": True, "font.size": 30, "svg.fonttype": "path"}):
-        assert page(*arguments) == plain
+        assert example_page(*arguments) == plain
         assert matplotlib.rcParams["font.size"] == 30
 
 
 def test_arguments_are_left_as_they_are():
     result, facts = example_run(3)
     before = json.dumps([result, facts])
-    page(result, facts)
+    example_page(result, facts)
     assert json.dumps([result, facts]) == before
 
 
@@ -286,8 +330,8 @@ def test_the_page_of_a_real_run_holds_its_figures(quickstart):
     assert found.tags.count("svg") == 3
     error, base = quickstart["metrics"]["error"], quickstart["baselines"]["base"]["error"]
     assert f"the test error is {100 * error:.1f} % with them and {100 * base:.1f} % without them" in found.text
-    for scores in quickstart["baselines"].values():
-        assert f"{100 * scores['error']:.1f} % ± {100 * scores['standard_error']:.1f} %" in found.text
+    for own in quickstart["baselines"].values():
+        assert f"{100 * own['error']:.1f} % ± {100 * own['standard_error']:.1f} %" in found.text
     for stage in quickstart["stages"]:
         assert stage["address"][:24] in found.text
     for figure in ("training points n, in the graph 1,437", "2 each", "3 (pixel_0_0, pixel_4_0, pixel_4_7)",

@@ -1,0 +1,64 @@
+"""Where the points come from, how many there are, which of them are labeled, and how they were scaled."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from ..markup import at, described, listed, number, percent, plain_label, tag
+from ..page import Section
+from ..plots import MOST_CLASSES
+
+SCALINGS = {
+    "standardize": "each column to mean 0 and standard deviation 1", "unit_range": "each column to [0, 1]",
+    "max_abs": "each column by its largest absolute value", "unit_norm": "each row to length 1",
+    "global_range": "one factor for all columns", "none": "left as they are",
+}
+
+
+def data(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return what the stages from the source to the scaled points found; labels and test points where there are any."""
+    split, scaling = facts.get("split") or {}, at(facts, "points", "scaling") or {}
+    classes, per_class = split.get("classes") or [], at(facts, "labels", "per_class") or []
+    n_labeled, n_train = at(facts, "labels", "n_labeled"), split.get("n_train")
+    share = f" ({percent(n_labeled / n_train, 2)} of the training points)" if n_labeled is not None and n_train else ""
+    kind, constant = scaling.get("kind"), scaling.get("constant_columns")
+    names, source = scaling.get("constant_column_names") or [], at(facts, "spec", "data", "source")
+    digest = at(facts, "dataset", "dataset", "fingerprint")
+    rows: list[tuple[str, Any]] = [
+        ("source", ", ".join(source) if isinstance(source, list) else source),
+        ("SHA-256", digest and tag("code", digest)),
+        ("points in the data set", _count(at(facts, "dataset", "n"))),
+        ("features d", _count(at(facts, "dataset", "d"))),
+        ("training points n, in the graph", _count(n_train)),
+        ("labeled", None if n_labeled is None else number(n_labeled) + share),
+        ("test points", _count(split.get("n_test"))),
+        ("classes", f"{number(len(classes))}: {listed(classes, MOST_CLASSES)}" if classes else None),
+        ("target", _target(split.get("target"))),
+        ("labels per class", _labels_per_class(classes, per_class)),
+        ("scaling", f"{kind}: {SCALINGS.get(kind, '')}, fitted on the training points" if kind else None),
+        ("constant columns", None if constant is None else number(constant)
+         + (f" ({listed(names, 10)}): they tell nothing" if names else "")),
+    ]
+    return Section("data", "Data", described(rows)) if any(value for _, value in rows) else None
+
+
+def _count(value: Any) -> str | None:
+    return None if value is None else number(value)
+
+
+def _target(target: dict[str, Any] | None) -> str | None:
+    if not target:
+        return None
+    return (f"from {number(target.get('min'))} to {number(target.get('max'))}, mean {number(target.get('mean'))}, "
+            f"standard deviation {number(target.get('deviation'))}")
+
+
+def _labels_per_class(classes: Sequence[Any], per_class: Sequence[int]) -> str | None:
+    if not per_class:
+        return None
+    if min(per_class) == max(per_class):
+        return f"{number(per_class[0])} each"
+    if len(per_class) <= MOST_CLASSES and len(classes) == len(per_class):
+        return ", ".join(f"{plain_label(name, 40)}: {number(count)}"
+                         for name, count in zip(classes, per_class, strict=True))
+    return f"from {number(min(per_class))} to {number(max(per_class))}, median {number(median(per_class))}"

@@ -1,0 +1,167 @@
+"""How the graph was made, and what each figure of its health means."""
+
+from typing import Any
+
+from ..findings import Finding, state, warning_box
+from ..markup import ABSENT, at, counted, finite, joined, number, percent, table, tag
+from ..page import Section
+
+RECALL = 0.95
+FEW_EDGES = 20
+
+
+def graph(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return how the graph was made, a box of what asks for attention, and a table of what was looked at."""
+    made, lists, health = facts.get("graph") or {}, facts.get("neighbors") or {}, facts.get("health") or {}
+    if not (made or lists or health):
+        return None
+    width = f", bandwidth {number(made.get('bandwidth'))}" if made.get("bandwidth") is not None else ""
+    searched = ("given" if lists.get("method") == "given" else
+                f"{lists.get('metric', ABSENT)} distance, {lists.get('method', ABSENT)} search")
+    told = "The weights were given." if made.get("kind") == "given" else (
+        f"{number(lists.get('n_neighbors'))} neighbors a point, {searched}; {made.get('kind', ABSENT)} weights{width}, "
+        f"symmetrized by the {made.get('symmetrize', ABSENT)}.")
+    findings = [item for item in (_recall(health), _components(health), _unreached(health), _degrees(health),
+                                  _hubs(health), _vertices(health), _duplicates(health), _homophily(health),
+                                  _raised(made)) if item is not None]
+    rows = [(tag("b", item.subject), item.figures, state(item.level), item.meaning) for item in findings]
+    alarms = [item for item in findings if item.level == "warning"]
+    summary = tag("p", "Nothing in the graph asks for attention.") if findings and not alarms else warning_box(
+        alarms, explained=False)  # the table says the rest
+    return Section("graph", "Graph health", joined((
+        tag("p", told), summary, table(("", "found", "", "what it means"), rows) if rows else "")))
+
+
+def _recall(health: dict[str, Any]) -> Finding | None:
+    recall, lower = at(health, "recall", "recall"), finite(at(health, "recall", "lower"))
+    if recall is None or lower is None:
+        return None
+    if at(health, "recall", "certified") == "exact":
+        return Finding("recall of the neighbor lists", percent(recall), "good",
+                       "The search was exact: every listed neighbor is a true one.")
+    how = (f"{percent(recall)}, at least {percent(lower)}; worst row {percent(at(health, 'recall', 'worst_row'), 0)}")
+    checked = (f"Certified by brute force on {counted(at(health, 'recall', 'rows'), 'random row')} "
+               f"({counted(at(health, 'recall', 'trials'), 'neighbor')}, lower end of Wilson's 95 % interval). ")
+    if lower >= RECALL:
+        return Finding("recall of the neighbor lists", how, "good", checked + "The few that are missing matter little.")
+    return Finding("recall of the neighbor lists", how, "warning", checked + f"Below {percent(RECALL, 0)} the graph "
+                   "misses true neighbors. Set graph.method to exact, or raise graph.n_neighbors.")
+
+
+def _components(health: dict[str, Any]) -> Finding | None:
+    count, share = at(health, "components", "count"), finite(at(health, "components", "largest_share"))
+    if count is None or share is None:
+        return None
+    if count == 1:
+        return Finding("components", "1", "good", "The graph hangs together: a label can reach every point.")
+    isolated = at(health, "isolated", "count") or 0
+    figures = (f"{number(count)}; the largest holds {percent(share)} of the points"
+               + (f"; {counted(isolated, 'point')} without any neighbor" if isolated else ""))
+    if share >= 0.95:
+        return Finding("components", figures, "note", "A few islands lie off the main part; labels do not pass over.")
+    return Finding("components", figures, "warning", "The graph is in pieces, and labels do not pass from one to "
+                   "another. Raise graph.n_neighbors, use symmetrize: maximum, or drop copied rows.")
+
+
+def _unreached(health: dict[str, Any]) -> Finding | None:
+    count = at(health, "unreached", "count")
+    if count is None:
+        return None
+    if not count:
+        return Finding("points that no label reaches", "0", "good", "Every component holds a labeled point.")
+    ids = at(health, "unreached", "ids") or []
+    shown = f"{', '.join(map(str, ids[:10]))}{', …' if count > len(ids[:10]) else ''}"
+    share = f" ({percent(count / health['n'], 2)})" if health.get("n") else ""
+    where = at(health, "unreached", "components")
+    places = f" in {counted(where, 'component')}" if where else ""
+    return Finding("points that no label reaches", f"{number(count)}{share}{places}; rows {shown} of the source",
+                   "warning", "They lie in components without a labeled point: about them the graph says nothing, and "
+                   "only the base kernel does. unreached.csv beside this page lists them. Label one point of each, or "
+                   "raise graph.n_neighbors.")
+
+
+def _degrees(health: dict[str, Any]) -> Finding | None:
+    degree = health.get("degree")
+    if not degree:
+        return None
+    figures = ", ".join(f"{name} {number(degree.get(name))}" for name in ("min", "median", "mean", "max"))
+    if degree.get("min") == 0:
+        return Finding("neighbors a point", figures, "warning", "Points without a neighbor get nothing from the graph.")
+    return Finding("neighbors a point", figures, "good", f"{counted(health.get('edges'), 'edge')}; no point is "
+                   "without a neighbor.")
+
+
+def _hubs(health: dict[str, Any]) -> Finding | None:
+    count = at(health, "hubs", "count")
+    if count is None:
+        return None
+    rule = at(health, "hubs", "rule") or "far more neighbors than others"
+    if not count:
+        return Finding("hubs", "0", "good", f"No point has {rule}.")
+    largest = [f"{hub['id']} ({number(hub['degree'])})" for hub in (at(health, "hubs", "largest") or [])[:5]]
+    many = count > 0.01 * health.get("n", count)
+    advice = ("Hubs join points that have little in common, as happens in many dimensions. Try the cosine metric, "
+              "fewer features or symmetrize: minimum." if many else
+              "They join points that have little in common; so few of them do little harm.")
+    shown = f"{', '.join(largest)}{', …' if count > len(largest) else ''}"
+    return Finding("hubs", f"{counted(count, 'point')} with {rule}; the largest, with degrees: {shown}",
+                   "warning" if many else "note", advice)
+
+
+def _vertices(health: dict[str, Any]) -> Finding | None:
+    count, copied = at(health, "vertices", "count"), at(health, "vertices", "copied_points")
+    if not copied or count is None:
+        return None
+    largest = number(at(health, "vertices", "largest_multiplicity"))
+    figures = f"{counted(copied, 'point')} with copies, up to {largest} of one; {counted(count, 'distinct point')}"
+    return Finding("equal rows", figures, "note", "Each distinct point is one vertex that counts as many, so copies do "
+                   "not crowd out its neighbors. graph.duplicates: keep makes one vertex a row.")
+
+
+def _duplicates(health: dict[str, Any]) -> Finding | None:
+    count, share = at(health, "duplicates", "points"), finite(at(health, "duplicates", "share"))
+    if count is None or share is None:
+        return None
+    if not count:
+        known = at(health, "vertices", "copied_points")
+        return None if known else Finding("copied points", "0", "good", "No two points are equal.")
+    figures = f"{number(count)} ({percent(share)})"
+    if share < 0.1:
+        return Finding("copied points", figures, "note", "Their nearest neighbor is a copy; so few do little harm.")
+    return Finding("copied points", figures, "warning", "Copies fill one another's neighbor lists and make islands. "
+                   "Set graph.duplicates: collapse, drop equal rows, or raise graph.n_neighbors above the number of "
+                   "copies.")
+
+
+def _homophily(health: dict[str, Any]) -> Finding | None:
+    edges, share, chance = (at(health, "homophily", key) for key in ("edges", "share", "by_chance"))
+    if edges is None:
+        return None
+    subject = "neighbors of one class"
+    if not edges or share is None or chance is None:
+        return Finding(subject, "no edge joins two labeled points", "note", "Too few labels to judge the graph by.")
+    figures = f"{percent(share)} of {counted(edges, 'edge')} between labeled points; {percent(chance)} by chance"
+    if edges < FEW_EDGES:
+        return Finding(subject, figures, "note", "Too few such edges to judge the graph by.")
+    better = (share - chance) / (1 - chance) if chance < 1 else 1.0
+    if better < 0.1:
+        return Finding(subject, figures, "warning", "Neighbors share a class hardly more often than by chance: this "
+                       "graph cannot help. Try another data.scale, another metric, or other features.")
+    if better < 0.5:
+        return Finding(subject, figures, "note", "Neighbors often differ in class; the graph helps a little at best.")
+    return Finding(subject, figures, "good", "Neighbors mostly share their class, which is what the method builds on.")
+
+
+def _raised(graph: dict[str, Any]) -> Finding | None:
+    raised = graph.get("raised")
+    if raised is None:
+        return None
+    if not raised:
+        return Finding("vanishing weights", "0", "good", "No weight had to be raised.")
+    meaning = {
+        "given": "These given edges were as good as absent beside the median weight. Give weights that differ less, or "
+                 "leave these edges out.",
+        "self_tuned": "These edges were as good as absent: points far from all others end there. A few do little harm.",
+    }.get(graph.get("kind", ""), "These edges were as good as absent: the bandwidth is too small for part of the data. "
+                                 "Raise graph.bandwidth, or use weights: self_tuned.")
+    return Finding("vanishing weights", f"{number(raised)} raised to {number(graph.get('floor'))}", "warning", meaning)

@@ -1,0 +1,50 @@
+"""The landmarks of Laplacian regularized least squares, and the evidence that its systems were solved."""
+
+from typing import Any
+
+from ..markup import Html, at, counted, described, duration, joined, number, percent, tag
+from ..page import Section
+
+METHODS = {
+    "nystrom-direct": "Gram matrices of the landmarks, factored for each pair of penalties",
+    "nystrom-pcg": "preconditioned conjugate gradients on landmarks", "nystrom-cg": "conjugate gradients on landmarks",
+    "direct": "a factorization on all points", "cg": "conjugate gradients on all points",
+    "pcg": "conjugate gradients on all points, preconditioned on landmarks",
+}
+STEPS = {"prepare": "blocks and Gram matrices", "cross_validation": "cross-validation", "solve": "solve"}
+
+
+def laprls_solves(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return how the systems were made and solved, a table for each bandwidth that a model was fitted at."""
+    found = at(facts, "models", "evidence") or []
+    shown = [_evidence(item, len(found) > 1) for item in found if item.get("models")]
+    return Section("solver", "Solver evidence", joined(shown)) if shown else None
+
+
+def _evidence(item: dict[str, Any], several: bool) -> Html:
+    method, landmarks, whitening = item.get("method", ""), item.get("landmarks") or {}, item.get("whitening")
+    blocks, iterations, seconds = item.get("blocks") or {}, item.get("iterations") or [], item.get("seconds") or {}
+    expected = item.get("expected_seconds") or {}
+    dropped = landmarks.get("dropped_duplicates")
+    rows: list[tuple[str, Any]] = [
+        ("points and labels", f"{counted(item.get('points'), 'distinct point')}, "
+                              f"{counted(item.get('labels'), 'label')}"),
+        ("landmarks", f"{number(landmarks.get('count'))}, {landmarks.get('method')}"
+         + (f"; {counted(dropped, 'equal one')} left out" if dropped else "") if landmarks else None),
+        ("whitening", f"rank {number(whitening.get('rank'))} of {number(landmarks.get('count'))}, condition "
+         f"{number(whitening.get('condition'))}, cut-off {number(whitening.get('cutoff'))}" if whitening else None),
+        ("blocks", f"{number(blocks.get('count'))} of {number(blocks.get('rows'))} points; "
+         f"{percent(blocks.get('halo'))} of the points are read again as neighbors" if blocks else None),
+        ("method", f"{method}: {METHODS.get(method, method)}"),
+        ("why", "the fewest seconds expected of one core: " + ", ".join(
+            f"{name} {duration(value)}" for name, value in expected.items()) if expected else None),
+        ("preconditioner", f"{item['preconditioner']}" + (
+            f", {counted(item['sampled_edges'], 'sampled edge')}" if item.get("sampled_edges") else "")
+         if "preconditioner" in item else None),
+        ("iterations", ", ".join(map(number, iterations)) if iterations else None),
+        ("worst relative residual", number(item.get("max_residual"))),
+        ("time", ", ".join(f"{name} {duration(seconds[step])}" for step, name in STEPS.items() if step in seconds)
+         or None),
+    ]
+    head = tag("h3", f"Bandwidth {item.get('bandwidth') or 'median'}: {', '.join(item['models'])}") if several else ""
+    return joined((head, described(rows)))

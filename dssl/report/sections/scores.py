@@ -1,0 +1,70 @@
+"""The scores of the model and its baselines on the test points, and where the model is wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..markup import Html, at, counted, figure, finite, joined, number, p_value, percent, table, tag
+from ..measure import Measure, measure_of
+from ..page import Section
+from ..plots import MOST_CLASSES, confusion_plot, values_plot
+
+# Scores beside the error that a run may have, as they are told.
+BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "balanced_accuracy": ("balanced accuracy", percent), "macro_f1": ("macro F1", percent),
+    "rmse": ("rmse from the codes ±1", number), "mae": ("mean absolute error", number), "r2": ("R²", number),
+}
+
+
+def scores(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return the scores as a table, a row a model, and a drawing of the model's mistakes."""
+    metrics = result.get("metrics") or {}
+    by = measure_of(metrics)
+    if finite(metrics.get(by.key)) is None:
+        return None
+    beside = {key: told for key, told in BESIDE.items() if key != by.key and finite(metrics.get(key)) is not None}
+    rows = [(tag("b", name), f"{by.shown(own.get(by.key))} ± {by.shown(own.get('standard_error'))}",
+             *(shown(own.get(key)) for key, (_, shown) in beside.items()),
+             by.shown(at(facts, "models", "models", name, f"training_{by.key}")), *_gain(by, result, name))
+            for name, own in {"model": metrics, **(result.get("baselines") or {})}.items()]
+    head = ("", f"{by.name} ± standard error", *(title for title, _ in beside.values()), f"{by.key} on the labels",
+            "model's gain over it", by.test)
+    return Section("scores", "Scores", joined((table(head, rows, range(1, len(head))), _confused(facts, metrics),
+                                               _predicted(facts, metrics))))
+
+
+def _gain(by: Measure, result: dict[str, Any], name: str) -> tuple[str, str]:
+    """Return the model's gain over a baseline with its sign, and the p-value; nothing for the model itself."""
+    gain = at(result, "gain", f"over_{name}") or {}
+    change = finite(gain.get("gain"))
+    sign = "" if not change else "+" if change > 0 else "−"
+    return (f"{sign}{by.difference(change)}", p_value(gain.get("p_value"))) if gain else ("", "")
+
+
+def _predicted(facts: dict[str, Any], metrics: dict[str, Any]) -> Html:
+    """Return what a regression predicts over what is true; nothing where no quantities were recorded."""
+    true, predicted = (at(facts, "scores", "shown", name) or [] for name in ("true", "predicted"))
+    if not true:
+        return Html("")
+    n_test = metrics.get("n_test")
+    shown = "all test points" if n_test == len(true) else f"{number(len(true))} of {counted(n_test, 'test point')}"
+    return joined((tag("h3", "What is predicted"), figure(
+        values_plot(true, predicted), f"The model's predictions over the true values of {shown}; on the dotted line "
+        "they are equal.")))
+
+
+def _confused(facts: dict[str, Any], metrics: dict[str, Any]) -> Html:
+    """Return the confusion matrix, or of many classes the pairs that are confused most; nothing where there is none."""
+    confusion, classes = metrics.get("confusion") or [], at(facts, "split", "classes") or []
+    if not confusion:
+        return Html("")
+    labels = [str(classes[i]) if i < len(classes) else str(i) for i in range(len(confusion))]
+    wrong = sum(sum(row) for row in confusion) - sum(row[i] for i, row in enumerate(confusion))
+    title, many = tag("h3", "Which classes are confused"), len(confusion) > MOST_CLASSES
+    if many and not wrong:
+        return joined((title, tag("p", "No test point was misclassified.")))
+    absent = sum(not sum(row) for row in confusion)
+    caption = ("The model's most confused pairs: true class → predicted class." if many
+               else "The model's confusion matrix: right in blue, wrong in orange.")
+    return joined((title, figure(confusion_plot(confusion, labels), caption + f" {number(wrong)} of "
+                                 f"{counted(metrics.get('n_test'), 'test point')} are wrong."
+                                 + (f" {counted(absent, 'class', 'classes')} had no test point." if absent else ""))))

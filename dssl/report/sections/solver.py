@@ -1,0 +1,61 @@
+"""How the columns of the graph's regularizer were solved, and the evidence that they were."""
+
+from typing import Any
+
+from ..findings import Finding, warning_box
+from ..markup import ABSENT, at, counted, described, finite, joined, number, table, tag
+from ..page import Section
+
+METHODS = {
+    "direct": "a sparse factorization, made once", "jacobi": "conjugate gradients with Jacobi preconditioning",
+    "deflated": "conjugate gradients with the lowest eigenvectors solved exactly",
+    "amg": "conjugate gradients preconditioned by algebraic multigrid",
+}
+
+
+def solver(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return the system, the method and why it was taken, the worst residual, and the methods considered."""
+    system, columns = facts.get("system") or {}, facts.get("columns") or {}
+    evidence = columns.get("solver") or system.get("solver") or {}
+    method, considered = evidence.get("method"), evidence.get("considered") or []
+    if method is None:
+        return None
+    tolerance, worst = finite(at(system, "params", "tolerance")), finite(columns.get("max_residual"))
+    known = worst is not None and tolerance is not None
+    missed = known and worst > tolerance  # type: ignore[operator]
+    within = "" if not known else ": the tolerance was not met" if missed else ": every column meets it"
+    extra = [f"{number(evidence['n_vectors'])} eigenvectors" if "n_vectors" in evidence else "",
+             f"levels of {_levels(evidence)} unknowns" if "level_sizes" in evidence else ""]
+    rows: list[tuple[str, Any]] = [
+        ("system", f"{system.get('laplacian', '')} Laplacian + {number(system.get('ridge'))} I, power "
+                   f"{number(system.get('power'))}, {counted(system.get('n'), 'unknown')}"),
+        ("method", f"{method}: {', '.join([METHODS.get(method, method), *filter(None, extra)])}"),
+        ("why", _why(at(facts, "spec", "solver", "method"), method, len(considered))),
+        ("columns solved", number(columns.get("columns"))),
+        ("iterations, worst column", number(columns.get("max_iterations"))),
+        ("worst relative residual", f"{number(worst)}, tolerance {number(tolerance)}{within}"),
+    ]
+    tried = [(item.get("method"), number(item.get("n_vectors")), _levels(item), number(item.get("probe_iterations")),
+              item.get("work")) for item in considered]
+    listing = joined((tag("h3", "Methods considered"), table(
+        ("method", "eigenvectors in the probe", "level sizes", "iterations of the probe", "work, entries touched"),
+        tried, (1, 3, 4)))) if tried else ""
+    alarm = [Finding("worst residual", f"{number(worst)} > {number(tolerance)}", "warning",
+                     "Columns that are wrong make a kernel that is wrong. Raise solver.max_iterations or graph.ridge.")
+             ] if missed else []
+    return Section("solver", "Solver evidence", joined((warning_box(alarm), described(rows), listing)))
+
+
+def _levels(evidence: dict[str, Any]) -> str:
+    return " > ".join(number(rows) for rows in evidence.get("level_sizes") or []) or ABSENT
+
+
+def _why(asked: Any, method: str, n_considered: int) -> str:
+    if n_considered == 1:
+        return "the probe columns took so few iterations that no other method was tried"
+    if n_considered:
+        return (f"the least work for these columns, counted on probe columns, of {counted(n_considered, 'method')} "
+                "considered")
+    if asked == method:
+        return "the spec asks for it"
+    return "the matrix is small enough to factor" if method == "direct" else ABSENT
