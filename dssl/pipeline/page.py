@@ -27,12 +27,12 @@ DEFORMED = Words(
 DEFORMED_BASELINES: tuple[Baseline, ...] = (BASE, Baseline(
     "shuffled", "The control: the model with the vertices of its graph permuted, so the kernel changes as much but "
                 "from a graph that knows nothing about the points. A real gain must also beat this one."), Baseline(
-    "budget", "The model with a graph of the subsample alone, which costs almost nothing. What the model gains over "
-              "it is what the many other unlabeled points brought."))
+    "budget", "The model with a graph of the subsample alone, which costs almost nothing. What the model "
+                       "gains over it is what the many other unlabeled points brought."))
 LAPRLS = Words(
     model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
-          "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.lambda_I",
-    norm="model.lambda_A", penalties=("lambda_A", "lambda_I"))
+          "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
+    norm="model.gamma_A", penalties=("gamma_A", "gamma_I"))
 LAPRLS_BASELINES = (BASE, Baseline(
     "shuffled", "The control: the model with the mean of the graph's energy over all relabelings of its points, a "
                 "penalty as strong that knows nothing about where they lie. A real gain must also beat this one."))

@@ -14,12 +14,7 @@ from ..errors import ParameterError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
-<<<<<<< HEAD
-from ..report.page import write_report
 from ..storage.files import read_json, write_json
-=======
-from ..storage.store import read_json, write_json
->>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)
 from .artifacts import LIBRARIES
 from .facts import Facts
 from .health import write_unreached

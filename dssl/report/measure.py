@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .markup import counted, finite, number, percent, points
+from .markup import at, counted, finite, number, p_value, percent, points
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class Measure:
     net: Callable[[float, Any], str]
     ties: dict[str, str]
 
+    def with_deviation(self, scores: dict[str, Any]) -> str:
+        """Return the error among some scores, and its standard error."""
+        return f"{self.shown(scores.get(self.key))} ± {self.shown(scores.get('standard_error'))}"
+
 
 def _more_right(gain: float, n_test: Any) -> str:
     more = None if finite(n_test) is None else round(gain * n_test)
@@ -52,6 +56,16 @@ ROOT = Measure("rmse", "test rmse", number, _size, 1, "test rmse", "paired t-tes
 def measure_of(scores: dict[str, Any]) -> Measure:
     """Return how the errors among some scores are told: as shares, or of a regression as root mean squared errors."""
     return ROOT if "error" not in scores and "rmse" in scores else SHARE
+
+
+def gain_over(name: str, result: dict[str, Any]) -> tuple[str, str]:
+    """Return the model's gain over a baseline with its sign, and the p-value; nothing over a model without one."""
+    gain = at(result, "gain", f"over_{name}")
+    if not gain:
+        return "", ""
+    change = finite(gain.get("gain"))
+    sign = "" if not change else "+" if change > 0 else "−"
+    return f"{sign}{measure_of(result['metrics']).difference(change)}", p_value(gain.get("p_value"))
 
 
 def guess_error(scores: dict[str, Any]) -> float | None:

@@ -100,17 +100,6 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     return _svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
 
 
-<<<<<<< HEAD
-def penalties_plot(rows: Sequence[dict[str, Any]], key: str, chosen: dict[str, Any]) -> Html:
-    """Return the errors of pairs of penalties, `gamma_A` to the right and `gamma_I` upward; the chosen one framed.
-
-    rows : `gamma_A`, `gamma_I` and the error under `key`: a share under "error", which is shown in per cent.
-    """
-    across, up = (sorted({float(row[name]) for row in rows}) for name in ("gamma_A", "gamma_I"))
-    errors = np.full((len(up), len(across)), np.nan)
-    for row in rows:
-        errors[up.index(float(row["gamma_I"])), across.index(float(row["gamma_A"]))] = row[key]
-=======
 def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measure, chosen: dict[str, Any]) -> Html:
     """Return the errors of pairs of two parameters, the first to the right and the second upward; the chosen framed.
 
@@ -120,7 +109,6 @@ def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measur
     errors = np.full((len(up), len(across)), np.nan)
     for row in rows:
         errors[up.index(float(row[pair[1]])), across.index(float(row[pair[0]]))] = row[by.key]
->>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)
     best, worst = float(np.nanmin(errors)), float(np.nanmax(errors))
     # Far beyond the best all are alike: differences near it keep their colors.
     limit = min(worst, 3 * best) if best > 0 else worst
@@ -131,27 +119,16 @@ def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measur
         for (row, column), error in np.ndenumerate(errors):
             if np.isfinite(error):
                 dark = limit > best and (error - best) / (limit - best) < 0.45
-<<<<<<< HEAD
-                axes.text(column + 0.5, row + 0.5, percent(error) if key == "error" else number(error), ha="center",
-                          va="center", fontsize=8.5, color="white" if dark else INK)
-        if chosen.get("gamma_A") in across and chosen.get("gamma_I") in up:
-            place = across.index(chosen["gamma_A"]), up.index(chosen["gamma_I"])
-=======
                 axes.text(column + 0.5, row + 0.5, by.shown(error), ha="center", va="center", fontsize=8.5,
                           color="white" if dark else INK)
         if chosen.get(pair[0]) in across and chosen.get(pair[1]) in up:
             place = across.index(chosen[pair[0]]), up.index(chosen[pair[1]])
->>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)
             axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=WRONG, linewidth=2.5))
         axes.set_xticks(np.arange(len(across)) + 0.5, [f"{value:.3g}" for value in across])
         axes.set_yticks(np.arange(len(up)) + 0.5, [f"{value:.3g}" for value in up])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-<<<<<<< HEAD
-        axes.set(xlabel="gamma_A", ylabel="gamma_I")
-=======
         axes.set(xlabel=pair[0], ylabel=pair[1])
->>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)
 
     from matplotlib.patches import Rectangle  # as late as in `_svg`
 

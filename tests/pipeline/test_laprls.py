@@ -109,13 +109,8 @@ def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tm
     result = run(fields, set=["model.gamma_I=0"], workspace=tmp_path, execution=InProcess(2))
     assert result["metrics"] == result["baselines"]["base"] == result["baselines"]["shuffled"]
     page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
-<<<<<<< HEAD
-    assert "unlabeled points served as landmarks alone" in page
-    result = run(fields, set=["selection={folds: 3, gamma_I: [0, 1e7*auto]}"], workspace=tmp_path,
-=======
     assert "The model is the base model: the graph was not used" in page
-    result = run(fields, set=["selection={folds: 3, lambda_I: [0, 1000000]}"], workspace=tmp_path,
->>>>>>> 2dcd460 (The report is a page of sections that know no kinds: one file a subject, words and baselines passed in; one table of parameters for all kinds)
+    result = run(fields, set=["selection={folds: 3, gamma_I: [0, 1e7*auto]}"], workspace=tmp_path,
                  execution=InProcess(2))
     assert result["selection"]["model"]["gamma_I"] == 0
     text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
@@ -125,7 +120,7 @@ def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tm
 def test_the_page_shows_penalties_and_the_solve(chosen):
     workspace, result = chosen
     text = (workspace / "runs" / result["run"] / "report.html").read_text()
-    for words in ("Chosen parameters", "Errors of 4 pairs of lambda_A and lambda_I", "over all relabelings",
+    for words in ("Chosen parameters", "Errors of 4 pairs of gamma_A and gamma_I", "over all relabelings",
                   "rank 40 of 40", "nystrom-direct", "blocks and Gram matrices", "rmse from the codes ±1"):
         assert words in text, words
     for words in ("model.eta", "model.C", "subsample", "vertices of its graph permuted"):

@@ -58,7 +58,7 @@ def _components(health: dict[str, Any]) -> Finding | None:
     figures = (f"{number(count)}; the largest holds {percent(share)} of the points"
                + (f"; {counted(isolated, 'point')} without any neighbor" if isolated else ""))
     if share >= 0.95:
-        return Finding("components", figures, "note", "A few islands lie off the main part; labels do not pass over.")
+        return Finding("components", figures, "note", "A few small pieces lie apart; labels do not pass over.")
     return Finding("components", figures, "warning", "The graph is in pieces, and labels do not pass from one to "
                    "another. Raise graph.n_neighbors, use symmetrize: maximum, or drop copied rows.")
 
@@ -128,7 +128,7 @@ def _duplicates(health: dict[str, Any]) -> Finding | None:
     figures = f"{number(count)} ({percent(share)})"
     if share < 0.1:
         return Finding("copied points", figures, "note", "Their nearest neighbor is a copy; so few do little harm.")
-    return Finding("copied points", figures, "warning", "Copies fill one another's neighbor lists and make islands. "
+    return Finding("copied points", figures, "warning", "Copies fill one another's neighbor lists and cut the graph. "
                    "Set graph.duplicates: collapse, drop equal rows, or raise graph.n_neighbors above the number of "
                    "copies.")
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..markup import Html, at, counted, figure, finite, joined, number, p_value, percent, table, tag
-from ..measure import Measure, measure_of
+from ..markup import Html, at, counted, figure, finite, joined, number, percent, table, tag
+from ..measure import gain_over, measure_of
 from ..page import Section
 from ..plots import MOST_CLASSES, confusion_plot, values_plot
 
@@ -22,22 +22,14 @@ def scores(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     if finite(metrics.get(by.key)) is None:
         return None
     beside = {key: told for key, told in BESIDE.items() if key != by.key and finite(metrics.get(key)) is not None}
-    rows = [(tag("b", name), f"{by.shown(own.get(by.key))} ± {by.shown(own.get('standard_error'))}",
+    rows = [(tag("b", name), by.with_deviation(own),
              *(shown(own.get(key)) for key, (_, shown) in beside.items()),
-             by.shown(at(facts, "models", "models", name, f"training_{by.key}")), *_gain(by, result, name))
+             by.shown(at(facts, "models", "models", name, f"training_{by.key}")), *gain_over(name, result))
             for name, own in {"model": metrics, **(result.get("baselines") or {})}.items()]
     head = ("", f"{by.name} ± standard error", *(title for title, _ in beside.values()), f"{by.key} on the labels",
             "model's gain over it", by.test)
     return Section("scores", "Scores", joined((table(head, rows, range(1, len(head))), _confused(facts, metrics),
                                                _predicted(facts, metrics))))
-
-
-def _gain(by: Measure, result: dict[str, Any], name: str) -> tuple[str, str]:
-    """Return the model's gain over a baseline with its sign, and the p-value; nothing for the model itself."""
-    gain = at(result, "gain", f"over_{name}") or {}
-    change = finite(gain.get("gain"))
-    sign = "" if not change else "+" if change > 0 else "−"
-    return (f"{sign}{by.difference(change)}", p_value(gain.get("p_value"))) if gain else ("", "")
 
 
 def _predicted(facts: dict[str, Any], metrics: dict[str, Any]) -> Html:

@@ -49,7 +49,7 @@ def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words
         return Html("")
     fixed = {key for row in tried for key in row} - SCORES - set(words.penalties)
     shown = [row for row in tried if all(row.get(key) == best.get(key) for key in fixed)]
-    if len({tuple(row[key] for key in words.penalties) for row in shown}) < 2:
+    if len({tuple(row.get(key) for key in words.penalties) for row in shown}) < 2:
         return Html("")
     at_these = ", ".join(f"{key} {_told(key, best.get(key))}" for key in sorted(fixed))
     return figure(pairs_plot(shown, words.penalties, by, best),
