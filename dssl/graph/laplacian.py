@@ -1,12 +1,10 @@
-"""The graph Laplacian, its null space and its isolated points."""
+"""The graph Laplacian and its null space."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from ..errors import DataError, require
 
@@ -79,22 +77,11 @@ class Laplacian:
         joint = sp.csr_array((self.joint, self.W.indices, self.W.indptr), shape=self.W.shape)
         return np.asarray(joint.sum(axis=1)).ravel()
 
-    @cached_property
-    def components(self) -> tuple[int, np.ndarray]:
-        """Return the number of connected components and the component of each point, (n,) int32."""
-        count, labels = connected_components(self.W, directed=False)
-        return int(count), labels
-
-    @property
-    def isolated(self) -> np.ndarray:
-        """Return the numbers of the points without an edge."""
-        return np.flatnonzero(self.degrees == 0)
-
     def matrix(self, ridge: float = 0.0) -> sp.csr_array:
         """Return L + ridge I or L_norm + ridge I, CSR float64 with sorted indices and a stored diagonal.
 
         An isolated point has `ridge` on the diagonal and nothing else. With ridge 0 the matrix is singular:
-        `null_vectors` spans its null space.
+        what `vector` is on one component, and zero on the others, spans its null space.
         """
         require(0 <= ridge < np.inf, f"ridge={ridge}, expected >= 0", why="L minus a multiple of I is not definite",
                 fix="use 0, or a small number such as 1e-3")
@@ -131,30 +118,3 @@ class Laplacian:
         if not self.normalized:
             return np.ones(self.n) if self.multiplicity is None else np.sqrt(self.multiplicity)
         return np.where(self.degrees > 0, np.sqrt(self.degrees), 1.0)
-
-    def null_vectors(self) -> sp.csc_array:
-        """Return an orthonormal basis (n, components) of the null space at ridge 0, sparse, one column a component.
-
-        Column c is in proportion to `vector` on component c and zero elsewhere.
-        """
-        count, labels = self.components
-        values = self.vector
-        lengths = np.sqrt(np.bincount(labels, values**2, minlength=count))
-        return sp.csc_array((values / lengths[labels], (np.arange(self.n), labels)), shape=(self.n, count))
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays that `from_arrays` takes, beside `attributes`."""
-        copies = {} if self.multiplicity is None else {"multiplicity": self.multiplicity}
-        return {"data": self.W.data, "indices": self.W.indices, "indptr": self.W.indptr, **copies}
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """Return what `from_arrays` needs beside the arrays; JSON."""
-        return {"n": self.n, "normalized": self.normalized}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Laplacian":
-        """Return the Laplacian that `to_arrays` and `attributes` describe."""
-        n = attributes["n"]
-        W = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n, n))
-        return cls(W, attributes["normalized"], arrays.get("multiplicity"))
