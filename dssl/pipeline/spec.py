@@ -1,17 +1,18 @@
 """The sections of a pipeline file that all kinds of models share, checked with the path of what is wrong."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ..data.ingest import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
 from ..errors import DsslError, SpecError, explain
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import WeightParams
-from ..kernels.base import Kernel, kernel_from
+from ..kernels.base import Kernel, kernel_from, kernel_type
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 Task = Literal["classification", "regression", "clustering"]
@@ -150,9 +151,15 @@ class GraphSpec(Section):
 class KernelSpec(Section):
     """The base kernel, on the scaled features."""
 
-    name: Literal["rbf", "laplacian", "linear", "polynomial", "cosine"] = "rbf"
+    name: str = Field("rbf", description="rbf, laplacian, linear, polynomial, cosine, or one that a plugin registers")
     bandwidth: float | str | None = None
     parameters: dict[str, int | float] = Field(default_factory=dict, description="other parameters, such as degree")
+
+    @field_validator("name")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        kernel_type(name)
+        return name
 
     def check(self) -> Kernel:
         """Return the kernel with these parameters; two points stand in for the data that give a median its value."""
@@ -210,7 +217,7 @@ class Spec(Section):
         chosen = self.selection.bandwidth if self.selection else None
         if not chosen:
             return (self.kernel,)
-        if self.kernel.name not in ("rbf", "laplacian"):
+        if "bandwidth" not in {field.name for field in fields(kernel_type(self.kernel.name))}:
             raise SpecError(explain(f"selection.bandwidth={chosen}, and kernel.name is {self.kernel.name}",
                                     why="that kernel has no bandwidth", fix="leave selection.bandwidth out"))
         return tuple(self.kernel.model_copy(update={"bandwidth": bandwidth}) for bandwidth in chosen)
