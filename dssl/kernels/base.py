@@ -19,6 +19,7 @@ from scipy.spatial.distance import cdist, pdist
 
 from ..errors import DataError, ParameterError, explain, require
 from ..params import multiple_of, plain
+from ..plugins import load_plugins
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_csr, as_rows
 from ..storage.csr_arithmetic import (
@@ -288,7 +289,17 @@ KERNELS: dict[str, type[MercerKernel]] = {
     kernel.name: kernel for kernel in (RBF, LaplacianKernel, Linear, Polynomial, Cosine)}
 
 
-def _kernel_type(name: Any) -> type[MercerKernel]:
+def register_kernel(kernel: type[MercerKernel]) -> None:
+    """Make a kernel known under its `name`: in specs, estimators and stored models."""
+    require(KERNELS.get(kernel.name, kernel) is kernel, f"there is another kernel named {kernel.name!r}",
+            why="specs and stored models name their kernel", fix="choose another name")
+    KERNELS[kernel.name] = kernel
+
+
+def kernel_type(name: Any) -> type[MercerKernel]:
+    """Return the kernel that has this name; raise ParameterError if there is none, in a plugin either."""
+    if name not in KERNELS:
+        load_plugins()
     if name not in KERNELS:
         raise ParameterError(explain(
             f"there is no kernel named {name!r}", why=f"the named kernels are {', '.join(KERNELS)}",
@@ -319,7 +330,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
                 f"kernel={name!r} with bandwidth={bandwidth!r} and {parameters}",
                 why="a function brings its own parameters", fix="leave them out, or name a kernel")
         return name
-    kernel = _kernel_type(name)
+    kernel = kernel_type(name)
     known = [field.name for field in dataclasses.fields(kernel)]  # type: ignore[arg-type]
     if "bandwidth" in known:
         if bandwidth is None or isinstance(bandwidth, str):
@@ -342,7 +353,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
 def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:
     """Return the kernel whose `to_dict` this is."""
     parameters = {key: value for key, value in fields.items() if key != "type"}
-    return _kernel_type(fields.get("type"))(**parameters)
+    return kernel_type(fields.get("type"))(**parameters)
 
 
 def median_bandwidth(rows: Rows | np.ndarray | None, seed: int, sample: int = 1000, *,

@@ -8,6 +8,7 @@ from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_neighbors
 from ..graph.weights import WeightParams, weigh
+from ..report.sections.graph import graph as graph_section
 from ..storage.blocks import PartWriter
 from . import costs
 from .given import GivenNeighborsTask, GivenWeightsTask
@@ -117,4 +118,4 @@ GRAPH = Stage("graph", 3, ("dataset", "split", "neighbors"), EdgeParams.of, make
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.
 HEALTH = Stage("health", 3, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
-               costs.health, "lower graph.n_neighbors or data.points")
+               costs.health, "lower graph.n_neighbors or data.points", section=graph_section)

@@ -78,7 +78,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
             if "unreached" in facts.get("health", {}):  # not of a kind without labels
                 result["unreached"] = write_unreached(folder, made.artifact("health"))
             facts |= {"spec": made.spec.record(), "libraries": {name: version(name) for name in LIBRARIES}}
-            result["report"] = str(write_page(folder / "report.html", result, facts))
+            result["report"] = str(write_page(folder / "report.html", made.kind, result, facts))
         # In the file, paths are relative to it, so that a workspace can be moved.
         paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
         write_json(folder / "result.json", result | paths)

@@ -10,6 +10,8 @@ import numpy as np
 from ..execution.tasks import Execution, Progress
 from ..kernels.gram import block_rows, entries_of
 from ..learners.kernel_model import KernelModel
+from ..report.sections.scores import scores as scores_section
+from ..report.words import Baseline
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
 from .stage import Context, NoParams, Stage
 
@@ -190,4 +192,9 @@ def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
     return {**compared, "shown": {"true": true[some].tolist(), "predicted": predicted["model"][some].tolist()}}
 
 
-SCORES = Stage("scores", 3, ("split", "points", "models"), lambda spec: NoParams(), make_scores)
+BASE = Baseline(
+    "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
+            "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
+            "brought.")
+SCORES = Stage("scores", 3, ("split", "points", "models"), lambda spec: NoParams(), make_scores, section=scores_section,
+               leads=True)

@@ -1,7 +1,6 @@
 """The sections of a pipeline file that all kinds of models share, checked with the path of what is wrong."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
@@ -151,7 +150,8 @@ class GraphSpec(Section):
 class KernelSpec(Section):
     """The base kernel, on the scaled features."""
 
-    name: str = Field("rbf", description="rbf, laplacian, linear, polynomial, cosine, or one that a plugin registers")
+    name: str = Field(default="rbf", description="rbf, laplacian, linear, polynomial, cosine, or one that a plugin "
+                      "registers")
     bandwidth: float | str | None = None
     parameters: dict[str, int | float] = Field(default_factory=dict, description="other parameters, such as degree")
 
@@ -217,7 +217,7 @@ class Spec(Section):
         chosen = self.selection.bandwidth if self.selection else None
         if not chosen:
             return (self.kernel,)
-        if "bandwidth" not in {field.name for field in fields(kernel_type(self.kernel.name))}:
+        if "bandwidth" not in kernel_type(self.kernel.name).__annotations__:
             raise SpecError(explain(f"selection.bandwidth={chosen}, and kernel.name is {self.kernel.name}",
                                     why="that kernel has no bandwidth", fix="leave selection.bandwidth out"))
         return tuple(self.kernel.model_copy(update={"bandwidth": bandwidth}) for bandwidth in chosen)

@@ -9,6 +9,8 @@ import numpy as np
 from ..data.sources import Source
 from ..execution.cost import Cost
 from ..execution.tasks import Execution, Progress
+from ..report.page import Section
+from ..report.words import Baseline, Words
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import BlockedCsrRows
 from ..storage.store import StoredRows
@@ -68,6 +70,8 @@ class Stage:
     make : writes its parts, and returns JSON attributes.
     cost : what it takes, None where that is next to nothing. remedy : what to lower where it cannot fit.
     files : names of files from outside (`Spec.files`) that it reads where the spec has them.
+    section : what the report says of it, from the attributes of all stages by name and the result; None of it, or
+        where there is nothing to say. leads : whether that stands before the sections of earlier stages.
     """
 
     name: str
@@ -78,6 +82,12 @@ class Stage:
     cost: Callable[[Facts], Cost] | None = None
     remedy: str = "use fewer points"
     files: tuple[str, ...] = ()
+    section: Callable[[dict[str, Any], dict[str, Any]], Section | None] | None = None
+    leads: bool = False
+
+
+PLAIN = Words(model="The model of this run.", changed="model that merely changed", cause="changed model", graph="model",
+              norm="model")
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,7 @@ class Kind:
     name : `model.kind` in a spec. spec : its sections. tasks : what it serves, of `data.task`.
     stages : in the order in which they run; a run ends with the last.
     model : the stage whose artifact holds the fitted models, None where there are none.
+    words : how the report tells of it. baselines : what its models may be compared with.
     """
 
     name: str
@@ -94,6 +105,8 @@ class Kind:
     tasks: tuple[Task, ...]
     stages: tuple[Stage, ...]
     model: str | None = "models"
+    words: Words = PLAIN
+    baselines: tuple[Baseline, ...] = ()
     by_name: dict[str, Stage] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

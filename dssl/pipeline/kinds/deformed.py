@@ -5,6 +5,7 @@ Their stages solve the columns of a subsample once for all labels, kernels and w
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -15,12 +16,15 @@ from ...graph.vertices import covariance_at_points
 from ...kernels.subsample import multiply_factors, solve_columns, solve_evidence
 from ...learners.deformed import check_eta, draw_subsample
 from ...learners.ridge_and_svm import LearnerParams
+from ...report.sections.selection import selection
+from ...report.sections.solver import solver
+from ...report.words import Baseline, Words
 from ...selection.search import GridParams
 from ...solvers.solve import SolverParams
 from ...storage.blocks import PartWriter
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT
-from ..scoring import SCORES
+from ..scoring import BASE, SCORES
 from ..spec import GraphSpec, LabelSpec, ModelSpec, Section, SelectionSpec, Spec
 from ..stage import Context, Kind, Stage
 from . import deformed_costs as costs
@@ -313,6 +317,15 @@ def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
     return {"models": receipt["models"]}
 
 
+WORDS = Words(
+    model="The learner in the kernel that the graph of all points has reshaped.", changed="kernel that merely changed",
+    cause="changed kernel", graph="model.eta", norm="model.C",
+    folds="Points of a fold are held out of the subsample too.")
+BASELINES = (BASE, Baseline(
+    "shuffled", "The control: the model with the vertices of its graph permuted, so the kernel changes as much but "
+                "from a graph that knows nothing about the points. A real gain must also beat this one."), Baseline(
+    "subsample_graph", "The model with a graph of the subsample alone, which costs almost nothing. What the model "
+                       "gains over it is what the many other unlabeled points brought."))
 STAGES = (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("subsample", 3, ("labels", "vertices"),
@@ -323,13 +336,13 @@ STAGES = (
     Stage("columns", 3, ("system", "subsample"), ColumnParams.of, make_columns, costs.columns,
           "lower graph.n_neighbors or data.points"),
     Stage("covariance", 4, ("vertices", "system", "subsample", "columns"), ColumnParams.of, make_covariance,
-          costs.covariance, "lower subsample.size"),
+          costs.covariance, "lower subsample.size", section=solver),
     Stage("selection", 2, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
-          costs.selection, "lower subsample.size"),
+          costs.selection, "lower subsample.size", section=partial(selection, words=WORDS), leads=True),
     Stage("models", 3, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, costs.models, "lower subsample.size"),
     replace(SCORES, cost=costs.scores, remedy="lower subsample.size or labels"),
 )
 
-KINDS = (Kind("svm", SvmPipeline, ("classification",), STAGES),
-         Kind("ridge", RidgePipeline, ("classification", "regression"), STAGES))
+KINDS = (Kind("svm", SvmPipeline, ("classification",), STAGES, words=WORDS, baselines=BASELINES),
+         Kind("ridge", RidgePipeline, ("classification", "regression"), STAGES, words=WORDS, baselines=BASELINES))

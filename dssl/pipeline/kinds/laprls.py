@@ -29,10 +29,12 @@ from ...learners.laprls.problem import (
     landmarks_of,
 )
 from ...learners.laprls.system import LabelLines, Preconditioner, Solver, SystemParams
+from ...report.sections.laprls import laprls_solves
+from ...report.words import Baseline, Words
 from ...storage.blocks import PartWriter, Rows, SelectedRows
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT
-from ..scoring import SCORES
+from ..scoring import BASE, SCORES
 from ..spec import LabelSpec, ModelSpec, Section, SelectionSpec, Spec
 from ..stage import Context, Kind, Stage
 from . import laprls_costs as costs
@@ -322,12 +324,19 @@ def _choices(problem: LapRLSProblem, chosen: dict[str, tuple[int, System]], tabl
     return {"choices": choices, "grid": grid} if any(grid.values()) else {"choices": choices}
 
 
+WORDS = Words(
+    model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
+          "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
+    norm="model.gamma_A", penalties=("gamma_A", "gamma_I"))
+BASELINES = (BASE, Baseline(
+    "shuffled", "The control: the model with the mean of the graph's energy over all relabelings of its points, a "
+                "penalty as strong that knows nothing about where they lie. A real gain must also beat this one."))
 _FEWER = "use fewer landmarks: model.landmarks.count; or model.solver auto, if the one given takes all points"
 KIND = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, costs.landmarks,
           _FEWER),
     Stage("models", 2, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_models,
-          costs.models, _FEWER),
+          costs.models, _FEWER, section=laprls_solves),
     replace(SCORES, cost=costs.scores, remedy=_FEWER),
-))
+), words=WORDS, baselines=BASELINES)
