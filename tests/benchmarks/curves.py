@@ -1,4 +1,5 @@
-"""Learning curves of the paper's Figures 2 and 3: the deformed, the base, the budget and (small sets) the full kernel.
+"""Learning curves of the paper's Figures 2 and 3: the deformed, the base and (small sets) the full kernel, and that
+of a graph of the subsample alone.
 
     DSSL_DATA=... python -m tests.benchmarks.curves letter_d_vs_o mnist_3_vs_8 --workspace FOLDER > curves.jsonl
     python -m tests.benchmarks.curves --table curves.jsonl --plot tests/benchmarks/curves.svg
@@ -23,8 +24,8 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 SMALL = {"letter_d_vs_o": 1250, "letter_o_vs_q": 1250, "mnist_2_vs_3": 2000}  # points, all of which "full" measures at
 COUNTS = {"mnist_3_vs_8": (10, 20, 50, 100), "mnist_4_vs_9": (10, 20, 50, 100), "mnist_odd_even": (20, 50, 100, 200),
           **dict.fromkeys(SMALL, (10, 20, 40, 80))}  # labels: fewer than half of the subsample
-KERNELS = ("deformed", "full", "base", "budget")
-COLORS = {"deformed": "#1b6ca8", "full": "#111111", "base": "#c44e52", "budget": "#8a8a8a"}
+KERNELS = ("deformed", "full", "base", "subsample")
+COLORS = {"deformed": "#1b6ca8", "full": "#111111", "base": "#c44e52", "subsample": "#8a8a8a"}
 
 
 def measure(name: str, count: int, draw: int, workspace: str, execution: InProcess, size: int | None = None) -> dict:
@@ -37,9 +38,10 @@ def measure(name: str, count: int, draw: int, workspace: str, execution: InProce
     spec = PIPELINES / f"{name}.yaml"
     result = run(spec, set=chosen, workspace=workspace, execution=execution)
     errors = {"deformed": result["metrics"]["error"], "base": result["baselines"]["base"]["error"],
-              "budget": result["baselines"]["budget"]["error"], "shuffled": result["baselines"]["shuffled"]["error"]}
+              "subsample": result["baselines"]["subsample_graph"]["error"],
+              "shuffled": result["baselines"]["shuffled"]["error"]}
     parameters = {"deformed": result["selection"]["model"], "base": result["selection"]["base"],
-                  "budget": result["selection"]["budget"]}
+                  "subsample": result["selection"]["subsample_graph"]}
     if name in SMALL and not size:
         whole = [*chosen, f"subsample.size={SMALL[name]}", "baselines=[base, shuffled]"]
         full = run(spec, set=whole, workspace=workspace, execution=execution)
@@ -68,8 +70,8 @@ def standard_error(values: np.ndarray) -> float:
 
 def table(curves: dict) -> str:
     """Return the curves as a Markdown table: mean test error in percent, and the paired differences."""
-    rows = ["| set | labels | draws | deformed | full | base | budget | full - deformed | base - deformed | "
-            "budget - deformed |", "|---|---|---|---|---|---|---|---|---|---|"]
+    rows = ["| set | labels | draws | deformed | full | base | subsample | full - deformed | base - deformed | "
+            "subsample - deformed |", "|---|---|---|---|---|---|---|---|---|---|"]
     for name, counts in curves.items():
         for count, errors in counts.items():
             cells = [f"{100 * errors[kernel].mean():.1f}" if kernel in errors else "" for kernel in KERNELS]

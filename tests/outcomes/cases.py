@@ -537,9 +537,9 @@ def _(folder: Path) -> Outcome:
     return laprls(folder, subsample={"size": 50})
 
 
-@case("LapRLS", "`baselines: [base, shuffled, budget]`", 2, "names budget")
+@case("LapRLS", "`baselines: [base, shuffled, subsample_graph]`", 2, "Input should be 'base' or 'shuffled'")
 def _(folder: Path) -> Outcome:
-    return laprls(folder, baselines=["base", "shuffled", "budget"])
+    return laprls(folder, baselines=["base", "shuffled", "subsample_graph"])
 
 
 @case("LapRLS", "`--until selection`, a stage of other kinds", 2, "is not a stage of model.kind laprls")

@@ -27,7 +27,7 @@ def small_spec(points_file) -> dict[str, Any]:
     return {
         "name": "small", "data": {"source": str(points_file), "test": {"count": 60}}, "labels": {"per_class": 3},
         "graph": {"n_neighbors": 6}, "subsample": {"size": 40}, "solver": {"method": "jacobi", "block_columns": 8},
-        "baselines": ["base", "shuffled", "budget"],
+        "baselines": ["base", "shuffled", "subsample_graph"],
     }
 
 

@@ -247,7 +247,7 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["graph.power=2"], "graph.power, and model.kind is laprls"),
     (["graph.ridge=0.1"], "graph.ridge, and model.kind is laprls"),
     (["solver.method=amg"], "the section solver, and model.kind is laprls"),
-    (["baselines=[base, shuffled, budget]"], "baselines names budget"),
+    (["baselines=[base, shuffled, subsample_graph]"], "baselines.2: Input should be 'base' or 'shuffled'"),
     (["data.rows=official_train", "data.test={official: true}"], "rows: official_train leaves the official test rows"),
 ])
 def test_a_spec_that_makes_no_sense_is_refused_before_any_work(fields, overrides, words):

@@ -30,7 +30,7 @@ def test_each_model_chooses_its_best_grid_point(searched):
     _, workspace, result = searched
     found = facts(workspace, "selection")
     assert found["folds"] == 3
-    assert {name: len(rows) for name, rows in found["grid"].items()} == {"model": 24, "base": 6, "budget": 24}
+    assert {name: len(rows) for name, rows in found["grid"].items()} == {"model": 24, "base": 6, "subsample_graph": 24}
     for name, rows in found["grid"].items():
         lowest = min((row["error"], row["loss"]) for row in rows)
         assert (found["choices"][name]["error"], found["choices"][name]["loss"]) == lowest

@@ -94,7 +94,7 @@ class RidgeSpec(LearnerSpec):
 class GridSpec(SelectionSpec):
     """Parameters chosen by cross-validation: power and eta of the deformed kernels, C of their learners, bandwidth.
 
-    The model, the base kernel and the budget kernel each choose their own, the shuffled control takes the model's.
+    The model and the baselines base and subsample_graph each choose their own, the shuffled control takes the model's.
     """
 
     power: list[int] | None = Field(None, min_length=1)
@@ -111,14 +111,14 @@ class DeformedSpec(Spec):
     solver: SolverSpec = SolverSpec()
     model: LearnerSpec
     selection: GridSpec | None = None
-    baselines: tuple[Literal["base", "shuffled", "budget"], ...] = ("base", "shuffled")
+    baselines: tuple[Literal["base", "shuffled", "subsample_graph"], ...] = ("base", "shuffled")
 
     @model_validator(mode="after")
     def _baselines_can_be_made(self) -> "DeformedSpec":
         if not {"base", "shuffled"} <= set(self.baselines):
-            raise ValueError("baselines always holds base and shuffled; budget may be added")
-        if "budget" in self.baselines and self.subsample.size < 2:
-            raise ValueError("the budget baseline is a graph of the subsample: subsample.size is at least 2 then")
+            raise ValueError("baselines always holds base and shuffled; subsample_graph may be added")
+        if "subsample_graph" in self.baselines and self.subsample.size < 2:
+            raise ValueError("subsample_graph takes two points: subsample.size is at least 2 then")
         return self
 
     @property
@@ -247,8 +247,7 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LearningParams:
-    """What the model and its baselines have in common; subsample_graph : of the budget baseline, where it is asked for.
-    """
+    """What the model and its baselines have in common; subsample_graph : of that baseline, where it is asked for."""
 
     kind: Literal["svm", "ridge"]
     kernel: str
@@ -261,7 +260,7 @@ class LearningParams:
     def of(cls, spec: DeformedSpec) -> "LearningParams":
         graph = SubsampleGraph(spec.graph.neighbors(), spec.graph.weighting(), spec.graph.regularizer())
         return cls(spec.model.kind, spec.kernel.name, spec.kernel.parameters, spec.baselines,
-                   spec.subsample.seed, graph if "budget" in spec.baselines else None)
+                   spec.subsample.seed, graph if "subsample_graph" in spec.baselines else None)
 
     def training(self, context: Context) -> Training:
         """Return what the tasks that search and fit need."""

@@ -1,9 +1,9 @@
 """The tasks that choose parameters, and fit the model in a deformed kernel and its baselines on the same labels.
 
-    model     the learner in the kernel deformed by the graph
-    base      the same learner in the base kernel: no unlabeled data
-    shuffled  the same as the model, with the graph's vertices permuted: an equal graph that says nothing
-    budget    the same as the model, with a graph of the subsample alone
+    model            the learner in the kernel deformed by the graph
+    base             the same learner in the base kernel: no unlabeled data
+    shuffled         the same as the model, with the graph's vertices permuted: an equal graph that says nothing
+    subsample_graph  the same as the model, with a graph of the subsample alone
 """
 
 from dataclasses import asdict, dataclass
@@ -31,7 +31,7 @@ from ...storage.csr import as_rows
 
 @dataclass(frozen=True)
 class SubsampleGraph:
-    """How the graph of the subsample alone is made, for the budget baseline."""
+    """How the graph of the subsample alone is made, for the baseline of that name."""
 
     neighbors: NeighborParams
     weights: WeightParams
@@ -67,7 +67,7 @@ class Training:
 
     def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
         """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
-        if name == "budget":
+        if name == "subsample_graph":
             assert self.subsample_graph is not None
             return subsample_graph_covariance(X_S, self.subsample_graph, powers)
         arrays = self.covariance.load()
@@ -80,7 +80,7 @@ class SearchTask:
     """Cross-validate the grid of one model at one bandwidth."""
 
     training: Training
-    name: str  # model, base or budget
+    name: str  # model, base or subsample_graph
     bandwidth: float | str | None
     grid: GridParams
 
@@ -172,7 +172,7 @@ class FitTask:
 
 
 def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
-    """Return Q^-1 (s, s) by power of the graph of the subsample alone, the paper's "budget" baseline (section 5.1)."""
+    """Return Q^-1 (s, s) by power of the graph of the subsample alone, a baseline of the paper (section 5.1)."""
     lists, weighting = find_neighbors(as_rows(X_S), graph.neighbors, InProcess(1)), graph.weights
     W = weights(lists, weighting.kind, bandwidth=weighting.bandwidth, symmetrize=weighting.symmetrize,
                 execution=InProcess(1))
