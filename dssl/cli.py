@@ -360,30 +360,20 @@ def _size(nbytes: float) -> str:
 
 
 def _print_result(result: dict[str, Any]) -> None:
-    title = f"{result['name']}: {result['metrics']['n_test']} test points"
-    is_value = "error" not in result["metrics"]
-    shown = _root_error if is_value else _percent
-    table = Table("", "test rmse" if is_value else "test error", "gain over it", "p", title=title)
-    table.add_row("model", shown(result["metrics"]), "", "")
-    for name, scores in result["baselines"].items():
-        gain = result["gain"][f"over_{name}"]
-        difference = f"{gain['gain']:+.3g}" if is_value else f"{100 * gain['gain']:+.1f} points"
-        table.add_row(name, shown(scores), difference, f"{gain['p_value']:.2g}")
-    out = Console()
-    out.print(table)
-    out.print(f"unlabeled data: {result['gain']['unlabeled_data']}")
-    if result["unreached"]["count"]:
+    from .report.measure import gain_over, measure_of
+
+    out, metrics = Console(), result.get("metrics")
+    if metrics:
+        by = measure_of(metrics)
+        table = Table("", by.name, "gain over it", by.test, title=f"{result['name']}: {metrics['n_test']} test points")
+        for name, scores in {"model": metrics, **result["baselines"]}.items():
+            table.add_row(name, by.with_deviation(scores), *gain_over(name, result))
+        out.print(table)
+        out.print(f"unlabeled data: {result['gain']['unlabeled_data']}")
+    if result.get("unreached", {}).get("count"):
         out.print(f"{result['unreached']['count']} points are in no component with a label: "
                   f"{result['unreached']['file']}", soft_wrap=True)
     out.print(f"report: {result['report']}", soft_wrap=True)
-
-
-def _root_error(scores: dict[str, Any]) -> str:
-    return f"{scores['rmse']:.4g} ± {scores['standard_error']:.2g}"
-
-
-def _percent(scores: dict[str, Any]) -> str:
-    return f"{100 * scores['error']:.1f} % ± {100 * scores['standard_error']:.1f}"
 
 
 if __name__ == "__main__":
