@@ -7,7 +7,6 @@ are cleaned, measured again in float64, and completed here.
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numba
 import numpy as np
@@ -39,7 +38,8 @@ def _measure_again(rows, candidates, distances, ids):
             before = max(before, candidate)
 
 
-def descend(rows: Any, k: int, *, seed: int, threads: int) -> tuple[np.ndarray, np.ndarray, int]:
+def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
+            threads: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), and the rows filled exactly.
 
     Parameters

@@ -33,7 +33,7 @@ class Graph:
     stored: Parts
     neighbors: Neighbors | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
-    keeper: Any = field(default=None, repr=False, compare=False)
+    keeper: Execution | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, given: Any, *, weights: str = "self_tuned", bandwidth: float | None = None,

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 
 from ..execution.cost import COMPILED, Cost, cost_of, count
 from ..storage.blocks import PartWriter, Receipt, Rows, rows_that_fit
@@ -95,14 +96,14 @@ class Tile:
     """Points [first, first + p) by row, and by column: `heads`, those that many rows hold, apart from the others."""
 
     first: int
-    rows: Any  # csr (p, d)
+    rows: sparse.csr_array  # (p, d)
     lengths: np.ndarray  # (p,), squared
     heads: np.ndarray  # numbers of the columns that are multiplied densely
     head_rows: np.ndarray  # (p, len(heads))
-    tail: Any  # csc (p, d), the heads left out
+    tail: sparse.csc_array  # (p, d), the heads left out
 
 
-def make_tile(first: int, rows: Any) -> Tile:
+def make_tile(first: int, rows: sparse.csr_array) -> Tile:
     """Return sparse rows in float64 as a tile of points."""
     held = np.bincount(rows.indices, minlength=rows.shape[1])
     heads = np.flatnonzero(held > HEAD_SHARE * rows.shape[0])
@@ -115,12 +116,12 @@ def make_tile(first: int, rows: Any) -> Tile:
     return Tile(first, rows, squared_lengths(rows), heads, dense_columns(rows, heads), tail.tocsc())
 
 
-def dense_columns(rows: Any, columns: np.ndarray) -> np.ndarray:
+def dense_columns(rows: sparse.csr_array, columns: np.ndarray) -> np.ndarray:
     """Return a few columns of sparse rows as a dense array (n, len(columns))."""
     return rows[:, columns].toarray() if len(columns) else np.zeros((rows.shape[0], 0))
 
 
-def nothing_is_rounded(rows: Any) -> bool:
+def nothing_is_rounded(rows: sparse.csr_array) -> bool:
     """Return whether all values (float64) are whole numbers, small enough that no sum over two rows is rounded."""
     largest = float(np.abs(rows.data).max(initial=0))
     return 4 * largest**2 * rows.shape[1] < 2.0**53 and bool((rows.data == np.rint(rows.data)).all())
@@ -132,7 +133,7 @@ class Queries:
     Peak memory in bytes: the rows, 24 k a row, and a tile: 8 QUERY_TILE POINT_TILE, and its rows three times.
     """
 
-    def __init__(self, rows: Any, ids: np.ndarray, k: int):
+    def __init__(self, rows: sparse.csr_array, ids: np.ndarray, k: int):
         rows = rows.astype(np.float64, copy=False)
         self.rows, self.ids, self.k = rows, np.asarray(ids, np.int64), k
         self.lengths = squared_lengths(rows)
@@ -141,7 +142,7 @@ class Queries:
         self.whole = nothing_is_rounded(rows)
         self.longest = int(np.diff(rows.indptr).max(initial=0))
 
-    def offer(self, first: int, points: Any) -> int:
+    def offer(self, first: int, points: sparse.csr_array) -> int:
         """Offer sparse points with numbers first, first + 1, ...; return the number of pairs measured."""
         points = points.astype(np.float64, copy=False)
         return sum(self._offer_tile(make_tile(first + start, points[start:start + POINT_TILE]))

@@ -5,10 +5,9 @@ is the query. Dense rows add theirs in another order (`heap.squared_distance`): 
 rounding, and their lists where candidates are as far apart as that.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import njit
+from scipy import sparse
 
 from .heap import precedes, sift_down
 
@@ -50,7 +49,7 @@ def _row_distances(indptr_x, columns_x, values_x, indptr_z, columns_z, values_z)
     return distances
 
 
-def row_distances(X: Any, Z: Any) -> np.ndarray:
+def row_distances(X: sparse.csr_array, Z: sparse.csr_array) -> np.ndarray:
     """Return |x_i - z_i|^2, shape (n,), of two sets of sparse rows."""
     return _row_distances(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data)
 
@@ -68,6 +67,7 @@ def _measure_candidates(indptr, columns, values, candidates, distances, ids):
             before = max(before, candidate)
 
 
-def measure_candidates(rows: Any, candidates: np.ndarray, distances: np.ndarray, ids: np.ndarray) -> None:
+def measure_candidates(rows: sparse.csr_array, candidates: np.ndarray, distances: np.ndarray,
+                       ids: np.ndarray) -> None:
     """Offer each sparse row its candidates (n, c), without itself, without -1, each once."""
     _measure_candidates(rows.indptr, rows.indices, rows.data, candidates, distances, ids)

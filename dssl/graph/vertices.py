@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 
 from ..errors import DataError, ParameterError, require
 from ..execution.cost import Cost, cost_of, count
@@ -134,7 +135,7 @@ def _bits(values: np.ndarray, first: int) -> np.ndarray:
     return values.view(f"u{values.dtype.itemsize}")
 
 
-def hash_rows(block: Any, first: int = 0) -> np.ndarray:
+def hash_rows(block: np.ndarray | sparse.csr_array, first: int = 0) -> np.ndarray:
     """Return one hash a row, (b,) uint64, of a block of rows, dense or CSR; equal rows have equal hashes.
 
     Raises
@@ -146,7 +147,7 @@ def hash_rows(block: Any, first: int = 0) -> np.ndarray:
     return _hash_sparse_rows(_bits(block.data, first), block.indices, block.indptr)
 
 
-def rows_differ(left: Any, right: Any) -> np.ndarray:
+def rows_differ(left: np.ndarray | sparse.csr_array, right: np.ndarray | sparse.csr_array) -> np.ndarray:
     """Return which rows of two blocks differ, (b,) bool; 0.0 equals -0.0, and a stored zero a missing one."""
     if isinstance(left, np.ndarray):
         return (left != right).any(axis=1)
