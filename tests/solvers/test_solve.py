@@ -15,7 +15,7 @@ from scipy.sparse.linalg import spsolve
 
 from dssl.errors import DataError, NotConverged, ParameterError
 from dssl.solvers import amg
-from dssl.solvers.solve import Solver, SolverParams, prepare, solve
+from dssl.solvers.solve import Solver, SolverParams, prepare, solve, stored_bytes
 
 from .graphs import components, grid, points, random_graph, regularizer, with_hub
 
@@ -228,6 +228,18 @@ def test_arrays_make_the_same_solver_again(method):
 
     assert_array_equal(again.solve(B).value, solver.solve(B).value)
     assert again.to_arrays().keys() == arrays.keys()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_bytes_of_the_arrays_are_foretold(method):
+    """But for a few numbers a vector and a component; what the levels of a hierarchy take is bounded."""
+    R, vector = regularizer(random_graph(4000, 8, seed=14), 1e-3, True)
+    solver = prepare(R, 300, SolverParams(method=method), vector)
+    found = sum(array.nbytes for array in solver.to_arrays().values())
+    stated = stored_bytes(solver.params.method, 4000, len(solver.A.data), 300, guess=True)
+    assert found <= stated * 1.002
+    if not solver.method.stored_guess:
+        assert found >= stated * 0.998
 
 
 @pytest.mark.parametrize("method", METHODS)
