@@ -1,6 +1,5 @@
 """k-means centers: block functions against the definition, passes that lower the distance, memory."""
 
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from dssl.kernels import centers as centers_module
 from dssl.kernels.centers import LloydTask, SeedTask, cell_sums, kmeans_centers, nearest_centers
 from dssl.storage.blocks import ArrayRows, PartWriter
 from dssl.storage.csr import as_rows
+from tests.memory import traced_peak
 
 from .. import reference
 from .test_landmarks import choose, points
@@ -67,12 +67,9 @@ def test_peak_memory_of_the_seeding_stays_within_the_formula(form):
     rows, execution = as_rows(form(points(30 * 60, 300))), InProcess(1)
     task, writer = SeedTask(rows, 60, 30 * 60, 0), PartWriter(execution.scratch(), 0)
     task(writer)
-    tracemalloc.start()
-    task(writer)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
     sample = 30 * 60 * (rows.row_bytes if rows.is_sparse else 8 * 300)
-    assert 0.8 * sample < peak < 3 * sample + 48 * 60 * 300
+    most = 3 * sample + 48 * 60 * 300
+    assert 0.8 * sample < traced_peak(lambda: task(writer), most) < most
 
 
 @pytest.mark.parametrize("form", [np.asarray, lambda X: sparse.csr_array(np.where(np.abs(X) > 1, X, 0))])
@@ -83,10 +80,7 @@ def test_peak_memory_of_a_pass_stays_within_the_formula(form):
     held = execution.share(centers=points(s, d, 1))
     task, writer = LloydTask(rows, held, 0, b, b), PartWriter(execution.scratch(), 0)
     task(writer)
-    tracemalloc.start()
-    task(writer)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
     per_row = 5 * rows.row_bytes // 2 if rows.is_sparse else 32 * d
     formula = 48 * s * d + b * (8 * s + per_row + 48)
-    assert 0.4 * formula < peak < 1.02 * formula + 10_000
+    most = 1.02 * formula + 10_000
+    assert 0.4 * formula < traced_peak(lambda: task(writer), most) < most
