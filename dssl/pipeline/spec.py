@@ -13,6 +13,7 @@ from ..graph.neighbors import NeighborParams
 from ..graph.weights import WeightParams
 from ..kernels.base import Kernel, kernel_from, kernel_type
 
+READER_OPTIONS = TypeAdapter(IngestParams)
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 Task = Literal["classification", "regression", "clustering"]
 
@@ -31,7 +32,7 @@ def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
         raise SpecError(explain(f"{where}: {', '.join(map(str, unknown))}", why="the readers have no such option",
                                 fix=f"the options are {', '.join(sorted(known))}"))
     try:
-        return TypeAdapter(IngestParams).validate_python(options)
+        return READER_OPTIONS.validate_python(options)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'options'}: {item['msg']}" for item in error.errors())
         raise SpecError(explain(f"{where}: {wrong}", why="the reader cannot be told so",
