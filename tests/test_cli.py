@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 
 from dssl import __version__
-from dssl.cli import main
+from dssl.cli.main import main
 from dssl.data.ingest import open_dataset
 from dssl.pipeline.kinds.registry import KINDS
 

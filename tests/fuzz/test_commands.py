@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dssl.cli import main
+from dssl.cli.main import main
 from dssl.data.ingest import open_dataset
 
 from . import specs

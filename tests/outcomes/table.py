@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 from click.testing import CliRunner
 
-from dssl.cli import main
+from dssl.cli.main import main
 from dssl.errors import DsslError
 
 PAGE = Path(__file__).parents[2] / "docs" / "outcomes.md"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import LapRLSClassifier
-from dssl.cli import main
+from dssl.cli.main import main
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import open_dataset
 from dssl.errors import BudgetError, DataError, SpecError

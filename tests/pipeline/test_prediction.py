@@ -9,7 +9,7 @@ import zarr
 from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 
-from dssl.cli import main
+from dssl.cli.main import main
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.errors import DataError, SpecError

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from numpy.testing import assert_allclose
 from scipy.stats import ttest_rel
 
-from dssl.cli import main
+from dssl.cli.main import main
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.facts import Facts

@@ -1,0 +1,95 @@
+"""`dssl ingest` and `predict`: what is read from a source."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..errors import DataError, SpecError, require
+from .options import console, json_option, read_option
+
+
+@click.command("ingest")
+@click.argument("source", nargs=-1, required=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+@read_option
+@click.option("--append", "adds", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. The same "
+                                                     "source may be added again; its rows are then there twice.")
+@json_option
+def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any], adds: bool, as_json: bool) -> None:
+    """Read SOURCE (names, paths, URLs, or patterns such as 'part-*.csv') into FOLDER as checksummed Zarr.
+
+    Several files are read as one, in the order given; those that match a pattern in natural order: part-2 before
+    part-10.
+    """
+    from ..data.append import append
+    from ..data.ingest import ingest
+    from ..execution.in_process import InProcess
+    from ..pipeline.spec import ingest_params
+    from ..storage.store import StoredParts
+
+    if adds:
+        _print_dataset(append(source, folder, **options), folder, as_json)
+        return
+    require(not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
+            why="a data set is written once", fix="name another folder, or add the rows to it with --append")
+    params = ingest_params(options, "--read")
+    _print_dataset(ingest(source, StoredParts(folder), InProcess(), params).save(folder), folder, as_json)
+
+
+def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
+    facts = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
+             "attributes": dataset.attributes}
+    if dataset.attributes.get("imputed"):
+        click.echo(f"{dataset.attributes['imputed']} missing cells were filled", err=True)
+    click.echo(json.dumps(facts, indent=1) if as_json else f"{facts['n']} points x {facts['d']} features in {folder}")
+
+
+@click.command("predict")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("source")
+@click.argument("out", type=click.Path(path_type=Path))
+@read_option
+@click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
+@click.option("--abstain", is_flag=True, help="Give no label to points that are near no point of the model: an empty "
+                                              "cell in csv, -1 in npy, NaN among values.")
+@json_option
+def predict_command(model: Path, source: str, out: Path, options: dict[str, Any], name: str, abstain: bool,
+                    as_json: bool) -> None:
+    """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv, npy or zarr).
+
+    SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'.
+    """
+    from ..execution.in_process import InProcess
+    from ..pipeline.prediction import open_model
+
+    require(out.suffix in (".csv", ".npy", ".zarr"), f"{out} ends in {out.suffix or 'nothing'}",
+            why="predictions are written as text or as an array", fix="name a .csv, .npy or .zarr path")
+    require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the predictions are written into it",
+            fix="make it, or name another file")
+    require(not out.exists() or not Path(source).exists() or not out.samefile(source), f"{out} is the source itself",
+            why="the predictions would take the place of the points", fix="name another file for the predictions")
+    fitted = open_model(model, name)
+    classes, is_value = fitted.model.classes, fitted.model.coding == "values"
+    has_room = is_value or (classes.dtype.kind in "iu" and -1 not in classes)
+    require(not abstain or out.suffix == ".csv" or has_room, error=SpecError,
+            what=f"--abstain with {out} and classes such as {classes[:3].tolist()}",
+            why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
+    dataset = fitted.dataset_of(source, InProcess(), **options)
+    imputed, unseen = dataset.attributes.get("imputed", 0), dataset.attributes.get("unseen", {})
+    for column, found in unseen.items():
+        texts = ", ".join("(missing)" if text is None else repr(text) for text in found["texts"])
+        click.echo(f"{found['rows']} rows have a text in column {column!r} that the training data did not have, such "
+                   f"as {texts}; it counts as none of the known ones", err=True)
+    if imputed:
+        click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
+    facts = {"out": str(out), **fitted.write(dataset.X, out, InProcess(), abstain=abstain), "imputed": imputed,
+             "unseen": unseen}
+    if facts["unsupported"]:
+        left = "they have no label" if abstain else "--abstain gives them no label"
+        console.print(f"warning: {facts['unsupported']} of {facts['n']} points are near no point of the model, so the "
+                      f"intercept alone would decide their label; {left}")
+    summary = facts["values" if is_value else "counts"]
+    told = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
+    click.echo(json.dumps(facts) if as_json else f"{facts['n']} predictions in {out}: {told}")

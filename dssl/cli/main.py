@@ -1,0 +1,72 @@
+"""The command line: `dssl run`, `plan`, `ingest`, `predict`, `verify`, `inspect`, `report`, `doctor`, `schema`.
+
+One JSON document on standard output with --json, everything else on standard error. Exit codes: 0 done, 1 failed,
+2 bad spec or usage, 3 integrity, 4 cluster unreachable, 5 locked by another run, 130 interrupted.
+A command imports what it needs when it is called, so that `dssl --help` does not wait for everything.
+"""
+
+import json
+import warnings
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..errors import DsslError, explain
+from .data import ingest_command, predict_command
+from .options import console
+from .runs import plan_command, report_command, run_command
+from .workspace import doctor_command, inspect_command, verify_command
+
+INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """Turns dssl's errors into one message and their exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DsslError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            click.echo("error: " + explain(f"{error.strerror or error}{where}",
+                                           why="a file could not be read or written",
+                                           fix="free space or mend permissions, then run again: finished parts are "
+                                               "kept"), err=True)
+            ctx.exit(1)
+        except KeyboardInterrupt:
+            click.echo("interrupted: finished parts are kept, run again to go on", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dssl")
+def main() -> None:
+    """Distributed semi-supervised learning: few labels, many points, one YAML file."""
+    click.get_current_context().with_resource(warnings.catch_warnings())
+    shown = warnings.showwarning
+
+    def tell(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None,
+             line: str | None = None) -> None:
+        if category is UserWarning:  # dssl's own, of which the line of code says nothing
+            console.print(f"warning: {message}", markup=False)
+        else:
+            shown(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = tell
+
+
+@main.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of a spec, for editors."""
+    from ..pipeline.load import schema
+
+    click.echo(json.dumps(schema(), indent=1))
+
+
+for command in (run_command, plan_command, ingest_command, predict_command, verify_command, inspect_command,
+                doctor_command, report_command):
+    main.add_command(command)

@@ -1,0 +1,81 @@
+"""What the commands share: their options, the console, and sizes as people read them."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ..errors import SpecError, require
+
+console = Console(stderr=True, soft_wrap=True)
+
+
+def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    from ..runtime.description import parse_size
+
+    return None if text is None else parse_size(text)
+
+
+def _fields_of(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    """Return the values of `--read KEY=VALUE` options, which the readers know."""
+    from ..pipeline.spec import ingest_params
+    from ..plain_yaml import parse_yaml
+
+    fields: dict[str, Any] = {}
+    for option in given:
+        name, equals, value = option.partition("=")
+        require(bool(equals), f"--read {option!r} has no value", why="an option is KEY=VALUE", error=SpecError,
+                fix=f"write --read {name}=...")
+        fields[name] = parse_yaml(value, f"--read {option}")
+    ingest_params(fields, "--read")
+    return fields
+
+
+workspace_option = click.option("--workspace", default="dssl-work", show_default=True, envvar="DSSL_WORKSPACE",
+                                help="Folder of artifacts and runs; every worker must be able to open it.")
+on_option = click.option("--on", "runtime", default=None, metavar="WHERE",
+                         help="A cluster description (YAML), a scheduler's address, or in-process. "
+                              "Default: one process a core on this machine.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE", callback=_fields_of,
+                           help="A reader's option, such as target=y, or target=none for points without labels.")
+
+PLAN_OPTIONS = (
+    click.argument("spec", type=click.Path(path_type=Path)),
+    click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
+                 help="Set one value of the spec; may be repeated."),
+    workspace_option,
+    click.option("--memory-budget", default=None, metavar="SIZE", callback=_bytes_of,
+                 help="Memory one task may take, such as 500MB or 2GiB. Default: 1GiB."),
+    click.option("--fresh", is_flag=True, help="Make every artifact anew."),
+    click.option("--from", "from_stage", default=None, metavar="STAGE",
+                 help="Make this stage anew, and all that depend on it."),
+    click.option("--until", default=None, metavar="STAGE", help="Stop after this stage."),
+)
+
+
+def planned(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command SPEC and the options that say what of it to make; it is called with the plan of that first."""
+    @wraps(command)
+    def with_plan(spec: Path, overrides: tuple[str, ...], workspace: str, memory_budget: int | None, fresh: bool,
+                  from_stage: str | None, until: str | None, **others: Any) -> None:
+        from ..pipeline.plan import make_plan
+
+        command(make_plan(spec, set=overrides, workspace=workspace, memory_budget=memory_budget, fresh=fresh,
+                          from_stage=from_stage, until=until), **others)
+
+    for option in reversed(PLAN_OPTIONS):
+        with_plan = option(with_plan)
+    return with_plan
+
+
+def size_text(nbytes: float) -> str:
+    """Return bytes as people read them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.0f} {unit}" if unit == "B" or nbytes >= 99.5 else f"{nbytes:.1f} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.1f} TB"

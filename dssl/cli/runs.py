@@ -1,0 +1,101 @@
+"""`dssl run`, `plan` and `report`: what a spec becomes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ..errors import DataError, require
+from .options import console, json_option, on_option, planned, size_text, workspace_option
+
+if TYPE_CHECKING:
+    from ..pipeline.plan import Plan
+
+
+@click.command("run")
+@planned
+@on_option
+@json_option
+@click.option("--quiet", is_flag=True, help="Tell nothing of the progress.")
+def run_command(made: Plan, runtime: str | None, as_json: bool, quiet: bool) -> None:
+    """Run the pipeline SPEC; what an earlier run made is used again."""
+    from ..pipeline.run import run
+    from ..progress import Reporter
+    from ..runtime.start import open_runtime
+
+    if all(stage.status == "cached" for stage in made.selected):
+        runtime = "in-process"  # nothing will be computed, so nothing is started
+    with open_runtime(runtime, made.budget) as (execution, where), Reporter(where, console, quiet=quiet) as reporter:
+        result = run(made, execution=execution, events=reporter.tell)
+    if as_json:
+        click.echo(json.dumps(result, indent=1))
+    elif result["status"] == "stopped":
+        click.echo(f"{result['name']}: stopped after {result['until']}")
+    else:
+        _print_result(result)
+
+
+def _print_result(result: dict[str, Any]) -> None:
+    from ..report.measure import gain_over, measure_of
+
+    out, metrics = Console(), result.get("metrics")
+    if metrics:
+        by = measure_of(metrics)
+        table = Table("", by.name, "gain over it", by.test, title=f"{result['name']}: {metrics['n_test']} test points")
+        for name, scores in {"model": metrics, **result["baselines"]}.items():
+            table.add_row(name, by.with_deviation(scores), *gain_over(name, result))
+        out.print(table)
+        out.print(f"unlabeled data: {result['gain']['unlabeled_data']}")
+    if result.get("unreached", {}).get("count"):
+        out.print(f"{result['unreached']['count']} points are in no component with a label: "
+                  f"{result['unreached']['file']}", soft_wrap=True)
+    out.print(f"report: {result['report']}", soft_wrap=True)
+
+
+@click.command("plan")
+@planned
+@json_option
+def plan_command(made: Plan, as_json: bool) -> None:
+    """Show what a run of SPEC would do: which stages are cached, partial, or to run, why, and what they take.
+
+    Bytes are those of arrays before compression, peak memory that of the largest task. "<" marks a figure that follows
+    from something an earlier stage has yet to find, taken from above.
+    """
+    stages = [stage.to_dict() for stage in made.selected]
+    if as_json:
+        click.echo(json.dumps({"stages": stages, "memory_budget": made.budget}, indent=1))
+        return
+    table = Table("stage", "status", "why", box=None)
+    for title in ("tasks", "read", "written", "peak memory"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("address", no_wrap=True)
+    for stage in stages:
+        below, is_cached = "< " if stage["estimated"] else "", stage["status"] == "cached"
+        sizes = ["" if is_cached else "?" if size is None else f"{below * bool(size)}{size_text(size)}"
+                 for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
+        table.add_row(stage["name"], stage["status"], stage["why"], str(stage["tasks"] or ""), *sizes,
+                      stage["address"][:12])
+    out = Console(width=None if sys.stdout.isatty() else 140)
+    out.print(table)
+    estimated = sorted({name for stage in stages for name in stage["estimated"]})
+    if estimated:
+        out.print(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
+
+
+@click.command("report")
+@click.argument("run_id", required=False)
+@workspace_option
+def report_command(run_id: str | None, workspace: str) -> None:
+    """Print the path of a run's report (the newest by default)."""
+    from ..pipeline.artifacts import Workspace
+
+    reports = sorted(Workspace.at(workspace).root.glob(f"runs/{run_id or '*'}/report.html"),
+                     key=lambda path: path.stat().st_mtime_ns)
+    require(bool(reports), f"no report of run {run_id or '(any)'} in {workspace}", error=DataError,
+            why="a report is written at the end of a run", fix="run a pipeline first, or check --workspace")
+    click.echo(str(reports[-1]))

@@ -1,0 +1,78 @@
+"""`dssl verify`, `inspect` and `doctor`: what lies in a workspace, and whether all is well."""
+
+import json
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ..errors import DataError, require
+from .options import json_option, on_option, size_text, workspace_option
+
+
+@click.command("verify")
+@workspace_option
+@json_option
+def verify_command(workspace: str, as_json: bool) -> None:
+    """Read every stored byte of the workspace, and stop at the first that is missing or damaged (exit code 3).
+
+    Of artifacts that an interrupted run left unfinished, the finished parts are read.
+    """
+    from ..pipeline.artifacts import Workspace
+
+    place = Workspace.at(workspace)
+    checked, parts = place.verify(), place.verify_unfinished()
+    require(checked + parts > 0, f"{workspace} holds no artifacts", error=DataError,
+            why="nothing was read, so nothing is known to be sound", fix="check --workspace, or run a pipeline first")
+    unfinished = f", and so are {parts} finished parts of unfinished ones" if parts else ""
+    click.echo(json.dumps({"artifacts": checked, "unfinished_parts": parts}) if as_json else
+               f"{checked} artifacts are as they were written{unfinished}")
+
+
+@click.command("inspect")
+@click.argument("name", metavar="PATH|ADDRESS|STAGE|RUN")
+@workspace_option
+@json_option
+def inspect_command(name: str, workspace: str, as_json: bool) -> None:
+    """Show what an artifact or a run is: parameters, inputs, arrays, attributes, bytes on disk."""
+    from ..pipeline.artifacts import Workspace
+    from ..pipeline.inspection import inspect
+
+    found = inspect(name, Workspace.at(workspace))
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    out, arrays = Console(), found.pop("arrays", [])
+    for key, value in found.items():
+        text = size_text(value) if key == "bytes_on_disk" else value if isinstance(value, str) else json.dumps(value)
+        out.print(f"{key:>14}  {text if len(text) < 2000 else text[:2000] + ' ... (--json shows all)'}", markup=False,
+                  highlight=False, soft_wrap=True)
+    if arrays:
+        table = Table("array", "shape", "dtype", "chunks", "bytes", "on disk", box=None)
+        for array in arrays:
+            table.add_row(array["name"], " x ".join(map(str, array["shape"])), array["dtype"],
+                          " x ".join(map(str, array["chunks"])), size_text(array["bytes"]),
+                          size_text(array["bytes_on_disk"]))
+        out.print(table)
+
+
+@click.command("doctor")
+@workspace_option
+@on_option
+@json_option
+@click.pass_context
+def doctor_command(ctx: click.Context, workspace: str, runtime: str | None, as_json: bool) -> None:
+    """Check this machine, the workspace, and with --on a cluster; exit code 1 if there is a problem."""
+    from ..doctor import examine, worst
+
+    colors = {"ok": "green", "warning": "yellow", "problem": "red"}
+    checks = []
+    for check in examine(workspace, runtime):
+        checks.append(check)
+        if not as_json:
+            click.echo(f"{click.style(f'{check.level:>8}', fg=colors[check.level])}  {check.name}: {check.found}"
+                       + (f"\n          fix: {check.fix}" if check.fix else ""))
+    if as_json:
+        click.echo(json.dumps({"status": worst(checks), "checks": [check.to_dict() for check in checks]}, indent=1))
+    if worst(checks) == "problem":
+        ctx.exit(1)
