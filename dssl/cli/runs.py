@@ -41,7 +41,7 @@ def run_command(made: Plan, runtime: str | None, as_json: bool, quiet: bool) -> 
 
 
 def _print_result(result: dict[str, Any]) -> None:
-    from ..report.measure import gain_over, measure_of
+    from ..report.error_measure import gain_over, measure_of
 
     out, metrics = Console(), result.get("metrics")
     if metrics:

@@ -8,7 +8,7 @@ from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors
 from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_neighbors
 from ..graph.weights import WeightParams, weigh
-from ..report.sections.graph import graph as graph_section
+from ..report.sections.graph import graph_section
 from ..storage.blocks import PartWriter
 from . import costs
 from .given import GivenNeighborsTask, GivenWeightsTask

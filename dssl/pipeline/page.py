@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from ..report.page import write_report
-from ..report.sections.answer import answer
-from ..report.sections.spec import spec
-from ..report.sections.stages import stages
+from ..report.sections.answer import answer_section
+from ..report.sections.spec import spec_section
+from ..report.sections.stages import stages_section
 from .stage import Kind
 
 
@@ -19,5 +19,5 @@ def write_page(path: Path, kind: Kind, result: dict[str, Any], facts: dict[str, 
     first = [stage.section for stage in reversed(kind.stages) if stage.section and stage.leads]
     rest = [stage.section for stage in kind.stages if stage.section and not stage.leads]
     return write_report(path, result["name"], result["run"], (
-        answer(facts, result, kind.words, kind.baselines),
-        *(section(facts, result) for section in (*first, *rest, stages, spec))))
+        answer_section(facts, result, kind.words, kind.baselines),
+        *(section(facts, result) for section in (*first, *rest, stages_section, spec_section))))

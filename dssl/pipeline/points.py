@@ -18,7 +18,7 @@ from ..data.labels import (
 )
 from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows
 from ..errors import DataError, require
-from ..report.sections.data import data
+from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import BlockedCsrRows, csr_arrays
 from . import costs
@@ -255,4 +255,4 @@ SPLIT = Stage("split", 2, ("dataset",), SplitParams.of, make_split, costs.split,
               files=("source",))
 LABELS = Stage("labels", 2, ("split",), LabelParams.of, make_labels, costs.labels, "lower data.points")
 POINTS = Stage("points", 2, ("dataset", "split"), lambda spec: ScalingParams(kind=spec.data.scale), make_points,
-               costs.points, "read fewer columns, or lower data.read.block_rows", section=data)
+               costs.points, "read fewer columns, or lower data.read.block_rows", section=data_section)

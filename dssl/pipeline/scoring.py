@@ -10,7 +10,7 @@ import numpy as np
 from ..execution.tasks import Execution, Progress
 from ..kernels.gram import block_rows, entries_of
 from ..learners.kernel_model import KernelModel
-from ..report.sections.scores import scores as scores_section
+from ..report.sections.scores import scores_section
 from ..report.words import Baseline
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
 from .stage import Context, NoParams, Stage

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .error_measure import Measure
 from .markup import Html, duration, finite, plain_label
-from .measure import Measure
 
 MOST_CLASSES = 20  # of a confusion matrix that can still be read
 MOST_BARS = 20

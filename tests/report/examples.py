@@ -6,14 +6,14 @@ import numpy as np
 
 from dssl.report.markup import Html
 from dssl.report.page import page
-from dssl.report.sections.answer import answer
-from dssl.report.sections.data import data
-from dssl.report.sections.graph import graph
-from dssl.report.sections.scores import scores
-from dssl.report.sections.selection import selection
-from dssl.report.sections.solver import solver
-from dssl.report.sections.spec import spec
-from dssl.report.sections.stages import stages
+from dssl.report.sections.answer import answer_section
+from dssl.report.sections.data import data_section
+from dssl.report.sections.graph import graph_section
+from dssl.report.sections.scores import scores_section
+from dssl.report.sections.selection import selection_section
+from dssl.report.sections.solver import solver_section
+from dssl.report.sections.spec import spec_section
+from dssl.report.sections.stages import stages_section
 from dssl.report.words import Baseline, Words
 
 WORDS = Words(model="The learner in a changed kernel.", changed="kernel that merely changed", cause="changed kernel",
@@ -24,9 +24,10 @@ BASELINES = (Baseline("base", "The same without the graph."), Baseline("shuffled
 
 def example_page(result: dict[str, Any], facts: dict[str, Any]) -> Html:
     """Return the page of all sections of a kind of model that solves columns."""
+    rest = (data_section, graph_section, solver_section, stages_section, spec_section)
     return page(result.get("name", "example"), result.get("run", "of today"), (
-        answer(facts, result, WORDS, BASELINES), scores(facts, result), selection(facts, result, WORDS),
-        data(facts, result), graph(facts, result), solver(facts, result), stages(facts, result), spec(facts, result)))
+        answer_section(facts, result, WORDS, BASELINES), scores_section(facts, result),
+        selection_section(facts, result, WORDS), *(section(facts, result) for section in rest)))
 
 
 def example_scores(confusion: np.ndarray) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import pytest
 from dssl.pipeline.run import run
 from dssl.report.markup import Html
 from dssl.report.page import Section, page, write_report
-from dssl.report.sections.graph import graph
-from dssl.report.sections.scores import scores
+from dssl.report.sections.graph import graph_section
+from dssl.report.sections.scores import scores_section
 
 from .examples import example_page, example_run
 
@@ -294,7 +294,7 @@ def test_many_stages_and_long_names_stay_readable():
 
 
 def test_equal_arguments_give_an_equal_file(tmp_path):
-    sections = [graph(example_run(12)[1], {}), scores(*reversed(example_run(12)))]
+    sections = [graph_section(example_run(12)[1], {}), scores_section(*reversed(example_run(12)))]
     first = write_report(tmp_path / "a.html", "some", "now", sections)
     assert first == tmp_path / "a.html"
     assert first.read_bytes() == page("some", "now", sections).encode()

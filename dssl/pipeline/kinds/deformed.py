@@ -16,8 +16,8 @@ from ...graph.vertices import covariance_at_points
 from ...kernels.subsample import multiply_factors, solve_columns, solve_evidence
 from ...learners.deformed import check_eta, draw_subsample
 from ...learners.ridge_and_svm import LearnerParams
-from ...report.sections.selection import selection
-from ...report.sections.solver import solver
+from ...report.sections.selection import selection_section
+from ...report.sections.solver import solver_section
 from ...report.words import Baseline, Words
 from ...selection.search import GridParams
 from ...solvers.solve import SolverParams
@@ -335,9 +335,9 @@ STAGES = (
     Stage("columns", 3, ("system", "subsample"), ColumnParams.of, make_columns, costs.columns,
           "lower graph.n_neighbors or data.points"),
     Stage("covariance", 4, ("vertices", "system", "subsample", "columns"), ColumnParams.of, make_covariance,
-          costs.covariance, "lower subsample.size", section=solver),
+          costs.covariance, "lower subsample.size", section=solver_section),
     Stage("selection", 2, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
-          costs.selection, "lower subsample.size", section=partial(selection, words=WORDS), leads=True),
+          costs.selection, "lower subsample.size", section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 3, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, costs.models, "lower subsample.size"),
     replace(SCORES, cost=costs.scores, remedy="lower subsample.size or labels"),

@@ -29,7 +29,7 @@ from ...learners.laprls.problem import (
     landmarks_of,
 )
 from ...learners.laprls.system import LabelLines, Preconditioner, Solver, SystemParams
-from ...report.sections.laprls import laprls_solves
+from ...report.sections.laprls import laprls_section
 from ...report.words import Baseline, Words
 from ...storage.blocks import PartWriter, Rows, SelectedRows
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
@@ -337,6 +337,6 @@ KIND = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, costs.landmarks,
           _FEWER),
     Stage("models", 2, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_models,
-          costs.models, _FEWER, section=laprls_solves),
+          costs.models, _FEWER, section=laprls_section),
     replace(SCORES, cost=costs.scores, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..error_measure import Measure, guess_error, measure_of
 from ..findings import Finding, Level, warning_box
 from ..markup import Html, at, figure, finite, joined, listed, number, p_value, percent, table, tag
-from ..measure import Measure, guess_error, measure_of
 from ..page import Section
 from ..plots import error_plot
 from ..words import Baseline, Words
@@ -16,7 +16,8 @@ CLAIMS: dict[Any, tuple[str, Level]] = {"helped": ("The unlabeled data helped", 
                                         "hurt": ("The unlabeled data hurt", "warning")}
 
 
-def answer(facts: dict[str, Any], result: dict[str, Any], words: Words, baselines: Sequence[Baseline] = ()) -> Section:
+def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
+                   baselines: Sequence[Baseline] = ()) -> Section:
     """Return the section that every page begins with; a run without scores or base model is told that it has none."""
     level, sentences = verdict(result, words)
     box = tag("div", tag("p", sentences[0], class_="answer"), *(tag("p", text) for text in sentences[1:]),

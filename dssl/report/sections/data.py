@@ -15,7 +15,7 @@ SCALINGS = {
 }
 
 
-def data(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return what the stages from the source to the scaled points found; labels and test points where there are any."""
     split, scaling = facts.get("split") or {}, at(facts, "points", "scaling") or {}
     classes, per_class = split.get("classes") or [], at(facts, "labels", "per_class") or []

@@ -10,7 +10,7 @@ RECALL = 0.95
 FEW_EDGES = 20
 
 
-def graph(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def graph_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return how the graph was made, a box of what asks for attention, and a table of what was looked at."""
     made, lists, health = facts.get("graph") or {}, facts.get("neighbors") or {}, facts.get("health") or {}
     if not (made or lists or health):

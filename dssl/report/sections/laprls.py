@@ -14,7 +14,7 @@ METHODS = {
 STEPS = {"prepare": "blocks and Gram matrices", "cross_validation": "cross-validation", "solve": "solve"}
 
 
-def laprls_solves(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def laprls_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return how the systems were made and solved, a table for each bandwidth that a model was fitted at."""
     found = at(facts, "models", "evidence") or []
     shown = [_evidence(item, len(found) > 1) for item in found if item.get("models")]

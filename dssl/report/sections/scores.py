@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..error_measure import gain_over, measure_of
 from ..markup import Html, at, counted, figure, finite, joined, number, percent, table, tag
-from ..measure import gain_over, measure_of
 from ..page import Section
 from ..plots import MOST_CLASSES, confusion_plot, values_plot
 
@@ -15,7 +15,7 @@ BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-def scores(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return the scores as a table, a row a model, and a drawing of the model's mistakes."""
     metrics = result.get("metrics") or {}
     by = measure_of(metrics)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from ..error_measure import Measure, measure_of
 from ..findings import Finding
 from ..markup import Html, at, counted, described, figure, finite, joined, number, table, tag
-from ..measure import Measure, measure_of
 from ..page import Section
 from ..plots import pairs_plot
 from ..words import Words
@@ -12,7 +12,7 @@ from ..words import Words
 SCORES = {"error", "rmse", "mae", "loss", "fold_errors"}  # of a row; whatever else it names is a parameter
 
 
-def selection(facts: dict[str, Any], result: dict[str, Any], words: Words) -> Section | None:
+def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Words) -> Section | None:
     """Return the parameters that were given; or that were chosen, a row a model, and the errors of what it tried.
 
     The stage `selection` tells `choices`, a row a model; `folds`, 0 where nothing was tried; and `grid`, the rows that

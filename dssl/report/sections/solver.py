@@ -13,7 +13,7 @@ METHODS = {
 }
 
 
-def solver(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return the system, the method and why it was taken, the worst residual, and the methods considered."""
     system, columns = facts.get("system") or {}, facts.get("columns") or {}
     evidence = columns.get("solver") or system.get("solver") or {}

@@ -8,7 +8,7 @@ from ..markup import joined, table, tag
 from ..page import Section
 
 
-def spec(facts: dict[str, Any], result: dict[str, Any]) -> Section:
+def spec_section(facts: dict[str, Any], result: dict[str, Any]) -> Section:
     """Return the spec and the libraries; where they are not known, where they are."""
     checked, libraries = facts.get("spec"), facts.get("libraries") or {}
     text = yaml.safe_dump(checked, sort_keys=False, allow_unicode=True, width=100) if checked else None

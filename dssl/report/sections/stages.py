@@ -9,7 +9,7 @@ from ..plots import seconds_plot
 MOST_STAGES = 200  # rows of the table
 
 
-def stages(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return the stages of a run in their order."""
     ran = result.get("stages") or []
     if not ran:

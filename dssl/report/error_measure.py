@@ -48,7 +48,7 @@ def _size(gain: Any) -> str:
 SHARE = Measure("error", "test error", percent, points, 100, "test error, %", "McNemar's test",
                 "naming the most frequent class", "different classes", _more_right,
                 {"rmse": "rmse from the codes ±1", "loss": "hinge loss"})
-ROOT = Measure("rmse", "test rmse", number, _size, 1, "test rmse", "paired t-test of squared errors",
+ROOT = Measure("rmse", "test rmse", number, _size, 1, "test rmse", "paired t-test",
                "predicting the mean of the test points", "unlike targets", lambda gain, n_test: "",
                {"mae": "mean absolute error"})
 
