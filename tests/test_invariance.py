@@ -22,9 +22,12 @@ from dssl.graph.tiles import POINT_TILE, QUERY_TILE
 from dssl.graph.vertices import distinct_rows, find_vertices
 from dssl.graph.weights import weights
 from dssl.kernels.base import RBF, median_bandwidth
+from dssl.kernels.deformed import deform
 from dssl.kernels.subsample import inverse_on_subsample
-from dssl.learners.deformed import GraphKernelParams, deform, graph_covariance
-from dssl.learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
+from dssl.learners.coding import OneVsRest
+from dssl.learners.deformed import GraphKernelParams, graph_covariance
+from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
+from dssl.learners.target import Classes, Quantities
 from dssl.pipeline.run import run
 from dssl.solvers.solve import SolverParams
 from dssl.storage.blocks import ArrayRows
@@ -185,6 +188,10 @@ def test_permuted_and_renamed_classes_permute_the_predictions(seed, n_classes, k
     assert_same_where_sure(other.predict(new), names[plain.predict(new)], pair_values(plain, new))
 
 
+def classes_of(codes, n_classes):
+    return Classes(np.arange(len(codes)), codes, np.arange(n_classes))
+
+
 @thorough(20)
 @given(seeds, st.integers(2, 4), st.sampled_from(["svm", "ridge"]))
 def test_permuted_codes_permute_the_columns_of_a_learner(seed, n_classes, kind):
@@ -192,10 +199,10 @@ def test_permuted_codes_permute_the_columns_of_a_learner(seed, n_classes, kind):
     X, codes = X[y >= 0], y[y >= 0]
     order = np.random.default_rng(seed + 1).permutation(n_classes)
     params, K = LearnerParams(kind=kind), RBF(1.0)(X, X)
-    coef, intercept, coding = fit_labels(K, codes, n_classes, params)
-    coef_permuted, intercept_permuted, _ = fit_labels(K, order[codes], n_classes, params)
+    coef, intercept, coding = fit_gram(K, classes_of(codes, n_classes), params)
+    coef_permuted, intercept_permuted, _ = fit_gram(K, classes_of(order[codes], n_classes), params)
     values, permuted = K @ coef + intercept, K @ coef_permuted + intercept_permuted
-    if coding == "one_vs_rest":
+    if isinstance(coding, OneVsRest):
         assert_allclose(permuted[:, order], values, rtol=1e-10, atol=1e-12)
         return
     column = {(i, j): c for c, (i, j) in enumerate((i, j) for i in range(n_classes) for j in range(i + 1, n_classes))}
@@ -268,7 +275,7 @@ def test_eta_zero_is_the_base_kernel(seed, power):
     model = estimator(LapKernelRidge, eta=0.0, power=power, bandwidth="median").fit(X, np.where(y < 0, np.nan, X[:, 0]))
     sigma = median_bandwidth(X, 0)
     K = rbf_kernel(X[y >= 0], gamma=0.5 / sigma**2)
-    coef, mean = fit_values(K, X[y >= 0][:, :1], LearnerParams(kind="ridge"))
+    coef, mean, _ = fit_gram(K, Quantities(np.flatnonzero(y >= 0), X[y >= 0][:, 0]), LearnerParams(kind="ridge"))
     expected = rbf_kernel(new, X[y >= 0], gamma=0.5 / sigma**2) @ coef + mean
     assert_allclose(model.predict(new), expected[:, 0], rtol=1e-8, atol=1e-10)
 
@@ -308,8 +315,8 @@ def test_every_label_given_twice_counts_as_twice_the_penalty(seed, C, kind):
     X, y, new = problem(seed, n_classes=3)
     X, codes = X[y >= 0], y[y >= 0]
     kernel, both = RBF(1.0), np.tile(np.arange(len(X)), 2)
-    once = fit_labels(kernel(X, X), codes, 3, LearnerParams(kind=kind, C=2 * C))
-    twice = fit_labels(kernel(X[both], X[both]), codes[both], 3, LearnerParams(kind=kind, C=C))
+    once = fit_gram(kernel(X, X), classes_of(codes, 3), LearnerParams(kind=kind, C=2 * C))
+    twice = fit_gram(kernel(X[both], X[both]), classes_of(codes[both], 3), LearnerParams(kind=kind, C=C))
     expected, found = kernel(new, X) @ once[0] + once[1], kernel(new, X[both]) @ twice[0] + twice[1]
     assert_allclose(found, expected, rtol=1e-6, atol=SURE if kind == "svm" else 1e-8)
 

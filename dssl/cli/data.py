@@ -71,10 +71,9 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
     require(not out.exists() or not Path(source).exists() or not out.samefile(source), f"{out} is the source itself",
             why="the predictions would take the place of the points", fix="name another file for the predictions")
     fitted = open_model(model, name)
-    classes, is_value = fitted.model.classes, fitted.model.coding == "values"
-    has_room = is_value or (classes.dtype.kind in "iu" and -1 not in classes)
-    require(not abstain or out.suffix == ".csv" or has_room, error=SpecError,
-            what=f"--abstain with {out} and classes such as {classes[:3].tolist()}",
+    coding = fitted.model.coding
+    require(not abstain or out.suffix == ".csv" or coding.has_room, error=SpecError,
+            what=f"--abstain with {out} and classes such as {coding.classes[:3].tolist()}",
             why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
     dataset = fitted.dataset_of(source, InProcess(), **options)
     imputed, unseen = dataset.attributes.get("imputed", 0), dataset.attributes.get("unseen", {})
@@ -90,6 +89,6 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
         left = "they have no label" if abstain else "--abstain gives them no label"
         console.print(f"warning: {facts['unsupported']} of {facts['n']} points are near no point of the model, so the "
                       f"intercept alone would decide their label; {left}")
-    summary = facts["values" if is_value else "counts"]
+    summary = facts["counts"] if "counts" in facts else facts["values"]
     told = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
     click.echo(json.dumps(facts) if as_json else f"{facts['n']} predictions in {out}: {told}")

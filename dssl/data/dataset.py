@@ -17,7 +17,6 @@ from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import WhenMissing, WhenText, cells_of, column_label
 from .inputs import first_not_finite
 from .joined_rows import JoinedRows
-from .labels import encode_labels, encode_values
 from .narrowing import loses_digits, narrow_columns, refuse_lost_columns
 from .survey import Survey, choose_columns
 
@@ -69,7 +68,7 @@ class Dataset:
         Parameters
         ----------
         X : array-like or sparse matrix, shape (n, d); the columns of a pandas DataFrame name the features. Integers
-            become float32, float64 stays. y : array-like, shape (n,), or None; see `Dataset` and `encode_labels`.
+            become float32, float64 stays. y : array-like, shape (n,), or None; see `Dataset`.
         split : array-like of 0 and 1, shape (n,), or None.
         sparse, when_missing, when_text : as in `IngestParams`; a sparse matrix is what is sparse of itself, and what
             `to_arrays` gave stays as it was. Text is a column of text or objects, or a category, of a DataFrame.
@@ -121,26 +120,14 @@ class Dataset:
             ))
         return self.y.read_all()
 
-    def labels(self, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return (codes, classes) of the target as `encode_labels` does; classes are names where y is coded text."""
+    def named_targets(self) -> np.ndarray:
+        """Return y whole, shape (n,), with the names of classes where it is coded text, None where there is none."""
         y, names = self.targets(), self.attributes.get("label_names")
         if names is None:
-            return encode_labels(y, unlabeled)
-        coded = np.array(names, object)[y]
-        coded[y < 0] = None
-        return encode_labels(coded, unlabeled)
-
-    def values(self, unlabeled: float | None = None) -> np.ndarray:
-        """Return the target as quantities, float64 (n,), NaN where there is none, as `encode_values` does.
-
-        Raises
-        ------
-        DataError : the target is text, or its values are not finite.
-        """
-        names = self.attributes.get("label_names")
-        require(names is None, f"the target is classes: {', '.join(map(str, (names or [])[:5]))}", error=DataError,
-                why="a regression predicts numbers", fix="name a column of numbers with `target:`")
-        return encode_values(self.targets(), unlabeled)
+            return y
+        named = np.full(len(names) + 1, None, object)  # the last, of code -1, is None
+        named[:-1] = names
+        return named[y]
 
     def save(self, path: str | Path) -> "Dataset":
         """Write the data set to a folder, `dataset.json` last, and return it as it is stored.
@@ -286,12 +273,20 @@ def _target(y: Any, n_rows: int, attributes: dict[str, Any]) -> np.ndarray:
         require(not np.isinf(array).any(), "y holds infinite values", error=DataError,
                 why="no model can fit them", fix="drop these rows, or mark them unlabeled with NaN")
         return array.astype(np.float64)
-    codes, classes = encode_labels(y)
-    if classes.dtype.kind == "U":
-        attributes["label_names"] = classes.tolist()
-        return codes
-    values = np.append(classes.astype(np.float64), np.nan)[codes]
-    return values if (codes < 0).any() or classes.dtype.kind == "f" else classes[codes].astype(np.int64)
+    hidden = np.asarray(pd.isna(np.asarray(y, object)))
+    known = np.asarray(y, object)[~hidden].tolist()
+    if all(isinstance(label, str) for label in known):
+        codes, names = pd.factorize(np.asarray(y, object), sort=True)
+        attributes["label_names"] = list(names)
+        return codes.astype(np.int64)
+    found = np.array(known)
+    require(found.dtype.kind in "biuf", f"labels are of several kinds, such as {known[:3]}", error=DataError,
+            why="classes are put in order, and these have none", fix="make all labels text, or all numbers")
+    if found.dtype.kind != "f" and not hidden.any():
+        return found.astype(np.int64)
+    values = np.full(n_rows, np.nan)
+    values[~hidden] = found
+    return values
 
 
 def open_stored(folder: str | Path) -> Dataset:

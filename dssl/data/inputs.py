@@ -90,12 +90,7 @@ def labels_of(y: Any) -> Any:
         require(y.split is None, "the data set has an official split, and labels of test rows among the others",
                 why="a model that has seen the test labels cannot be judged by them", error=DataError,
                 fix="pass y with the labels of test rows replaced by the marker of unlabeled points")
-        values, names = y.targets(), y.attributes.get("label_names")
-        if names is None:
-            return values
-        named = np.full(len(names) + 1, None, object)  # the last, of code -1, is None
-        named[:-1] = names
-        return named[values]
+        return y.named_targets()
     if isinstance(y, Rows):
         return y.read_all()
     if dask.is_dask_collection(y):

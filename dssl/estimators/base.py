@@ -9,13 +9,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from ..data.inputs import header_of, labels_of, rows_of
-from ..data.labels import encode_labels
 from ..errors import DataError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, KNNGraph, graph_of
+from ..learners.encoding import encode_labels
 from ..learners.kernel_model import KernelModel
-from ..learners.prediction import predict_to_zarr
+from ..learners.predict_to import predict_to_zarr
+from ..learners.target import Classes, Quantities
 from ..storage.blocks import Rows
 
 
@@ -61,24 +62,24 @@ class KernelEstimator(BaseEstimator):
         return graph_of(rows, params, execution, given)
 
     def _classified(self, X: Any, y: Any, sample_weight: Any, execution: Execution,
-                    regressor: str) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return the points, the labeled ones (l,), their codes (l,) and weights; sets `classes_`. See `codes_of`."""
+                    regressor: str) -> tuple[Rows, Classes, np.ndarray | None]:
+        """Return the points, their labels and the weights (l,) of these; sets `classes_`. See `codes_of`."""
         y = self._labels(X, y)
         rows = self._points(X, execution, reset=True)
         codes, self.classes_ = codes_of(y, self.unlabeled, len(rows), regressor)
         labeled, weight = weighed(np.flatnonzero(codes >= 0), sample_weight, len(rows))
-        require_labeled(codes[labeled], self.classes_, 1, "no labeled point of weight > 0",
-                        "mark its points unlabeled, or raise a weight")
-        return rows, labeled, codes[labeled], weight
+        target = Classes(labeled, codes[labeled], self.classes_)
+        require_labeled(target, 1, "no labeled point of weight > 0", "mark its points unlabeled, or raise a weight")
+        return rows, target, weight
 
     def _measured(self, X: Any, y: Any, sample_weight: Any,
-                  execution: Execution) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return the points, the labeled ones (l,), their targets (l, c) and weights. See `targets_of`."""
+                  execution: Execution) -> tuple[Rows, Quantities, np.ndarray | None]:
+        """Return the points, their targets and the weights (l,) of these. See `targets_of`."""
         y = self._labels(X, y)
         rows = self._points(X, execution, reset=True)
         targets, labeled = targets_of(y, self.unlabeled, len(rows))
         labeled, weight = weighed(labeled, sample_weight, len(rows))
-        return rows, labeled, targets[labeled], weight
+        return rows, Quantities(labeled, targets[labeled]), weight
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
@@ -137,11 +138,11 @@ def codes_of(y: Any, unlabeled: Any, n: int, regressor: str) -> tuple[np.ndarray
     return codes, classes
 
 
-def require_labeled(codes: np.ndarray, classes: np.ndarray, least: int, what: str, fix: str) -> None:
-    """Raise DataError if a class has fewer than `least` labeled points, of these codes (l,)."""
-    lacking = classes[np.bincount(codes, minlength=len(classes)) < least].tolist()
+def require_labeled(target: Classes, least: int, what: str, fix: str) -> None:
+    """Raise DataError if a class has fewer than `least` labeled points."""
+    lacking = target.names[np.bincount(target.coded, minlength=len(target.names)) < least].tolist()
     require(not lacking, f"class {', '.join(map(repr, lacking))} has {what}", error=DataError,
-            why="a machine does not know a class that it has not seen", fix=fix)
+            why="a learner does not know a class that it has not seen", fix=fix)
 
 
 def targets_of(y: Any, unlabeled: Any, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,10 +14,12 @@ from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.regularizer import RegularizerParams
 from ..kernels.base import kernel_from
-from ..learners.deformed import GraphKernelParams, check_eta, check_share, deform, evidence_of, graph_covariance
+from ..kernels.deformed import check_eta, check_share, deform
+from ..learners.deformed import GraphKernelParams, evidence_of, graph_covariance
 from ..learners.kernel_model import KernelModel, expand
-from ..learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
-from ..selection.calibration import Calibration, fit_calibration, mean_margins, out_of_fold_scores
+from ..learners.ridge_and_svm import LearnerParams, fit_gram
+from ..learners.target import Target
+from ..selection.calibration import Calibration, fit_calibration, out_of_fold_margins
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
 from .base import KernelEstimator, KernelRegressor, require_labeled, require_unequal
@@ -61,10 +63,11 @@ class DeformedKernelEstimator(KernelEstimator):
         return GraphKernelParams(regularizer=regularizer, n_subsample=self.n_subsample, seed=self.seed,
                                  solver=SolverParams(tolerance=self.tolerance, seed=self.seed))
 
-    def _deformed_gram(self, rows: Rows, labeled: np.ndarray, params: GraphKernelParams,
-                       execution: Execution, graph: Any = None) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Return the deformed kernel, the labeled points (l, d) and its Gram matrix on them (l, l)."""
-        n = len(rows)
+    def _fit(self, rows: Rows, target: Target, weight: np.ndarray | None, params: GraphKernelParams,
+             learner: LearnerParams, execution: Execution, graph: Any) -> np.ndarray:
+        """Set the model, the subsample and the evidence; return the deformed Gram matrix of the labeled points (l, l).
+        """
+        n, labeled = len(rows), target.labeled
         require_unequal(rows)
         if len(labeled) >= params.n_subsample >= 1 and n > params.n_subsample:
             warnings.warn(explain(
@@ -78,9 +81,11 @@ class DeformedKernelEstimator(KernelEstimator):
         points = rows.take(labeled)
         K = kernel(points, points)
         check_share(K, base, points, self.eta)
+        coef, intercept, coding = fit_gram(K, target, learner, weight)
+        self.model_: KernelModel = expand(kernel, points, coef, intercept, coding)
         self.evidence_ = {**evidence_of(covariance), "n_labeled": len(labeled), "n_unlabeled": n - len(labeled)}
         self.subsample_ = covariance.subsample
-        return kernel, points, K
+        return K
 
 
 class LapSVC(ClassifierMixin, DeformedKernelEstimator):
@@ -141,24 +146,20 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         """
         execution, params, learner = current_execution(), self._params(), LearnerParams(C=self.C)
         check_eta(self.eta)
-        rows, labeled, codes, weight = self._classified(X, y, sample_weight, execution, "LapKernelRidge")
-        n_classes = len(self.classes_)
+        rows, target, weight = self._classified(X, y, sample_weight, execution, "LapKernelRidge")
         if self.probability:
-            require_labeled(codes, self.classes_, 2, "one labeled point, and probabilities are calibrated on points "
-                            "held out", "label a second point of it, or set probability=False")
-        kernel, points, K = self._deformed_gram(rows, labeled, params, execution, graph)
-        coef, intercept, coding = fit_labels(K, codes, n_classes, learner, weight)
-        self.model_: KernelModel = expand(kernel, points, coef, intercept, coding, self.classes_, {})
+            require_labeled(target, 2, "one labeled point, and probabilities are calibrated on points held out",
+                            "label a second point of it, or set probability=False")
+        K = self._fit(rows, target, weight, params, learner, execution, graph)
         self.calibration_: Calibration | None = None
         if self.probability:
-            scores = out_of_fold_scores(K, codes, n_classes, learner, weight, self.seed)
-            self.calibration_ = fit_calibration(scores, codes, weight)
+            margins = out_of_fold_margins(K, target, learner, weight, self.seed)
+            self.calibration_ = fit_calibration(margins, target.coded, weight)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return one score a class, shape (n, n_classes), or for two classes one score, shape (n,)."""
-        values = self._values(X)
-        return -values[:, 0] if len(self.classes_) == 2 else self.model_.scores(values)
+        return self.model_.coding.decision(self._values(X))
 
     def _calibrates(self) -> bool:
         if not self.probability:
@@ -170,7 +171,7 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class, shape (n, n_classes), in the order of `classes_`; rows sum to 1.
 
-        Calibrated on the labeled points, each scored by a machine that was trained without it (`calibration.py`). As
+        Calibrated on the labeled points, each scored by a learner that was fitted without it (`calibration.py`). As
         with scikit-learn's SVC, the most probable class can differ from `predict`, above all with fewer than five
         labels a class.
 
@@ -181,8 +182,7 @@ class LapSVC(ClassifierMixin, DeformedKernelEstimator):
         check_is_fitted(self, "model_")
         if self.calibration_ is None:
             raise NotFittedError("fitted with probability=False, so nothing was calibrated: call fit again")
-        scores = mean_margins(self._values(X), self.model_.coding, len(self.classes_))
-        return self.calibration_.probabilities(scores)
+        return self.calibration_.probabilities(self.model_.coding.margins(self._values(X)))
 
     @available_if(_calibrates)
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -212,8 +212,6 @@ class LapKernelRidge(KernelRegressor, DeformedKernelEstimator):
         """
         execution, params, learner = current_execution(), self._params(), LearnerParams(kind="ridge", C=self.C)
         check_eta(self.eta)
-        rows, labeled, targets, weight = self._measured(X, y, sample_weight, execution)
-        kernel, points, K = self._deformed_gram(rows, labeled, params, execution, graph)
-        coef, intercept = fit_values(K, targets, learner, weight)
-        self.model_: KernelModel = expand(kernel, points, coef, intercept, "values", np.empty(0), {})
+        rows, target, weight = self._measured(X, y, sample_weight, execution)
+        self._fit(rows, target, weight, params, learner, execution, graph)
         return self

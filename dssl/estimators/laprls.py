@@ -13,11 +13,11 @@ from ..execution.tasks import Execution
 from ..graph.vertices import Vertices, distinct_rows, find_vertices
 from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams
-from ..learners.kernel_model import KernelModel
 from ..learners.laprls.penalties import Penalty
-from ..learners.laprls.problem import FittedLapRLS, LapRLSParams, fit_laprls
+from ..learners.laprls.problem import LapRLSParams, fit_laprls, laprls_model
 from ..learners.laprls.system import LabelLines, SystemParams
-from ..selection.folds import labeled_folds, require_folds
+from ..learners.target import Classes, Target
+from ..selection.folds import held_out_folds, require_folds
 from ..storage.blocks import Parts, Rows
 from .base import KernelEstimator, KernelRegressor, require_unequal
 
@@ -72,15 +72,15 @@ class LapRLSEstimator(KernelEstimator):
                                 tolerance=self.tolerance, max_iterations=self.max_iterations, seed=self.seed),
             laplacian=self.laplacian, fit_intercept=self.fit_intercept)  # type: ignore[arg-type]
 
-    def _solve(self, rows: Rows, labeled: np.ndarray, codes: np.ndarray, targets: np.ndarray, weight: np.ndarray | None,
-               graph: Any, coded: bool, params: LapRLSParams, execution: Execution) -> FittedLapRLS:
-        """Return the functions of targets (l, c) at the labeled rows (l,); sets the evidence."""
+    def _solve(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: LapRLSParams,
+               execution: Execution) -> None:
+        """Set the model and the evidence of its fit."""
         require_folds(self.cv)
         require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
                 why="it is a choice of two", fix="use True or False")
         require_unequal(rows)
-        several = params.n_pairs > 1
-        held = labeled_folds(codes, self.cv, self.seed) if several else []
+        several, labeled = params.n_pairs > 1, target.labeled
+        held = held_out_folds(self.cv, target, self.seed) if several else []
         kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                              seed=self.seed)
         stored: Parts | None = None
@@ -97,15 +97,15 @@ class LapRLSEstimator(KernelEstimator):
                                   fix="mark unlabeled points, or set gamma_I=0"), UserWarning, stacklevel=3)
         copies = execution.share(**points.to_arrays()) if points.joined else None
         weight = np.ones(len(labeled)) if weight is None else weight
-        lines = LabelLines.of(points.vertex[labeled], weight, targets, held)
+        lines = LabelLines.of(points.vertex[labeled], weight, target.columns(), held)
         found = fit_laprls(distinct_rows(rows, points, execution), lines, kernel, stored, params, execution,
-                           vertices=copies, coded=coded)
+                           vertices=copies, coded=isinstance(target, Classes))
         self.evidence_ = {**evidence, **found.evidence, "folds": len(held), "n_labeled": len(labeled),
                           "n_unlabeled": len(rows) - len(labeled)}
         self.cv_results_ = found.table
         chosen = found.functions["model"].chosen
-        self.gamma_A_, self.gamma_I_, self.kernel_ = chosen.gamma_A, chosen.gamma_I, kernel
-        return found
+        self.gamma_A_, self.gamma_I_ = chosen.gamma_A, chosen.gamma_I
+        self.model_ = laprls_model(found, "model", kernel, target)
 
 
 class LapRLSClassifier(ClassifierMixin, LapRLSEstimator):
@@ -143,17 +143,13 @@ class LapRLSClassifier(ClassifierMixin, LapRLSEstimator):
             scikit-learn).
         """
         execution, params = current_execution(), self._laprls()
-        rows, labeled, codes, weight = self._classified(X, y, sample_weight, execution, "LapRLSRegressor")
-        n_classes = len(self.classes_)
-        found = self._solve(rows, labeled, codes, coded_targets(codes, n_classes), weight, graph, True, params,
-                            execution)
-        self.model_ = classifier_model(found, "model", self.kernel_, self.classes_)
+        rows, target, weight = self._classified(X, y, sample_weight, execution, "LapRLSRegressor")
+        self._solve(rows, target, weight, graph, params, execution)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return one score a class, shape (n, n_classes), or for two classes one score, shape (n,)."""
-        values = self._values(X)
-        return values[:, 1] if len(self.classes_) == 2 else values
+        return self.model_.coding.decision(self._values(X))
 
 
 class LapRLSRegressor(KernelRegressor, LapRLSEstimator):
@@ -172,10 +168,8 @@ class LapRLSRegressor(KernelRegressor, LapRLSEstimator):
         Parameters and errors as in `LapRLSClassifier.fit`; a target that is infinite is an error.
         """
         execution, params = current_execution(), self._laprls()
-        rows, labeled, targets, weight = self._measured(X, y, sample_weight, execution)
-        found = self._solve(rows, labeled, np.zeros(len(labeled), np.int64), targets, weight, graph, False,
-                            params, execution)
-        self.model_ = regressor_model(found, "model", self.kernel_)
+        rows, target, weight = self._measured(X, y, sample_weight, execution)
+        self._solve(rows, target, weight, graph, params, execution)
         return self
 
 
@@ -183,27 +177,3 @@ def _values_of(value: Any) -> tuple[Penalty, ...]:
     require(np.ndim(value) <= 1, f"a penalty has {np.ndim(value)} dimensions",
             why="a grid is a list of values, all pairs of which are tried", fix="pass a number, or a list of numbers")
     return (value,) if np.ndim(value) == 0 else tuple(value)
-
-
-def coded_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return +-1 codes (l, c) of classes (l,): one column a class, or for two classes one of the second."""
-    if n_classes == 2:
-        return np.where(codes == 1, 1.0, -1.0)[:, None]
-    return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
-
-
-def classifier_model(found: FittedLapRLS, name: str, kernel: Any, classes: np.ndarray,
-                     attributes: dict[str, Any] | None = None) -> KernelModel:
-    """Return a fitted function of +-1 codes as a model with one column a class."""
-    own = found.functions[name]
-    coef, intercept = own.coef, own.intercept
-    if coef.shape[1] == 1:
-        coef, intercept = np.hstack([-coef, coef]), np.concatenate([-intercept, intercept])
-    return KernelModel(kernel, found.points, coef, intercept, "one_vs_rest", classes, attributes or {})
-
-
-def regressor_model(found: FittedLapRLS, name: str, kernel: Any,
-                    attributes: dict[str, Any] | None = None) -> KernelModel:
-    """Return a fitted function of targets as a model."""
-    own = found.functions[name]
-    return KernelModel(kernel, found.points, own.coef, own.intercept, "values", np.empty(0), attributes or {})

@@ -1,11 +1,9 @@
 """Kernels deformed by a graph: the base kernel minus what the regularizer says about the anchors.
 
-Every deformation here has the form
+    K~(x, z) = K(x, z) - V(x)' V(z),    V(x) = sqrt(eta) C^-1 k(x),    k(x) = (K(s_1, x), ..., K(s_m, x))
 
-    K~(x, z) = K(x, z) - V(x)' V(z),    V(x) = sqrt(eta) C^-1 F' k(x),    k(x) = (K(s_1, x), ..., K(s_m, x))
-
-with anchors s_i, one Cholesky factor C and a root F (the identity on the subsample). It is symmetric by construction,
-positive semi-definite to rounding, and needs no inverse of the regularizer.
+with anchors s_i and one Cholesky factor C. It is symmetric by construction, positive semi-definite to rounding, and
+needs no inverse of the regularizer.
 """
 
 from dataclasses import dataclass
@@ -14,46 +12,37 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpocon, dpotrf, dpstrf
+from scipy.linalg.lapack import dpocon, dpotrf
 
-from ..errors import DataError, IntegrityError, ParameterError, explain, require
-from ..storage.blocks import Arrays
-from ..storage.csr import as_rows, point_arrays, points_nbytes, points_of, stack_points
-from .base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
+from ..errors import DataError, explain, require
+from ..storage.blocks import block_rng
+from ..storage.csr import as_rows, stack_points
+from .base import Kernel, diagonal_of
 
 ASYMMETRY = 1e-8  # relative to the largest entry: what rounding leaves, and less than a solver's error
 LARGEST_JITTER = 1e-8  # relative to the diagonal
-VERSION = 1
+# The deformed kernel is a difference that shrinks as 1 / eta. Measured against 64-bit mantissas: its relative error is
+# 1e-15 eta to 1e-14 eta while it is at least 1e-9 of the base kernel, and beyond that soon no digit is left.
+MOST_ETA, LEAST_SHARE = 1e8, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class DeformedKernel:
-    """The kernel of the space with inner product <h, g>_K + eta h' Q g on the anchors (eqs. 3 and 5).
-
-    Made by `full_deformation`, `subsample_deformation` and `budget_deformation`.
-    """
+    """The kernel of the space with inner product <h, g>_K + eta h' Q g on the anchors (eq. 3)."""
 
     kernel: Kernel
     anchors: Any  # (m, d), an array or sparse rows
     eta: float
-    factor: np.ndarray | None  # (r, r), lower; None when eta or Q is 0: the kernel is then the base kernel
-    root: np.ndarray | None = None  # (m, r); None stands for the identity, r = m
+    factor: np.ndarray | None  # (m, m), lower; None when eta is 0: the kernel is then the base kernel
     jitter: float = 0.0  # what was added to the factored matrix, relative to its diagonal
 
-    def __call__(self, X: Any, Z: Any, /, features: np.ndarray | None = None) -> np.ndarray:
-        """Return K~(X, Z), shape (n, m), of arrays or sparse rows.
-
-        With `features` of Z from `features(Z)` it costs two kernel blocks, one triangular solve with n columns
-        and one matrix product; without, the block k(Z) and its solve on top. If X is Z the block is symmetric.
-        """
+    def __call__(self, X: Any, Z: Any, /) -> np.ndarray:
+        """Return K~(X, Z), shape (n, m), of arrays or sparse rows; if X is Z it is symmetric."""
         block = self.kernel(X, Z)
         if self.factor is None:
             return block
-        V_Z = self.features(Z) if features is None else features
+        V_Z = self.features(Z)
         V_X = V_Z if X is Z else self.features(X)
-        require(V_Z.shape == (len(self.factor), Z.shape[0]),
-                f"features have shape {V_Z.shape} for {Z.shape[0]} points and rank {len(self.factor)}", error=DataError,
-                why="they belong to other points or another kernel", fix="pass features(Z) of this kernel and this Z")
         deformed = V_X.T @ V_Z
         np.subtract(block, deformed, out=deformed)
         if X is Z:
@@ -61,12 +50,11 @@ class DeformedKernel:
         return deformed
 
     def features(self, Z: Any) -> np.ndarray:
-        """Return V(Z) = sqrt(eta) C^-1 F' K(anchors, Z), shape (r, m), for `features=` of repeated calls."""
+        """Return V(Z) = sqrt(eta) C^-1 K(anchors, Z), shape (m, n)."""
         if self.factor is None:
             return np.zeros((0, Z.shape[0]))
         k = np.asarray(self.kernel(Z, self.anchors), np.float64).T
-        rhs = k if self.root is None else self.root.T @ k
-        return np.sqrt(self.eta) * solve_triangular(self.factor, rhs, lower=True, check_finite=False)
+        return np.sqrt(self.eta) * solve_triangular(self.factor, k, lower=True, check_finite=False)
 
     def diagonal(self, X: Any) -> np.ndarray:
         """Return K~(x_i, x_i), shape (n,), clipped at 0."""
@@ -76,101 +64,54 @@ class DeformedKernel:
     def expansion(self, Z: Any, coef: np.ndarray) -> tuple[Kernel, Any, np.ndarray]:
         """Return the base kernel, points and coefficients of the function sum_i coef_i K~(z_i, .).
 
-        It equals sum_i coef_i K(z_i, .) - sum_j b_j K(s_j, .) with b = sqrt(eta) F C^-T V(Z) coef, so evaluating it at
+        It equals sum_i coef_i K(z_i, .) - sum_j b_j K(s_j, .) with b = sqrt(eta) C^-T V(Z) coef, so evaluating it at
         many points needs no solve.
         """
         if self.factor is None:
             return self.kernel, Z, coef
         b = np.sqrt(self.eta) * solve_triangular(self.factor, self.features(Z) @ coef, lower=True, trans="T",
                                                  check_finite=False)
-        b = b if self.root is None else self.root @ b
         return self.kernel, stack_points(Z, self.anchors), np.concatenate([coef, -b])
 
-    def row_bytes(self, n_features: int, n_points: int) -> int:
-        """Return the bytes one row of X takes in a call: two blocks, and k(x) as kernel, product and solution."""
-        m = self.anchors.shape[0]
-        base = getattr(self.kernel, "row_bytes", lambda d, n: 24 * n + 16 * d)
-        return 16 * n_points + max(8 * n_points, 24 * m) + base(n_features, 0)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the anchors, the factor and the root."""
-        held = sum(array.nbytes for array in (self.factor, self.root) if array is not None)
-        return points_nbytes(self.anchors) + held
+def deform(kernel: Kernel, X_S: Any, A: np.ndarray, eta: float) -> DeformedKernel:
+    """Return the kernel deformed by the graph's covariance A (s, s) on the points X_S (s, d), dense or sparse.
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `from_arrays`.
-
-        Raises
-        ------
-        ParameterError : the base kernel is a plain function, which has no stored form.
-        """
-        if not isinstance(self.kernel, MercerKernel):
-            raise ParameterError(explain(
-                f"the base kernel {self.kernel!r} cannot be stored",
-                why="a function is code, and models hold numbers only, so that opening one runs nothing",
-                fix="use a named kernel (see dssl.kernels.base.KERNELS) for a model that is to be stored",
-            ))
-        held = {**point_arrays("anchors", self.anchors), "factor": self.factor, "root": self.root}
-        attributes = {"type": "DeformedKernel", "version": VERSION, "kernel": self.kernel.to_dict(),
-                      "eta": self.eta, "jitter": self.jitter}
-        return {name: array for name, array in held.items() if array is not None}, attributes
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "DeformedKernel":
-        """Return the kernel that `to_arrays` described; nothing is factored again.
-
-        Raises
-        ------
-        IntegrityError : the attributes are of another noun or version, or arrays are missing or do not fit.
-        """
-        described = f"{attributes.get('type')} version {attributes.get('version')}"
-        shapes = {name: array.shape for name, array in arrays.items()}
-        anchors = points_of(arrays, "anchors") if {"anchors", "anchors.shape"} & set(arrays) else np.empty((0, 0))
-        m, (r, columns) = anchors.shape[0], shapes.get("factor", (0, 0))
-        fits = m > 0 and r == columns and ("factor" not in shapes or shapes.get("root", (r, r)) == (m, r))
-        require(described == f"DeformedKernel version {VERSION}" and fits,
-                f"{described} with arrays of shapes {shapes} is not a deformed kernel of version {VERSION}",
-                error=IntegrityError, why="the arrays must be the ones that to_arrays returned",
-                fix="store the model again with this version")
-        return cls(kernel_from_dict(attributes["kernel"]), anchors, float(attributes["eta"]),
-                   arrays.get("factor"), arrays.get("root"), float(attributes["jitter"]))
+    eta is relative: A is first divided by its mean diagonal, so that eta = 1 weighs the graph's energy and the base
+    kernel's norm alike whatever the ridge, the power and the size of the graph. The paper's eta is this one times
+    the mean diagonal of A.
+    """
+    return subsample_deformation(kernel, X_S, A, absolute_eta(A, eta))
 
 
-@dataclass(frozen=True)
-class StoredDeformedKernel:
-    """A deformed kernel whose arrays lie in storage: small in a task, opened where it is called."""
+def absolute_eta(A: np.ndarray, eta: float) -> float:
+    """Return the paper's eta: the relative one times the mean diagonal of A (s, s)."""
+    return eta * float(np.trace(A)) / len(A)
 
-    arrays: Arrays
-    attributes: dict[str, Any]
 
-    def load(self) -> DeformedKernel:
-        """Return the kernel; `Arrays` keeps what it read, and nothing is factored."""
-        return DeformedKernel.from_arrays(self.arrays.load(), self.attributes)
+def check_eta(eta: Any) -> None:
+    """Raise ParameterError unless eta is a number from 0 to `MOST_ETA`."""
+    number = isinstance(eta, (int, float, np.number)) and not isinstance(eta, bool)
+    require(number and 0 <= eta <= MOST_ETA, f"eta={eta!r}, expected 0 to {MOST_ETA:g}",
+            why="it weighs the graph against the base kernel, of which about 1 / eta is left: beyond 1e8 that is "
+                "rounding error", fix="use 0 for the base kernel, or 1 to 1000")
 
-    def __call__(self, X: Any, Z: Any, /, features: np.ndarray | None = None) -> np.ndarray:
-        return self.load()(X, Z, features=features)
 
-    def diagonal(self, X: Any) -> np.ndarray:
-        """Return K~(x_i, x_i), shape (n,)."""
-        return self.load().diagonal(X)
+def check_share(K: np.ndarray, base: Kernel, points: Any, eta: float) -> None:
+    """Raise ParameterError if less than `LEAST_SHARE` of the base kernel is left in K (l, l) on its points (l, d)."""
+    left, whole = float(np.trace(K)), float(diagonal_of(base, points).sum())
+    require(left >= LEAST_SHARE * whole, f"eta={eta:g} leaves {left / max(whole, 1e-300):.1g} of the base kernel at "
+            "the labeled points", why="it is a difference of nearly equal numbers, so that few of its digits are right",
+            fix="lower eta or the power, or raise the ridge")
 
-    def features(self, Z: Any) -> np.ndarray:
-        """Return V(Z), as `DeformedKernel.features`."""
-        return self.load().features(Z)
 
-    def expansion(self, Z: Any, coef: np.ndarray) -> tuple[Kernel, Any, np.ndarray]:
-        """Return the function in the base kernel, as `DeformedKernel.expansion`."""
-        return self.load().expansion(Z, coef)
+def shuffled(A: np.ndarray, seed: int) -> np.ndarray:
+    """Return A with the vertices of the subsample permuted: the same graph, joined to the wrong points.
 
-    def row_bytes(self, n_features: int, n_points: int) -> int:
-        """Return the bytes one row of X takes in a call, as `DeformedKernel.row_bytes`."""
-        return self.load().row_bytes(n_features, n_points)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the stored arrays."""
-        return self.load().nbytes
+    What a model gains on such a graph over the base kernel is not owed to the unlabeled data.
+    """
+    order = block_rng(seed, len(A)).permutation(len(A))
+    return A[np.ix_(order, order)]
 
 
 def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.ndarray,
@@ -197,7 +138,7 @@ def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.nda
     -----
     Equal to the printed form with Q_hat = A^+ whenever A is positive definite, as it is for Q = (L + ridge I)^p. Where
     A has a null direction v, the printed form leaves v'h free, and this one, its limit for A + e I, holds v'h at
-    zero: a Laplacian without a ridge and a component that lies wholly in S. Pass `pinv(A)` to `full_deformation` there.
+    zero: a Laplacian without a ridge and a component that lies wholly in S.
 
     References
     ----------
@@ -208,87 +149,16 @@ def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.nda
     _require_eta(eta)
     if eta == 0:
         return DeformedKernel(kernel, anchors, 0.0, None)
-    factor, jitter = _cholesky(A + eta * _anchor_gram(kernel, anchors))
+    factor, jitter = factor_positive(A + eta * _anchor_gram(kernel, anchors))
     return DeformedKernel(kernel, anchors, float(eta), factor, jitter=jitter)
 
 
-def full_deformation(kernel: Kernel, X: Any, Q: Any, eta: float) -> DeformedKernel:
-    """Return the kernel of eq. 4, K(x, z) - eta k_x' (I + eta Q K)^-1 Q k_z, measuring functions at every row of X.
+def factor_positive(B: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the lower Cholesky factor of B = A + eta K_SS, which is overwritten, and the jitter that it took.
 
-    With a pivoted Cholesky root Q = F F' it is K(x, z) - eta k_x' F (I + eta F' K F)^-1 F' k_z, so Q may be singular.
-
-    Parameters
-    ----------
-    X : points, shape (n, d): Rows, an array or a sparse matrix.
-    Q : regularizer, shape (n, n), symmetric positive semi-definite; an array, a sparse matrix or an operator.
-    eta : weight of the regularizer; 0 returns K itself.
-
-    Returns
-    -------
-    DeformedKernel; O(n^3) time, 5 n^2 floats to make and 2 n^2 to keep.
-
-    Raises
-    ------
-    ParameterError : eta < 0 or not finite.
-    DataError : shapes, NaN, or Q that is not symmetric positive semi-definite.
-
-    References
-    ----------
-    Sindhwani, Niyogi, Belkin, "Beyond the point cloud", ICML 2005, Proposition 2.2.
-    """
-    anchors = _anchors(X)
-    dense = Q if isinstance(Q, np.ndarray) else Q @ np.eye(Q.shape[1])
-    Q = _symmetric("Q", dense, anchors.shape[0])
-    _require_eta(eta)
-    if eta == 0:
-        return DeformedKernel(kernel, anchors, 0.0, None)
-    F = psd_root(Q)
-    if F.shape[1] == 0:
-        return DeformedKernel(kernel, anchors, float(eta), None)
-    inner = eta * (F.T @ _anchor_gram(kernel, anchors) @ F)
-    factor, jitter = _cholesky(np.eye(F.shape[1]) + 0.5 * (inner + inner.T))
-    return DeformedKernel(kernel, anchors, float(eta), factor, root=F, jitter=jitter)
-
-
-def budget_deformation(kernel: Kernel, X_S: Any, Q_S: Any, eta: float) -> DeformedKernel:
-    """Return the "budget" baseline of section 5.1: eq. 4 on the subsample alone.
-
-    `Q_S`, shape (s, s), comes from a graph built on the subsample only, so every other unlabeled point is discarded.
-    Parameters, cost and errors as in `full_deformation`.
-    """
-    return full_deformation(kernel, X_S, Q_S, eta)
-
-
-def psd_root(Q: np.ndarray) -> np.ndarray:
-    """Return F, shape (n, rank), with F F' = Q, by Cholesky with pivots.
-
-    Raises
-    ------
-    DataError : Q is not positive semi-definite: F F' misses it by more than rounding.
-    """
-    n = len(Q)
-    lower, pivots, rank, _ = dpstrf(Q, lower=1)
-    F = np.empty((n, rank))
-    F[pivots - 1] = np.tril(lower)[:, :rank]
-    largest = np.abs(Q).max(initial=0.0)
-    missed = np.abs(Q - F @ F.T).max(initial=0.0)
-    require(missed <= 1e-10 * largest, f"Q is not positive semi-definite: its root misses it by {missed:.3g} "
-            f"of {largest:.3g}", error=DataError,
-            why="h'Qh would be negative for some h, so that no space of functions has this norm",
-            fix="check the sign and the powers of Q; for Q = L^p take p >= 0 and symmetric weights >= 0")
-    return F
-
-
-def factor_positive(B: np.ndarray) -> np.ndarray:
-    """Return the lower Cholesky factor of B = A + eta K_SS, with jitter as for the deformations; B is overwritten."""
-    return _cholesky(B)[0]
-
-
-def _cholesky(B: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the lower factor of B, and the jitter it took, relative to the diagonal of B; 0 for most.
-
-    Jitter is added where the factorization fails, or where the reciprocal condition is at rounding level: anchors that
-    are equal, for example, whose kernel values are equal too, so that the jitter does not change the kernel.
+    Jitter, relative to the diagonal of B and mostly 0, is added where the factorization fails, or where the reciprocal
+    condition is at rounding level: anchors that are equal, for example, whose kernel values are equal too, so that the
+    jitter does not change the kernel.
     """
     rounding = len(B) * np.finfo(float).eps
     diagonal = np.diagonal(B).copy()

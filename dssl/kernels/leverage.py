@@ -186,7 +186,7 @@ def leverage_rows(rows: Rows, kernel: Kernel, count: int, seed: int,
     nu = float(execution.map([PilotTask(kernel, held, n, count)], factored)[0]["nu"])
     # Scores, times, ids and the order of them take 56 bytes a row, as 7 more points in the kernel block would.
     height = block_rows(kernel, rows, q + 7, execution.memory_budget, sparse_entries=entries_of(J),
-                        kernel_bytes=8 * q * q + points_nbytes(J) + getattr(kernel, "nbytes", 0))
+                        kernel_bytes=8 * q * q + points_nbytes(J))
     parts = execution.scratch()
     tasks = [RaceTask(kernel, rows, factored.arrays(0), nu, count, seed, start, stop)
              for start, stop in row_ranges(n, height)]

@@ -11,8 +11,6 @@ from ..graph.graph import Graph
 from ..graph.health import graph_health
 from ..graph.regularizer import RegularizerParams, prepare_regularizer
 from ..graph.vertices import covariance_at_points
-from ..kernels.base import Kernel, diagonal_of
-from ..kernels.deformed import DeformedKernel, subsample_deformation
 from ..kernels.subsample import SubsampleInverse, multiply_factors, solve_columns, solve_evidence
 from ..solvers.solve import SolverParams
 from ..storage.blocks import block_rng
@@ -76,51 +74,6 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
         **graph.attributes, "regularizer": regularizer, "vertices": health["vertices"],
         "components": health["components"], "unreached": health["unreached"],
         "solves": solve_evidence(receipts, regularizer["solver"])})
-
-
-# The deformed kernel is a difference that shrinks as 1 / eta. Measured against 64-bit mantissas: its relative error is
-# 1e-15 eta to 1e-14 eta while it is at least 1e-9 of the base kernel, and beyond that soon no digit is left.
-MOST_ETA, LEAST_SHARE = 1e8, 1e-9
-
-
-def check_eta(eta: Any) -> None:
-    """Raise ParameterError unless eta is a number from 0 to `MOST_ETA`."""
-    number = isinstance(eta, (int, float, np.number)) and not isinstance(eta, bool)
-    require(number and 0 <= eta <= MOST_ETA, f"eta={eta!r}, expected 0 to {MOST_ETA:g}",
-            why="it weighs the graph against the base kernel, of which about 1 / eta is left: beyond 1e8 that is "
-                "rounding error", fix="use 0 for the base kernel, or 1 to 1000")
-
-
-def check_share(K: np.ndarray, base: Kernel, points: Any, eta: float) -> None:
-    """Raise ParameterError if less than `LEAST_SHARE` of the base kernel is left in K (l, l) on its points (l, d)."""
-    left, whole = float(np.trace(K)), float(diagonal_of(base, points).sum())
-    require(left >= LEAST_SHARE * whole, f"eta={eta:g} leaves {left / max(whole, 1e-300):.1g} of the base kernel at "
-            "the labeled points", why="it is a difference of nearly equal numbers, so that few of its digits are right",
-            fix="lower eta or the power, or raise the ridge")
-
-
-def deform(kernel: Kernel, X_S: Any, A: np.ndarray, eta: float) -> DeformedKernel:
-    """Return the kernel deformed by the graph's covariance A (s, s) on the points X_S (s, d), dense or sparse.
-
-    eta is relative: A is first divided by its mean diagonal, so that eta = 1 weighs the graph's energy and the base
-    kernel's norm alike whatever the ridge, the power and the size of the graph. The paper's eta is this one times
-    the mean diagonal of A.
-    """
-    return subsample_deformation(kernel, X_S, A, absolute_eta(A, eta))
-
-
-def absolute_eta(A: np.ndarray, eta: float) -> float:
-    """Return the paper's eta: the relative one times the mean diagonal of A (s, s)."""
-    return eta * float(np.trace(A)) / len(A)
-
-
-def shuffled(A: np.ndarray, seed: int) -> np.ndarray:
-    """Return A with the vertices of the subsample permuted: the same graph, joined to the wrong points.
-
-    What a model gains on such a graph over the base kernel is not owed to the unlabeled data.
-    """
-    order = block_rng(seed, len(A)).permutation(len(A))
-    return A[np.ix_(order, order)]
 
 
 def evidence_of(covariance: SubsampleInverse) -> dict[str, Any]:

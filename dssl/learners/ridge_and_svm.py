@@ -11,7 +11,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from ..errors import DataError, ParameterError, explain, require
-from .kernel_model import Coding, class_pairs
+from .coding import Coding
+from .target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,69 +33,65 @@ class LearnerParams:
                 why="it weighs the labels against smoothness", fix="use 1 to 100")
 
 
-def fit_labels(K: np.ndarray, codes: np.ndarray, n_classes: int, params: LearnerParams,
-               sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, Coding]:
-    """Return (coef, intercept, coding) of the classifier on a Gram matrix.
+def fit_gram(K: np.ndarray, target: Target, params: LearnerParams,
+             sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, Coding]:
+    """Return (coef (l, c), intercept (c,), coding) of the learner on the Gram matrix K (l, l) of the labeled points.
 
     Parameters
     ----------
-    K : ndarray, shape (l, l), positive semi-definite. codes : ndarray, shape (l,), classes 0 to n_classes - 1.
+    K : ndarray, shape (l, l), positive semi-definite.
     sample_weight : ndarray, shape (l,), > 0, or None for 1: the penalty of point i is C times its weight, so that a
         point of weight 2 counts as two equal points.
-
-    Returns
-    -------
-    coef (l, c) and intercept (c,), for K as it was given; c is a pair of classes or a class, by `coding`.
 
     Raises
     ------
     DataError : fewer than two classes, a class without a point, or a Gram matrix that is zero or not finite.
     """
+    target.require_labels()
+    sample_weight = _unless_all_one(sample_weight, len(K))
+    if params.kind == "ridge":
+        return *ridge(K, target.each_column(), params.C, sample_weight), target.coding
+    return *svm(K, target, params.C, sample_weight), target.pair_coding
+
+
+def svm(K: np.ndarray, target: Target, C: float,
+        sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return (coef (l, c), intercept (c,)) of a support vector machine for each pair of classes, for K as given."""
     from sklearn.svm import SVC  # takes two seconds, which tasks without an SVM do without
 
-    present = np.unique(codes)
-    require(n_classes >= 2 and len(present) == n_classes, f"{len(present)} of {n_classes} classes have labeled points",
-            why="a classifier tells classes apart that it has seen", error=DataError,
-            fix="label at least one point of each of two classes")
-    sample_weight = _unless_all_one(sample_weight, len(K))
     scale = mean_diagonal(K, sample_weight)
-    if params.kind == "ridge":
-        targets = np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
-        coef, intercept = fit_values(K, targets, params, sample_weight)
-        return coef, intercept, "one_vs_rest"
-    pairs = class_pairs(n_classes)
-    coef, intercept = np.zeros((len(K), len(pairs))), np.zeros(len(pairs))
-    for column, (i, j) in enumerate(pairs):
-        rows = np.flatnonzero((codes == i) | (codes == j))
-        machine = SVC(kernel="precomputed", C=params.C, cache_size=500, tol=1e-5)
-        machine.fit(K[np.ix_(rows, rows)] / scale, codes[rows] == i,
+    coefs, intercepts = [], []
+    for rows, is_first in target.pairs():
+        machine = SVC(kernel="precomputed", C=C, cache_size=500, tol=1e-5)
+        machine.fit(K[np.ix_(rows, rows)] / scale, is_first,
                     sample_weight=None if sample_weight is None else sample_weight[rows])
-        coef[rows[machine.support_], column] = machine.dual_coef_[0] / scale
-        intercept[column] = machine.intercept_[0]
-    return coef, intercept, "one_vs_one"
+        coef = np.zeros(len(K))
+        coef[rows[machine.support_]] = machine.dual_coef_[0] / scale
+        coefs.append(coef)
+        intercepts.append(machine.intercept_[0])
+    return np.stack(coefs, axis=1), np.array(intercepts)
 
 
-def fit_values(K: np.ndarray, targets: np.ndarray, params: LearnerParams,
-               sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return (coef (l, c), intercept (c,)) of kernel ridge regression.
+def ridge(K: np.ndarray, Y: np.ndarray, C: float,
+          sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return (coef (l, c), intercept (c,)) of kernel ridge regression to Y (l, c).
 
     `(K / scale + diag(1 / (C w))) coef scale = Y - mean`, the mean and the scale weighted by w too; w = 1 by default.
     """
-    sample_weight = _unless_all_one(sample_weight, len(K))
     scale = mean_diagonal(K, sample_weight)
     if sample_weight is None:
-        intercept, penalty = targets.mean(axis=0), np.eye(len(K)) / params.C
+        intercept, penalty = Y.mean(axis=0), np.eye(len(K)) / C
     else:
-        intercept = np.average(targets, axis=0, weights=sample_weight)
-        penalty = np.diag(1 / (params.C * sample_weight))
+        intercept = np.average(Y, axis=0, weights=sample_weight)
+        penalty = np.diag(1 / (C * sample_weight))
     try:
         factor = cho_factor(K / scale + penalty)
     except np.linalg.LinAlgError as error:
         raise DataError(explain(
-            f"the Gram matrix of {len(K)} points plus 1 / C = {1 / params.C:g} is not positive definite",
+            f"the Gram matrix of {len(K)} points plus 1 / C = {1 / C:g} is not positive definite",
             why="the kernel has a negative eigenvalue below -1 / C", fix="lower C, or check the kernel",
         )) from error
-    return cho_solve(factor, targets - intercept) / scale, intercept
+    return cho_solve(factor, Y - intercept) / scale, intercept
 
 
 def _unless_all_one(sample_weight: np.ndarray | None, n: int) -> np.ndarray | None:
@@ -104,7 +101,7 @@ def _unless_all_one(sample_weight: np.ndarray | None, n: int) -> np.ndarray | No
     weight = np.asarray(sample_weight, np.float64)
     require(weight.shape == (n,) and bool(((weight > 0) & (weight < np.inf)).all()), error=DataError,
             what=f"weights have shape {weight.shape} for {n} points, the least is {weight.min(initial=np.inf):g}",
-            why="a point of weight 0 is left out before the machine is trained", fix="pass one number > 0 a point")
+            why="a point of weight 0 is left out before the learner is fitted", fix="pass one number > 0 a point")
     return None if bool((weight == 1).all()) else weight
 
 
@@ -112,7 +109,7 @@ def mean_diagonal(K: np.ndarray, sample_weight: np.ndarray | None = None) -> flo
     """Return the weighted mean of the diagonal of a Gram matrix; raise unless it is > 0 and the matrix finite."""
     if not np.isfinite(K).all():
         raise DataError(explain("the Gram matrix of the labeled points is not finite",
-                                why="no machine can be trained on it", fix="check features and bandwidth"))
+                                why="nothing can be fitted to it", fix="check features and bandwidth"))
     scale = float(np.trace(K)) / len(K) if sample_weight is None else float(
         np.average(np.diagonal(K), weights=sample_weight))
     if scale <= 0:

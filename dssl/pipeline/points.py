@@ -1,23 +1,18 @@
 """The stages of the data: the data set, which of its points are used and labeled, and their scaled rows."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from ..data.dataset import Dataset
 from ..data.ingest import IngestParams, ingest
-from ..data.labels import (
-    UNLABELED,
-    choose_labels,
-    describe_values,
-    keep_classes,
-    map_classes,
-    sample_points,
-    split_test,
-)
+from ..data.labels import choose_labels, sample_points, split_test
 from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows
 from ..errors import DataError, require
+from ..learners.encoding import encode_labels, encode_values, keep_classes, map_classes
+from ..learners.target import Classes, Quantities, Target
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import BlockedCsrRows, csr_arrays
@@ -44,31 +39,6 @@ def _dataset(context: Context) -> Dataset:
     if described is not None:
         arrays["X"] = BlockedCsrRows.of(context.inputs["dataset"].parts, described)
     return Dataset(arrays["X"], arrays.get("y"), arrays.get("split"), attributes["dataset"])
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is to be predicted of the rows in use.
-
-    ids (n,): rows of the data set. codes (n,): the class, or 0 for a quantity; -1 where there is none.
-    values (n,): of a regression, NaN where there is none; else None. attributes : JSON.
-    """
-
-    ids: np.ndarray
-    codes: np.ndarray
-    values: np.ndarray | None
-    attributes: dict[str, Any]
-
-    def of(self, part: str, places: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the array of some places by its name: codes, or the quantities of a regression."""
-        return {f"{part}_codes": self.codes[places]} if self.values is None else {
-            f"{part}_values": self.values[places]}
-
-    def among(self, wanted: np.ndarray) -> "Target":
-        """Return the target of the rows in use that are wanted, bool for each row of the data set."""
-        kept = wanted[self.ids]
-        return replace(self, ids=self.ids[kept], codes=self.codes[kept],
-                       values=None if self.values is None else self.values[kept])
 
 
 @dataclass(frozen=True)
@@ -111,17 +81,18 @@ def _official(params: SplitParams, dataset: Dataset, source: str) -> np.ndarray 
     return dataset.split.read_all()
 
 
-def _quantities(params: SplitParams, dataset: Dataset, source: str) -> Target:
+def _quantities(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.ndarray, Target]:
+    """Return the rows in use, and their quantities."""
     assert not isinstance(params.unlabeled, str)  # the spec refuses it
-    values = dataset.values(params.unlabeled)
-    codes = np.where(np.isnan(values), UNLABELED, 0)
-    require(bool((codes >= 0).any()), f"no point of {source} has a target", error=DataError,
+    target = Quantities.of(encode_values(dataset.named_targets(), params.unlabeled))
+    require(len(target.labeled) > 0, f"no point of {source} has a target", error=DataError,
             why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
-    return Target(np.arange(len(values)), codes, values, {"task": "regression", "target": describe_values(values)})
+    return np.arange(len(dataset)), target
 
 
-def _classes(params: SplitParams, dataset: Dataset, source: str) -> Target:
-    codes, classes = dataset.labels(params.unlabeled)
+def _classes(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.ndarray, Target]:
+    """Return the rows in use, and their classes."""
+    codes, classes = encode_labels(dataset.named_targets(), params.unlabeled)
     ids = np.arange(len(codes))
     if params.keep is not None:
         ids, codes, classes = keep_classes(codes, classes, params.keep)
@@ -135,26 +106,28 @@ def _classes(params: SplitParams, dataset: Dataset, source: str) -> Target:
     require(len(classes) <= 1000, f"the target has {len(classes)} different values", error=DataError,
             why="that is a quantity, not a class",
             fix="set data.task to regression, or map it to classes with data.classes")
-    return Target(ids, codes, None, {"classes": classes.tolist()})
+    return ids, Classes.of(codes, classes)
 
 
-def _nothing(params: SplitParams, dataset: Dataset, source: str) -> Target:
-    """Return the target of a clustering: every row, and nothing to predict of it."""
-    return Target(np.arange(len(dataset)), np.zeros(len(dataset), np.int64), None, {})
+def _nothing(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.ndarray, None]:
+    """Return all rows, and no target: a clustering has nothing to predict."""
+    return np.arange(len(dataset)), None
 
 
-TARGETS = {"classification": _classes, "regression": _quantities, "clustering": _nothing}
+TARGETS: dict[str, Callable[[SplitParams, Dataset, str], tuple[np.ndarray, Target | None]]] = {
+    "classification": _classes, "regression": _quantities, "clustering": _nothing}
 
 
 def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     """Choose classes, test points and training points; write their row numbers, and their codes or quantities."""
     dataset, source = _dataset(context), context.files["source"].source.name
-    target = TARGETS[params.task](params, dataset, source)
+    ids, target = TARGETS[params.task](params, dataset, source)
     official = _official(params, dataset, source)
     if params.rows == "official_train":
         assert official is not None
-        target = target.among(official == 0)
-    ids, codes = target.ids, target.codes
+        kept = np.flatnonzero(official[ids] == 0)
+        ids, target = ids[kept], None if target is None else target.among(kept)
+    codes = np.zeros(len(ids), np.int64) if target is None else target.strata_among(len(ids))
     official = official[ids] if params.test_official and official is not None else None
     train, test = split_test(codes, count=params.test_count, fraction=params.test_fraction, official=official,
                              seed=params.seed)
@@ -164,9 +137,19 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
             fix="set data.test.count or data.test.fraction, or give the test points labels")
     if params.points is not None and params.points != len(train):
         train = sample_points(train, params.points, params.seed)
-    PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], **target.of("train", train),
-                                       **target.of("test", test))
-    return {**target.attributes, "n_train": len(train), "n_test": len(test)}
+    known = {} if target is None else {
+        f"{name}_{key}": array for name, rows in (("train", train), ("test", test))
+        for key, array in target.among(rows).spread(len(rows)).items()}
+    PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], **known)
+    described = {} if target is None else {**target.to_arrays()[1], **target.described()}
+    return {**described, "n_train": len(train), "n_test": len(test)}
+
+
+def split_target(context: Context, name: str) -> Target:
+    """Return what is known of the "train" or "test" points, each named by its place among them."""
+    prefix = f"{name}_"
+    return Target.from_spread({key.removeprefix(prefix): array for key, array in context.arrays("split").items()
+                               if key.startswith(prefix)}, context.attributes("split"))
 
 
 @dataclass(frozen=True)
@@ -232,21 +215,24 @@ class LabelParams:
 
 def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     """Choose the labeled points; write their places among the training points."""
-    split = context.arrays("split")
-    values, n_classes = split.get("train_values"), len(context.attributes("split").get("classes", ["quantity"]))
-    codes = split["train_codes"] if values is None else np.where(np.isnan(values), UNLABELED, 0)
+    known = split_target(context, "train")
     if labels.given:
-        chosen = np.flatnonzero(codes >= 0)
-        require(values is None or len(chosen) > 0, "no training point has a target", error=DataError,
+        chosen = known
+        require(len(chosen.labeled) > 0, "no training point has a target", error=DataError,
                 why="there is nothing to learn from", fix="keep fewer points for the test, or give more a target")
     else:
-        chosen = choose_labels(codes, count=labels.count, per_class=labels.per_class, fraction=labels.fraction,
-                               seed=labels.seed, n_classes=n_classes)
-    if values is not None:
-        PartWriter(context.parts, 0).write(labeled=chosen, values=values[chosen])
-        return {"n_labeled": len(chosen), "target": describe_values(values[chosen])}
-    PartWriter(context.parts, 0).write(labeled=chosen, codes=codes[chosen])
-    return {"n_labeled": len(chosen), "per_class": np.bincount(codes[chosen], minlength=n_classes).tolist()}
+        rows = choose_labels(known.strata_among(context.attributes("split")["n_train"]), count=labels.count,
+                             per_class=labels.per_class, fraction=labels.fraction, seed=labels.seed,
+                             n_classes=known.n_strata)
+        chosen = known.take(np.searchsorted(known.labeled, rows))
+    arrays, attributes = chosen.to_arrays()
+    PartWriter(context.parts, 0).write(**arrays)
+    return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled)}
+
+
+def labeled_target(context: Context) -> Target:
+    """Return the labeled training points with their classes or quantities."""
+    return Target.from_arrays(context.arrays("labels"), context.attributes("labels"))
 
 
 DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_dataset, costs.dataset,

@@ -18,14 +18,13 @@ from ..data.scaling import ScaledRows, Scaling
 from ..data.sources import Source, find_source
 from ..errors import DataError, SpecError, explain, require
 from ..execution.tasks import Execution
-from ..learners.kernel_model import LEAST_SUPPORT, KernelModel
-from ..learners.prediction import predict_to_zarr
+from ..learners.model import Model, stored_models
+from ..learners.predict_to import predict_to_zarr
 from ..storage.blocks import MemoryParts, Rows
 from ..storage.csr import as_csr, as_rows
 from ..storage.files import read_json
 from ..storage.store import StoredParts
 from .artifacts import read_manifest
-from .scoring import load_model
 from .spec import ingest_params
 
 
@@ -37,47 +36,41 @@ class FittedPipeline:
     """
 
     scaling: Scaling
-    model: KernelModel
+    model: Model
     dataset: dict[str, Any]
     read: IngestParams
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted labels of raw points X (n, d), dense or sparse, shape (n,)."""
-        rows = execution.share_rows(as_rows(X)) if execution else as_rows(X)
-        return self.model.predict(ScaledRows(rows, self.scaling), execution)
+        return self.model.labels(self._values(X, execution)[0])
 
     def predict_supported(self, X: Rows, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the predicted labels of raw points X (n, d), shape (n,), and which of them have support, (n,) bool.
 
         The others lie where every kernel value is as good as zero, so that their label is that of the intercept alone.
         """
-        rows = execution.share_rows(as_rows(X)) if execution else as_rows(X)
-        values, support = self.model.values_with_support(ScaledRows(rows, self.scaling), execution)
-        return self.model.labels(values), support >= LEAST_SUPPORT
+        values, beyond = self._values(X, execution)
+        return self.model.labels(values), ~beyond
+
+    def _values(self, X: Rows, execution: Execution | None) -> tuple[np.ndarray, np.ndarray]:
+        return self.model.values_and_beyond(self._scaled(X, execution), execution)
+
+    def _scaled(self, X: Rows, execution: Execution | None) -> ScaledRows:
+        return ScaledRows(execution.share_rows(as_rows(X)) if execution else as_rows(X), self.scaling)
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a .csv, .npy or .zarr path; return what they are (JSON).
 
-        Only the last is written in blocks, without all predictions in memory; see `predict_to_zarr`. The result has
-        `n`, `unsupported`, and `counts` by class, or `values` with min, mean and max. abstain : whether points without
-        support get no label.
+        Only the last is written in blocks, without all predictions in memory; see `predict_to_zarr`, which tells what
+        is returned. abstain : whether points without support get no label.
         """
         if out.suffix == ".zarr":
-            rows = execution.share_rows(as_rows(X))
-            found = predict_to_zarr(self.model, ScaledRows(rows, self.scaling), out, execution, abstain=abstain)
-            if self.model.coding != "values":
-                return found
-            return {"n": found["n"], "unsupported": found["unsupported"],
-                    "values": {name: found[name] for name in ("min", "mean", "max")}}
-        labels, supported = self.predict_supported(X, execution)
-        empty, is_value = ~supported & abstain, self.model.coding == "values"
-        write_predictions(out, labels, empty, name="value" if is_value else "label")
-        found, kept = {"n": len(labels), "unsupported": int((~supported).sum())}, labels[~empty]
-        if is_value:
-            summary = {name: float(getattr(kept, name)()) if len(kept) else None for name in ("min", "mean", "max")}
-            return {**found, "values": summary}
-        return {**found, "counts": {str(label): int(count) for label, count in zip(
-            *np.unique(kept, return_counts=True), strict=True)}}
+            return predict_to_zarr(self.model, self._scaled(X, execution), out, execution, abstain=abstain)
+        values, beyond = self._values(X, execution)
+        coding, empty = self.model.coding, beyond & abstain
+        write_predictions(out, coding.labels(values), empty, name=coding.written_as)
+        return {"n": len(values), "unsupported": int(beyond.sum()),
+                **coding.total([coding.summary(coding.entries(values)[~empty])])}
 
     def points_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Rows:
         """Return the points of a source, see `dataset_of`."""
@@ -115,7 +108,7 @@ class FittedPipeline:
         expected = list(columns.names or ()) if columns else self.dataset.get("feature_names")
         params = replace(params, sparse=bool(self.dataset.get("sparse")))
         if kind == self.dataset["format"] == "svmlight":  # a file need not show the last column, nor the first
-            params = replace(params, n_columns=self.model.points.shape[1], zero_based=self.dataset["zero_based"])
+            params = replace(params, n_columns=self.model.n_features, zero_based=self.dataset["zero_based"])
         params = replace(params, **options)
         if expected:
             dropped = self._columns_to_drop(found, params, expected, strict=kind == self.dataset["format"])
@@ -132,7 +125,7 @@ class FittedPipeline:
         if expected and names and set(names) == set(expected) and len(names) == len(expected):
             order = [names.index(name) for name in expected]
             return dataset if order == sorted(order) else replace(dataset, X=ChosenColumns(X, order))
-        width = len(self.dataset["feature_names"] or ()) or self.model.points.shape[1]
+        width = len(self.dataset["feature_names"] or ()) or self.model.n_features
         require(X.shape[1] == width, error=DataError,
                 what=f"{source} has {X.shape[1]} features, the model was fitted on {width}",
                 why="a kernel compares equal features",
@@ -253,6 +246,7 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     prepared = read_manifest(points / "manifest.json")
     scaling = Scaling.from_arrays(StoredParts(points).within("scaling").read(0), prepared["attributes"]["scaling"])
     data = read_manifest(artifacts / "dataset" / prepared["inputs"]["dataset"][:24] / "manifest.json")
-    return FittedPipeline(scaling, load_model(StoredParts(folder).read(0), models, name), data["attributes"]["dataset"],
+    model = stored_models(StoredParts(folder), {name: models[name]}).open()[name]
+    return FittedPipeline(scaling, model, data["attributes"]["dataset"],
                           ingest_params({name: value for name, value in data["params"].items() if name != "type"},
                                         "the training data's options"))

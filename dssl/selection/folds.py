@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from ..data.labels import encode_labels
 from ..errors import DataError, require
+from ..learners.encoding import encode_labels
+from ..learners.target import Target
 from ..storage.blocks import block_rng
 
 FOLDS = 4  # random stream, apart from those that choose labels and test points
 
 
-def labeled_folds(codes: np.ndarray, n_folds: int, seed: int) -> list[np.ndarray]:
+def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int) -> list[np.ndarray]:
     """Return up to `n_folds` ascending, disjoint lists of positions in `codes` to hold out.
 
     Each class is spread evenly over the folds, in a random order that the seed gives. One point of each class is never
@@ -41,8 +42,8 @@ def labeled_folds(codes: np.ndarray, n_folds: int, seed: int) -> list[np.ndarray
     # A class of fewer points than folds is never whole in one fold: consecutive members go to different folds.
     held = [np.sort(np.array(fold, np.int64)) for fold in folds if fold]
     require(len(held) >= 2, f"{len(codes)} labeled points, no class has two", error=DataError,
-            why="a point that is held out leaves its class without a label", fix="label two points of a class, or set "
-            "the parameters by hand instead of by cross-validation")
+            why="a point that is held out leaves its class without a label, or a regression without a point",
+            fix="label two points of a class, or leave selection out: set the parameters by hand")
     return held
 
 
@@ -51,6 +52,32 @@ def require_folds(n_folds: int) -> None:
     whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
     require(whole and n_folds >= 2, f"{n_folds!r} folds, expected a whole number >= 2",
             why="a fold is held out of the others", fix="use 5, or 10 for few labels")
+
+
+def held_out_folds(cv: Any, target: Target, seed: int = 0) -> list[np.ndarray]:
+    """Return lists of positions among the labeled points to hold out, ascending and disjoint.
+
+    Parameters
+    ----------
+    cv : a number of folds, dealt by strata (`labeled_folds`); a splitter of scikit-learn, which is given the labeled
+        points and their strata; or a list of its (train, test) pairs, or of lists of positions.
+    seed : of the folds that are dealt.
+
+    Raises
+    ------
+    ParameterError : fewer than two folds, or a point is held out twice. DataError : too few labeled points.
+    """
+    strata = target.strata()
+    if cv is None or isinstance(cv, (int, float, np.number)):
+        return labeled_folds(strata, cv, seed)
+    splits = cv.split(np.zeros((len(strata), 1)), strata) if hasattr(cv, "split") else cv
+    folds = [np.sort(np.asarray(split[1] if isinstance(split, tuple) else split, np.int64)) for split in splits]
+    require(len(folds) >= 2, f"cv={cv!r} makes {len(folds)} fold(s)", why="a fold is held out of the others",
+            fix="pass a number of folds >= 2, or a splitter that makes several")
+    held = np.concatenate(folds)
+    require(len(np.unique(held)) == len(held), f"cv={cv!r} holds a labeled point out twice",
+            why="its prediction is that of the one fit that did not see it", fix="use KFold or StratifiedKFold")
+    return folds
 
 
 class LabeledKFold:

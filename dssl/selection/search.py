@@ -14,16 +14,19 @@ powers and etas, of a bandwidth; the solves of the graph serve all powers.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve
 
 from ..errors import require
 from ..kernels.base import Kernel
-from ..kernels.deformed import factor_positive
-from ..learners.deformed import absolute_eta, check_eta
-from ..learners.kernel_model import Coding, class_pairs, class_scores
-from ..learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
+from ..kernels.deformed import absolute_eta, check_eta, factor_positive
+from ..learners.losses import HingeLoss
+from ..learners.ridge_and_svm import LearnerParams
+from ..learners.target import Target
+from .refit import held_out
+from .scores import held_out_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,65 +61,12 @@ class GridParams:
         require(self.folds >= 2, f"folds={self.folds}", why="a fold is held out of the others", fix="use 5 or 10")
 
 
-@dataclass(frozen=True)
-class GridPoint:
-    """One row of the search: parameters, and how it did on the points that were held out.
-
-    error : share of held-out points that are wrong. loss : mean hinge loss of their margins, which parts equal errors.
-    Of quantities: root of the mean squared error of held-out points, and mean absolute error.
-    """
-
-    power: int | None  # None for the base kernel, as is eta
-    eta: float | None
-    C: float
-    error: float
-    loss: float
+MEASURES = ("error", "rmse", "loss", "mae")  # of a row, those that there are in this order
 
 
-def held_out_loss(values: np.ndarray, codes: np.ndarray, coding: Coding, n_classes: int) -> np.ndarray:
-    """Return the hinge loss (m,) of the smallest margin of the true class against another, from values (m, c)."""
-    margins = np.full((len(codes), n_classes), np.inf)
-    if coding == "one_vs_one":
-        for column, (i, j) in enumerate(class_pairs(n_classes)):
-            first, second = codes == i, codes == j
-            margins[first, j] = values[first, column]
-            margins[second, i] = -values[second, column]
-    else:
-        margins = (np.take_along_axis(values, codes[:, None], axis=1) - values) / 2
-        margins[np.arange(len(codes)), codes] = np.inf
-    return np.maximum(0.0, 1.0 - margins.min(axis=1))
-
-
-def cross_validate(grams: Sequence[np.ndarray], codes: np.ndarray, folds: Sequence[np.ndarray],
-                   learner: LearnerParams) -> tuple[float, float]:
-    """Return (error, loss) of a learner on the points held out, with one Gram matrix (l, l) a fold.
-
-    codes : (l,), classes; or quantities, which are floats.
-    """
-    if codes.dtype.kind == "f":
-        return _cross_validate_values(grams, codes, folds, learner)
-    n_classes = int(codes.max()) + 1
-    wrong, loss, count = 0, 0.0, 0
-    for K, fold in zip(grams, folds, strict=True):
-        kept = np.setdiff1d(np.arange(len(codes)), fold)
-        coef, intercept, coding = fit_labels(K[np.ix_(kept, kept)], codes[kept], n_classes, learner)
-        values = K[np.ix_(fold, kept)] @ coef + intercept
-        wrong += int((class_scores(values, coding, n_classes).argmax(axis=1) != codes[fold]).sum())
-        loss += float(held_out_loss(values, codes[fold], coding, n_classes).sum())
-        count += len(fold)
-    return wrong / count, loss / count
-
-
-def _cross_validate_values(grams: Sequence[np.ndarray], targets: np.ndarray, folds: Sequence[np.ndarray],
-                           learner: LearnerParams) -> tuple[float, float]:
-    """Return the root mean squared and the mean absolute error of ridge regression on the points held out."""
-    errors = []
-    for K, fold in zip(grams, folds, strict=True):
-        kept = np.setdiff1d(np.arange(len(targets)), fold)
-        coef, intercept = fit_values(K[np.ix_(kept, kept)], targets[kept, None], learner)
-        errors.append((K[np.ix_(fold, kept)] @ coef + intercept)[:, 0] - targets[fold])
-    found = np.concatenate(errors)
-    return float(np.sqrt((found**2).mean())), float(np.abs(found).mean())
+def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the row of a search of lowest error or rmse, then of the lowest second measure, then the first."""
+    return min(rows, key=lambda row: [row[name] for name in MEASURES if name in row])
 
 
 def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.ndarray, eta: float,
@@ -131,7 +81,7 @@ def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.n
     Cost: s^3 / 3 + 4 s^2 l flops once, and l^2 |F| a fold.
     """
     absolute = absolute_eta(A, eta)
-    factor = factor_positive(A + absolute * K_SS)
+    factor, _ = factor_positive(A + absolute * K_SS)
     inside = np.flatnonzero(position >= 0)
     unit = np.zeros((len(A), len(inside)))
     unit[position[inside], np.arange(len(inside))] = 1
@@ -149,27 +99,30 @@ def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.n
     return grams
 
 
-def search_deformed(base: Kernel, X_S: np.ndarray, X_l: np.ndarray, codes: np.ndarray, position: np.ndarray,
+def search_deformed(base: Kernel, X_S: np.ndarray, X_l: np.ndarray, target: Target, position: np.ndarray,
                     powers: Mapping[int, np.ndarray], kind: str, params: GridParams,
-                    folds: Sequence[np.ndarray]) -> list[GridPoint]:
-    """Return the grid points of one base kernel, deformed by `powers`: A (s, s) of each power of the regularizer."""
+                    folds: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    """Return the rows of one base kernel, deformed by `powers`: A (s, s) of each power of the regularizer.
+
+    Each has `power`, `eta`, `C`, and the measures of `held_out_scores`.
+    """
     K_SS, K_Sl, K_ll = base(X_S, X_S), base(X_S, X_l), base(X_l, X_l)
-    found = []
-    for power, eta in product(params.power, params.eta):
-        grams = held_out_grams(K_SS, K_Sl, K_ll, powers[power], eta, position, folds)
-        for C in params.C:
-            error, loss = cross_validate(grams, codes, folds, LearnerParams(kind=kind, C=C))  # type: ignore[arg-type]
-            found.append(GridPoint(power, eta, C, error, loss))
-    return found
+    return [row for power, eta in product(params.power, params.eta) for row in _search_C(
+        held_out_grams(K_SS, K_Sl, K_ll, powers[power], eta, position, folds), target, kind, params, folds,
+        power=power, eta=eta)]
 
 
-def search_base(base: Kernel, X_l: np.ndarray, codes: np.ndarray, kind: str, params: GridParams,
-                folds: Sequence[np.ndarray]) -> list[GridPoint]:
-    """Return the grid points of a base kernel, which has neither power nor eta."""
-    K = base(X_l, X_l)
-    found = []
+def search_base(base: Kernel, X_l: np.ndarray, target: Target, kind: str, params: GridParams,
+                folds: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    """Return the rows of a base kernel, which has neither power nor eta."""
+    return _search_C([base(X_l, X_l)] * len(folds), target, kind, params, folds, power=None, eta=None)
+
+
+def _search_C(grams: Sequence[np.ndarray], target: Target, kind: str, params: GridParams, folds: Sequence[np.ndarray],
+              **given: Any) -> list[dict[str, Any]]:
+    """Return a row for each C, with Gram matrices (l, l) of the folds."""
+    rows = []
     for C in params.C:
-        error, loss = cross_validate([K] * len(folds), codes, folds,
-                                     LearnerParams(kind=kind, C=C))  # type: ignore[arg-type]
-        found.append(GridPoint(None, None, C, error, loss))
-    return found
+        values, coding = held_out(grams, target, folds, LearnerParams(kind=kind, C=C))  # type: ignore[arg-type]
+        rows.append({**given, "C": C, **held_out_scores(target, coding, values, folds, HingeLoss())})
+    return rows

@@ -96,3 +96,10 @@ def _explained(folder: Path, name: str) -> Iterator[None]:
             why="its metadata or a chunk is damaged, or needs a codec that is not installed",
             fix="copy the folder again, or write it again with Zarr 2 or 3",
         )) from error
+
+
+def publish_array(source: Path, target: Path, attributes: dict[str, Any]) -> None:
+    """Give an array that was written attributes for its readers, and move it to its place: they see all or nothing."""
+    if attributes:
+        zarr.open_array(str(source), mode="r+").update_attributes(attributes)
+    source.rename(target)

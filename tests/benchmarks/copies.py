@@ -18,6 +18,7 @@ from dssl.graph.health import graph_health
 from dssl.graph.neighbors import NeighborParams, find_neighbors
 from dssl.graph.vertices import Vertices, distinct_rows, find_vertices
 from dssl.graph.weights import weights
+from dssl.learners.encoding import encode_labels
 from dssl.storage.blocks import ArrayRows
 
 
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     dataset = open_dataset("skin_nonskin")
-    codes, _ = dataset.labels()
+    codes, _ = encode_labels(dataset.named_targets())
     labeled = choose_labels(codes, count=arguments.labels, seed=0, n_classes=2)
     execution, params = InProcess(arguments.threads), NeighborParams(n_neighbors=arguments.k, method="exact")
     rows = ArrayRows(dataset.X.read_all())

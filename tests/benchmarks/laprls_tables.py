@@ -31,8 +31,9 @@ from scipy.stats import ttest_rel
 
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
-from dssl.kernels.gram import apply_blocks
 from dssl.kernels.landmarks import uniform_rows
+from dssl.learners.coding import Values
+from dssl.learners.kernel_model import KernelModel
 from dssl.learners.laprls.dense import DenseTask
 from dssl.learners.laprls.penalties import System, with_folds
 from dssl.learners.laprls.solve import Functions, judge, method_of, solve_by_products, solve_from_gram
@@ -85,8 +86,8 @@ def measure(name: str, args: argparse.Namespace) -> None:
             begin = time.perf_counter()
             functions, points, kernel = run()
             seconds = time.perf_counter() - begin
-            values = apply_blocks(kernel, data.split.X_test, points, functions.coef[0], execution).read_all()
-            rmse = float(np.sqrt(((values + functions.intercept[0] - data.split.Y_test) ** 2).mean()))
+            model = KernelModel(kernel, points, functions.coef[0], functions.intercept[0], Values())
+            rmse = float(np.sqrt(((model.values(data.split.X_test, execution) - data.split.Y_test) ** 2).mean()))
             found.setdefault(method, []).append({
                 "rmse": rmse, "seconds": seconds, "iterations": (functions.evidence.get("iterations") or [0])[0],
                 "not_converged": functions.evidence.get("not_converged", 0),

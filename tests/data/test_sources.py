@@ -92,8 +92,7 @@ def test_bundled_sets_equal_those_of_sklearn(name, monkeypatch):
     assert data.feature_names == [str(column) for column in bunch.feature_names]
     if name != "diabetes":
         assert data.attributes["label_names"] == [str(label) for label in bunch.target_names]
-        codes, classes = data.labels()
-        assert classes[codes].tolist() == [str(bunch.target_names[code]) for code in bunch.target]
+        assert data.named_targets().tolist() == [str(bunch.target_names[code]) for code in bunch.target]
 
 
 def test_the_fingerprint_is_the_sha256_of_the_bytes(tmp_path):

@@ -11,7 +11,8 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.graph.graph import KNNGraph
 from dssl.kernels.base import kernel_from
-from dssl.learners.deformed import GraphKernelParams, deform, graph_covariance
+from dssl.kernels.deformed import deform
+from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.learners.kernel_model import KernelModel, expand
 from dssl.learners.ridge_and_svm import LearnerParams, fit_labels
 from dssl.storage.blocks import MemoryParts

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dssl.errors import BudgetError, DataError, IntegrityError
+from dssl.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import (
@@ -22,8 +22,10 @@ from dssl.kernels.base import (
     median_bandwidth,
     squared_distances,
 )
-from dssl.kernels.deformed import DeformedKernel, full_deformation, subsample_deformation
-from dssl.kernels.gram import apply_blocks, block_rows, entries_of, gram_blocks
+from dssl.kernels.deformed import subsample_deformation
+from dssl.kernels.gram import block_rows, entries_of, kernel_block
+from dssl.learners.coding import Values
+from dssl.learners.kernel_model import KernelModel
 from dssl.storage.csr import CsrRows, as_csr, as_rows
 from tests.storage.test_csr import sparse_rows
 
@@ -99,8 +101,9 @@ def test_blocks_as_tasks(form):
     x, z = (X if form != "Z" else X.toarray()), (Z if form != "X" else Z.toarray())
     K = RBF(2.0)(X, Z)
     execution = InProcess(2, memory_budget=50_000 + 24 * 9 * 40 * 2)
-    assert_array_equal(gram_blocks(RBF(2.0), x, z, execution).read_all(), K)
-    assert_allclose(apply_blocks(RBF(2.0), x, z, coef, execution).read_all(), K @ coef, rtol=1e-13, atol=1e-14)
+    model = KernelModel(RBF(2.0), z, coef, np.zeros(2), Values())
+    assert_allclose(model.values(x, execution), K @ coef, rtol=1e-13, atol=1e-14)
+    assert_array_equal(model.support(x, execution), K.max(axis=1))
 
 
 def test_memory_follows_the_entries_and_not_the_columns():
@@ -122,17 +125,12 @@ def test_a_function_is_handed_sparse_rows_and_returns_an_array():
         seen.append((type(A), type(B)))
         return np.asarray((A @ B.T).toarray()) ** 2
 
-    K = gram_blocks(overlap, X, Z, InProcess(1)).read_all()
+    K = kernel_block(overlap, X, Z)
     assert_allclose(K, (X.toarray() @ Z.toarray().T) ** 2, atol=1e-13)
     assert set(seen) == {(sparse.csr_array, sparse.csr_array)}
     assert_allclose(diagonal_of(overlap, X), (X.toarray() ** 2).sum(1) ** 2)
     with pytest.raises(DataError, match="returned a csr_array"):
-        gram_blocks(lambda A, B: A @ B.T, X, Z, InProcess(1))
-
-
-def deformations(kernel, X_S, A):
-    Q = np.linalg.inv(A)
-    return subsample_deformation(kernel, X_S, A, 2.0), full_deformation(kernel, X_S, Q, 2.0)
+        kernel_block(lambda A, B: A @ B.T, X, Z)
 
 
 @pytest.mark.parametrize("kernel", [RBF(1.5), Linear()], ids=lambda kernel: kernel.name)
@@ -140,22 +138,15 @@ def test_deformed_kernels_are_the_dense_ones(kernel):
     X_S, X = sparse_rows(12, 30, 0.2, 12), sparse_rows(7, 30, 0.2, 13)
     B = np.random.default_rng(1).normal(size=(12, 12))
     A = B @ B.T + np.eye(12)
-    for on_sparse, on_dense in zip(deformations(kernel, CsrRows(X_S), A), deformations(kernel, X_S.toarray(), A),
-                                   strict=True):
-        wanted = on_dense(X.toarray(), X.toarray())
-        assert_allclose(on_sparse(X, X), wanted, atol=1e-10)
-        assert_allclose(on_sparse(X.toarray(), X), wanted, atol=1e-10)
-        assert_allclose(on_sparse.diagonal(X), np.diagonal(wanted), atol=1e-10)
-        coef = np.arange(14.0).reshape(7, 2)
-        base, points, b = on_sparse.expansion(X, coef)
-        assert sparse.issparse(points)
-        assert_allclose(base(X, points) @ b, wanted @ coef, atol=1e-9)
-        assert on_sparse.nbytes < on_dense.nbytes
-        arrays, attributes = on_sparse.to_arrays()
-        again = DeformedKernel.from_arrays(arrays, attributes)
-        assert_array_equal(again(X, X), on_sparse(X, X))
-        with pytest.raises(IntegrityError, match="not a deformed kernel"):
-            DeformedKernel.from_arrays({name: a for name, a in arrays.items() if name != "anchors.shape"}, attributes)
+    on_sparse = subsample_deformation(kernel, CsrRows(X_S), A, 2.0)
+    wanted = subsample_deformation(kernel, X_S.toarray(), A, 2.0)(X.toarray(), X.toarray())
+    assert_allclose(on_sparse(X, X), wanted, atol=1e-10)
+    assert_allclose(on_sparse(X.toarray(), X), wanted, atol=1e-10)
+    assert_allclose(on_sparse.diagonal(X), np.diagonal(wanted), atol=1e-10)
+    coef = np.arange(14.0).reshape(7, 2)
+    base, points, b = on_sparse.expansion(X, coef)
+    assert sparse.issparse(points)
+    assert_allclose(base(X, points) @ b, wanted @ coef, atol=1e-9)
     X_S.data[0] = np.inf
     with pytest.raises(DataError, match="anchors hold NaN or infinite"):
         subsample_deformation(kernel, X_S, A, 1.0)
@@ -166,6 +157,7 @@ def test_workers_compute_what_threads_compute(cluster_client):
     X, Z = sparse_rows(300, 40, 0.2, 14), sparse_rows(9, 40, 0.2, 15)
     execution = OnDask(cluster_client, memory_budget=40_000)
     rows = execution.share_rows(CsrRows(X))
-    assert_array_equal(gram_blocks(RBF(2.0), rows, Z, execution).read_all(), RBF(2.0)(X, Z))
-    found = apply_blocks(LaplacianKernel(2.0), rows, Z, np.ones(9), execution).read_all()
+    model = KernelModel(LaplacianKernel(2.0), Z, np.ones((9, 1)), np.zeros(1), Values())
+    assert_array_equal(model.support(rows, execution), LaplacianKernel(2.0)(X, Z).max(axis=1))
+    found = model.values(rows, execution)[:, 0]
     assert_allclose(found, LaplacianKernel(2.0)(X, Z).sum(1), rtol=1e-13)

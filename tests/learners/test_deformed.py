@@ -15,15 +15,8 @@ from dssl.graph.neighbors import neighbors
 from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights import WeightsRaised, weights
 from dssl.kernels.base import RBF
-from dssl.learners.deformed import (
-    GraphKernelParams,
-    check_eta,
-    check_share,
-    deform,
-    draw_subsample,
-    graph_covariance,
-    shuffled,
-)
+from dssl.kernels.deformed import check_eta, check_share, deform, shuffled
+from dssl.learners.deformed import GraphKernelParams, draw_subsample, graph_covariance
 from dssl.solvers.solve import SolverParams
 from tests import reference
 

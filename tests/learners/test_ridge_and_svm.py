@@ -11,8 +11,10 @@ from sklearn.svm import SVC
 
 from dssl.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, Polynomial
-from dssl.learners.kernel_model import KernelModel, class_pairs
-from dssl.learners.ridge_and_svm import LearnerParams, fit_labels, fit_values, mean_diagonal
+from dssl.learners.coding import OneVsOne, OneVsRest, class_pairs
+from dssl.learners.kernel_model import KernelModel
+from dssl.learners.ridge_and_svm import LearnerParams, fit_gram, mean_diagonal
+from dssl.learners.target import Classes, Quantities
 from tests import reference
 
 CLASSES = np.array(["a", "b", "c", "d"])
@@ -23,10 +25,17 @@ def overlapping(n=60, n_classes=4, seed=0):
     return X, codes
 
 
+def fit_labels(K, codes, n_classes, params, weight=None):
+    return fit_gram(K, Classes(np.arange(len(codes)), codes, CLASSES[:n_classes]), params, weight)
+
+
+def fit_values(K, Y, params, weight=None):
+    return fit_gram(K, Quantities(np.arange(len(Y)), Y), params, weight)[:2]
+
+
 def fitted(X, codes, params, bandwidth=3.0):
     kernel = RBF(bandwidth)
-    coef, intercept, coding = fit_labels(kernel(X, X), codes, int(codes.max()) + 1, params)
-    return KernelModel(kernel, X, coef, intercept, coding, CLASSES[:int(codes.max()) + 1])
+    return KernelModel(kernel, X, *fit_labels(kernel(X, X), codes, int(codes.max()) + 1, params))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
@@ -37,7 +46,7 @@ def test_svm_predicts_as_scikit_learn_with_break_ties(n_classes, seed):
     model = fitted(X, codes, LearnerParams(C=2.0))
     machine = SVC(C=2.0, gamma=1 / (2 * 3.0**2), break_ties=n_classes > 2, decision_function_shape="ovr", tol=1e-6)
     machine.fit(X, codes)
-    scores = model.scores(model.values(new))
+    scores = model.coding.scores(model.values(new))
     agree = model.predict(new) == CLASSES[machine.predict(new)]
     # Where two scores are equal to the tolerance of the solvers, either class may win.
     close = np.sort(scores, axis=1)[:, -1] - np.sort(scores, axis=1)[:, -2] < 1e-4
@@ -54,7 +63,7 @@ def test_svm_is_the_dual_of_the_hinge_loss():
     K = RBF(3.0)(X, X)
     coef, intercept, coding = fit_labels(K, codes, 2, LearnerParams(C=1.5))
     expected, bias = reference.svm(K, np.where(codes == 0, 1.0, -1.0), 1.5)  # positive for the first class
-    assert coding == "one_vs_one"
+    assert isinstance(coding, OneVsOne)
     assert_allclose(coef[:, 0], expected, atol=1e-4)
     assert_allclose(intercept, bias, atol=1e-4)
 
@@ -65,10 +74,10 @@ def test_ridge_is_scikit_learns_on_centered_targets():
     targets = np.where(codes[:, None] == np.arange(3), 1.0, -1.0)
     machine = KernelRidge(alpha=1 / 5.0, kernel="precomputed").fit(K, targets - targets.mean(0))
     coef, intercept, coding = fit_labels(K, codes, 3, LearnerParams(kind="ridge", C=5.0))
-    assert coding == "one_vs_rest"
+    assert isinstance(coding, OneVsRest)
     assert_allclose(coef, machine.dual_coef_, rtol=1e-9, atol=1e-12)
     assert_array_equal(intercept, targets.mean(0))
-    model = KernelModel(RBF(3.0), X, coef, intercept, coding, CLASSES[:3])
+    model = KernelModel(RBF(3.0), X, coef, intercept, coding)
     assert_array_equal(model.predict(X), CLASSES[np.argmax(machine.predict(K) + targets.mean(0), axis=1)])
 
 
@@ -134,9 +143,9 @@ def test_parameters_are_checked_when_they_are_made(fields, message):
 def test_iris_as_scikit_learn():
     X, codes = load_iris(return_X_y=True)
     K = RBF(1.0)(X, X)
-    coef, intercept, coding = fit_labels(K, codes, 3, LearnerParams(C=10.0))
-    model = KernelModel(RBF(1.0), X, coef, intercept, coding, np.arange(3))
-    assert_array_equal(model.predict(X), SVC(C=10.0, gamma=0.5, break_ties=True).fit(X, codes).predict(X))
+    model = KernelModel(RBF(1.0), X, *fit_labels(K, codes, 3, LearnerParams(C=10.0)))
+    machine = SVC(C=10.0, gamma=0.5, break_ties=True).fit(X, codes)
+    assert_array_equal(model.coding.codes(model.values(X)), machine.predict(X))
 
 
 def test_pairs_and_scale():
@@ -199,8 +208,8 @@ def test_weights_of_one_give_the_bits_of_no_weights(kind):
     X, codes = overlapping(n_classes=3)
     K, params = Polynomial(2, 0.1, 1.0)(X, X), LearnerParams(kind=kind)
     for weight in (np.ones(60), np.ones(60, int)):
-        for found, expected in zip(fit_labels(K, codes, 3, params, weight), fit_labels(K, codes, 3, params),
-                                   strict=True):
+        for found, expected in zip(fit_labels(K, codes, 3, params, weight)[:2],
+                                   fit_labels(K, codes, 3, params)[:2], strict=True):
             assert_array_equal(found, expected)
     for wrong in (np.ones(59), np.zeros(60), -np.ones(60), np.full(60, np.nan), np.full(60, np.inf)):
         with pytest.raises(DataError, match="weights have shape"):

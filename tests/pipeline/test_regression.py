@@ -18,7 +18,6 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import make_plan, plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.pipeline.scoring import code_errors, regression_scores, unlabeled_verdict
 from dssl.storage.store import StoredParts
 
 N = 260
@@ -112,8 +111,8 @@ def test_selection_takes_the_lowest_held_out_error(fields, tmp_path):
     result = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(2))
     found = part(tmp_path, "selection")[1]
     for name, rows in found["grid"].items():
-        assert found["choices"][name]["error"] == min(row["error"] for row in rows)
-        assert all(0 < row["loss"] <= row["error"] for row in rows)  # the mean error is below the root of the squares
+        assert found["choices"][name]["rmse"] == min(row["rmse"] for row in rows)
+        assert all(0 < row["mae"] <= row["rmse"] for row in rows)  # the mean error is below the root of the squares
     assert result["metrics"]["r2"] > 0.9
     text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
     assert "rmse in cross-validation" in text
@@ -292,30 +291,3 @@ def test_a_ridge_classifier_has_an_rmse_from_the_codes(small_spec, tmp_path, n_c
 def test_a_support_vector_machine_has_no_rmse(spec, workspace):
     result = run(spec, workspace=workspace, execution=InProcess(1), from_stage="scores")
     assert result["metrics"]["rmse"] is None
-
-
-def test_one_column_of_two_classes_is_that_of_the_second():
-    values, codes = np.array([[0.5], [-2.0]]), np.array([1, 0])
-    assert_allclose(code_errors(values, codes, 2), [0.25, 1.0])
-    assert_allclose(code_errors(np.hstack([-values, values]), codes, 2), [0.25, 1.0])
-
-
-def test_the_verdict_on_quantities():
-    true = np.arange(50.0)
-    noise = np.random.default_rng(0).normal(size=50)
-    near, far = true + 0.1 * noise, true + 3 * noise
-    found = unlabeled_verdict({"model": near, "base": far, "shuffled": far}, true)
-    assert found["unlabeled_data"] == "helped"
-    assert found["over_base"]["gain"] > 0
-    assert unlabeled_verdict({"model": far, "base": near, "shuffled": far}, true)["unlabeled_data"] == "hurt"
-    assert unlabeled_verdict({"model": near, "base": far, "shuffled": near}, true)[
-        "unlabeled_data"] == "no clear difference"
-    alone = unlabeled_verdict({"model": near[:1], "base": far[:1], "shuffled": far[:1]}, true[:1])
-    assert alone["over_base"]["p_value"] == 1.0
-    constant = unlabeled_verdict({"model": true + 1, "base": true + 2, "shuffled": true + 2}, true)
-    assert constant["over_base"]["gain"] == 1.0
-
-
-def test_scores_of_one_point():
-    assert regression_scores(np.array([3.0]), np.array([1.0])) == {
-        "rmse": 2.0, "mae": 2.0, "r2": None, "standard_error": 0.0, "deviation": 0.0, "n_test": 1}

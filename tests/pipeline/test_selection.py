@@ -6,9 +6,10 @@ import pytest
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.artifacts import read_manifest
-from dssl.pipeline.kinds.deformed_fit import Training, choose
+from dssl.pipeline.kinds.deformed_fit import Training
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
+from dssl.selection.search import choose
 from dssl.storage.blocks import ArrayRows, HeldArrays
 
 GRID = {"folds": 3, "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}
@@ -87,15 +88,15 @@ def test_one_label_a_class_cannot_be_cross_validated(small_spec, tmp_path):
 def test_the_first_of_equals_is_chosen():
     rows = [{"error": error, "loss": loss, "eta": eta}
             for eta, (error, loss) in enumerate([(0.2, 0.1), (0.1, 0.3), (0.1, 0.2), (0.1, 0.2)])]
-    chosen = choose([{"name": "model", "grid": rows}, {"name": "base", "grid": rows[:1]}], ("model", "base"))
-    assert (chosen["model"]["eta"], chosen["base"]["eta"], chosen["shuffled"]["eta"]) == (2, 0, 2)
+    assert (choose(rows)["eta"], choose(rows[:1])["eta"]) == (2, 0)
+    assert choose([{"rmse": 2.0, "mae": 1.0, "eta": 0}, {"rmse": 1.0, "mae": 3.0, "eta": 1}])["eta"] == 1
 
 
 def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
     X = np.random.default_rng(0).normal(size=(12, 2))
     A = np.cov(np.random.default_rng(1).normal(size=(12, 40)))
     training = Training(ArrayRows(X), HeldArrays(power1=A), HeldArrays(subsample=np.arange(12)),
-                        HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])),
+                        HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])), ["a", "b"],
                         "rbf", {}, "svm", 0, None)
     found = training.covariances("shuffled", (1,), X)[1]
     assert np.allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(A))

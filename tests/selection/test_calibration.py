@@ -6,15 +6,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
 from dssl import LapKernelRidge, LapSVC
 from dssl.errors import DataError
 from dssl.kernels.base import RBF
-from dssl.learners.kernel_model import class_pairs
+from dssl.learners.coding import class_pairs
 from dssl.learners.ridge_and_svm import LearnerParams
-from dssl.selection.calibration import Calibration, fit_calibration, out_of_fold_scores
+from dssl.learners.target import Classes
+from dssl.selection.calibration import Calibration, fit_calibration, out_of_fold_margins
+from dssl.selection.folds import labeled_folds
 from tests.estimators.test_estimators import SMALL, blobs
 
 
@@ -23,12 +24,17 @@ def overlapping(n=60, n_classes=3, seed=0):
     return RBF(3.0)(X, X), codes
 
 
+def out_of_fold(K, codes, n_classes, params, seed=0):
+    return out_of_fold_margins(K, Classes(np.arange(len(K)), codes, np.arange(n_classes)), params, seed=seed)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_each_score_is_of_a_machine_that_did_not_see_the_point(n_classes):
     """Against scikit-learn's SVC, fold by fold and pair by pair."""
     K, codes = overlapping(n_classes=n_classes)
-    scores = out_of_fold_scores(K, codes, n_classes, LearnerParams(C=2.0), seed=3)
-    for kept, held in StratifiedKFold(5, shuffle=True, random_state=3).split(K, codes):
+    scores = out_of_fold(K, codes, n_classes, LearnerParams(C=2.0), seed=3)
+    for held in labeled_folds(codes, 5, 3):
+        kept = np.setdiff1d(np.arange(len(codes)), held)
         machine = SVC(C=2.0, kernel="precomputed", tol=1e-6, decision_function_shape="ovo")
         values = machine.fit(K[np.ix_(kept, kept)], codes[kept]).decision_function(K[np.ix_(held, kept)])
         values = -values[:, None] if n_classes == 2 else values  # positive for the first of a pair
@@ -45,7 +51,7 @@ def test_the_label_of_a_point_does_not_reach_its_own_score():
     K = overlapping(n_classes=2, n=200)[0] + 0.1 * np.eye(200)
     codes = np.random.default_rng(0).integers(0, 2, 200)
     trained = SVC(C=1e4, kernel="precomputed").fit(K, codes).decision_function(K)
-    scores = out_of_fold_scores(K, codes, 2, LearnerParams(C=1e4))
+    scores = out_of_fold(K, codes, 2, LearnerParams(C=1e4))
     assert np.mean((trained > 0) == codes) > 0.95
     assert abs(np.mean((scores[:, 1] > 0) == codes) - 0.5) < 0.15
 
@@ -53,10 +59,10 @@ def test_the_label_of_a_point_does_not_reach_its_own_score():
 def test_as_many_folds_as_the_least_class_has_points():
     K, codes = overlapping(n=30)
     few = np.concatenate([np.flatnonzero(codes == 0)[:2], np.flatnonzero(codes != 0)])
-    scores = out_of_fold_scores(K[np.ix_(few, few)], codes[few], 3, LearnerParams())
+    scores = out_of_fold(K[np.ix_(few, few)], codes[few], 3, LearnerParams())
     assert np.isfinite(scores).all()
     with pytest.raises(DataError, match="class \\[0\\] \\(code\\) has one labeled point"):
-        out_of_fold_scores(K[np.ix_(few[1:], few[1:])], codes[few[1:]], 3, LearnerParams())
+        out_of_fold(K[np.ix_(few[1:], few[1:])], codes[few[1:]], 3, LearnerParams())
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import make_moons
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold, RepeatedKFold, StratifiedKFold
 
 from dssl import LapSVC
 from dssl.errors import DataError, ParameterError
-from dssl.selection.folds import LabeledKFold, labeled_folds
+from dssl.learners.target import Classes, Quantities
+from dssl.selection.folds import LabeledKFold, held_out_folds, labeled_folds
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(2, 7), st.integers(0, 2**20))
@@ -41,6 +42,26 @@ def test_one_fold_is_refused():
         labeled_folds(np.array([0, 1]), 1, 0)
     with pytest.raises(ParameterError, match=r"2\.5 folds, expected a whole number"):
         labeled_folds(np.array([0, 1]), 2.5, 0)
+
+
+def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
+    codes = np.arange(40) % 2
+    classes, values = Classes(np.arange(40), codes, np.array(["a", "b"])), Quantities(np.arange(40), codes * 0.5)
+    splitter = StratifiedKFold(4, shuffle=True, random_state=1)
+    expected = [held for _, held in splitter.split(codes, codes)]
+    for cv in (splitter, list(splitter.split(codes, codes)), expected):
+        found = held_out_folds(cv, classes)
+        assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert [len(fold) for fold in held_out_folds(KFold(8), values)] == [5] * 8
+    for one, other in zip(held_out_folds(5, classes, 3), labeled_folds(codes, 5, 3), strict=True):
+        assert np.array_equal(one, other)
+    assert sum(map(len, held_out_folds(3, values))) == 40
+    with pytest.raises(ParameterError, match="holds a labeled point out twice"):
+        held_out_folds(RepeatedKFold(n_splits=2, n_repeats=2), classes)
+    with pytest.raises(ParameterError, match=r"makes 1 fold"):
+        held_out_folds([np.arange(3)], classes)
+    with pytest.raises(DataError, match="1 labeled points, no class has two"):
+        held_out_folds(2, values.take(np.arange(1)))
 
 
 def test_all_unlabeled_points_are_in_every_training_set():

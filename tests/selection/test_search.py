@@ -9,17 +9,18 @@ from sklearn.svm import SVC
 
 from dssl.errors import ParameterError
 from dssl.kernels.base import RBF
-from dssl.learners.deformed import absolute_eta
-from dssl.learners.ridge_and_svm import LearnerParams, fit_labels
+from dssl.kernels.deformed import absolute_eta
+from dssl.learners.losses import HingeLoss
+from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
+from dssl.learners.target import Classes, Quantities
 from dssl.selection.folds import labeled_folds
-from dssl.selection.search import (
-    GridParams,
-    cross_validate,
-    held_out_grams,
-    held_out_loss,
-    search_base,
-    search_deformed,
-)
+from dssl.selection.refit import held_out
+from dssl.selection.scores import held_out_scores
+from dssl.selection.search import GridParams, held_out_grams, search_base, search_deformed
+
+
+def classes_of(codes):
+    return Classes(np.arange(len(codes)), codes, np.unique(codes))
 
 
 def problem(seed, s=14, inside=6, outside=3):
@@ -54,17 +55,21 @@ def test_cross_validation_counts_what_refits_get_wrong():
     X_l = X_l + 1.2 * codes[:, None]
     folds = labeled_folds(codes, 4, 0)
     K = RBF(1.0)(X_l, X_l)
-    error, loss = cross_validate([K] * len(folds), codes, folds, LearnerParams(C=2.0))
+    target = classes_of(codes)
+    values, coding = held_out([K] * len(folds), target, folds, LearnerParams(C=2.0))
+    row = held_out_scores(target, coding, values, folds, HingeLoss())
 
-    wrong, hinge = 0, 0.0
+    wrong, hinge, by_fold = 0, 0.0, []
     for fold in folds:
         kept = np.setdiff1d(np.arange(len(codes)), fold)
         machine = SVC(kernel="precomputed", C=2.0, tol=1e-8).fit(K[np.ix_(kept, kept)], codes[kept])
-        wrong += int((machine.predict(K[np.ix_(fold, kept)]) != codes[fold]).sum())
+        by_fold.append((machine.predict(K[np.ix_(fold, kept)]) != codes[fold]).mean())
+        wrong += round(by_fold[-1] * len(fold))
         sign = np.where(codes[fold] == 1, 1, -1)
         hinge += np.maximum(0, 1 - sign * machine.decision_function(K[np.ix_(fold, kept)])).sum()
-    assert error == wrong / len(codes)
-    assert loss == pytest.approx(hinge / len(codes), rel=1e-3)
+    assert row["error"] == wrong / len(codes)
+    assert row["fold_errors"] == by_fold
+    assert row["loss"] == pytest.approx(hinge / len(codes), rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["svm", "ridge"])
@@ -72,19 +77,19 @@ def test_the_loss_is_zero_beyond_the_margin_and_one_at_the_boundary(kind):
     codes = np.array([0, 1, 2])
     points = 10 * np.eye(3)
     K = points @ points.T
-    coef, intercept, coding = fit_labels(K, codes, 3, LearnerParams(kind=kind, C=1e6))
-    assert held_out_loss(K @ coef + intercept, codes, coding, 3).max() < 1e-3
-    assert held_out_loss(np.zeros_like(coef), codes, coding, 3).tolist() == [1, 1, 1]
+    coef, intercept, coding = fit_gram(K, classes_of(codes), LearnerParams(kind=kind, C=1e6))
+    assert HingeLoss().of(coding, K @ coef + intercept, codes).max() < 1e-3
+    assert HingeLoss().of(coding, np.zeros_like(coef), codes).tolist() == [1, 1, 1]
 
 
 def test_the_grid_has_a_point_for_each_combination_and_the_base_kernel_none_of_the_graph():
     X_S, X_l, position, codes, A = problem(1, inside=8, outside=4)
     params = GridParams(power=(1, 2), eta=(1.0, 10.0), C=(1.0, 10.0, 100.0), folds=3)
     folds = labeled_folds(codes, 3, 0)
-    points = search_deformed(RBF(1.0), X_S, X_l, codes, position, {1: A, 2: A @ A}, "svm", params, folds)
-    assert len({(p.power, p.eta, p.C) for p in points}) == len(points) == 12
-    base = search_base(RBF(1.0), X_l, codes, "svm", params, folds)
-    assert [(p.power, p.eta, p.C) for p in base] == [(None, None, 1.0), (None, None, 10.0), (None, None, 100.0)]
+    points = search_deformed(RBF(1.0), X_S, X_l, classes_of(codes), position, {1: A, 2: A @ A}, "svm", params, folds)
+    assert len({(p["power"], p["eta"], p["C"]) for p in points}) == len(points) == 12
+    base = search_base(RBF(1.0), X_l, classes_of(codes), "svm", params, folds)
+    assert [(p["power"], p["eta"], p["C"]) for p in base] == [(None, None, C) for C in (1.0, 10.0, 100.0)]
 
 
 @pytest.mark.parametrize(("given", "message"), [
@@ -108,8 +113,10 @@ def test_quantities_are_judged_by_the_error_of_points_held_out():
         alpha = np.linalg.solve(K[np.ix_(kept, kept)] + np.eye(len(kept)) / 5.0, y[kept] - mean)
         errors.append(K[np.ix_(fold, kept)] @ alpha + mean - y[fold])
     found = np.concatenate(errors)
-    point, = search_base(kernel, X_l, y, "ridge", GridParams(C=(5.0,)), folds)
-    assert_allclose((point.error, point.loss), (np.sqrt((found**2).mean()), np.abs(found).mean()))
-    grid = search_deformed(kernel, X_S, X_l, y, position, {1: A}, "ridge", GridParams(power=(1,), C=(5.0,)), folds)
+    target = Quantities(np.arange(len(y)), y)
+    point, = search_base(kernel, X_l, target, "ridge", GridParams(C=(5.0,)), folds)
+    assert_allclose((point["rmse"], point["mae"]), (np.sqrt((found**2).mean()), np.abs(found).mean()))
+    assert_allclose(point["fold_errors"], [np.sqrt((error**2).mean()) for error in errors])
+    grid = search_deformed(kernel, X_S, X_l, target, position, {1: A}, "ridge", GridParams(power=(1,), C=(5.0,)), folds)
     assert len(grid) == 3
-    assert all(0 < point.loss <= point.error for point in grid)
+    assert all(0 < point["mae"] <= point["rmse"] for point in grid)

@@ -21,6 +21,8 @@ from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
 from ...storage.blocks import Arrays, Parts, Rows
 from ...storage.csr import as_rows
+from ..kernel_model import KernelModel
+from ..target import Target
 from .dense import DenseTask
 from .penalties import PENALTIES, Penalty, Scale, System, require_penalties, with_folds
 from .solve import Functions, NystromMachine, require_converged
@@ -226,6 +228,14 @@ def choose(problem: LapRLSProblem, tables: Sequence[Sequence[dict[str, float]]])
         number, system = min(lines, key=lambda line: line[0])[1:] if lines else (0, among[0])
         found[name] = (number, replace(system, control=name == "shuffled"))
     return found
+
+
+def laprls_model(found: FittedLapRLS, name: str, kernel: Kernel, target: Target,
+                 attributes: dict[str, Any] | None = None) -> KernelModel:
+    """Return a fitted function as a model, with a column for each class."""
+    own = found.functions[name]
+    coef, intercept = target.coding.completed(own.coef, own.intercept)
+    return KernelModel(kernel, found.points, coef, intercept, target.coding, attributes or {})
 
 
 def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.ndarray,

@@ -13,13 +13,14 @@ from pydantic import Field, model_validator
 
 from ...graph.regularizer import RegularizerParams, prepare_regularizer
 from ...graph.vertices import covariance_at_points
+from ...kernels.deformed import check_eta
 from ...kernels.subsample import multiply_factors, solve_columns, solve_evidence
-from ...learners.deformed import check_eta, draw_subsample
+from ...learners.deformed import draw_subsample
 from ...learners.ridge_and_svm import LearnerParams
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
 from ...report.words import Baseline, Words
-from ...selection.search import GridParams
+from ...selection.search import GridParams, choose
 from ...solvers.solve import SolverParams
 from ...storage.blocks import PartWriter
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
@@ -28,7 +29,7 @@ from ..scoring import BASE, SCORES
 from ..spec import GraphSpec, LabelSpec, ModelSpec, Section, SelectionSpec, Spec
 from ..stage import Context, Kind, Stage
 from . import deformed_costs as costs
-from .deformed_fit import FitTask, SearchTask, SubsampleGraph, Training, choose
+from .deformed_fit import FitTask, SearchTask, SubsampleGraph, Training
 
 # The spec
 
@@ -271,7 +272,8 @@ class LearningParams:
         return Training(
             points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
             chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
-            kernel=self.kernel, parameters=self.parameters, kind=self.kind, seed=self.seed, subsample_graph=graph)
+            classes=context.attributes("labels").get("classes"), kernel=self.kernel, parameters=self.parameters,
+            kind=self.kind, seed=self.seed, subsample_graph=graph)
 
 
 @dataclass(frozen=True)
@@ -302,16 +304,15 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
     tasks = [SearchTask(training, name, bandwidth, params.grid) for name in searched
              for bandwidth in params.bandwidths]
     receipts = context.execution.map(tasks, context.parts, context.progress)
-    return {"choices": choose(receipts, searched), "folds": receipts[0]["folds"],
-            "grid": {name: [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
-                     for name in searched}}
+    tables = {name: [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
+              for name in searched}
+    choices = {name: choose(rows) for name, rows in tables.items()}
+    return {"choices": {**choices, "shuffled": choices["model"]}, "folds": receipts[0]["folds"], "grid": tables}
 
 
 def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
     """Fit the model and its baselines."""
-    classes = context.attributes("split").get("classes")
-    task = FitTask(params.training(context), None if classes is None else tuple(classes),
-                   ("model", *params.baselines), context.attributes("selection")["choices"])
+    task = FitTask(params.training(context), ("model", *params.baselines), context.attributes("selection")["choices"])
     receipt, = context.execution.map([task], context.parts)
     return {"models": receipt["models"]}
 
@@ -336,7 +337,7 @@ STAGES = (
           "lower graph.n_neighbors or data.points"),
     Stage("covariance", 4, ("vertices", "system", "subsample", "columns"), ColumnParams.of, make_covariance,
           costs.covariance, "lower subsample.size", section=solver_section),
-    Stage("selection", 2, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
+    Stage("selection", 3, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
           costs.selection, "lower subsample.size", section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 3, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, costs.models, "lower subsample.size"),

@@ -6,23 +6,23 @@
     subsample_graph  the same as the model, with a graph of the subsample alone
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import DataError, require
 from ...execution.in_process import InProcess
 from ...graph.laplacian import Laplacian
 from ...graph.neighbors import NeighborParams, find_neighbors
 from ...graph.regularizer import RegularizerParams
 from ...graph.weights import WeightParams, weights
 from ...kernels.base import Kernel, kernel_from
+from ...kernels.deformed import check_share, deform, shuffled
 from ...kernels.subsample import inverse_on_subsample
-from ...learners.deformed import check_share, deform, shuffled
-from ...learners.kernel_model import Coding, expand
-from ...learners.ridge_and_svm import LearnerParams, fit_labels, fit_values
-from ...selection.folds import labeled_folds
+from ...learners.kernel_model import expand
+from ...learners.ridge_and_svm import LearnerParams, fit_gram
+from ...learners.target import Target
+from ...selection.folds import held_out_folds
 from ...selection.search import GridParams, search_base, search_deformed
 from ...solvers.solve import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
@@ -45,7 +45,8 @@ class Training:
     points: Rows  # all training points, scaled
     covariance: Arrays  # `power{p}` (s, s) of each power
     chosen: Arrays  # subsample (s,)
-    labels: Arrays  # labeled (l,), and codes (l,) or, of a regression, values (l,)
+    labels: Arrays  # arrays of the `Target`
+    classes: list[Any] | None  # and its attribute
     kernel: str
     parameters: dict[str, Any]  # of the kernel
     kind: Literal["svm", "ridge"]
@@ -60,10 +61,9 @@ class Training:
         """Return the row numbers of the subsample (s,)."""
         return self.chosen.load()["subsample"]
 
-    def labeled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row numbers (l,) of the labeled points, and their codes or, as floats, their quantities (l,)."""
-        labels = self.labels.load()
-        return labels["labeled"], labels["values"] if "values" in labels else labels["codes"]
+    def target(self) -> Target:
+        """Return the labeled points with their classes or quantities."""
+        return Target.from_arrays(self.labels.load(), {"classes": self.classes})
 
     def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
         """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
@@ -85,46 +85,19 @@ class SearchTask:
     grid: GridParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        subsample, (labeled, targets) = self.training.subsample(), self.training.labeled()
-        X_l = self.training.points.take(labeled)
-        base = self.training.base(self.bandwidth)
-        folds = target_folds(targets, self.grid.folds, self.grid.seed)
+        subsample, target = self.training.subsample(), self.training.target()
+        X_l = self.training.points.take(target.labeled)
+        base, folds = self.training.base(self.bandwidth), held_out_folds(self.grid.folds, target, self.grid.seed)
         if self.name == "base":
-            found = search_base(base, X_l, targets, self.training.kind, self.grid, folds)
+            found = search_base(base, X_l, target, self.training.kind, self.grid, folds)
         else:
             X_S = self.training.points.take(subsample)
             place = {int(row): position for position, row in enumerate(subsample)}
-            position = np.array([place.get(int(row), -1) for row in labeled])
-            found = search_deformed(base, X_S, X_l, targets, position,
+            position = np.array([place.get(int(row), -1) for row in target.labeled])
+            found = search_deformed(base, X_S, X_l, target, position,
                                     self.training.covariances(self.name, self.grid.power, X_S), self.training.kind,
                                     self.grid, folds)
-        rows = [{**asdict(point), "bandwidth": self.bandwidth} for point in found]
-        return {"name": self.name, "grid": rows, "folds": len(folds)}
-
-
-def target_folds(targets: np.ndarray, n_folds: int, seed: int) -> list[np.ndarray]:
-    """Return the folds of the labeled points, by class; those of quantities (floats) as if of one class.
-
-    Raises
-    ------
-    DataError : no class has two points, or one point has a quantity.
-    """
-    if targets.dtype.kind != "f":
-        return labeled_folds(targets, n_folds, seed)
-    require(len(targets) >= 2, f"{len(targets)} labeled point, and selection holds points out", error=DataError,
-            why="a fold is judged by the points that are left", fix="label more points, or leave selection out")
-    return labeled_folds(np.zeros(len(targets), np.int64), n_folds, seed)
-
-
-def choose(receipts: list[Receipt], names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """Return the chosen parameters of each model: lowest error, then lowest loss, then the first of the grid."""
-    choices = {}
-    for name in names:
-        rows = [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
-        choices[name] = min(rows, key=lambda row: (row["error"], row["loss"]))
-    if "shuffled" not in choices:
-        choices["shuffled"] = choices["model"]
-    return choices
+        return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found], "folds": len(folds)}
 
 
 @dataclass(frozen=True)
@@ -132,14 +105,12 @@ class FitTask:
     """Fit the model and its baselines; write one model a name, `NAME.ARRAY`."""
 
     training: Training
-    classes: tuple[Any, ...] | None  # None of a regression
     names: tuple[str, ...]  # model, and the baselines
     choices: dict[str, dict[str, Any]]  # by name: power, eta, C, bandwidth
 
     def __call__(self, out: PartWriter) -> Receipt:
-        training = self.training
-        labeled, targets = training.labeled()
-        X_S, X_l = training.points.take(training.subsample()), training.points.take(labeled)
+        training, target = self.training, self.training.target()
+        X_S, X_l = training.points.take(training.subsample()), training.points.take(target.labeled)
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}
         for name in self.names:
@@ -152,18 +123,10 @@ class FitTask:
             K = kernel(X_l, X_l)
             check_share(K, base, X_l, chosen["eta"] or 0.0)
             learner = LearnerParams(kind=training.kind, C=chosen["C"])
-            coding: Coding = "values"
-            if self.classes is None:
-                coef, intercept = fit_values(K, targets[:, None], learner)
-            else:
-                coef, intercept, coding = fit_labels(K, targets, len(self.classes), learner)
-            measure = "training_rmse" if self.classes is None else "training_error"
-            parameters = {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}
-            facts = {"name": name, "n_labeled": len(labeled), measure: 0.0, "parameters": parameters}
-            model = expand(kernel, X_l, coef, intercept, coding, np.array(self.classes or ()), facts)
-            values = K @ coef + intercept
-            facts[measure] = (float(np.sqrt(((values[:, 0] - targets) ** 2).mean())) if self.classes is None else
-                              float((model.codes(values) != targets).mean()))
+            coef, intercept, coding = fit_gram(K, target, learner)
+            facts = {"name": name, "n_labeled": len(target.labeled), **target.missed(K @ coef + intercept, coding),
+                     "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
+            model = expand(kernel, X_l, coef, intercept, coding, facts)
             described, attributes = model.to_arrays()
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
             receipt["models"][name] = attributes

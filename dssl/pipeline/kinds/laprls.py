@@ -13,11 +13,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ...errors import require
-from ...estimators.laprls import classifier_model, coded_targets, regressor_model
 from ...graph.vertices import distinct_rows
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.landmarks import LandmarkParams, Landmarks, Method
-from ...learners.kernel_model import KernelModel
 from ...learners.laprls.penalties import Penalty, System, require_penalties
 from ...learners.laprls.problem import (
     DENSE,
@@ -27,18 +25,20 @@ from ...learners.laprls.problem import (
     PreparedLapRLS,
     choose,
     landmarks_of,
+    laprls_model,
 )
 from ...learners.laprls.system import LabelLines, Preconditioner, Solver, SystemParams
+from ...learners.target import Classes, Target
 from ...report.sections.laprls import laprls_section
 from ...report.words import Baseline, Words
+from ...selection.folds import held_out_folds
 from ...storage.blocks import PartWriter, Rows, SelectedRows
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
-from ..points import DATASET, LABELS, POINTS, SPLIT
+from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
 from ..scoring import BASE, SCORES
 from ..spec import LabelSpec, ModelSpec, Section, SelectionSpec, Spec
 from ..stage import Context, Kind, Stage
 from . import laprls_costs as costs
-from .deformed_fit import target_folds
 
 # The spec
 
@@ -191,39 +191,6 @@ def _landmarks(context: Context, number: int) -> Landmarks | None:
 
 
 @dataclass(frozen=True)
-class Target:
-    """What is learned: labeled points (l,) with their classes or quantities (l,), and what models are made of them."""
-
-    labeled: np.ndarray
-    values: np.ndarray  # codes, or quantities in float64
-    classes: list[Any] | None
-
-    @classmethod
-    def of(cls, context: Context) -> "Target":
-        labels, classes = context.arrays("labels"), context.attributes("split").get("classes")
-        return cls(labels["labeled"], labels["values" if classes is None else "codes"], classes)
-
-    def columns(self) -> np.ndarray:
-        """Return the targets (l, c)."""
-        if self.classes is None:
-            return self.values[:, None].astype(np.float64)
-        return coded_targets(self.values, len(self.classes))
-
-    def model(self, found: FittedLapRLS, name: str, kernel: Kernel, attributes: dict[str, Any]) -> KernelModel:
-        """Return a fitted function as a model."""
-        if self.classes is None:
-            return regressor_model(found, name, kernel, attributes)
-        return classifier_model(found, name, kernel, np.array(self.classes), attributes)
-
-    def missed(self, model: KernelModel, context: Context) -> dict[str, float]:
-        """Return how far the model is off at the labeled points themselves."""
-        values = model.values(SelectedRows(context.points("train"), self.labeled), context.execution)
-        if self.classes is None:
-            return {"training_rmse": float(np.sqrt(((values[:, 0] - self.values) ** 2).mean()))}
-        return {"training_error": float((model.codes(values) != self.values).mean())}
-
-
-@dataclass(frozen=True)
 class FitParams:
     """The problem, its kernels and baselines, and the folds where there is something to choose."""
 
@@ -247,17 +214,17 @@ class FitParams:
         problem = LapRLSProblem(
             distinct_rows(context.points("train"), vertices, context.execution),
             LabelLines.of(row, weight, target.columns()), graph, own,
-            context.inputs["vertices"].parts.arrays(0) if vertices.joined else None, target.classes is not None,
+            context.inputs["vertices"].parts.arrays(0) if vertices.joined else None, isinstance(target, Classes),
             ("model", *self.baselines))
         if self.folds is None or not (problem.has_choice or len(self.kernels.bandwidths) > 1):
             return problem
-        held = target_folds(target.values, self.folds, self.seed)
+        held = held_out_folds(self.folds, target, self.seed)
         return replace(problem, lines=LabelLines.of(row, weight, problem.lines.target, held))
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Choose the penalties and the bandwidth by cross-validation where there is a grid; fit the model and baselines."""
-    target, kernels = Target.of(context), params.kernels.on(context.points("train"))
+    target, kernels = labeled_target(context), params.kernels.on(context.points("train"))
     bandwidths = list(params.kernels.bandwidths)
     problem = params.problem(context, target)
     n_folds = problem.lines.n_held
@@ -303,8 +270,9 @@ def _described(context: Context, target: Target, found: FittedLapRLS, name: str,
     system = found.functions[name].chosen
     facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": {
         "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidth}}
-    model = target.model(found, name, kernel, facts)
-    facts |= target.missed(model, context)
+    model = laprls_model(found, name, kernel, target, facts)
+    values = model.values(SelectedRows(context.points("train"), target.labeled), context.execution)
+    facts |= target.missed(values, model.coding)
     return model.to_arrays()
 
 

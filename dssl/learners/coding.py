@@ -1,0 +1,275 @@
+"""What the columns of a function's values say, and what is predicted from them: classes, or quantities.
+
+    OneVsOne    a column a pair of classes, positive for the first
+    OneVsRest   a column a class, +1 for it and -1 for the others
+    Values      the quantities themselves
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Coding(ABC):
+    """classes (n_classes,) : the labels, or empty where quantities are predicted."""
+
+    name: ClassVar[str]
+    written_as: ClassVar[str] = "label"  # the head of a column of predictions
+    predicted: ClassVar[dict[str, type]]  # what `predictions` gives a point, by name
+    classes: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    @abstractmethod
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """Return the predicted classes (n,), or quantities (n,) or (n, c), from values (n, c)."""
+
+    @abstractmethod
+    def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+        """Return what scores are made of, (n,) each, from values (n, c); `true` (n,) are codes or quantities."""
+
+    @abstractmethod
+    def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
+        """Return the differences (n, c) of values from the columns that least squares would have them be."""
+
+    # Of classes alone
+
+    def decision(self, values: np.ndarray) -> np.ndarray:
+        """Return one score a class (n, n_classes), or for two classes one score (n,), positive for the second."""
+        raise NotImplementedError(self.name)
+
+    def margins(self, values: np.ndarray) -> np.ndarray:
+        """Return the mean margin of each class over the others, (n, n_classes).
+
+        They say how far a point lies from the boundaries, which a number of pairs won does not.
+        """
+        raise NotImplementedError(self.name)
+
+    def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the smallest margin (n,) of the true class against another."""
+        raise NotImplementedError(self.name)
+
+    def completed(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return coef (s, c) and intercept (c,) with all columns, of those that least squares were solved for."""
+        return coef, intercept
+
+    # Predictions in arrays and files
+
+    def entries(self, values: np.ndarray) -> np.ndarray:
+        """Return predictions as the numbers that an array holds: classes that are no numbers are their codes."""
+        return self.labels(values)
+
+    @property
+    @abstractmethod
+    def entry_type(self) -> np.dtype:
+        """Return the type of `entries`."""
+
+    @property
+    @abstractmethod
+    def absent(self) -> Any:
+        """Return the entry of a point without a prediction: NaN among floats, -1 among integers."""
+
+    @property
+    @abstractmethod
+    def has_room(self) -> bool:
+        """Return whether an array of labels can hold a point without one."""
+
+    @property
+    def entry_names(self) -> list[str]:
+        """Return what entries are codes of, nothing where they are what they say."""
+        return []
+
+    @abstractmethod
+    def summary(self, entries: np.ndarray) -> dict[str, Any]:
+        """Return what some predictions are (JSON), for `total`."""
+
+    @abstractmethod
+    def total(self, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return what all predictions are: `counts` by class, or `values` with min, mean and max."""
+
+
+class Values(Coding):
+    """The columns are quantities."""
+
+    name = "values"
+    written_as = "value"
+    predicted: ClassVar[dict[str, type]] = {"values": np.float64}
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+        return {"values": values[:, 0]}
+
+    def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
+        return values - true.reshape(values.shape)
+
+    @property
+    def entry_type(self) -> np.dtype:
+        return np.dtype(np.float64)
+
+    @property
+    def absent(self) -> float:
+        return np.nan
+
+    @property
+    def has_room(self) -> bool:
+        return True
+
+    def summary(self, entries: np.ndarray) -> dict[str, Any]:
+        if not entries.size:
+            return {}
+        return {"sum": float(entries.sum()), "min": float(entries.min()), "max": float(entries.max()),
+                "count": int(entries.size)}
+
+    def total(self, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        some = [part for part in summaries if part.get("count")]
+        if not some:
+            return {"values": dict.fromkeys(("min", "mean", "max"))}
+        return {"values": {"min": min(part["min"] for part in some), "max": max(part["max"] for part in some),
+                           "mean": sum(part["sum"] for part in some) / sum(part["count"] for part in some)}}
+
+
+class ClassCoding(Coding):
+    """The columns tell classes apart."""
+
+    predicted: ClassVar[dict[str, type]] = {"codes": np.int64}
+
+    @abstractmethod
+    def scores(self, values: np.ndarray) -> np.ndarray:
+        """Return one score a class (n, n_classes) from values (n, c); the predicted class has the largest."""
+
+    def codes(self, values: np.ndarray) -> np.ndarray:
+        """Return the numbers of the predicted classes, (n,)."""
+        return np.argmax(self.scores(values), axis=1)
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        return self.classes[self.codes(values)]
+
+    def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+        return {"codes": self.codes(values)}
+
+    def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
+        return values - signs(true, len(self.classes))[:, -values.shape[1]:]
+
+    @property
+    def _are_numbers(self) -> bool:
+        return self.classes.dtype.kind in "iufb"
+
+    def entries(self, values: np.ndarray) -> np.ndarray:
+        codes = self.codes(values)
+        return self.classes[codes].astype(self.entry_type, copy=False) if self._are_numbers else codes
+
+    @property
+    def entry_type(self) -> np.dtype:
+        return self.classes.dtype if self._are_numbers and self.classes.dtype.kind != "b" else np.dtype(np.int64)
+
+    @property
+    def absent(self) -> Any:
+        return np.nan if self.entry_type.kind == "f" else -1
+
+    @property
+    def has_room(self) -> bool:
+        return self.classes.dtype.kind in "iu" and -1 not in self.classes
+
+    @property
+    def entry_names(self) -> list[str]:
+        return [] if self._are_numbers else [str(name) for name in self.classes]
+
+    def summary(self, entries: np.ndarray) -> dict[str, Any]:
+        codes = np.searchsorted(self.classes, entries) if self._are_numbers else entries
+        return {"counts": np.bincount(codes, minlength=len(self.classes)).tolist()}
+
+    def total(self, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        counts = np.sum([part["counts"] for part in summaries], axis=0) if summaries else []
+        return {"counts": {str(name): int(count) for name, count in zip(self.classes, counts, strict=False) if count}}
+
+
+class OneVsOne(ClassCoding):
+    """A column a pair of classes (`class_pairs`), positive for the first."""
+
+    name = "one_vs_one"
+
+    def scores(self, values: np.ndarray) -> np.ndarray:
+        """Return the number of pairs won, with the sum of margins, squeezed below 1/3, to part equal counts.
+
+        As scikit-learn's SVC with break_ties.
+        """
+        votes, margins = np.zeros((len(values), len(self.classes))), self._summed(values)
+        for column, (i, j) in enumerate(class_pairs(len(self.classes))):
+            first = values[:, column] > 0
+            votes[first, i] += 1
+            votes[~first, j] += 1
+        return votes + margins / (3 * (np.abs(margins) + 1))
+
+    def decision(self, values: np.ndarray) -> np.ndarray:
+        return -values[:, 0] if len(self.classes) == 2 else self.scores(values)
+
+    def margins(self, values: np.ndarray) -> np.ndarray:
+        return self._summed(values) / len(self.classes)
+
+    def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        margins = np.full((len(codes), len(self.classes)), np.inf)
+        for column, (i, j) in enumerate(class_pairs(len(self.classes))):
+            first, second = codes == i, codes == j
+            margins[first, j] = values[first, column]
+            margins[second, i] = -values[second, column]
+        return margins.min(axis=1)
+
+    def _summed(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum of each class's margins over the others, (n, n_classes)."""
+        margins = np.zeros((len(values), len(self.classes)))
+        for column, (i, j) in enumerate(class_pairs(len(self.classes))):
+            margins[:, i] += values[:, column]
+            margins[:, j] -= values[:, column]
+        return margins
+
+
+class OneVsRest(ClassCoding):
+    """A column a class, which least squares would have be +1 for it and -1 for the others.
+
+    Of two classes the columns are each other's negative, and one column alone is that of the second.
+    """
+
+    name = "one_vs_rest"
+    predicted: ClassVar[dict[str, type]] = {"codes": np.int64, "code_errors": np.float64}
+
+    def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+        """Return codes, and the mean squared difference of the values from the codes +1 and -1 of the classes."""
+        columns = values[:, -1:] if len(self.classes) == 2 else values
+        return {"codes": self.codes(values), "code_errors": (self.residuals(columns, true)**2).mean(axis=1)}
+
+    def completed(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if coef.shape[1] > 1:
+            return coef, intercept
+        return np.hstack([-coef, coef]), np.concatenate([-intercept, intercept])
+
+    def scores(self, values: np.ndarray) -> np.ndarray:
+        return np.hstack([-values, values]) if values.shape[1] == 1 else values
+
+    def decision(self, values: np.ndarray) -> np.ndarray:
+        return values[:, -1] if len(self.classes) == 2 else values
+
+    def margins(self, values: np.ndarray) -> np.ndarray:
+        return self.scores(values)
+
+    def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        scores = self.scores(values)
+        margins = (np.take_along_axis(scores, codes[:, None], axis=1) - scores) / 2
+        margins[np.arange(len(codes)), codes] = np.inf
+        return margins.min(axis=1)
+
+
+CODINGS: dict[str, type[Coding]] = {coding.name: coding for coding in (OneVsOne, OneVsRest, Values)}
+
+
+def signs(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return +1 for the class of each code (n,) and -1 for the others, (n, n_classes)."""
+    return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
+
+
+def class_pairs(n_classes: int) -> list[tuple[int, int]]:
+    """Return the pairs (i, j), i < j, in the order of the columns of `OneVsOne`."""
+    return [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]

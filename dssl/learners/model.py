@@ -1,0 +1,160 @@
+"""Fitted models: what every one of them can do, and the registry by which a stored one is opened.
+
+A model of another kind is a subclass of `Model` that is registered under the type that its attributes name:
+
+    register_model("NearestLabel", NearestLabel)
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, IntegrityError, explain, require
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution
+from ..kernels.gram import BLOCK_BYTES
+from ..plugins import load_plugins
+from ..storage.blocks import Parts, Rows, rows_that_fit
+from ..storage.csr import as_rows
+from .coding import Coding
+from .prediction import Output, SharedModels, predict_blocks
+
+
+class Model(ABC):
+    """A fitted function of points, whose values (n, c) say what their `coding` says.
+
+    coding : what the c columns mean. attributes : JSON, what is known of the fit.
+    """
+
+    coding: Coding
+    attributes: dict[str, Any]
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Return the features of a point."""
+
+    @property
+    @abstractmethod
+    def n_columns(self) -> int:
+        """Return c."""
+
+    @abstractmethod
+    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values (b, c) of one block of points, and which of these the model says nothing about, (b,) bool.
+        """
+
+    @abstractmethod
+    def row_bytes(self, rows: Rows) -> int:
+        """Return the bytes that a row takes while it is predicted."""
+
+    def fixed_bytes(self, rows: Rows) -> int:
+        """Return the bytes that a block takes beside its rows and the model's arrays."""
+        return 0
+
+    @abstractmethod
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON attributes with the `type` that the model is registered by."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Model":
+        """Return the model that `to_arrays` described; raise IntegrityError if they are of another noun or version."""
+
+    def checked(self, X: Any) -> Rows:
+        """Return points as rows; raise DataError unless they have the features that the model was fitted on."""
+        rows = as_rows(X)
+        require(len(rows.shape) == 2 and rows.shape[1] == self.n_features, error=DataError,
+                what=f"X has shape {rows.shape}, the model was fitted on {self.n_features} features",
+                why="a model compares equal features", fix="pass the features of the training data, in their order")
+        return rows
+
+    def block_height(self, rows: Rows, budget: int, beside: int = 0) -> int:
+        """Return how many rows are predicted at a time where `beside` bytes, such as the model's, are held.
+
+        Raises
+        ------
+        BudgetError : not even one row fits.
+        """
+        each = self.row_bytes(rows)
+        fit = rows_that_fit(budget, each, len(rows), fixed_bytes=self.fixed_bytes(rows) + beside)
+        return min(fit, max(1, BLOCK_BYTES // each))
+
+    def shared(self, execution: Execution) -> SharedModels:
+        """Return the model as tasks find it."""
+        arrays, attributes = self.to_arrays()
+        return SharedModels(execution.share(**{f"model.{key}": array for key, array in arrays.items()}),
+                            {"model": partial(type(self).from_arrays, attributes=attributes)})
+
+    def values(self, X: Any, execution: Execution | None = None) -> np.ndarray:
+        """Return the values of points, shape (n, c), in blocks of rows.
+
+        X is Rows, an array or a sparse matrix, whatever the model was fitted on.
+        """
+        return self.values_and_beyond(X, execution)[0]
+
+    def values_and_beyond(self, X: Any, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values (n, c), and which points the model says nothing about, (n,) bool, from the same blocks."""
+        rows, execution = self.checked(X), execution or InProcess()
+        parts = execution.scratch()
+        predict_blocks(rows, self.shared(execution), BlockValues(), execution, parts)
+        return parts.rows("values").read_all(), parts.rows("beyond").read_all()
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """Return the predicted classes (n,), or quantities (n,) or (n, c), from values (n, c)."""
+        return self.coding.labels(values)
+
+    def predict(self, X: Any, execution: Execution | None = None) -> np.ndarray:
+        """Return the predicted classes (n,), or quantities (n,) or (n, c)."""
+        return self.labels(self.values(X, execution))
+
+
+@dataclass(frozen=True)
+class BlockValues(Output):
+    """The values of one model, and which points are beyond what it knows."""
+
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+        model, = models.values()
+        return {"values": ((model.n_columns,), np.float64), "beyond": ((), bool)}
+
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        model, = models.values()
+        values, beyond = model.block_values(X)
+        return {"values": values, "beyond": beyond}, {}
+
+
+MODELS: dict[str, type[Model]] = {}
+
+
+def register_model(type_name: str, model: type[Model]) -> None:
+    """Have stored models of this type be opened by `model.from_arrays`."""
+    MODELS[type_name] = model
+
+
+def model_type(attributes: dict[str, Any]) -> type[Model]:
+    """Return the class of a stored model; raise IntegrityError if no module that is loaded, nor a plugin, has it."""
+    name = attributes.get("type")
+    if name not in MODELS:
+        load_plugins()
+    if name not in MODELS:
+        raise IntegrityError(explain(
+            f"no model is of type {name!r}", why=f"the types are {', '.join(sorted(MODELS))}",
+            fix="install the package that registers it, or fit the model again with this version"))
+    return MODELS[str(name)]
+
+
+def open_model(arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> Model:
+    """Return the model that `to_arrays` of a registered type described."""
+    return model_type(attributes).from_arrays(arrays, attributes)
+
+
+def stored_models(parts: Parts, described: dict[str, dict[str, Any]]) -> SharedModels:
+    """Return the models that lie in part 0 as `NAME.ARRAY`, with their attributes by name."""
+    makers: dict[str, Callable[[dict[str, np.ndarray]], Any]] = {
+        name: partial(model_type(attributes).from_arrays, attributes=attributes)
+        for name, attributes in described.items()}
+    return SharedModels(parts.arrays(0), makers)

@@ -1,0 +1,89 @@
+"""Predictions of many points, block by block, into a Zarr array: no task and no process ever holds all of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, require
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
+from ..storage.csr import as_rows
+from ..storage.foreign_zarr import publish_array
+from ..storage.store import StoredParts
+from .coding import Coding
+from .model import Model
+from .prediction import Output, predict_blocks
+
+
+@dataclass(frozen=True)
+class Entries(Output):
+    """The predictions of one model as an array holds them, and receipts that tell what they are.
+
+    abstain : whether points that the model says nothing about have no prediction.
+    """
+
+    abstain: bool
+
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+        model, = models.values()
+        shape = model.coding.entries(np.zeros((1, model.n_columns))).shape[1:]
+        return {"predictions": (shape, model.coding.entry_type)}
+
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        model, = models.values()
+        values, beyond = model.block_values(X)
+        entries = model.coding.entries(values)
+        empty = beyond & self.abstain
+        return ({"predictions": left_out(entries, empty, model.coding)},
+                {"unsupported": int(beyond.sum()), "summary": model.coding.summary(entries[~empty])})
+
+
+def left_out(entries: np.ndarray, empty: np.ndarray, coding: Coding) -> np.ndarray:
+    """Return predictions (n, ...) without those that are to be empty, (n,) bool."""
+    if not empty.any():
+        return entries
+    return np.where(empty.reshape(-1, *[1] * (entries.ndim - 1)), coding.absent, entries)
+
+
+def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
+                    abstain: bool = False) -> dict[str, Any]:
+    """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets; return what they are.
+
+    Classes that are numbers are written as such; of others their codes are, and the attribute `classes` of the array
+    names them. The array appears when all of it is written.
+
+    Parameters
+    ----------
+    X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open.
+    abstain : whether points that the model says nothing about get NaN, or -1 among integers.
+
+    Returns
+    -------
+    `n`, `unsupported`, and `counts` by class, or `values` with `min`, `mean`, `max`.
+
+    Raises
+    ------
+    DataError : the path exists, its folder does not, or -1 is a class and abstaining asks for it.
+    """
+    execution, target, coding = execution or current_execution(), Path(out), model.coding
+    rows = execution.share_rows(as_rows(X))
+    require(not target.exists(), f"{target} exists", why="predictions are written to a place of their own",
+            fix="remove it, or name another path", error=DataError)
+    require(target.parent.is_dir(), f"there is no folder {target.parent}", why="the predictions are written into it",
+            fix="make it, or name another path", error=DataError)
+    require(not (abstain and coding.classes.dtype.kind == "i" and -1 in coding.classes),
+            "-1 is a class, and would mark points without a label", why="both would read alike", error=DataError,
+            fix="predict without abstaining")
+    draft = StoredParts(target.with_name(f".{target.name}.draft"))
+    draft.remove()
+    try:
+        receipts = predict_blocks(rows, model.shared(execution), Entries(abstain), execution, draft)
+        publish_array(draft.rows("predictions").path, target,
+                      {"classes": coding.entry_names} if coding.entry_names else {})
+    finally:
+        draft.remove()
+    return {"n": len(rows), "unsupported": sum(receipt["unsupported"] for receipt in receipts),
+            **coding.total([receipt["summary"] for receipt in receipts])}

@@ -1,0 +1,230 @@
+"""What is learned: labeled points with their classes, or with their quantities.
+
+Whether a target is one or the other is asked nowhere else: what follows from it is what a `Target` and its `Coding`
+say.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from ..errors import DataError, require
+from .coding import Coding, OneVsOne, OneVsRest, Values, class_pairs, signs
+from .encoding import UNLABELED, describe_values
+from .losses import AbsoluteLoss, Loss, SquaredLoss, WrongClass
+
+
+@dataclass(frozen=True, eq=False)
+class Target(ABC):
+    """labeled (l,) : the numbers of the labeled points among all. coded (l,) or (l, c) : their codes or quantities."""
+
+    labeled: np.ndarray
+    coded: np.ndarray
+
+    @property
+    @abstractmethod
+    def coding(self) -> Coding:
+        """Return what columns of least squares say."""
+
+    @abstractmethod
+    def columns(self) -> np.ndarray:
+        """Return the right-hand sides of least squares (l, c); two classes have one column."""
+
+    def each_column(self) -> np.ndarray:
+        """Return the same with a column for each class, of two too."""
+        return self.columns()
+
+    def pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield, for each pair of classes, the positions (p,) of both, and which of them are of the first (p,)."""
+        raise DataError("a machine of pairs of classes was asked for quantities")
+
+    @property
+    def pair_coding(self) -> Coding:
+        """Return what a column a pair of classes says."""
+        return self.coding
+
+    @abstractmethod
+    def strata(self) -> np.ndarray:
+        """Return the numbers (l,) by which points are dealt to folds: those of the classes, or zeros."""
+
+    @property
+    @abstractmethod
+    def n_strata(self) -> int:
+        """Return the number of strata, of which some may have no point."""
+
+    def strata_among(self, n: int) -> np.ndarray:
+        """Return the strata of all n points, -1 for the unlabeled."""
+        found = np.full(n, UNLABELED, np.int64)
+        found[self.labeled] = self.strata()
+        return found
+
+    @abstractmethod
+    def losses(self, tie: Loss) -> tuple[Loss, Loss]:
+        """Return the loss that a search lowers, and the one that parts equals; of classes that is `tie`."""
+
+    @abstractmethod
+    def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
+        """Return by name how far values (l, c) are off at the labeled points themselves."""
+
+    @abstractmethod
+    def described(self) -> dict[str, Any]:
+        """Return what is known of the labels; JSON."""
+
+    @abstractmethod
+    def require_labels(self) -> None:
+        """Raise DataError unless something can be learned from them."""
+
+    def take(self, positions: np.ndarray) -> Self:
+        """Return the target of the labeled points at these positions."""
+        return self._with(self.labeled[positions], self.coded[positions])
+
+    def among(self, rows: np.ndarray) -> Self:
+        """Return the target of some of the points, each named by its place in `rows`, distinct numbers."""
+        place = np.full(max(int(rows.max(initial=-1)), int(self.labeled.max(initial=-1))) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        found = place[self.labeled]
+        kept = np.flatnonzero(found >= 0)
+        kept = kept[np.argsort(found[kept], kind="stable")]
+        return self._with(found[kept], self.coded[kept])
+
+    @abstractmethod
+    def _with(self, labeled: np.ndarray, coded: np.ndarray) -> Self: ...
+
+    @abstractmethod
+    def spread(self, n: int) -> dict[str, np.ndarray]:
+        """Return the codes or quantities of n points by name, (n, ...): -1 or NaN where a point has no label."""
+
+    @abstractmethod
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON attributes, read by `Target.from_arrays`."""
+
+    @staticmethod
+    def from_arrays(arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Target":
+        """Return the target that `to_arrays` described."""
+        if attributes.get("classes") is not None:
+            return Classes(arrays["labeled"], arrays["codes"], np.array(attributes["classes"]))
+        return Quantities(arrays["labeled"], arrays["values"])
+
+    @staticmethod
+    def from_spread(arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Target":
+        """Return the target of all points that `spread` gave, with the attributes of `to_arrays`."""
+        if attributes.get("classes") is not None:
+            return Classes.of(arrays["codes"], np.array(attributes["classes"]))
+        return Quantities.of(arrays["values"])
+
+
+@dataclass(frozen=True, eq=False)
+class Classes(Target):
+    """coded (l,) : int64 codes. names (n_classes,) : what the codes stand for, in ascending order."""
+
+    names: np.ndarray
+
+    @classmethod
+    def of(cls, codes: np.ndarray, names: np.ndarray) -> "Classes":
+        """Return the target of all points from their codes (n,), -1 for the unlabeled; see `encode_labels`."""
+        labeled = np.flatnonzero(codes >= 0)
+        return cls(labeled, codes[labeled], names)
+
+    @property
+    def coding(self) -> Coding:
+        return OneVsRest(self.names)
+
+    @property
+    def pair_coding(self) -> Coding:
+        return OneVsOne(self.names)
+
+    def columns(self) -> np.ndarray:
+        return self.each_column()[:, -1:] if len(self.names) == 2 else self.each_column()
+
+    def each_column(self) -> np.ndarray:
+        return signs(self.coded, len(self.names))
+
+    def pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for i, j in class_pairs(len(self.names)):
+            positions = np.flatnonzero((self.coded == i) | (self.coded == j))
+            yield positions, self.coded[positions] == i
+
+    def strata(self) -> np.ndarray:
+        return self.coded
+
+    @property
+    def n_strata(self) -> int:
+        return len(self.names)
+
+    def losses(self, tie: Loss) -> tuple[Loss, Loss]:
+        return WrongClass(), tie
+
+    def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
+        return {"training_error": float((coding.predictions(values, self.coded)["codes"] != self.coded).mean())}
+
+    def described(self) -> dict[str, Any]:
+        return {"per_class": np.bincount(self.coded, minlength=len(self.names)).tolist()}
+
+    def require_labels(self) -> None:
+        """Raise DataError unless there are two classes or more, and each has a labeled point."""
+        n_classes, present = len(self.names), len(np.unique(self.coded))
+        require(n_classes >= 2 and present == n_classes, f"{present} of {n_classes} classes have labeled points",
+                why="a classifier tells classes apart that it has seen", error=DataError,
+                fix="label at least one point of each of two classes")
+
+    def _with(self, labeled: np.ndarray, coded: np.ndarray) -> "Classes":
+        return Classes(labeled, coded, self.names)
+
+    def spread(self, n: int) -> dict[str, np.ndarray]:
+        return {"codes": self.strata_among(n)}
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {"labeled": self.labeled, "codes": self.coded}, {"classes": self.names.tolist()}
+
+
+@dataclass(frozen=True, eq=False)
+class Quantities(Target):
+    """coded (l,) or (l, c) : quantities, float64, a column a target where there are several."""
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> "Quantities":
+        """Return the target of all points from their quantities (n,) or (n, c); a row with a NaN is unlabeled."""
+        labeled = np.flatnonzero(~np.isnan(values.reshape(len(values), -1)).any(axis=1))
+        return cls(labeled, values[labeled])
+
+    @property
+    def coding(self) -> Coding:
+        return Values()
+
+    def columns(self) -> np.ndarray:
+        return self.coded.reshape(len(self.coded), -1)
+
+    def strata(self) -> np.ndarray:
+        return np.zeros(len(self.coded), np.int64)
+
+    @property
+    def n_strata(self) -> int:
+        return 1
+
+    def losses(self, tie: Loss) -> tuple[Loss, Loss]:
+        return SquaredLoss(), AbsoluteLoss()
+
+    def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
+        return {"training_rmse": float(np.sqrt(((values - self.columns())**2).mean()))}
+
+    def described(self) -> dict[str, Any]:
+        return {"target": describe_values(self.coded)}
+
+    def require_labels(self) -> None:
+        """Raise DataError unless a point has a quantity."""
+        require(len(self.coded) > 0, "no point has a target", why="there is nothing to learn from", error=DataError,
+                fix="give at least one point a target")
+
+    def _with(self, labeled: np.ndarray, coded: np.ndarray) -> "Quantities":
+        return Quantities(labeled, coded)
+
+    def spread(self, n: int) -> dict[str, np.ndarray]:
+        values = np.full((n, *self.coded.shape[1:]), np.nan)
+        values[self.labeled] = self.coded
+        return {"values": values}
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {"labeled": self.labeled, "values": self.coded}, {"task": "regression"}

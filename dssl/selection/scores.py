@@ -1,0 +1,174 @@
+"""How good predictions are: scores of classes and of quantities, and whether one model is better than another."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from ..execution.tasks import Execution, Progress
+from ..learners.coding import Coding
+from ..learners.losses import Loss
+from ..learners.prediction import Output, SharedModels, predict_blocks
+from ..learners.target import Classes, Quantities, Target
+from ..storage.blocks import Arrays, Parts, Rows
+
+MOST_SHOWN = 500  # test points of a regression that the report draws
+
+
+@dataclass(frozen=True)
+class Predictions(Output):
+    """What scores are made of, (n, n_models) each: `Coding.predictions` and `unsupported`.
+
+    true : the codes or quantities of all points, as `true` (n,).
+    """
+
+    true: Arrays
+
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+        predicted = next(iter(models.values())).coding.predicted
+        return {name: ((len(models),), dtype) for name, dtype in {**predicted, "unsupported": bool}.items()}
+
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        true, found = self.true.load()["true"][start:start + X.shape[0]], []
+        for model in models.values():
+            values, beyond = model.block_values(X)
+            found.append({**model.coding.predictions(values, true), "unsupported": beyond})
+        return {name: np.stack([own[name] for own in found], axis=1) for name in found[0]}, {}
+
+
+def predict_test(rows: Rows, models: SharedModels, true: np.ndarray, execution: Execution, parts: Parts,
+                 progress: Progress | None = None) -> dict[str, dict[str, np.ndarray]]:
+    """Return, for each model, what scores of its predictions are made of, (n,) each."""
+    output = Predictions(execution.share(true=true))
+    predict_blocks(rows, models, output, execution, parts, progress)
+    opened = models.open()
+    found = {name: parts.rows(name).read_all() for name in output.arrays(opened)}
+    return {name: {key: array[:, column] for key, array in found.items()} for column, name in enumerate(opened)}
+
+
+@singledispatch
+def scores_of(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the scores of predictions, (n,) by name, against the true target of the same points."""
+    raise NotImplementedError(type(true).__name__)
+
+
+@scores_of.register
+def classification_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the scores of predicted codes; rmse is that of the columns from the codes +1 and -1, where there are such.
+    """
+    from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score  # two seconds, only for scores
+
+    predicted, errors = found["codes"], found.get("code_errors")
+    error, present = float((predicted != true.coded).mean()), np.unique(true.coded)
+    several = len(present) > 1
+    return {"error": error, "accuracy": 1 - error,
+            "standard_error": float(np.sqrt(error * (1 - error) / len(true.coded))),
+            "balanced_accuracy": float(balanced_accuracy_score(true.coded, predicted)) if several else 1 - error,
+            "macro_f1": float(f1_score(true.coded, predicted, average="macro", labels=present, zero_division=0)),
+            "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
+            "confusion": confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist()}
+
+
+@scores_of.register
+def regression_scores(true: Quantities, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the scores of predicted quantities, in the target's unit but for r2.
+
+    standard_error is that of rmse, by the delta method. r2 is None where all true ones are equal. deviation is that of
+    the true ones, the rmse of always predicting their mean.
+    """
+    predicted, known = found["values"], true.coded
+    squared = (predicted - known) ** 2
+    rmse, deviation = float(np.sqrt(squared.mean())), float(known.std())
+    return {"rmse": rmse, "mae": float(np.abs(predicted - known).mean()),
+            "r2": 1 - (rmse / deviation) ** 2 if deviation > 0 else None,
+            "standard_error": float(squared.std() / (2 * rmse * np.sqrt(len(known)))) if rmse > 0 else 0.0,
+            "deviation": deviation, "n_test": len(known)}
+
+
+@singledispatch
+def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Return the gain of predictions over others of the same points, and the p-value of a paired test."""
+    raise NotImplementedError(type(true).__name__)
+
+
+@compared.register
+def _codes_compared(true: Classes, found: Mapping[str, np.ndarray],
+                    other: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Return the gain in error, and the p-value of McNemar's exact test on the points that one of the two gets right.
+    """
+    from scipy.stats import binomtest
+
+    right, theirs = found["codes"] == true.coded, other["codes"] == true.coded
+    gained, lost = int((right & ~theirs).sum()), int((~right & theirs).sum())
+    return (gained - lost) / len(right), float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+
+
+@compared.register
+def _values_compared(true: Quantities, found: Mapping[str, np.ndarray],
+                     other: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Return the gain in rmse, and the p-value of the paired t-test of squared errors."""
+    from scipy.stats import ttest_rel
+
+    own, theirs = (found["values"] - true.coded) ** 2, (other["values"] - true.coded) ** 2
+    gain = float(np.sqrt(theirs.mean()) - np.sqrt(own.mean()))
+    if len(own) < 2 or not (own != theirs).any():
+        return gain, 1.0
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # of differences that are as good as equal
+        p_value = float(ttest_rel(own, theirs).pvalue)
+    return gain, p_value if np.isfinite(p_value) else 1.0
+
+
+@singledispatch
+def shown(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return some of the test points as a plot shows them; JSON, empty where a table says it all."""
+    return {}
+
+
+@shown.register
+def _values_shown(true: Quantities, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    some = np.unique(np.linspace(0, len(true.coded) - 1, MOST_SHOWN).astype(int))
+    return {"shown": {"true": true.coded[some].tolist(), "predicted": found["values"][some].tolist()}}
+
+
+def unlabeled_verdict(true: Target, found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
+    """Return whether the unlabeled data helped, on the same test points: what `model` gains over each other.
+
+    "helped" asks for a lower error than both the base kernel and the shuffled graph, and p < 0.05 against the base
+    kernel.
+    """
+    verdict: dict[str, Any] = {}
+    for name, other in found.items():
+        if name != "model":
+            gain, p_value = compared(true, found["model"], other)
+            verdict[f"over_{name}"] = {"gain": gain, "p_value": p_value}
+    base, control = verdict["over_base"], verdict["over_shuffled"]
+    if base["gain"] > 0 and base["p_value"] < 0.05 and control["gain"] > 0:
+        verdict["unlabeled_data"] = "helped"
+    elif base["gain"] < 0 and base["p_value"] < 0.05:
+        verdict["unlabeled_data"] = "hurt"
+    else:
+        verdict["unlabeled_data"] = "no clear difference"
+    return verdict
+
+
+def held_out_scores(true: Target, coding: Coding, values: np.ndarray, folds: Sequence[np.ndarray], tie: Loss,
+                    weight: np.ndarray | None = None) -> dict[str, Any]:
+    """Return the measures of a row of a search: how values (l, c), each predicted without its point's fold, do.
+
+    The first, also of each fold as `fold_errors`, is what a search lowers; the second parts equals. Of classes they are
+    `error`, the share of wrong ones, and that of the loss `tie`; of quantities `rmse` and `mae`.
+    """
+    losses = [(loss, loss.of(coding, values, true.coded)) for loss in true.losses(tie)]
+    first, found = losses[0]
+    return {**{loss.measure: loss.measured(_mean(own, folds, weight)) for loss, own in losses},
+            "fold_errors": [first.measured(_mean(found, [fold], weight)) for fold in folds]}
+
+
+def _mean(losses: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarray | None) -> float:
+    """Return the weighted mean over the points of some folds."""
+    held = np.concatenate(folds)
+    return float(np.average(losses[held], weights=None if weight is None else weight[held]))

@@ -1,0 +1,40 @@
+"""Scores of predictions, and whether one model is better than another."""
+
+import numpy as np
+from numpy.testing import assert_allclose
+
+from dssl.learners.coding import OneVsRest
+from dssl.learners.target import Quantities
+from dssl.selection.scores import scores_of, unlabeled_verdict
+
+
+def test_one_column_of_two_classes_is_that_of_the_second():
+    values, codes, coding = np.array([[0.5], [-2.0]]), np.array([1, 0]), OneVsRest(np.array(["a", "b"]))
+    for columns in (values, np.hstack([-values, values])):
+        found = coding.predictions(columns, codes)
+        assert found["codes"].tolist() == [1, 0]
+        assert_allclose(found["code_errors"], [0.25, 1.0])
+
+
+def verdict(true, **predicted):
+    return unlabeled_verdict(Quantities(np.arange(len(true)), true),
+                             {name: {"values": values} for name, values in predicted.items()})
+
+
+def test_the_verdict_on_quantities():
+    true = np.arange(50.0)
+    noise = np.random.default_rng(0).normal(size=50)
+    near, far = true + 0.1 * noise, true + 3 * noise
+    found = verdict(true, model=near, base=far, shuffled=far)
+    assert found["unlabeled_data"] == "helped"
+    assert found["over_base"]["gain"] > 0
+    assert verdict(true, model=far, base=near, shuffled=far)["unlabeled_data"] == "hurt"
+    assert verdict(true, model=near, base=far, shuffled=near)["unlabeled_data"] == "no clear difference"
+    alone = verdict(true[:1], model=near[:1], base=far[:1], shuffled=far[:1])
+    assert alone["over_base"]["p_value"] == 1.0
+    assert verdict(true, model=true + 1, base=true + 2, shuffled=true + 2)["over_base"]["gain"] == 1.0
+
+
+def test_scores_of_one_point():
+    assert scores_of(Quantities(np.arange(1), np.array([1.0])), {"values": np.array([3.0])}) == {
+        "rmse": 2.0, "mae": 2.0, "r2": None, "standard_error": 0.0, "deviation": 0.0, "n_test": 1}
