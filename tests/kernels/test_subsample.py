@@ -23,7 +23,7 @@ from dssl.storage.blocks import HeldArrays, MemoryParts
 from dssl.storage.store import StoredParts
 
 from .. import reference
-from ..solvers.graphs import grid, islands, points, random_graph, regularizer
+from ..solvers.graphs import components, grid, points, random_graph, regularizer
 
 POWERS = (1, 2, 3, 4)
 FORMS = ("energy", "restriction")
@@ -61,8 +61,8 @@ def test_powers_are_the_dense_inverse(method, ridge, normalized, form):
         assert_array_equal(found.powers[power], found.powers[power].T)
 
 
-def test_islands_do_not_see_each_other():
-    R, _ = regularizer(islands([30, 20, 1]), 1e-2, False)
+def test_components_do_not_see_each_other():
+    R, _ = regularizer(components([30, 20, 1]), 1e-2, False)
     found = inverse_on_subsample(R, np.arange(51), (1, 2), params=SolverParams(tolerance=1e-9))
     for power in (1, 2):
         expected = dense(R, power, np.arange(51))
