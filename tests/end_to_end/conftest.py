@@ -1,4 +1,4 @@
-"""The command line as its users run it: a process, its exit code, its two streams."""
+"""The command line as its users run it: its exit code and its two streams, of a process or of a call in this one."""
 
 import json
 import os
@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from dssl.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
 LOCAL = REPOSITORY / "cluster" / "local.yaml"
@@ -51,7 +54,17 @@ def environment(tmp_path_factory) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def dssl(environment) -> Callable[..., Outcome]:
-    """Run one command to its end."""
+    """Run one command to its end, in this process: a second instead of several, and every warning is an error."""
+    def call(*arguments: Any) -> Outcome:
+        done = CliRunner(env={"DSSL_CACHE": environment["DSSL_CACHE"]}).invoke(main, list(map(str, arguments)),
+                                                                              catch_exceptions=False)
+        return Outcome(done.exit_code, done.stdout, done.stderr)
+    return call
+
+
+@pytest.fixture(scope="session")
+def process(environment) -> Callable[..., Outcome]:
+    """Run one command to its end, in a process of its own."""
     def call(*arguments: Any, cwd: Path | None = None) -> Outcome:
         done = subprocess.run([*COMMAND, *map(str, arguments)], env=environment, cwd=cwd, capture_output=True,
                               text=True, timeout=200)

@@ -16,14 +16,12 @@ from .conftest import COMMAND, LOCAL, REPOSITORY, outcome
 QUICKSTART = REPOSITORY / "pipelines" / "quickstart.yaml"
 STAGES = KINDS["svm"].names
 
-pytestmark = [pytest.mark.slow]
-
 
 @pytest.fixture(scope="module")
-def quickstart(dssl, tmp_path_factory):
-    """The quickstart's first run, on two worker processes: (workspace, outcome)."""
+def quickstart(process, tmp_path_factory):
+    """The quickstart's first run, a process with two worker processes: (workspace, outcome)."""
     workspace = tmp_path_factory.mktemp("quickstart")
-    return workspace, dssl("run", QUICKSTART, "--on", LOCAL, "--workspace", workspace, "--json")
+    return workspace, process("run", QUICKSTART, "--on", LOCAL, "--workspace", workspace, "--json")
 
 
 @pytest.fixture
@@ -58,14 +56,13 @@ def test_the_first_run_prints_one_document(quickstart):
     assert result["gain"]["unlabeled_data"] == "helped"
 
 
-@pytest.mark.cluster
 def test_a_second_run_finds_everything_and_another_eta_the_graph(quickstart, workspace, dssl):
     result = quickstart[1].document
-    again = dssl("run", QUICKSTART, "--on", LOCAL, "--workspace", workspace, "--json")
+    again = dssl("run", QUICKSTART, "--on", "in-process", "--workspace", workspace, "--json")
     assert again.code == 0, again.err
     assert set(statuses(again.document).values()) == {"cached"}
     assert outcome(again.document) == outcome(result)
-    other = dssl("run", QUICKSTART, "--on", LOCAL, "--workspace", workspace, "--set", "model.eta=100", "--json")
+    other = dssl("run", QUICKSTART, "--on", "in-process", "--workspace", workspace, "--set", "model.eta=100", "--json")
     assert other.code == 0, other.err
     found = statuses(other.document)
     assert [name for name in STAGES if found[name] != "cached"] == ["selection", "models", "scores"]
@@ -104,9 +101,9 @@ def test_predictions_of_a_file(quickstart, tmp_path, dssl):
 # Exit codes
 
 
-def test_usage_is_2(tmp_path, dssl):
+def test_a_process_ends_with_the_code_and_one_message(tmp_path, process):
     (tmp_path / "bad.yaml").write_text("name: bad\ndata: {source: digits}\nlabels: {per_clas: 2}\n")
-    bad = dssl("run", tmp_path / "bad.yaml", "--workspace", tmp_path / "work", "--json")
+    bad = process("run", tmp_path / "bad.yaml", "--workspace", tmp_path / "work", "--json")
     assert bad.code == 2
     assert bad.out == ""
     assert "labels.per_clas" in bad.err
@@ -114,13 +111,12 @@ def test_usage_is_2(tmp_path, dssl):
     assert not (tmp_path / "work").exists()
 
 
-@pytest.mark.cluster
 def test_damage_is_3(workspace, dssl):
     chunk = next(path for path in workspace.glob("artifacts/points/*/shared/train/c/**/*") if path.is_file())
     data = bytearray(chunk.read_bytes())
     data[len(data) // 2] ^= 4
     chunk.write_bytes(data)
-    found = dssl("run", QUICKSTART, "--on", LOCAL, "--set", "model.eta=3", "--workspace", workspace, "--json")
+    found = dssl("run", QUICKSTART, "--on", "in-process", "--set", "model.eta=3", "--workspace", workspace, "--json")
     assert found.code == 3
     assert found.out == ""
     assert str(chunk) in found.err

@@ -58,7 +58,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, start, dssl, slow_c
     assert planned["columns"]["why"] == f"{len(before)} parts are finished"
     assert {planned[name]["status"] for name in ("covariance", "models", "scores")} == {"to run"}
 
-    again = dssl("run", slow_columns, "--workspace", tmp_path, "--on", LOCAL, "--json")
+    again = dssl("run", slow_columns, "--workspace", tmp_path, "--on", "in-process", "--json")
     assert again.code == 0, again.err
     after = receipts(tmp_path)
     assert len(after) == 100
@@ -166,10 +166,10 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.cluster
-def test_a_full_disk_is_1_and_the_run_goes_on_once_there_is_space(small_disk, dssl, slow_columns, undisturbed):
+def test_a_full_disk_is_1_and_the_run_goes_on_once_there_is_space(small_disk, dssl, process, slow_columns, undisturbed):
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(12 << 20))  # the columns take 5 MB
-    found = dssl("run", slow_columns, "--workspace", small_disk / "work", "--on", LOCAL, "--json")
+    found = process("run", slow_columns, "--workspace", small_disk / "work", "--on", LOCAL, "--json")
     assert found.code == 1, found.err
     assert found.out == ""
     assert "No space left on device" in found.err
