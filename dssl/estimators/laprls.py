@@ -10,15 +10,16 @@ from sklearn.base import ClassifierMixin
 from ..errors import explain, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
-from ..graph.vertices import Vertices, distinct_rows, find_vertices
+from ..graph.vertices import Vertices, find_vertices
 from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams
+from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import Penalty
-from ..learners.laprls.problem import LapRLSParams, fit_laprls, laprls_model
-from ..learners.laprls.system import LabelLines, SystemParams
-from ..learners.target import Classes, Target
+from ..learners.laprls.problem import LapRLSParams, LapRLSProblem
+from ..learners.target import Target
 from ..selection.folds import held_out_folds, require_folds
-from ..storage.blocks import Parts, Rows
+from ..selection.laprls import fit_laprls
+from ..storage.blocks import Rows
 from .base import KernelEstimator, KernelRegressor, require_unequal
 
 
@@ -83,29 +84,20 @@ class LapRLSEstimator(KernelEstimator):
         held = held_out_folds(self.cv, target, self.seed) if several else []
         kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                              seed=self.seed)
-        stored: Parts | None = None
-        evidence: dict[str, Any] = {}
-        if params.uses_graph:
-            found_graph = self._graph(rows, graph, execution)
-            points, stored, evidence = found_graph.vertices, found_graph.stored, found_graph.attributes
-        elif self.duplicates == "collapse":
-            points = find_vertices(rows, execution)
-        else:
-            points = Vertices.distinct(len(rows))
-        if params.uses_graph and len(labeled) == len(rows):
+        made = self._graph(rows, graph, execution) if params.uses_graph else None
+        points = made.vertices if made is not None else find_vertices(rows, execution) if (
+            self.duplicates == "collapse") else Vertices.distinct(len(rows))
+        if made is not None and len(labeled) == len(rows):
             warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
                                   fix="mark unlabeled points, or set gamma_I=0"), UserWarning, stacklevel=3)
-        copies = execution.share(**points.to_arrays()) if points.joined else None
-        weight = np.ones(len(labeled)) if weight is None else weight
-        lines = LabelLines.of(points.vertex[labeled], weight, target.columns(), held)
-        found = fit_laprls(distinct_rows(rows, points, execution), lines, kernel, stored, params, execution,
-                           vertices=copies, coded=isinstance(target, Classes))
-        self.evidence_ = {**evidence, **found.evidence, "folds": len(held), "n_labeled": len(labeled),
-                          "n_unlabeled": len(rows) - len(labeled)}
-        self.cv_results_ = found.table
+        problem = LapRLSProblem.of(rows, target, params, execution, graph=made, vertices=points, weight=weight,
+                                   folds=held)
+        found = fit_laprls(problem, kernel, execution)
+        self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(held),
+                          "n_labeled": len(labeled), "n_unlabeled": len(rows) - len(labeled)}
+        self.cv_results_ = found.rows
         chosen = found.functions["model"].chosen
-        self.gamma_A_, self.gamma_I_ = chosen.gamma_A, chosen.gamma_I
-        self.model_ = laprls_model(found, "model", kernel, target)
+        self.gamma_A_, self.gamma_I_, self.model_ = chosen.gamma_A, chosen.gamma_I, found.model("model")
 
 
 class LapRLSClassifier(ClassifierMixin, LapRLSEstimator):

@@ -16,9 +16,9 @@ from statistics import mean, median
 import numpy as np
 
 from dssl.execution.in_process import InProcess
+from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import System, with_folds
-from dssl.learners.laprls.solve import NystromMachine
-from dssl.learners.laprls.system import SystemParams
+from dssl.learners.laprls.solve import NystromSolver
 from dssl.selection.folds import labeled_folds
 
 from .laprls_problems import Problem, problem
@@ -59,7 +59,7 @@ def seconds(data: Problem, systems: list[System], held: list[np.ndarray], method
     begin = time.perf_counter()
     system = data.system(landmarks, SystemParams(), execution, held=held)
     params = SystemParams(solver=method)  # type: ignore[arg-type]
-    NystromMachine(replace(system, params=params), systems, execution).solve(systems)
+    NystromSolver(replace(system, params=params), systems, execution).solve(systems)
     return time.perf_counter() - begin
 
 

@@ -57,9 +57,10 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
     from dssl.graph.weights import WeightParams, weigh
     from dssl.kernels.base import RBF, median_bandwidth
     from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
+    from dssl.learners.laprls.params import LabelLines, SystemParams
     from dssl.learners.laprls.penalties import System
-    from dssl.learners.laprls.solve import NystromMachine
-    from dssl.learners.laprls.system import LabelLines, SystemParams, assemble
+    from dssl.learners.laprls.solve import NystromSolver
+    from dssl.learners.laprls.system import assemble
     from dssl.measure import PeakMemory
     from dssl.storage.blocks import ArrayRows, MemoryParts
 
@@ -87,7 +88,7 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
                     lines = LabelLines.of(labeled, np.ones(len(labeled)), targets)
                     system = assemble(ArrayRows(X), lines, kernel, landmarks, graph, "normalized", SystemParams(
                         solver=solver), execution)  # type: ignore[arg-type]
-                    found = NystromMachine(system, [System(0.01, 0.01)], execution).solve([System(0.01, 0.01)])
+                    found = NystromSolver(system, [System(0.01, 0.01)], execution).solve([System(0.01, 0.01)])
                 seconds.append(time.perf_counter() - begin)
                 peaks.append(peak.bytes or 0)
             print(json.dumps({

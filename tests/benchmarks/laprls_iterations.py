@@ -17,9 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from dssl.execution.in_process import InProcess
+from dssl.learners.laprls.iterations import solve_by_products
+from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import System
-from dssl.learners.laprls.solve import solve_by_products
-from dssl.learners.laprls.system import SystemParams
 
 from .laprls_problems import problem
 

@@ -13,7 +13,8 @@ from dssl.graph.given import store_weights
 from dssl.graph.vertices import Vertices, find_vertices
 from dssl.kernels.base import RBF, Kernel, median_bandwidth
 from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
-from dssl.learners.laprls.system import LabelLines, NystromSystem, SystemParams, assemble
+from dssl.learners.laprls.params import LabelLines, SystemParams
+from dssl.learners.laprls.system import NystromSystem, assemble
 from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
 
 # rows : the rows of the file that the paper's sample size counts: those of the official training part, or all.

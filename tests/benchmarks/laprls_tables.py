@@ -35,9 +35,12 @@ from dssl.kernels.landmarks import uniform_rows
 from dssl.learners.coding import Values
 from dssl.learners.kernel_model import KernelModel
 from dssl.learners.laprls.dense import DenseTask
+from dssl.learners.laprls.gram import gram_system, solve_from_gram
+from dssl.learners.laprls.held_out import held_out_values
+from dssl.learners.laprls.iterations import solve_by_products
+from dssl.learners.laprls.params import Functions, SystemParams
 from dssl.learners.laprls.penalties import System, with_folds
-from dssl.learners.laprls.solve import Functions, judge, method_of, solve_by_products, solve_from_gram
-from dssl.learners.laprls.system import SystemParams, gram_matrices
+from dssl.learners.laprls.solve import method_of
 from dssl.selection.folds import labeled_folds
 from dssl.storage.blocks import ArrayRows
 
@@ -108,7 +111,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
 def choose(splits: list[Problem], most: int, execution: InProcess) -> dict[str, tuple[float, System, float]]:
     """Return sigma, penalties and RMSE by 10-fold cross-validation on these splits, of "rls" and of "laprls"."""
     pairs = [System(a, i) for a in LAMBDAS_A for i in LAMBDAS_I]
-    found = {factor: np.mean([judged(data, factor, most, pairs, execution) for data in splits], axis=0)
+    found = {factor: np.mean([held_out_squares(data, factor, most, pairs, execution) for data in splits], axis=0)
              for factor in SIGMAS}
     width = 2 * np.mean([data.bandwidth for data in splits])  # a problem's own is half the median
     best: dict[str, tuple[float, System, float]] = {}
@@ -120,7 +123,7 @@ def choose(splits: list[Problem], most: int, execution: InProcess) -> dict[str, 
     return best
 
 
-def judged(data: Problem, factor: float, most: int, pairs: list[System], execution: InProcess) -> np.ndarray:
+def held_out_squares(data: Problem, factor: float, most: int, pairs: list[System], execution: InProcess) -> np.ndarray:
     """Return the mean squared residual of each pair of penalties at held-out labels of one split."""
     labeled = data.split.labeled
     codes = (data.split.Y[labeled].argmax(axis=1) if data.split.Y.shape[1] > 1 else
@@ -128,9 +131,11 @@ def judged(data: Problem, factor: float, most: int, pairs: list[System], executi
     held = labeled_folds(codes if data.split.coded else np.zeros(len(labeled), np.int64), 10, 0)
     count = max(1, min(most, round(SHARE * len(data.rows))))
     system = data.system(count, OURS, execution, held=held, bandwidth=2 * factor * data.bandwidth)
-    sums = gram_matrices(system, execution, execution.scratch())
     systems = with_folds(pairs, len(held))
-    return judge(system, solve_from_gram(system, sums, systems, execution), systems, False, execution)["squares"]
+    functions = solve_from_gram(gram_system(system, systems, execution), systems, execution)
+    values = np.concatenate(list(held_out_values(system, functions, systems, execution)), axis=1)
+    seen = np.concatenate(held)
+    return ((values[seen] - system.lines.target[seen][:, None]) ** 2).mean(axis=(0, 2))
 
 
 Run = Callable[[], tuple[Functions, Any, RBF]]
@@ -145,8 +150,7 @@ def methods(data: Problem, chosen: dict[str, tuple[float, System, float]], dense
         def run() -> tuple[Functions, Any, RBF]:
             system = data.system(SHARE, replace(params, solver=solver), execution, bandwidth=sigma, seed=seed)
             if method_of(system, [laprls], execution)[0] == "nystrom-direct":
-                sums = gram_matrices(system, execution, execution.scratch())
-                functions = solve_from_gram(system, sums, [laprls], execution)
+                functions = solve_from_gram(gram_system(system, [laprls], execution), [laprls], execution)
             else:
                 functions = solve_by_products(system, [laprls], execution, preconditioned=preconditioned,
                                               required=False)

@@ -21,14 +21,10 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
-from dssl.learners.laprls.system import (
-    LabelLines,
-    SystemParams,
-    assemble,
-    gram_bytes,
-    gram_matrices,
-    whitening_bytes,
-)
+from dssl.learners.laprls.gram import gram_matrices
+from dssl.learners.laprls.params import LabelLines, SystemParams
+from dssl.learners.laprls.products import gram_bytes
+from dssl.learners.laprls.system import assemble, whitening_bytes
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 

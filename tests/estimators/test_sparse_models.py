@@ -14,7 +14,8 @@ from dssl.kernels.base import kernel_from
 from dssl.kernels.deformed import deform
 from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.learners.kernel_model import KernelModel, expand
-from dssl.learners.ridge_and_svm import LearnerParams, fit_labels
+from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
+from dssl.learners.target import Classes
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.csr import BlockedCsrRows, CsrRows, as_rows, write_sparse
 from dssl.storage.store import StoredParts
@@ -31,8 +32,8 @@ def fitted(rows, execution=None, name="rbf"):
     covariance = graph_covariance(KNNGraph(n_neighbors=6).build(rows, execution), LABELED, params, execution)
     kernel = deform(kernel_from(name, rows=rows), rows.take(covariance.subsample), covariance.powers[2], 10.0)
     points = rows.take(LABELED)
-    coef, intercept, coding = fit_labels(kernel(points, points), CODES[LABELED], 2, LearnerParams())
-    return expand(kernel, points, coef, intercept, coding, np.array([0, 1]), {})
+    target = Classes(LABELED, CODES[LABELED], np.array([0, 1]))
+    return expand(kernel, points, *fit_gram(kernel(points, points), target, LearnerParams()))
 
 
 @pytest.mark.parametrize("name", ["rbf", "laplacian", "cosine"])

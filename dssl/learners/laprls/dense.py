@@ -30,10 +30,9 @@ from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import Stop, blocked_cg
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from .factor import factor_raised
+from .params import LabelLines, SystemParams
 from .penalties import System
-from .preconditioner import factor_raised
-from .products import misclassified
-from .system import LabelLines, SystemParams
 
 DIRECT_RESIDUAL = 1e-6  # relative, of a factored system; above it the penalties are too far apart for float64
 CHUNK_BYTES = 128 << 20  # of the kernel at most, where it is evaluated anew for each product
@@ -72,7 +71,10 @@ class HeldKernel:
 
 @dataclass(frozen=True)
 class DenseTask:
-    """Solve systems on all points; write `coef` (p, n, c), or, if `judged`, `squares` and `wrong` by pair as `judge`.
+    """Solve systems on all points; write `coef` (p, n, c) and `intercept` (p, c).
+
+    If `held_out`, write instead `values` (m, p / F, c) of pairs of penalties, F systems each, at the labeled points,
+    each by the one of its fold; NaN at points that are never held out.
 
     Memory: `8 n^2` bytes for K where they fit in half the budget, or else `chunk_bytes` of it at a time; `16 n^2` more
     for "direct", and `8 n (s + 2 r)` for "pcg".
@@ -91,8 +93,7 @@ class DenseTask:
     method: str
     fit_intercept: bool
     budget: int
-    judged: bool = False
-    coded: bool = False
+    held_out: bool = False
 
     def __call__(self, out: PartWriter) -> Receipt:
         X, lines = self.rows.read_all(), LabelLines(**self.labels.load(), n_held=self.n_held)
@@ -123,20 +124,13 @@ class DenseTask:
             precondition = found.two_level(X, self.landmarks, self.params) if self.method == "pcg" else None
             alpha, evidence = found.iterate(B, precondition, Stop(self.params.tolerance, self.params.max_iterations))
         evidence["method"] = self.method
-        if not self.judged:
+        if not self.held_out:
             return {**out.write(coef=alpha.transpose(1, 0, 2), intercept=means), "evidence": evidence}
-        values = K.of_rows(lines.row, alpha.reshape(n, p * c))
-        squares, wrong = judged(values.reshape(-1, p, c) + means, lines, self.coded)
-        return {**out.write(squares=squares, wrong=wrong), "evidence": evidence}
-
-
-def judged(values: np.ndarray, lines: LabelLines, coded: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean squared residual and share of wrong codes by pair, of values (m, p F, c), each point's own fold."""
-    F, c, held = lines.n_held, lines.target.shape[1], np.flatnonzero(lines.fold < lines.n_held)
-    own = values[held].reshape(len(held), -1, F, c)[np.arange(len(held)), :, lines.fold[held]]
-    true, weight, whole = lines.target[held][:, None], lines.weight[held], lines.judged_weight
-    return (weight @ ((own - true) ** 2).sum(axis=2) / (whole * c),
-            weight @ misclassified(own, true) / whole if coded else np.zeros(own.shape[1]))
+        values = K.of_rows(lines.row, alpha.reshape(n, p * c)).reshape(-1, p, c) + means
+        own = np.full((len(lines.row), p // self.n_held, c), np.nan)
+        held = np.flatnonzero(lines.fold < self.n_held)
+        own[held] = values[held].reshape(len(held), -1, self.n_held, c)[np.arange(len(held)), :, lines.fold[held]]
+        return {**out.write(values=own), "evidence": evidence}
 
 
 @dataclass(frozen=True)

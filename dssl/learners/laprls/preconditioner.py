@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, lu_factor, lu_solve
+from scipy.linalg import cho_solve, lu_factor, lu_solve
 
-from ...errors import DataError, ParameterError, explain, require
-from ...execution.tasks import Execution
+from ...errors import require
+from ...execution.tasks import Execution, sums
 from ...graph.energy import sampled_edges
 from ...storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
-from ...storage.csr import points_of
+from .factor import factor_raised
 from .penalties import System
-from .products import Landmarked, sum_parts, times_lower, typed_block
+from .products import Landmarked
 from .system import NystromSystem
 
 STREAMS = {"labels": 11, "edges": 12, "points": 13}  # random, of what is sampled
@@ -79,13 +79,12 @@ class SampleTask:
     height: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        problem, arrays, sample = self.problem, self.problem.landmarks.load(), self.sample.load()
-        Z, T = points_of(arrays, "Z"), arrays.get("T")
-        r = Z.shape[0] if T is None else T.shape[1]
+        problem, features, sample = self.problem, self.problem.features("float64"), self.sample.load()
+        r = features.width
         matrix, vector = np.zeros((r, r)), np.zeros(r)
 
         def kernels(ends: np.ndarray) -> np.ndarray:
-            return typed_block(problem.kernel, problem.rows.take(ends), Z, "float64")
+            return features.block(problem.rows.take(ends))
 
         for start, stop in row_ranges(self.stop - self.start, self.height):
             own = {name: array[self.start + start:self.start + stop] for name, array in sample.items()}
@@ -93,8 +92,7 @@ class SampleTask:
             if "j" in own:
                 rows = rows * own["ci"][:, None]
                 rows -= kernels(own["j"]) * own["cj"][:, None]
-            rows = rows * np.sqrt(own["w"])[:, None]
-            rows = rows if T is None else times_lower(rows, T)
+            rows = features.of_block(rows * np.sqrt(own["w"])[:, None])
             matrix += rows.T @ rows
             vector += rows.sum(axis=0)
         return out.write(matrix=matrix, vector=vector)
@@ -127,8 +125,8 @@ def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
     for number, (kind, count) in enumerate(counts.items()):
         parts = execution.scratch()
         shares = row_ranges(count, max(1, -(-count // most))) if count else [(0, 0)]
-        execution.map([SampleTask(problem, draws.arrays(number), start, stop, height) for start, stop in shares], parts)
-        total = sum_parts(parts, len(shares), execution)
+        total = execution.reduce(sums([SampleTask(problem, draws.arrays(number), start, stop, height)
+                                       for start, stop in shares]), parts)
         if kind == "points":
             (a, b), share = system.blocks.chance, system.blocks.n / count
             total["matrix"] = a * share * total["matrix"] + b * share**2 * np.outer(total["vector"], total["vector"])
@@ -176,29 +174,6 @@ class Factors:
         return (lu_solve if self.printed else cho_solve)(self.of[system], R, check_finite=False)
 
 
-def factor_raised(A: np.ndarray) -> Any:
-    """Return the Cholesky factor of a positive semi-definite matrix, its diagonal raised as far as rounding asks.
-
-    Raises
-    ------
-    ParameterError : it is not positive with 1e-6 of its largest diagonal added. DataError : it is not finite, which
-        LAPACK would not tell.
-    """
-    require(bool(np.isfinite(A).all()), f"a system of {len(A)} landmarks holds NaN or infinite values", error=DataError,
-            why="the kernel is no number at some points", fix="drop or impute points that are not finite; scale the "
-            "features if the kernel overflows, in float32 from about 1e19 on")
-    largest = float(np.abs(np.diagonal(A)).max(initial=0.0))
-    for share in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-6):
-        try:
-            return cho_factor(A + share * largest * np.eye(len(A)) if share else A, check_finite=False)
-        except np.linalg.LinAlgError:
-            continue
-    raise ParameterError(explain(
-        f"a system of {len(A)} landmarks is not positive definite",
-        why="the penalties are too small for the precision of the kernel blocks",
-        fix="raise gamma_A, use whitening, or precision float64"))
-
-
 def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarray]:
     """Return E^ of the paper's (5) and (6), and J^ of (6) unless `takes_labels`, in the basis of the system.
 
@@ -219,7 +194,7 @@ def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndar
 
 
 def _in_basis(system: NystromSystem, A: np.ndarray) -> np.ndarray:
-    found = A if system.whitening is None else system.whitening.T.T @ A @ system.whitening.T
+    found = A if system.T is None else system.T.T @ A @ system.T
     return (found + found.T) / 2
 
 
@@ -244,6 +219,6 @@ def make_preconditioner(system: NystromSystem, systems: Sequence[System],
         found |= printed_sums(system, takes_labels="J" in found)
     if "E" not in found:
         found["E"] = np.zeros((system.r, system.r))
-    printed = which != "edges" and system.whitening is None
+    printed = which != "edges" and system.T is None
     evidence = {"preconditioner": system.params.preconditioner, "sampled_edges": counts.get("edges", 0)}
     return Preconditioner(found["J"], found["E"], found.get("control"), system.penalty(), printed), evidence

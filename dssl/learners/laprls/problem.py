@@ -1,13 +1,19 @@
-"""LapRLS: choose landmarks, choose the penalties by cross-validation, solve; the function behind the estimators.
+"""LapRLS: points, labels, a graph and penalties; the systems of a kernel, prepared; and the functions that solve them.
 
     min over f of  (1 / sum of w_i) sum over labels of w_i (y_i - f(x_i))^2 + gamma_A |f|_K^2 + gamma_I f' E f / n^2
 
 (`penalties.py`), E the energy of the graph of all n points. All folds and penalties are columns of one problem, for
-which the kernel is evaluated once.
+which the kernel is evaluated once. Penalties are chosen in `selection/laprls.py`:
+
+    problem = LapRLSProblem.of(rows, target, params, execution, graph=graph, folds=folds)
+    prepared = problem.prepared(kernel, execution, held_out=True)     a pass over the points
+    rows = search_penalties(prepared)                                 a row for each pair of penalties
+    prepared.fitted({"model": system})                                the functions of chosen systems
+    prepared.to_arrays()                                              what `restored` fits from, without the points
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -17,6 +23,8 @@ import numpy as np
 
 from ...errors import require
 from ...execution.tasks import Execution, one_thread
+from ...graph.graph import Graph
+from ...graph.vertices import Vertices, distinct_rows
 from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
 from ...storage.blocks import Arrays, Parts, Rows
@@ -24,9 +32,11 @@ from ...storage.csr import as_rows
 from ..kernel_model import KernelModel
 from ..target import Target
 from .dense import DenseTask
+from .gram import GramSystem
+from .params import LabelLines, SystemParams
 from .penalties import PENALTIES, Penalty, Scale, System, require_penalties, with_folds
-from .solve import Functions, NystromMachine, require_converged
-from .system import LabelLines, SystemParams, assemble
+from .solve import DenseSolver, GramSolver, NystromSolver, SystemSolver
+from .system import assemble
 
 DENSE = ("pcg", "cg", "direct")
 
@@ -79,61 +89,70 @@ class Fitted:
 
 @dataclass(frozen=True)
 class FittedLapRLS:
-    """Functions by name on common points, the cross-validation's table and the evidence (JSON).
+    """Functions by name on common points, the rows of the search and the evidence (JSON).
 
     points : (s, d), the landmarks, or all points for the methods without landmarks.
     """
 
+    kernel: Kernel
+    target: Target
     points: Any
     functions: dict[str, Fitted]
-    table: list[dict[str, float]] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
-
-class DenseMachine:
-    """Solves systems on all points, in one task."""
-
-    def __init__(self, task: DenseTask, execution: Execution):
-        self.task, self.execution = task, execution
-        self.method, self.costs = task.method, {}  # type: ignore[var-annotated]
-
-    def _run(self, task: DenseTask) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        parts = self.execution.scratch()
-        receipt, = self.execution.map([task], parts)
-        require_converged(receipt["evidence"], self.task.params)
-        return parts.read(0), receipt["evidence"]
-
-    def solve(self, systems: Sequence[System]) -> Functions:
-        found, evidence = self._run(replace(self.task, systems=tuple(systems)))
-        return Functions(found["coef"], found["intercept"], evidence)
-
-    def judge(self, systems: Sequence[System], coded: bool) -> dict[str, np.ndarray]:
-        return self._run(replace(self.task, systems=tuple(systems), judged=True, coded=coded))[0]
+    def model(self, name: str, attributes: dict[str, Any] | None = None) -> KernelModel:
+        """Return a function as a model, with a column for each class."""
+        own, coding = self.functions[name], self.target.coding
+        coef, intercept = coding.completed(own.coef, own.intercept)
+        return KernelModel(self.kernel, self.points, coef, intercept, coding, attributes or {})
 
 
 @dataclass(frozen=True)
 class LapRLSProblem:
     """Points with labels and a graph, before a kernel is chosen; `systems` of each kernel come from `prepared`.
 
-    rows : distinct points (v, d). lines : labeled points, with their folds. graph : stored weights of `rows`, or None
-    where no gamma_I is positive. vertices : Arrays with `multiplicity` (v,), or None. coded : whether targets are +-1
-    codes of classes.
+    rows : distinct points (v, d). target, lines : the labeled points, and the same by distinct point, with weights and
+    folds. graph : stored weights of `rows`, or None where no gamma_I is positive. copies : Arrays with `multiplicity`
+    (v,), or None. folds : positions among the labeled points.
     names : "model"; "base", the same without the graph, with its own gamma_A; "shuffled", the model with the mean of
     the graph's energy over all relabelings of its vertices.
     """
 
     rows: Rows
+    target: Target
     lines: LabelLines
     graph: Parts | None
     params: LapRLSParams
-    vertices: Arrays | None = None
-    coded: bool = False
+    copies: Arrays | None = None
+    folds: Sequence[np.ndarray] = ()
     names: tuple[str, ...] = ("model",)
+
+    @classmethod
+    def of(cls, rows: Rows, target: Target, params: LapRLSParams, execution: Execution, *, graph: Graph | None = None,
+           vertices: Vertices | None = None, weight: np.ndarray | None = None, folds: Sequence[np.ndarray] = (),
+           names: Sequence[str] = ("model",)) -> "LapRLSProblem":
+        """Return the problem of all points (n, d).
+
+        graph : of these points; not needed where no gamma_I is positive. vertices : which points are equal, where
+        there is no graph that says so. weight : (l,) of the labels, 1 by default.
+        """
+        points = graph.vertices if graph is not None else vertices or Vertices.distinct(len(rows))
+        copies = execution.share(**points.to_arrays()) if points.joined else None
+        weight = np.ones(len(target.labeled)) if weight is None else weight
+        lines = LabelLines.of(points.vertex[target.labeled], weight, target.columns(), folds)
+        return cls(distinct_rows(rows, points, execution), target, lines, None if graph is None else graph.stored,
+                   params, copies, folds, tuple(names))
+
+    def with_folds(self, folds: Sequence[np.ndarray]) -> "LapRLSProblem":
+        """Return the problem with folds: lists of positions among the labeled points."""
+        own = self.lines
+        return replace(self, folds=folds, lines=LabelLines.of(own.row, own.weight, own.target, folds))
 
     @cached_property
     def allowed(self) -> dict[str, list[System]]:
         """Return the systems among which each name has its choice; the control takes the model's."""
-        n = len(self.rows) if self.vertices is None else int(self.vertices.load()["multiplicity"].sum())
+        n = len(self.rows) if self.copies is None else int(self.copies.load()["multiplicity"].sum())
         scale = Scale(self.lines.kept, n)
         plain = {"base": replace(self.params, gamma_I=(0.0,)).pairs(scale)} if "base" in self.names else {}
         return {"model": self.params.pairs(scale), **plain}
@@ -147,20 +166,30 @@ class LapRLSProblem:
     def has_choice(self) -> bool:
         return any(len(systems) > 1 for systems in self.allowed.values())
 
-    def prepared(self, kernel: Kernel, execution: Execution, *, judged: bool, landmarks: Landmarks | None = None,
+    def prepared(self, kernel: Kernel, execution: Execution, *, held_out: bool, landmarks: Landmarks | None = None,
                  parts: Parts | None = None) -> "PreparedLapRLS":
         """Return the systems of a kernel, ready to be solved.
 
-        judged : whether folds will be held out. landmarks : those chosen before; None chooses them here.
-        parts : where Gram matrices go, scratch by default; finished shares of them are kept.
+        held_out : whether folds will be held out. landmarks : those chosen before; None chooses them here.
+        parts : where shares of Gram matrices go, scratch by default; finished ones are kept.
         """
         shuffled = [replace(pair, control=True) for pair in self.allowed["model"] if "shuffled" in self.names]
-        expected = [*self.tried, *shuffled, *(with_folds(self.tried, self.lines.n_held) if judged else [])]
+        expected = [*self.tried, *shuffled, *(with_folds(self.tried, self.lines.n_held) if held_out else [])]
         begin = time.perf_counter()
         with one_thread():
-            machine, points, evidence = _machine(self, kernel, landmarks, expected, execution, parts)
+            solver, points, evidence = _solver(self, kernel, landmarks, expected, execution, parts)
         seconds = {"prepare": round(time.perf_counter() - begin, 3)}
-        return PreparedLapRLS(self, machine, points, {**evidence, "method": machine.method, "seconds": seconds})
+        return PreparedLapRLS(self, kernel, solver, points, {**evidence, "method": solver.method, "seconds": seconds})
+
+    def restored(self, kernel: Kernel, execution: Execution, points: Any, arrays: dict[str, np.ndarray],
+                 attributes: dict[str, Any]) -> "PreparedLapRLS":
+        """Return the systems that `PreparedLapRLS.to_arrays` described, to be solved for all labels.
+
+        points : the landmarks (s, d). Nothing is read of `rows`.
+        """
+        own = self.params
+        gram = GramSystem.from_arrays(arrays, attributes["gram"], self.lines, own.system, own.fit_intercept)
+        return PreparedLapRLS(self, kernel, GramSolver(gram, execution), points, dict(attributes["evidence"]))
 
 
 @dataclass(frozen=True)
@@ -171,71 +200,43 @@ class PreparedLapRLS:
     """
 
     problem: LapRLSProblem
-    machine: Any
+    kernel: Kernel
+    solver: SystemSolver
     points: Any
     evidence: dict[str, Any]
 
-    def judged(self) -> list[dict[str, float]]:
-        """Return the table of cross-validation: a line a system that may be chosen, in the order of `tried`."""
-        begin, tried, coded = time.perf_counter(), self.problem.tried, self.problem.coded
-        with one_thread():
-            found = self.machine.judge(with_folds(tried, self.problem.lines.n_held), coded)
-        self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
-        return [{"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "rmse": float(np.sqrt(square)),
-                 **({"error": float(wrong)} if coded else {})}
-                for system, square, wrong in zip(tried, found["squares"], found["wrong"], strict=True)]
+    def held_out(self) -> Iterator[tuple[System, np.ndarray]]:
+        """Yield each system that may be chosen, in the order of `tried`, with its values (l, c) at the labeled points.
 
-    def fitted(self, chosen: dict[str, System], table: list[dict[str, float]] | None = None) -> FittedLapRLS:
+        Each point's are those of a function that did not see its fold; NaN where a point is never held out.
+        """
+        begin, tried = time.perf_counter(), iter(self.problem.tried)
+        with one_thread():
+            for group in self.solver.held_out(with_folds(self.problem.tried, self.problem.lines.n_held)):
+                for column in range(group.shape[1]):
+                    yield next(tried), group[:, column]
+        self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
+
+    def fitted(self, chosen: dict[str, System], rows: list[dict[str, Any]] | None = None) -> FittedLapRLS:
         """Return the functions of the chosen systems by name."""
         begin = time.perf_counter()
         with one_thread():
-            functions = self.machine.solve(list(chosen.values()))
+            functions = self.solver.solve(list(chosen.values()))
         self.evidence["seconds"]["solve"] = round(time.perf_counter() - begin, 3)
-        evidence = {**self.evidence, **functions.evidence, "expected_seconds": self.machine.costs}
-        return FittedLapRLS(self.points, {
+        evidence = {**self.evidence, **functions.evidence, "expected_seconds": self.solver.expected_seconds}
+        return FittedLapRLS(self.kernel, self.problem.target, self.points, {
             name: Fitted(functions.coef[index], functions.intercept[index], system)
-            for index, (name, system) in enumerate(chosen.items())}, table or [], evidence)
+            for index, (name, system) in enumerate(chosen.items())}, evidence, rows or [])
 
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Return the arrays and attributes that `LapRLSProblem.restored` takes; None where there is nothing to keep.
 
-def fit_laprls(rows: Rows, lines: LabelLines, kernel: Kernel, graph: Parts | None, params: LapRLSParams,
-               execution: Execution, *, vertices: Arrays | None = None, coded: bool,
-               names: Sequence[str] = ("model",), parts: Parts | None = None) -> FittedLapRLS:
-    """Return LapRLS on distinct points `rows` (v, d), with the baselines that `names` asks for, in one kernel.
-
-    Parameters as in `LapRLSProblem`; parts : where Gram matrices go.
-
-    Raises
-    ------
-    NotConverged, BudgetError, ParameterError : as the functions that this one calls.
-    """
-    problem = LapRLSProblem(rows, lines, graph, params, vertices, coded, tuple(names))
-    prepared = problem.prepared(kernel, execution, judged=problem.has_choice, parts=parts)
-    table = prepared.judged() if problem.has_choice else []
-    return prepared.fitted({name: chosen for name, (_, chosen) in choose(problem, [table]).items()}, table)
-
-
-def choose(problem: LapRLSProblem, tables: Sequence[Sequence[dict[str, float]]]) -> dict[str, tuple[int, System]]:
-    """Return by name the number of the kernel and the system of lowest error, then lowest rmse, then the first.
-
-    tables : of each kernel, as `PreparedLapRLS.judged` gives them; an empty one where there is nothing to choose.
-    """
-    tried, allowed = problem.tried, problem.allowed
-    found = {}
-    for name in problem.names:
-        among = allowed["model" if name == "shuffled" else name]
-        lines = [((row.get("error", 0.0), row["rmse"]), number, system) for number, table in enumerate(tables)
-                 for system, row in zip(tried, table, strict=False) if system in among]
-        number, system = min(lines, key=lambda line: line[0])[1:] if lines else (0, among[0])
-        found[name] = (number, replace(system, control=name == "shuffled"))
-    return found
-
-
-def laprls_model(found: FittedLapRLS, name: str, kernel: Kernel, target: Target,
-                 attributes: dict[str, Any] | None = None) -> KernelModel:
-    """Return a fitted function as a model, with a column for each class."""
-    own = found.functions[name]
-    coef, intercept = target.coding.completed(own.coef, own.intercept)
-    return KernelModel(kernel, found.points, coef, intercept, target.coding, attributes or {})
+        That is where systems are solved without Gram matrices; a later fit prepares them anew.
+        """
+        if self.solver.gram is None:
+            return None
+        arrays, attributes = self.solver.gram.to_arrays()
+        return arrays, {"gram": attributes, "evidence": self.evidence}
 
 
 def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.ndarray,
@@ -251,30 +252,28 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
     return choose_landmarks(rows, kernel, landmark_count(own, len(labeled), len(rows)), own, execution, labeled)
 
 
-def _machine(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[System],
-             execution: Execution, parts: Parts | None) -> tuple[Any, Any, dict[str, Any]]:
+def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[System],
+            execution: Execution, parts: Parts | None) -> tuple[SystemSolver, Any, dict[str, Any]]:
     """Return what solves the systems, the points of its functions, and what is known of both (JSON)."""
-    rows, lines, vertices, params = problem.rows, problem.lines, problem.vertices, problem.params
+    rows, lines, copies, params = problem.rows, problem.lines, problem.copies, problem.params
     labeled, solver = np.unique(lines.row), params.system.solver
     if solver in DENSE and problem.graph is None:  # the coefficients of the others are zero
         rows = execution.share_rows(as_rows(rows.take(labeled)))
-        lines, vertices, landmarks = replace(lines, row=np.searchsorted(labeled, lines.row)), None, None
+        lines, copies, landmarks = replace(lines, row=np.searchsorted(labeled, lines.row)), None, None
         labeled = np.arange(len(labeled))
     landmarks = landmarks or landmarks_of(rows, kernel, params, labeled, execution)
     evidence: dict[str, Any] = {"points": len(rows), "labels": len(lines.row)}
     if solver in DENSE:
         chosen = None if landmarks is None else landmarks.rows
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
-        task = DenseTask(rows, kernel, problem.graph, vertices, params.laplacian, shared, lines.n_held, chosen, (),
+        task = DenseTask(rows, kernel, problem.graph, copies, params.laplacian, shared, lines.n_held, chosen, (),
                          params.system, solver, params.fit_intercept, execution.memory_budget)
-        return DenseMachine(task, execution), rows.read_all(), evidence
+        return DenseSolver(task, execution), rows.read_all(), evidence
     assert landmarks is not None
     system = assemble(rows, lines, kernel, landmarks, problem.graph, params.laplacian, params.system, execution,
-                      vertices=vertices, fit_intercept=params.fit_intercept)
-    whitening = system.whitening
+                      vertices=copies, fit_intercept=params.fit_intercept)
     evidence |= {
         "landmarks": {"count": system.s, **landmarks.attributes},
-        "whitening": None if whitening is None else {
-            "cutoff": params.system.cutoff, "rank": whitening.rank, "condition": whitening.condition},
+        "whitening": None if system.whitening is None else {"cutoff": params.system.cutoff, **system.whitening},
         "blocks": {"count": len(system.blocks.ranges), "rows": system.blocks.block_rows, "halo": system.blocks.halo}}
-    return NystromMachine(system, expected, execution, parts), landmarks.points, evidence
+    return NystromSolver(system, expected, execution, parts), landmarks.points, evidence

@@ -9,30 +9,21 @@ With `K = K(X, Z)` (v, s) of all vertices X against the landmarks Z, `Phi = K T`
 and shares are summed in the order of the blocks, so that the result does not depend on who computed them, nor on how
 many. The kernel of a block is evaluated once for all folds and all columns; in the column form it stays in the memory
 of its process from one product to the next, as long as there is room, and only (s, t) arrays move.
-
-Memory of a task in bytes, for blocks of b vertices with h halo vertices, itemsize w: `w s (3 b + 2 r / s b)` (kernel,
-kernel of a chunk of the halo, E K, Phi and its rows), and `8 r (3 r + 2 s + F r)` for the sums and what is added to
-them. In the column form `w s (b + h)` where the kernel is kept, `w s 2 b` where it is not, and `8 t (5 b + 3 s)`. In
-float32 `16 s` more for each of the `SUMMED_ROWS` or `NARROWED_ROWS` that are widened at a time.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from threading import Lock
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...execution.tasks import Execution
-from ...kernels.base import Kernel, MercerKernel
-from ...kernels.gram import kernel_block
-from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from ...graph.energy import EnergyBlocks
+from ...kernels.base import Kernel
+from ...kernels.features import LandmarkMap
+from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
 from ...storage.csr import points_of
 
-PANEL = 128  # columns of T multiplied at a time
 SUMMED_ROWS = 2048  # rows of a float32 product before it is added in float64
-FAN_IN = 8  # parts that one task of a tree reduction adds
 MOST_RUNS = 32  # of blocks: each has sums of its own, which are added in a tree
 
 
@@ -43,29 +34,30 @@ class Landmarked:
     kernel : of X (v, d), `rows`, in the order of the blocks, and of Z. landmarks : `Z` (s, d), and `T` (s, r), lower
     trapezoidal, or none.
     labels : a line a labeled point, ascending by `position` among the rows: `fold`, `weight`, `target` (m, c).
-    energy : an `EnergyBlocks`. n_folds : F. dtype : of kernel blocks, "float64" or
-    "float32". token : names this problem in the caches of processes.
+    energy : of the graph. n_folds : F. dtype : of kernel blocks, "float64" or "float32".
+    token : names this problem in the caches of processes.
     """
 
     kernel: Kernel
     rows: Rows
     landmarks: Arrays
     labels: Arrays
-    energy: Any
+    energy: EnergyBlocks
     n_folds: int
     dtype: str
     token: str
 
+    def features(self, dtype: str | None = None) -> LandmarkMap:
+        """Return the map of points to features, of the type of the kernel blocks or another one."""
+        return LandmarkMap.of(self.kernel, self.landmarks.load(), dtype or self.dtype)
+
+    def landmark_kernel(self) -> LandmarkMap:
+        """Return the map of points to their kernel with the landmarks."""
+        return LandmarkMap(self.kernel, points_of(self.landmarks.load(), "Z"), None, self.dtype)
+
     @property
     def ranges(self) -> list[tuple[int, int]]:
         return self.energy.ranges
-
-
-def typed_block(kernel: Kernel, X: Any, Z: Any, dtype: str) -> np.ndarray:
-    """Return K(X, Z) in float64 or float32; a plain function is evaluated as it is, and cast."""
-    if isinstance(kernel, MercerKernel):
-        return kernel(X, Z, dtype=np.dtype(dtype))
-    return kernel_block(kernel, X, Z).astype(dtype, copy=False)
 
 
 def add_product(total: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
@@ -91,18 +83,6 @@ def add_times(total: np.ndarray, K: np.ndarray, U: np.ndarray) -> None:
     """Add K' U to `total`, both float64, as in `times`."""
     for start, stop in row_ranges(len(K), SUMMED_ROWS if K.dtype != np.float64 else max(1, len(K))):
         total += K[start:stop].astype(np.float64, copy=False).T @ U[start:stop]
-
-
-def times_lower(K: np.ndarray, T: np.ndarray) -> np.ndarray:
-    """Return K T of a lower trapezoidal T (s, r), `PANEL` columns at a time without the zeros above them.
-
-    As r nears s it takes half the flops of the whole product. BLAS has trmm for it, which SciPy calls without letting
-    other threads run.
-    """
-    found = np.empty((len(K), T.shape[1]), K.dtype)
-    for start, stop in row_ranges(T.shape[1], PANEL):
-        np.matmul(K[:, start:], T[start:, start:stop], out=found[:, start:stop])
-    return found
 
 
 def labels_in(labels: dict[str, np.ndarray], start: int, stop: int) -> dict[str, np.ndarray]:
@@ -135,251 +115,76 @@ class GramTask:
     sums: bool = True
 
     def __call__(self, out: PartWriter) -> Receipt:
-        problem, arrays = self.problem, self.problem.landmarks.load()
-        Z, T, lines = points_of(arrays, "Z"), arrays.get("T"), self.problem.labels.load()
-        T = None if T is None else T.astype(problem.dtype, copy=False)
-        s = Z.shape[0]
-        r, c, F = (s if T is None else T.shape[1]), lines["target"].shape[1], problem.n_folds
-        found: dict[str, np.ndarray] = {"sums": np.zeros(s), "moments": np.zeros((F, s, c + 1))}
-        if self.energy:
-            found["energy"] = np.zeros((r, s))
-        if self.points:
-            found["points"] = np.zeros((r, r))
-        if self.labels:
-            found["labels"] = np.zeros((F, r, r))
+        problem, features, lines = self.problem, self.problem.features(), self.problem.labels.load()
+        s, r, c, F = features.points.shape[0], features.width, lines["target"].shape[1], problem.n_folds
+        shapes = {"energy": (r, s), "points": (r, r), "labels": (F, r, r)}
+        found = {"sums": np.zeros(s), "moments": np.zeros((F, s, c + 1)), **{
+            name: np.zeros(shape) for name, shape in shapes.items() if getattr(self, name)}}
+        whole = self.energy or self.points or self.sums
         for index in range(self.first, self.last):
             start, stop = problem.ranges[index]
-            own_lines = labels_in(lines, start, stop)
-            whole = self.energy or self.points or self.sums
-            if not whole and not len(own_lines["position"]):
+            own = labels_in(lines, start, stop)
+            if not whole and not len(own["position"]):
                 continue
             if whole:
-                X, place = problem.rows.read(start, stop), own_lines["position"]
+                X, place = problem.rows.read(start, stop), own["position"]
             else:  # the labeled points alone
-                positions, place = np.unique(own_lines["position"], return_inverse=True)
+                positions, place = np.unique(own["position"], return_inverse=True)
                 X = problem.rows.take(start + positions)
-            K = typed_block(problem.kernel, X, Z, problem.dtype)
-            Phi = K if T is None or not (self.energy or self.points or self.labels) else times_lower(K, T)
+            K = features.block(X)
+            Phi = features.of_block(K) if self.energy or self.points or self.labels else K
             if self.energy:
-                E, halo = problem.energy.read(index)
-                EK = E[:, :stop - start].astype(K.dtype) @ K
-                for columns, places in halo_chunks(E, halo):
-                    EK += columns.astype(K.dtype) @ typed_block(problem.kernel, problem.rows.take(places), Z,
-                                                                problem.dtype)
-                add_product(found["energy"], Phi, EK)
+                add_product(found["energy"], Phi, energy_product(problem, index, K, features))
             if self.sums:
                 found["sums"] += K.sum(axis=0, dtype=np.float64)
             if self.points:
                 add_product(found["points"], Phi, Phi)
-            for fold in range(F):
-                mine = own_lines["fold"] == fold
-                if mine.any():
-                    weight = own_lines["weight"][mine]
-                    weighed = np.zeros((len(K), c + 1))
-                    np.add.at(weighed, place[mine], weight[:, None] * np.column_stack([
-                        own_lines["target"][mine], np.ones(len(weight))]))
-                    rows = np.unique(place[mine])
-                    add_times(found["moments"][fold], K[rows], weighed[rows])
-                    if self.labels:
-                        own_Phi = Phi[place[mine]]
-                        weighted = own_Phi if (weight == 1).all() else (
-                            own_Phi * np.sqrt(weight, dtype=own_Phi.dtype)[:, None])
-                        add_product(found["labels"][fold], weighted, weighted)
+            add_labels(found, K, Phi, {**own, "position": place})
         return out.write(**found)
 
 
-class KeptBlocks:
-    """Kernel blocks that stay in this process from one task to the next, of one problem at a time.
+def block_bytes(s: int, row_bytes: int, itemsize: int) -> int:
+    """Return the bytes that a block takes a vertex, beside the sums.
 
-    A block that does not fit beside those that are kept is evaluated again each time: nothing is evicted, since the
-    blocks come round in the same order.
+    Its kernel with s landmarks, Phi and its rows, E K, and the kernel of a chunk of the halo, which has no more
+    vertices than the block: 3 + 2 r / s <= 5 times s numbers; and its points, as they came and as kernels take them.
     """
-
-    def __init__(self) -> None:
-        self._lock, self._token, self._blocks, self._bytes = Lock(), "", {}, 0  # type: ignore[var-annotated]
-
-    def get(self, token: str, index: int) -> Any:
-        """Return what is kept of a block, or None."""
-        with self._lock:
-            return self._blocks.get(index) if token == self._token else None
-
-    def has_room(self, token: str, nbytes: int, limit: int) -> bool:
-        """Return whether a block of this problem would be kept."""
-        with self._lock:
-            return (self._bytes if token == self._token else 0) + nbytes <= limit
-
-    def keep(self, token: str, index: int, kept: Any, nbytes: int, limit: int) -> None:
-        """Keep a block if it fits within `limit` bytes with the others; blocks of another problem are let go."""
-        with self._lock:
-            if token != self._token:
-                self._token, self._blocks, self._bytes = token, {}, 0
-            before = self._blocks[index].nbytes if index in self._blocks else 0
-            if self._bytes - before + nbytes <= limit:
-                self._blocks[index] = kept
-                self._bytes += nbytes - before
-
-    def clear(self) -> None:
-        with self._lock:
-            self._token, self._blocks, self._bytes = "", {}, 0
+    return 5 * itemsize * s + 8 * row_bytes
 
 
-_KEPT = KeptBlocks()
+def gram_bytes(s: int, n_folds: int, points: bool, energy: bool = True, labels: bool = True, n_outputs: int = 1) -> int:
+    """Return the bytes of a run's sums: energy, points, labels of each fold, a product that is being added; moments."""
+    matrices = energy + points + n_folds * labels
+    return 8 * s * s * (matrices + (matrices > 0)) + 8 * s * n_folds * (n_outputs + 1)
 
 
-def let_go() -> None:
-    """Give back the blocks that this process keeps."""
-    _KEPT.clear()
+def energy_product(problem: Landmarked, index: int, K: np.ndarray, features: LandmarkMap) -> np.ndarray:
+    """Return E K (b, s) of a block of vertices, whose own kernel is K (b, s)."""
+    E, halo = problem.energy.read(index)
+    EK = E[:, :len(K)].astype(K.dtype) @ K
+    for columns, places in halo_chunks(E, halo):
+        EK += columns.astype(K.dtype) @ features.block(problem.rows.take(places))
+    return EK
 
 
-@dataclass(frozen=True)
-class KernelOfBlock:
-    """Kernels of a block's own vertices (b, s), and of its halo by chunks with their columns of E."""
+def add_labels(found: dict[str, np.ndarray], K: np.ndarray, Phi: np.ndarray, lines: dict[str, np.ndarray]) -> None:
+    """Add to `moments` and, where they are asked for, `labels` what the label lines of a block give to their folds.
 
-    own: np.ndarray
-    E: sp.csr_array
-    halo: list[tuple[sp.csr_array, np.ndarray]]
-    with_energy: bool  # without, E has no entries and there is no halo
-
-    @property
-    def nbytes(self) -> int:
-        matrices = [self.E, *(columns for columns, _ in self.halo)]
-        return self.own.nbytes + sum(K.nbytes for _, K in self.halo) + sum(
-            A.data.nbytes + A.indices.nbytes + A.indptr.nbytes for A in matrices)
-
-
-@dataclass(frozen=True)
-class ColumnsTask:
-    """Write this run of blocks' share of `K' (a_t E + b_t I + J_t) K P`, (s, t); columns P as `P`.
-
-    Per column: `energy` a_t and `points` b_t (t,), and `held` (t,), the fold whose labels it does not see, or -1.
+    lines : their `position` among the rows of K (b, s) and Phi (b, r).
     """
-
-    problem: Landmarked
-    columns: Arrays
-    first: int
-    last: int
-    keep_bytes: int
-    home: int  # a worker's number: the one that keeps these blocks
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        problem, columns, arrays = self.problem, self.columns.load(), self.problem.landmarks.load()
-        lines, Z = problem.labels.load(), points_of(arrays, "Z")
-        P, energy, points, held = (columns[name] for name in ("P", "energy", "points", "held"))
-        total = np.zeros((Z.shape[0], P.shape[1]))
-        with_energy = bool(energy.any())
-        for index in range(self.first, self.last):
-            kernels = self._kernels(index, Z, with_energy)
-            V = times(kernels.own, P)
-            U = V * points
-            if with_energy:
-                EV = kernels.E @ V
-                for matrix, K in kernels.halo:
-                    EV += matrix @ times(K, P)
-                U += EV * energy
-            start, stop = problem.ranges[index]
-            own = labels_in(lines, start, stop)
-            if len(own["position"]):
-                weight = np.zeros((stop - start, problem.n_folds))
-                np.add.at(weight, (own["position"], own["fold"]), own["weight"])
-                rows = np.unique(own["position"])
-                seen = weight[rows].sum(axis=1)[:, None] - np.where(held >= 0, weight[rows][:, held], 0.0)
-                U[rows] += seen * V[rows]
-            add_times(total, kernels.own, U)
-        return out.write(total=total)
-
-    def _kernels(self, index: int, Z: Any, with_energy: bool) -> KernelOfBlock:
-        problem = self.problem
-        kept = _KEPT.get(problem.token, index)
-        if kept is not None and (kept.with_energy or not with_energy):
-            return kept
-        start, stop = problem.ranges[index]
-        own = typed_block(problem.kernel, problem.rows.read(start, stop), Z, problem.dtype)
-        E, beyond = problem.energy.read(index) if with_energy else (
-            sp.csr_array((stop - start, stop - start)), np.arange(0))
-        # The kernels of the halo are made one after the other where they are not kept.
-        halo = ((columns, typed_block(problem.kernel, problem.rows.take(places), Z, problem.dtype))
-                for columns, places in halo_chunks(E, beyond))
-        found = KernelOfBlock(own, sp.csr_array(E[:, :stop - start]), halo, with_energy)  # type: ignore[arg-type]
-        size = int(own.nbytes * (1 + len(beyond) / max(stop - start, 1))) + 16 * E.nnz
-        if _KEPT.has_room(problem.token, size, self.keep_bytes):
-            held = replace(found, halo=list(halo))
-            _KEPT.keep(problem.token, index, held, held.nbytes, self.keep_bytes)
-            return held
-        return found
-
-
-@dataclass(frozen=True)
-class JudgeTask:
-    """Count how far functions are off at the labeled points of a run of blocks, each point by those that it was held
-    out of: `squares` (p,), and `wrong` (p,) where `coded`.
-
-    Coefficients `B` (F, s, p, c) and `intercept` (F, p, c), fold by fold, of p functions with c columns.
-    """
-
-    problem: Landmarked
-    functions: Arrays
-    first: int
-    last: int
-    coded: bool
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        problem, functions, arrays = self.problem, self.functions.load(), self.problem.landmarks.load()
-        Z, lines = points_of(arrays, "Z"), problem.labels.load()
-        B, intercept = functions["B"], functions["intercept"]
-        F, s, p, c = B.shape
-        squares, wrong = np.zeros(p), np.zeros(p)
-        for index in range(self.first, self.last):
-            start, stop = problem.ranges[index]
-            own = labels_in(lines, start, stop)
-            if not len(own["position"]):
-                continue
-            K = typed_block(problem.kernel, problem.rows.take(start + own["position"]), Z, problem.dtype)
-            for fold in range(F):
-                mine = own["fold"] == fold
-                values = times(K[mine], B[fold].reshape(s, p * c)).reshape(-1, p, c) + intercept[fold]
-                true, weight = own["target"][mine][:, None], own["weight"][mine]
-                squares += weight @ ((values - true) ** 2).sum(axis=2)
-                if self.coded:
-                    wrong += weight @ misclassified(values, true)
-        return out.write(squares=squares, wrong=wrong)
-
-
-def misclassified(values: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Return whether values (..., c) name another class than the true +-1 codes; one column is that of the second."""
-    if true.shape[-1] == 1:
-        return ((values > 0) != (true > 0))[..., 0]
-    return values.argmax(axis=-1) != true.argmax(axis=-1)
-
-
-@dataclass(frozen=True)
-class SumTask:
-    """Add the arrays of some parts, in their order."""
-
-    parts: Parts
-    indices: Sequence[int]
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        total = {name: array.copy() for name, array in self.parts.read(self.indices[0]).items()}
-        for index in self.indices[1:]:
-            for name, array in self.parts.read(index).items():
-                total[name] += array
-        return out.write(**total)
-
-
-def sum_parts(parts: Parts, count: int, execution: Execution) -> dict[str, np.ndarray]:
-    """Return the sums of the arrays of parts 0 to count - 1, by a tree of tasks that each add `FAN_IN` parts."""
-    given = parts
-    while count > 1:
-        groups = [range(first, last) for first, last in row_ranges(count, FAN_IN)]
-        above = execution.scratch()
-        execution.map([SumTask(parts, group) for group in groups], above)
-        if parts is not given:
-            parts.remove()
-        parts, count = above, len(groups)
-    total = parts.read(0)
-    if parts is not given:
-        parts.remove()
-    return total
+    for fold, moments in enumerate(found["moments"]):
+        mine = lines["fold"] == fold
+        if not mine.any():
+            continue
+        place, weight = lines["position"][mine], lines["weight"][mine]
+        weighed = np.zeros((len(K), moments.shape[1]))
+        np.add.at(weighed, place, weight[:, None] * np.column_stack([lines["target"][mine], np.ones(len(weight))]))
+        rows = np.unique(place)
+        add_times(moments, K[rows], weighed[rows])
+        if "labels" in found:
+            own = Phi[place]
+            weighted = own if (weight == 1).all() else own * np.sqrt(weight, dtype=own.dtype)[:, None]
+            add_product(found["labels"][fold], weighted, weighted)
 
 
 def runs_of_blocks(n_blocks: int, most: int) -> list[tuple[int, int]]:

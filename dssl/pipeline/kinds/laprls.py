@@ -13,9 +13,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ...errors import require
+from ...graph.graph import Graph
 from ...graph.vertices import distinct_rows
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.landmarks import LandmarkParams, Landmarks, Method
+from ...learners.laprls.params import Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import Penalty, System, require_penalties
 from ...learners.laprls.problem import (
     DENSE,
@@ -23,15 +25,13 @@ from ...learners.laprls.problem import (
     LapRLSParams,
     LapRLSProblem,
     PreparedLapRLS,
-    choose,
     landmarks_of,
-    laprls_model,
 )
-from ...learners.laprls.system import LabelLines, Preconditioner, Solver, SystemParams
-from ...learners.target import Classes, Target
+from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
 from ...report.words import Baseline, Words
 from ...selection.folds import held_out_folds
+from ...selection.laprls import choose_penalties, search_penalties
 from ...storage.blocks import PartWriter, Rows, SelectedRows
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
@@ -208,18 +208,14 @@ class FitParams:
 
     def problem(self, context: Context, target: Target) -> LapRLSProblem:
         """Return the problem of all kernels; its labeled points have folds where there is something to choose."""
-        vertices, own = vertices_of(context), self.laprls
-        graph = context.inputs["graph"].parts if own.uses_graph or own.system.solver in DENSE else None
-        row, weight = vertices.vertex[target.labeled], np.ones(len(target.labeled))
-        problem = LapRLSProblem(
-            distinct_rows(context.points("train"), vertices, context.execution),
-            LabelLines.of(row, weight, target.columns()), graph, own,
-            context.inputs["vertices"].parts.arrays(0) if vertices.joined else None, isinstance(target, Classes),
-            ("model", *self.baselines))
+        own, vertices = self.laprls, vertices_of(context)
+        graph = Graph(vertices, context.inputs["graph"].parts) if (
+            own.uses_graph or own.system.solver in DENSE) else None
+        problem = LapRLSProblem.of(context.points("train"), target, own, context.execution, graph=graph,
+                                   vertices=vertices, names=("model", *self.baselines))
         if self.folds is None or not (problem.has_choice or len(self.kernels.bandwidths) > 1):
             return problem
-        held = held_out_folds(self.folds, target, self.seed)
-        return replace(problem, lines=LabelLines.of(row, weight, problem.lines.target, held))
+        return problem.with_folds(held_out_folds(self.folds, target, self.seed))
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
@@ -232,7 +228,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     evidence: list[dict[str, Any]] = [{"bandwidth": bandwidth} for bandwidth in bandwidths]
 
     def prepared(number: int) -> PreparedLapRLS:
-        return problem.prepared(kernels[number], context.execution, judged=n_folds > 0, parts=shares[number],
+        return problem.prepared(kernels[number], context.execution, held_out=n_folds > 0, parts=shares[number],
                                 landmarks=_landmarks(context, number))
 
     tables: list[list[dict[str, Any]]] = []
@@ -240,9 +236,9 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     for number in range(len(kernels)):
         ready = None  # before the next: matrices of one kernel at a time
         ready = prepared(number)
-        tables.append(ready.judged() if n_folds else [])
+        tables.append(search_penalties(ready) if n_folds else [])
         evidence[number] |= ready.evidence
-    chosen, last = choose(problem, tables), len(kernels) - 1
+    chosen, last = choose_penalties(problem, tables), len(kernels) - 1
     arrays: dict[str, np.ndarray] = {}
     models: dict[str, Any] = {}
     for number in sorted({number for number, _ in chosen.values()}, reverse=True):
@@ -255,7 +251,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
         seconds = {**ready.evidence["seconds"], **evidence[number].get("seconds", {})}
         evidence[number] |= {**found.evidence, "seconds": seconds, "models": list(own)}
         for name in own:
-            described, models[name] = _described(context, target, found, name, kernels[number], bandwidths[number])
+            described, models[name] = _described(context, target, found, name, bandwidths[number])
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
     PartWriter(context.parts, 0).write(**arrays)
     for parts in shares:  # the matrices of the blocks have served
@@ -264,13 +260,13 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
             **_choices(problem, chosen, tables, bandwidths)}
 
 
-def _described(context: Context, target: Target, found: FittedLapRLS, name: str, kernel: Kernel,
+def _described(context: Context, target: Target, found: FittedLapRLS, name: str,
                bandwidth: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays and attributes of a model."""
     system = found.functions[name].chosen
     facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": {
         "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidth}}
-    model = laprls_model(found, name, kernel, target, facts)
+    model = found.model(name, facts)
     values = model.values(SelectedRows(context.points("train"), target.labeled), context.execution)
     facts |= target.missed(values, model.coding)
     return model.to_arrays()

@@ -9,10 +9,12 @@ from ...kernels.gram import BLOCK_BYTES
 from ...kernels.landmarks import landmark_count
 from ...kernels.leverage import PILOT
 from ...learners.laprls.dense import chunk_bytes
+from ...learners.laprls.gram import SYSTEMS_IN_A_TASK, runs_within
+from ...learners.laprls.iterations import factors_that_fit
 from ...learners.laprls.preconditioner import sample_shares
 from ...learners.laprls.problem import DENSE
-from ...learners.laprls.solve import SYSTEMS_IN_A_TASK, factors_that_fit
-from ...learners.laprls.system import block_bytes, block_height, gram_bytes, runs_within, whitening_bytes
+from ...learners.laprls.products import block_bytes, gram_bytes
+from ...learners.laprls.system import block_height, whitening_bytes
 from ...storage.store import whole_bytes
 from ..cost import of_those, scores_of
 from ..facts import Facts

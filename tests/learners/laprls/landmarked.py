@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dssl.execution.in_process import InProcess
+from dssl.execution.tasks import sums
 from dssl.graph.energy import GraphEnergy, split_energy
 from dssl.graph.given import store_weights
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
 from dssl.kernels.base import RBF
-from dssl.learners.laprls.products import GramTask, Landmarked, runs_of_blocks, sum_parts
+from dssl.learners.laprls.products import GramTask, Landmarked, runs_of_blocks
 from dssl.storage.blocks import PartWriter
 from dssl.storage.csr import as_rows, point_arrays
 
@@ -63,8 +64,7 @@ def gram(made, n_runs=3, execution=None, **asked):
     """Return the sums of `GramTask` over all blocks, everything unless told otherwise."""
     execution = execution or InProcess(1)
     wanted = {"energy": True, "points": True, "labels": True, "sums": True, **asked}
-    parts, runs = execution.scratch(), runs_of_blocks(len(made.ranges), n_runs)
-    execution.map([GramTask(made, first, last, **wanted) for first, last in runs], parts)
-    return sum_parts(parts, len(runs), execution)
+    return execution.reduce(sums([GramTask(made, first, last, **wanted)
+                                  for first, last in runs_of_blocks(len(made.ranges), n_runs)]))
 
 

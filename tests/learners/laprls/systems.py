@@ -14,8 +14,9 @@ from dssl.graph.weights import weights
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
 from dssl.learners.laprls import system as laprls_system
-from dssl.learners.laprls.solve import NystromMachine
-from dssl.learners.laprls.system import LabelLines, NystromSystem, SystemParams, assemble
+from dssl.learners.laprls.params import LabelLines, SystemParams
+from dssl.learners.laprls.solve import NystromSolver
+from dssl.learners.laprls.system import NystromSystem, assemble
 from dssl.storage.blocks import HeldArrays, PartWriter
 from dssl.storage.csr import as_rows
 from tests import reference
@@ -57,7 +58,7 @@ class Case:
     def solve(self, items, method="nystrom-direct", **params):
         """Return the functions of some systems, with other parameters."""
         system = replace(self.system, params=replace(self.system.params, **params, solver=method))
-        return NystromMachine(system, items, self.execution).solve(items)
+        return NystromSolver(system, items, self.execution).solve(items)
 
 
 def case(n=120, s=20, m=45, c=2, n_folds=3, *, seed=0, kind="normalized", kernel=None, X=None, weighted=True,

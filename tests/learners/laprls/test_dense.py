@@ -7,8 +7,10 @@ from numpy.testing import assert_allclose
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.learners.laprls.dense import HeldKernel
-from dssl.learners.laprls.problem import LapRLSParams, fit_laprls
-from dssl.learners.laprls.system import LabelLines, SystemParams
+from dssl.learners.laprls.params import SystemParams
+from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
+from dssl.learners.target import Quantities
+from dssl.selection.laprls import fit_laprls
 from dssl.storage.blocks import ArrayRows
 
 
@@ -31,9 +33,9 @@ def test_no_more_of_the_kernel_is_evaluated_than_may_be_held(limit):
 def test_a_small_budget_changes_no_coefficient():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 2))
-    lines = LabelLines.of(np.arange(60), np.ones(60), np.sin(X[:60, :1]), [np.arange(30), np.arange(30, 60)])
+    target, folds = Quantities(np.arange(60), np.sin(X[:60, :1])), [np.arange(30), np.arange(30, 60)]
     params = LapRLSParams(gamma_A=("auto", "10*auto"), gamma_I=(0.0,), system=SystemParams(solver="cg"))
-    large, small = (fit_laprls(ArrayRows(X), lines, RBF(1.0), None, params, InProcess(1, budget), coded=False)
-                    for budget in (1 << 30, 4000))
+    problem = LapRLSProblem.of(ArrayRows(X), target, params, InProcess(1), folds=folds)
+    large, small = (fit_laprls(problem, RBF(1.0), InProcess(1, budget)) for budget in (1 << 30, 4000))
     assert_allclose(large.functions["model"].coef, small.functions["model"].coef, atol=1e-5)
-    assert_allclose([row["rmse"] for row in large.table], [row["rmse"] for row in small.table], rtol=1e-4)
+    assert_allclose([row["rmse"] for row in large.rows], [row["rmse"] for row in small.rows], rtol=1e-4)

@@ -8,9 +8,10 @@ from dssl.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import LandmarkParams
+from dssl.learners.laprls.params import LabelLines
 from dssl.learners.laprls.penalties import Scale, System, require_penalties
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.laprls.system import LabelLines
+from dssl.learners.target import Quantities
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 
@@ -44,7 +45,8 @@ def test_auto_is_a_hundredth_and_a_tenth_in_the_scale_of_the_paper():
     lines = LabelLines(np.arange(4), np.array([0, 0, 1, 2]), np.array([1.0, 2.0, 1.0, 0.5]), np.ones((4, 1)), 2)
     vertices = InProcess(1).share(multiplicity=np.array([1, 3, 1, 1, 2]))
     params = LapRLSParams(gamma_A=("auto", "10*auto"), gamma_I=("auto", 0.0))
-    problem = LapRLSProblem(ArrayRows(np.eye(5)), lines, None, params, vertices, names=("model", "base"))
+    problem = LapRLSProblem(ArrayRows(np.eye(5)), Quantities(lines.row, lines.target), lines, None, params, vertices,
+                            names=("model", "base"))
     pairs = problem.allowed["model"]
     assert_allclose([(pair.lambda_A, pair.lambda_I) for pair in pairs], [(0.01, 0.1), (0.01, 0), (0.1, 0.1), (0.1, 0)])
     assert_allclose([pair.gamma_A for pair in pairs], np.repeat([0.01, 0.1], 2) / 4.5)
@@ -61,9 +63,9 @@ def test_weights_that_are_all_larger_change_nothing():
     params = LapRLSParams(gamma_A=(0.02,), gamma_I=(0.0,), landmarks=LandmarkParams(n_landmarks=1.0))
     values = []
     for weight in (1.0, 7.0):
-        lines = LabelLines.of(np.arange(12), np.full(12, weight), y)
-        problem = LapRLSProblem(ArrayRows(X), lines, None, params)
-        found = problem.prepared(RBF(1.0), InProcess(1), judged=False).fitted({"model": problem.tried[0]})
+        problem = LapRLSProblem.of(ArrayRows(X), Quantities(np.arange(12), y), params, InProcess(1),
+                                   weight=np.full(12, weight))
+        found = problem.prepared(RBF(1.0), InProcess(1), held_out=False).fitted({"model": problem.tried[0]})
         values.append(RBF(1.0)(X, found.points) @ found.functions["model"].coef)
     assert_allclose(values[0], values[1], atol=1e-9)
     K = reference.rbf(X, X[:12], 1.0)

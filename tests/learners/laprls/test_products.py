@@ -12,19 +12,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
+from dssl.execution.tasks import sums
 from dssl.kernels.base import RBF
-from dssl.learners.laprls.products import (
-    _KEPT,
-    ColumnsTask,
-    JudgeTask,
-    add_product,
-    add_times,
-    let_go,
-    runs_of_blocks,
-    sum_parts,
-    times,
-    times_lower,
-)
+from dssl.kernels.features import times_lower
+from dssl.learners.laprls.held_out import HeldOutTask
+from dssl.learners.laprls.kept import _KEPT, SystemProductTask, let_go
+from dssl.learners.laprls.products import add_product, add_times, runs_of_blocks, times
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.csr import points_of
 
@@ -55,10 +48,9 @@ def columns_of(s=12, t=6, seed=0):
 
 def product(made, columns, keep=MUCH, n_runs=3, execution=None):
     execution = execution or InProcess(1)
-    parts, shared, runs = execution.scratch(), execution.share(**columns), runs_of_blocks(len(made.ranges), n_runs)
-    execution.map([ColumnsTask(made, shared, first, last, keep, home)
-                   for home, (first, last) in enumerate(runs)], parts)
-    return sum_parts(parts, len(runs), execution)["total"]
+    shared, runs = execution.share(**columns), runs_of_blocks(len(made.ranges), n_runs)
+    return execution.reduce(sums([SystemProductTask(made, shared, first, last, keep, home)
+                                  for home, (first, last) in enumerate(runs)]))["total"]
 
 
 def dense_product(dense, columns):
@@ -294,67 +286,27 @@ def test_a_second_product_finds_its_blocks_on_the_workers(cluster, cluster_clien
     assert cluster_client.run(counted) == after
 
 
-# Who is right at the labels
+# Held-out predictions
 
 
 @pytest.mark.parametrize("c", [1, 3])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_points_are_judged_by_the_function_of_their_fold(c, dtype):
+def test_points_are_predicted_by_the_function_of_their_fold(c, dtype):
     made, dense = problem(c=c, n_folds=3, dtype=dtype)
-    signs = np.where(dense.target > 0, 1.0, -1.0) if c == 1 else np.where(
-        np.arange(c) == dense.target.argmax(axis=1)[:, None], 1.0, -1.0)
-    made = replace(made, labels=InProcess(1).share(**(made.labels.load() | {"target": signs})))
     rng = np.random.default_rng(3)
     B, intercept = rng.normal(size=(2, 12, 4, c)), rng.normal(size=(2, 4, c))  # two folds are held, the third never
-    squares, wrong = np.zeros(4), np.zeros(4)
-    for position, fold, weight, true in zip(dense.position, dense.fold, dense.weight, signs, strict=True):
-        if fold == 2:
-            continue
-        for p in range(4):
-            value = dense.K[position] @ B[fold, :, p] + intercept[fold, p]
-            squares[p] += weight * ((value - true) ** 2).sum()
-            off = (value[0] > 0) != (true[0] > 0) if c == 1 else value.argmax() != true.argmax()
-            wrong[p] += weight * off
+    expected = np.full((len(dense.fold), 4, c), np.nan)
+    for index, (position, fold) in enumerate(zip(dense.position, dense.fold, strict=True)):
+        if fold < 2:
+            expected[index] = np.einsum("s,spc->pc", dense.K[position], B[fold]) + intercept[fold]
     for n_runs in (1, 4):
         execution, parts = InProcess(2), MemoryParts()
         shared = execution.share(B=B, intercept=intercept)
-        execution.map([JudgeTask(made, shared, first, last, True)
-                       for first, last in runs_of_blocks(len(made.ranges), n_runs)], parts)
-        found = sum_parts(parts, n_runs, execution)
-        assert_allclose(found["squares"], squares, rtol=1e-10 if dtype == "float64" else 1e-5)
-        assert_allclose(found["wrong"], wrong, rtol=1e-12)
-
-
-def test_a_value_of_zero_is_judged_as_it_is_predicted():
-    """Zero is the second class: a model that says nothing is not right everywhere."""
-    made, dense = problem(c=1, n_folds=1)
-    signs = np.where(dense.target > 0, 1.0, -1.0)
-    made = replace(made, labels=InProcess(1).share(**(made.labels.load() | {"target": signs})))
-    parts = MemoryParts()
-    shared = InProcess(1).share(B=np.zeros((1, 12, 1, 1)), intercept=np.zeros((1, 1, 1)))
-    InProcess(1).map([JudgeTask(made, shared, 0, len(made.ranges), True)], parts)
-    assert_allclose(parts.read(0)["wrong"], dense.weight[signs[:, 0] > 0].sum())
-
-
-# Sums of parts
-
-
-@pytest.mark.parametrize("count", [1, 8, 9, 70])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_parts_are_added_by_a_tree(count, threads, monkeypatch):
-    parts, rng = MemoryParts(), np.random.default_rng(count)
-    arrays = [{"a": rng.normal(size=(3, 2)), "b": rng.integers(0, 9, 4)} for _ in range(count)]
-    for index, part in enumerate(arrays):
-        parts.write(index, {name: array.copy() for name, array in part.items()})
-    tasks, execution = [], InProcess(threads)
-    mapped = execution.map
-    monkeypatch.setattr(execution, "map", lambda made, *rest: tasks.append(len(made)) or mapped(made, *rest))
-    found = sum_parts(parts, count, execution)
-    assert_allclose(found["a"], sum(part["a"] for part in arrays), rtol=1e-12, atol=1e-13)
-    assert_array_equal(found["b"], sum(part["b"] for part in arrays))
-    assert tasks == {1: [], 8: [1], 9: [2, 1], 70: [9, 2, 1]}[count]
-    for index, part in enumerate(arrays):
-        assert_array_equal(parts.read(index)["a"], part["a"])
+        runs = runs_of_blocks(len(made.ranges), n_runs)
+        execution.map([HeldOutTask(made, shared, first, last) for first, last in runs], parts)
+        found = np.concatenate([parts.read(index)["values"] for index in range(len(runs))])
+        tolerance = 1e-10 if dtype == "float64" else 1e-4
+        assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_runs_cover_all_blocks_evenly():

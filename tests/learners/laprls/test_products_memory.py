@@ -11,8 +11,8 @@ from numpy.testing import assert_array_equal
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF, LaplacianKernel
-from dssl.learners.laprls.products import _KEPT, SUMMED_ROWS, ColumnsTask, GramTask, let_go
-from dssl.learners.laprls.system import block_bytes, gram_bytes
+from dssl.learners.laprls.kept import _KEPT, SystemProductTask, let_go
+from dssl.learners.laprls.products import SUMMED_ROWS, GramTask, block_bytes, gram_bytes
 
 from .landmarked import problem
 from .test_products import MUCH, columns_of, product
@@ -56,7 +56,7 @@ def test_columns_take_the_memory_of_the_formula(dtype, keep):
     made, _ = problem(N, S, 4000, B, dtype=dtype)
     execution, itemsize, t = InProcess(1), np.dtype(dtype).itemsize, 40
     columns = {"P": np.ones((S, t)), "energy": np.ones(t), "points": np.zeros(t), "held": np.full(t, -1)}
-    peak = peak_of(ColumnsTask(made, execution.share(**columns), 0, 2, keep, 0))
+    peak = peak_of(SystemProductTask(made, execution.share(**columns), 0, 2, keep, 0))
     kernels = itemsize * S * (N + round(N * made.energy.halo) if keep else 2 * B)
     formula = kernels + 8 * t * (5 * B + 3 * S) + WIDENED[dtype]
     assert 0.5 * formula < peak < 1.05 * formula + (2 << 20)

@@ -13,16 +13,11 @@ from dssl.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF, Linear
+from dssl.learners.laprls.gram import gram_matrices
+from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import System
-from dssl.learners.laprls.system import (
-    LEAST_ROWS,
-    LabelLines,
-    SystemParams,
-    block_bytes,
-    block_height,
-    gram_matrices,
-    ordered,
-)
+from dssl.learners.laprls.products import block_bytes
+from dssl.learners.laprls.system import LEAST_ROWS, block_height, ordered
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
@@ -53,7 +48,7 @@ def test_label_lines_know_which_folds_are_held():
     lines = LabelLines.of(np.arange(6), np.array([1.0, 2, 3, 4, 5, 6]), np.arange(12.0).reshape(6, 2),
                           [np.array([0, 2]), np.array([5])])
     assert_array_equal(lines.fold, [0, 2, 0, 2, 2, 1])
-    assert (lines.n_held, lines.n_folds, lines.judged_weight) == (2, 3, 10.0)
+    assert (lines.n_held, lines.n_folds) == (2, 3)
     assert_allclose(lines.means(), np.average(lines.target, axis=0, weights=lines.weight))
     assert_allclose(lines.means(1), np.average(lines.target[:5], axis=0, weights=lines.weight[:5]))
     whole = LabelLines.of(np.arange(2), np.ones(2), np.ones((2, 1)), [np.array([0]), np.array([1])])
@@ -113,7 +108,7 @@ def test_rows_come_in_another_order_on_a_cluster(cluster_client):
 
 def test_the_whitened_basis_is_orthonormal_and_lifts_to_the_landmarks():
     system = case().system
-    T = system.whitening.T
+    T = system.T
     assert_allclose(T.T @ system.K_ss @ T, np.eye(system.r), atol=1e-7)
     b = np.random.default_rng(0).normal(size=(system.r, 2))
     assert_allclose(system.lift(b), T @ b)
@@ -134,9 +129,9 @@ def test_places_are_those_of_the_landmarks():
 
 def test_gram_matrices_are_symmetric_and_those_of_the_formula():
     made = case(c=1)
-    Phi = made.K @ made.system.whitening.T
+    Phi = made.K @ made.system.T
     for budget in (1 << 30, 3_000_000):
-        found = gram_matrices(made.system, InProcess(2, budget), made.execution.scratch(), points=True, sums=True)
+        found = gram_matrices(made.system, InProcess(2, budget), made.execution.scratch(), points=True, ones=True)
         assert_array_equal(found["energy"], found["energy"].T)
         assert_allclose(found["energy"], Phi.T @ made.E @ Phi, rtol=1e-8, atol=1e-8)
         assert_allclose(found["points"], Phi.T @ Phi, rtol=1e-8, atol=1e-8)
@@ -152,7 +147,7 @@ def test_right_sides_leave_out_the_held_fold_and_the_mean():
                                      strict=True):
             seen = made.lines.fold != item.held
             assert_allclose(mean, made.lines.means(item.held) if fit_intercept else 0)
-            Phi, w = (made.K @ made.system.whitening.T)[made.lines.row[seen]], made.lines.weight[seen, None]
+            Phi, w = (made.K @ made.system.T)[made.lines.row[seen]], made.lines.weight[seen, None]
             assert_allclose(right, Phi.T @ (w * (made.lines.target[seen] - mean)), rtol=1e-8, atol=1e-9)
 
 
@@ -179,7 +174,7 @@ def test_tasks_are_small(cluster_client):
     made.solve([System(1.0, 0.1), System(1.0, 0.1, 0)])
     made.solve([System(1.0, 0.1)], "nystrom-pcg")
     names = {type(task).__name__ for task in execution.tasks}
-    assert {"SplitTask", "WhitenTask", "GramTask", "GramSolveTask", "SampleTask", "ColumnsTask", "SumTask"} <= names
+    assert {"SplitTask", "WhitenTask", "GramTask", "GramSolveTask", "SampleTask", "SystemProductTask"} <= names
     assert max(len(pickle.dumps(task)) for task in execution.tasks) < 3000
 
 

@@ -1,0 +1,167 @@
+"""Systems of landmarks as matrices: Gram matrices summed over all points, and solutions by a factor each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve
+
+from ...errors import BudgetError, NotConverged, explain, require
+from ...execution.tasks import Execution, sums
+from ...solvers.blocked_cg import column_scale
+from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from .factor import factor_raised
+from .params import Functions, LabelLines, SystemParams
+from .penalties import System
+from .products import MOST_RUNS, GramTask, gram_bytes, runs_of_blocks
+from .system import Basis, NystromSystem
+
+SYSTEMS_IN_A_TASK = 8
+REFINEMENTS, EXACT = 10, 1e-12  # steps at most, and the residual at which there is nothing to improve
+
+
+@dataclass(frozen=True, eq=False)
+class GramSystem(Basis):
+    """Systems that are solved without the points.
+
+    sums : `energy` (r, r) where a gamma_I is positive, `points` (r, r) and `sums` (r,) where one is the control's,
+    `labels` (F, r, r) and `moments` (F, r, c + 1) of each fold, or of all labels in one.
+    chance : see `GraphEnergy.chance`.
+    """
+
+    K_ss: np.ndarray
+    T: np.ndarray | None
+    lines: LabelLines
+    fit_intercept: bool
+    params: SystemParams
+    chance: tuple[float, float]
+    sums: dict[str, np.ndarray]
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return what a fit to all labels needs, read by `from_arrays`: labels of all folds in one."""
+        total = {name: self.sums[name].sum(axis=0, keepdims=True) for name in ("labels", "moments")}
+        whitened = {} if self.T is None else {"T": self.T}
+        return {**self.sums, **total, **whitened, "K_ss": self.K_ss}, {"chance": list(self.chance)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any], lines: LabelLines,
+                    params: SystemParams, fit_intercept: bool) -> "GramSystem":
+        """Return the systems of all labels, none held out, that `to_arrays` described; `lines` are those labels."""
+        summed = {name: array for name, array in arrays.items() if name not in ("K_ss", "T")}
+        whole = replace(lines, fold=np.zeros(len(lines.fold), np.int64), n_held=0)
+        return cls(arrays["K_ss"], arrays.get("T"), whole, fit_intercept, params, tuple(attributes["chance"]), summed)
+
+
+def runs_within(n_blocks: int, sums_bytes: int, budget: int) -> list[tuple[int, int]]:
+    """Return the runs of blocks whose sums, of so many bytes each, are made apart: as many as fit at once, 2 or more.
+    """
+    return runs_of_blocks(n_blocks, int(np.clip(budget // max(1, sums_bytes), 2, MOST_RUNS)))
+
+
+def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts, *, energy: bool = True,
+                  points: bool = False, labels: bool = True, ones: bool = False) -> dict[str, np.ndarray]:
+    """Return the sums of `GramTask` over all blocks: `energy` (r, r), `points`, `sums`, `labels`, `moments`.
+
+    One pass over the points, whatever the folds and penalties are.
+
+    Raises
+    ------
+    BudgetError : the sums of one task do not fit.
+    """
+    sums_bytes = gram_bytes(system.s, system.problem.n_folds, points, energy, labels, system.lines.target.shape[1])
+    budget = execution.memory_budget
+    require(sums_bytes <= budget, f"Gram matrices of {system.s} landmarks and {system.problem.n_folds} folds",
+            error=BudgetError, why=f"their sums take {sums_bytes:,} bytes, the budget is {budget:,}",
+            fix='use solver "nystrom-pcg", fewer landmarks or folds, or raise memory_budget')
+    runs = runs_within(len(system.problem.ranges), sums_bytes, budget)
+    tasks = [GramTask(system.problem, first, last, energy, points, labels, ones) for first, last in runs]
+    found = execution.reduce(sums(tasks), parts)
+    if energy:
+        E = found["energy"] if system.T is None else found["energy"] @ system.T
+        found["energy"] = (E + E.T) / 2
+    return found | {name: system.lower(found[name]) for name in ("sums", "moments")}
+
+
+def gram_system(system: NystromSystem, systems: Sequence[System], execution: Execution,
+                parts: Parts | None = None) -> GramSystem:
+    """Return the Gram matrices that these systems are made of; parts : where shares of them go, scratch by default."""
+    control, graph = any(item.has_control for item in systems), any(item.has_graph for item in systems)
+    found = gram_matrices(system, execution, parts or execution.scratch(), energy=graph, points=control, ones=control)
+    return GramSystem(system.K_ss, system.T, system.lines, system.fit_intercept, system.params, system.blocks.chance,
+                      found)
+
+
+@dataclass(frozen=True)
+class GramSolveTask:
+    """Solve systems from `first` on from Gram matrices: `b` (p, r, c)."""
+
+    sums: Arrays  # what `gram_matrices` returns, `penalty` (r, r), and `right` of all systems
+    systems: tuple[System, ...]
+    first: int
+    chance: tuple[float, float]
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        sums = self.sums.load()
+        labels = sums["labels"].sum(axis=0)
+        found, residual = [], 0.0
+        for system, right in zip(self.systems, sums["right"][self.first:], strict=False):
+            A = labels - sums["labels"][system.held] if system.held >= 0 else labels
+            A = A + system.lambda_A * sums["penalty"]
+            if system.has_control:
+                a, b = self.chance
+                A += system.lambda_I * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
+            elif system.has_graph:
+                A += system.lambda_I * sums["energy"]
+            solution, own = refined(A, right)
+            residual = float(np.maximum(residual, own))  # NaN is larger than any number
+            found.append(solution)
+        return {**out.write(b=np.array(found)), "residual": residual}
+
+
+def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the solution of a positive semi-definite system, and its largest relative residual of a column.
+
+    Where the diagonal had to be raised for a factor, that is the factor of another matrix: the solution is then
+    improved by what is left, as long as that halves the residual.
+    """
+    size = column_scale(right)
+    right = right / size
+    factor, scale = factor_raised(A), np.maximum(np.linalg.norm(right, axis=0), 1e-300)
+    solution, left, residual = np.zeros_like(right), right, np.inf
+    for _ in range(REFINEMENTS):
+        trial = solution + cho_solve(factor, left, check_finite=False)
+        rest = right - A @ trial
+        reached = float((np.linalg.norm(rest, axis=0) / scale).max())
+        if not reached < residual / 2:
+            return (trial * size, reached) if residual == np.inf else (solution * size, residual)
+        solution, left, residual = trial, rest, reached
+        if residual < EXACT:
+            break
+    return solution * size, residual
+
+
+def solve_from_gram(system: GramSystem, systems: Sequence[System], execution: Execution) -> Functions:
+    """Return the functions of all systems: a Cholesky factor, r^3 / 3 flops, for each.
+
+    Raises
+    ------
+    ParameterError : a system is not positive. NotConverged : a residual is above the tolerance, or 1e-6 if that is
+        more.
+    """
+    shared = execution.share(**system.sums, penalty=system.penalty(), right=system.right_sides(system.sums, systems))
+    ranges = row_ranges(len(systems), SYSTEMS_IN_A_TASK)
+    parts = execution.scratch()
+    receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), start, system.chance)
+                              for start, stop in ranges], parts)
+    worst = float(np.max([receipt["residual"] for receipt in receipts]))
+    if not worst <= max(system.params.tolerance, 1e-6):
+        raise NotConverged(explain(
+            f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
+            why="it is singular to the precision of the kernel blocks, or its numbers are too large for floats: "
+                "coefficients that do not solve it are no estimate of anything",
+            fix="use whitening, precision float64, or a larger gamma_A; scale targets and weights to about 1"))
+    b = np.concatenate([parts.read(index)["b"] for index in range(len(ranges))])
+    coef = np.array([system.lift(own) for own in b])
+    return Functions(coef, system.intercepts(systems), {
+        "method": "nystrom-direct", "max_residual": worst})

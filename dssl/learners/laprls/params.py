@@ -1,0 +1,116 @@
+"""What the systems of LapRLS are made of, beside penalties: how they are written and solved, labels with folds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ...errors import require
+from ...solvers.blocked_cg import Stop
+
+SOLVERS = ("auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct")
+PRECONDITIONERS = ("edges", "paper", "paper-5", "paper-6", "none")
+CUTOFFS = {"float64": 1e-10, "float32": 1e-6}
+
+Solver = Literal["auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct"]
+Preconditioner = Literal["edges", "paper", "paper-5", "paper-6", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemParams:
+    """How the systems are written and solved.
+
+    solver : "nystrom-direct" forms Gram matrices, "nystrom-pcg" and "nystrom-cg" iterate; "direct", "pcg" and "cg" are
+        the same on all points instead of landmarks, equation (3); "auto" takes "nystrom-direct" or "nystrom-pcg", which
+        costs less.
+    preconditioner : of "nystrom-pcg": "edges" samples edges and labels; "paper" is equation (5) for m <= n^1/2 labels
+        and (6) for more, "paper-5" and "paper-6" one of them; "none".
+    edges : edges and labels sampled, a landmark.
+    whitening : eigenvalues of K_ss below this share of the largest are dropped; "auto" is 1e-10 in float64 and 1e-6 in
+        float32; None leaves the system as the paper writes it.
+    precision : of kernel blocks, whose products are added in float64 either way.
+    tolerance : residual relative to the right-hand side. max_iterations : of a column.
+    """
+
+    solver: Solver = "auto"
+    preconditioner: Preconditioner = "edges"
+    edges: int = 8
+    whitening: float | Literal["auto"] | None = "auto"
+    precision: Literal["float64", "float32"] = "float64"
+    tolerance: float = 1e-6
+    max_iterations: int = 500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.solver in SOLVERS, f"solver={self.solver!r}, expected one of {', '.join(SOLVERS)}",
+                why="it names a method", fix='use "auto"')
+        require(self.preconditioner in PRECONDITIONERS,
+                f"preconditioner={self.preconditioner!r}, expected one of {', '.join(PRECONDITIONERS)}",
+                why="it names a matrix that approximates the system", fix='use "edges"')
+        whole = isinstance(self.edges, (int, np.integer)) and not isinstance(self.edges, bool)
+        require(whole and self.edges >= 1, f"edges={self.edges!r}, expected a whole number >= 1",
+                why="so many edges and labels are sampled, a landmark", fix="use 8")
+        require(self.precision in CUTOFFS, f"precision={self.precision!r}, expected float64 or float32",
+                why="kernel blocks are made of it", fix="use float64; float32 takes half the time")
+        given = self.whitening if self.whitening not in (None, "auto") else 0.5
+        require(isinstance(given, (int, float)) and 0 < given < 1, f"whitening={self.whitening!r}",
+                why="it is a share of the largest eigenvalue", fix='use "auto", 1e-10, or None for no whitening')
+        Stop(self.tolerance, self.max_iterations)
+
+    @property
+    def cutoff(self) -> float | None:
+        """Return the share of the largest eigenvalue of K_ss below which directions are dropped, None for all kept."""
+        return CUTOFFS[self.precision] if self.whitening == "auto" else self.whitening
+
+    @property
+    def itemsize(self) -> int:
+        return np.dtype(self.precision).itemsize
+
+
+@dataclass(frozen=True)
+class LabelLines:
+    """Labeled points: `row` (m,) among the vertices, `fold` (m,) from 0, `weight` (m,) > 0, `target` (m, c).
+
+    The first `n_held` folds are held out in turn; points of another are never held out.
+    """
+
+    row: np.ndarray
+    fold: np.ndarray
+    weight: np.ndarray
+    target: np.ndarray
+    n_held: int = 1
+
+    @classmethod
+    def of(cls, row: np.ndarray, weight: np.ndarray, target: np.ndarray,
+           held: Sequence[np.ndarray] = ()) -> "LabelLines":
+        """Return the lines of labeled points whose folds are these lists of positions."""
+        fold = np.full(len(row), len(held), np.int64)
+        for number, members in enumerate(held):
+            fold[members] = number
+        return cls(row, fold, weight, target, len(held))
+
+    @property
+    def n_folds(self) -> int:
+        """Return the number of folds, one more than `n_held` if some points are never held out."""
+        return int(self.fold.max(initial=0)) + 1
+
+    @property
+    def kept(self) -> tuple[float, ...]:
+        """Return the weight of the points without each fold that is held out; last, of all."""
+        whole = float(self.weight.sum())
+        return *(whole - float(self.weight[self.fold == fold].sum()) for fold in range(self.n_held)), whole
+
+    def means(self, held: int = -1) -> np.ndarray:
+        """Return the weighted mean of the targets (c,) without a fold."""
+        seen = self.fold != held
+        return np.average(self.target[seen], axis=0, weights=self.weight[seen])
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Coefficients of points (p, s, c) and intercepts (p, c) of p systems, with the evidence (JSON)."""
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    evidence: dict[str, Any] = field(default_factory=dict)
