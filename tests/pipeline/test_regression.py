@@ -154,7 +154,7 @@ def test_the_command_tells_the_rmse(fields, finished, tmp_path):
     done = CliRunner().invoke(main, ["run", str(tmp_path / "spec.yaml"), "--workspace", str(finished[0])])
     assert done.exit_code == 0, done.stderr
     assert "test rmse" in done.stdout
-    assert f"{finished[1]['metrics']['rmse']:.4g} ±" in done.stdout
+    assert f"{finished[1]['metrics']['rmse']:.3g} ±" in done.stdout
 
 
 # Which points count
