@@ -26,8 +26,9 @@ from ..storage.files import read_json, write_json
 from ..storage.lock import Lock
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
-from .ingest import IngestParams, ingest
-from .readers import format_of
+from .ingest import ingest
+from .ingest_params import IngestParams
+from .readers.formats import format_of
 from .readers.stored import segments_of
 from .sources import Source, find_source
 

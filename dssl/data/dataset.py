@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 
 from ..errors import DataError, IntegrityError, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges
 from ..storage.csr import BlockedCsrRows, CsrRows, as_csr, csr_arrays
 from ..storage.files import read_json, write_json
 from ..storage.store import MANIFEST, StoredParts, StoredRows
-from .columns import WhenMissing, WhenText, cells_of, column_label
-from .inputs import first_not_finite
+from .columns import WhenMissing, WhenText, column_label
+from .floats import floats, loses_digits, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
 from .joined_rows import JoinedRows
-from .narrowing import loses_digits, narrow_columns, refuse_lost_columns
 from .survey import Survey, choose_columns
+from .targets import named_labels, target_of
 
 VERSION = 1
 SEGMENTED = 2  # with rows that were appended, see `append`
@@ -78,21 +78,25 @@ class Dataset:
         DataError : the shapes do not agree, or X holds values that are not finite numbers, or float32 would lose their
             digits.
         """
-        known = dict(attributes or {})
-        if hasattr(X, "columns") and "feature_names" not in known:
-            known["feature_names"] = [str(name) for name in X.columns]
-        dtype = None
+        known = {name: value for name, value in (attributes or {}).items() if name != "sparse"}
+        sparse = (attributes or {}).get("sparse") if sparse is None else sparse
+        if isinstance(X, pd.DataFrame):
+            known.setdefault("feature_names", [str(name) for name in X.columns])
         if when_missing != "error" or when_text != "error":
             X, dtype = _encoded(X, known, impute=when_missing == "impute", one_hot=when_text == "one_hot")
-        table = _table(X, dtype, known.get("sparse") if sparse is None else sparse, known.get("feature_names"))
-        n = table.shape[0]
-        known = {name: value for name, value in known.items() if name != "sparse"}
+        else:
+            X = _numbers(X)
+            dtype = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
+        table = _table(X, dtype, sparse, known.get("feature_names"))
         if issparse(table):
             known["sparse"] = True
+        n = table.shape[0]
         require(split is None or np.shape(split) == (n,), f"split has shape {np.shape(split)}",
                 why=f"X has {n} rows", fix="pass one 0 or 1 a row", error=DataError)
-        return cls(CsrRows(table) if issparse(table) else ArrayRows(table),
-                   None if y is None else ArrayRows(_target(y, n, known)),
+        coded, names = (None, None) if y is None else target_of(y, n)
+        if names is not None:
+            known["label_names"] = names
+        return cls(CsrRows(table) if issparse(table) else ArrayRows(table), None if coded is None else ArrayRows(coded),
                    None if split is None else ArrayRows(np.asarray(split, np.uint8)), known)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -122,12 +126,7 @@ class Dataset:
 
     def named_targets(self) -> np.ndarray:
         """Return y whole, shape (n,), with the names of classes where it is coded text, None where there is none."""
-        y, names = self.targets(), self.attributes.get("label_names")
-        if names is None:
-            return y
-        named = np.full(len(names) + 1, None, object)  # the last, of code -1, is None
-        named[:-1] = names
-        return named[y]
+        return named_labels(self.targets(), self.attributes.get("label_names"))
 
     def save(self, path: str | Path) -> "Dataset":
         """Write the data set to a folder, `dataset.json` last, and return it as it is stored.
@@ -179,35 +178,9 @@ def _write_sparse(X: Rows, parts: StoredParts, height: int) -> dict[str, Any]:
     return BlockedCsrRows(parts, (X.shape[0], X.shape[1]), X.dtype, height, nnz).describe()
 
 
-def _encoded(X: Any, known: dict[str, Any], *, impute: bool, one_hot: bool) -> tuple[Any, np.dtype]:
-    """Return X with missing cells filled and text as columns of 0 and 1, and its type; `known` tells what was done."""
-    if not isinstance(X, pd.DataFrame):
-        X = _checked(X)
-        X = as_csr(X) if issparse(X) else X
-    names = known.get("feature_names")
-    if isinstance(X, pd.DataFrame) and not one_hot:
-        text = [j for j in range(X.shape[1]) if cells_of(X.iloc[:, j], column_label(names, j)).dtype == object]
-        require(not text, f"X holds text in {column_label(names, text[0]) if text else ''}", error=DataError,
-                why="features are numbers; text has no distance",
-                fix='pass when_text="one_hot", which makes one column of 0 and 1 a category')
-    columns = choose_columns(Survey.of(X, names=names), names, "X", impute=impute)
-    if isinstance(X, pd.DataFrame):
-        types = [dtype for j, dtype in enumerate(X.dtypes) if j not in columns.levels]
-    else:
-        types = [X.dtype]
-    # Objects hold Python's floats.
-    wide = any(dtype == np.float64 or str(dtype) in ("Float64", "object") for dtype in types)
-    dtype = np.dtype(np.float64 if wide else np.float32)
-    made = columns.rounded(dtype).apply(X, np.arange(columns.n_columns))
-    known |= columns.describe() | {"imputed": made.imputed}
-    if columns.levels:
-        known["feature_names"] = columns.feature_names()
-    return made.X, dtype
-
-
-def _checked(X: Any) -> Any:
-    """Return X as an array or sparse matrix of numbers, shape (n, d)."""
-    array = X if issparse(X) else np.asarray(X)
+def _numbers(X: Any) -> Any:
+    """Return X as an array, or CSR matrix, of numbers, shape (n, d)."""
+    array = as_csr(X) if issparse(X) else np.asarray(X)
     require(array.ndim == 2 and min(array.shape) > 0, f"X has shape {array.shape}, expected (n, d), neither of them 0",
             why="points are rows and features are columns", fix="pass a two-dimensional array", error=DataError)
     require(array.dtype.kind in "biuf", f"X holds values of type {array.dtype}, expected numbers", error=DataError,
@@ -217,76 +190,40 @@ def _checked(X: Any) -> Any:
     return array
 
 
-def _table(X: Any, dtype: Any, sparse: bool | None, names: list[str] | None) -> Any:
-    """Return X as a row-major array or CSR matrix of finite floats; float64 stays unless `dtype` says otherwise."""
-    array = _checked(X)
-    kept = keeps_sparse(sparse, array.nnz if issparse(array) else None, array.shape)
-    if kept:
-        array = as_csr(array)
-    elif issparse(array):
-        array = array.toarray()
-    table = floats(array, dtype or (np.float64 if array.dtype == np.float64 else np.float32))
+def _encoded(X: Any, known: dict[str, Any], *, impute: bool, one_hot: bool) -> tuple[Any, np.dtype]:
+    """Return X with missing cells filled and text as columns of 0 and 1, and its type; `known` tells what was done."""
+    table = X if isinstance(X, pd.DataFrame) else _numbers(X)
+    names = known.get("feature_names")
+    found = Survey.of(table, names=names)
+    require(one_hot or not found.levels, error=DataError,
+            what=f"X holds text in {column_label(names, min(found.levels, default=0))}",
+            why="features are numbers; text has no distance",
+            fix='pass when_text="one_hot", which makes one column of 0 and 1 a category')
+    columns = choose_columns(found, names, "X", impute=impute)
+    types = X.dtypes.drop(X.columns[[*columns.levels]]) if isinstance(X, pd.DataFrame) else [table.dtype]
+    # Objects hold Python's floats.
+    wide = any(dtype == np.float64 or str(dtype) in ("Float64", "object") for dtype in types)
+    dtype = np.dtype(np.float64 if wide else np.float32)
+    made = columns.rounded(dtype).apply(table, np.arange(columns.n_columns))
+    known |= columns.describe() | {"imputed": made.imputed}
+    if columns.levels:
+        known["feature_names"] = columns.feature_names()
+    return made.X, dtype
+
+
+def _table(values: Any, dtype: np.dtype, sparse: bool | None, names: list[str] | None) -> Any:
+    """Return numbers as a row-major array, or CSR matrix where X is to be sparse, of finite floats."""
+    if keeps_sparse(sparse, values.nnz if issparse(values) else None, values.shape):
+        values = as_csr(values)
+    elif issparse(values):
+        values = values.toarray()
+    table = floats(values, dtype)
     count, first = not_finite(table)
     if first is not None:
         raise refuse_not_finite("X", count, first, names)
-    if loses_digits(array.dtype, table.dtype):
-        refuse_lost_columns([narrow_columns(array)], names, "X", "pass X as float64, or subtract the offset")
+    if loses_digits(values.dtype, dtype):
+        refuse_lost_columns([narrow_columns(values)], names, "X", "pass X as float64, or subtract the offset")
     return table
-
-
-def floats(values: Any, dtype: Any) -> Any:
-    """Return values as a row-major array, or CSR matrix, of floats; numbers too large for the type become infinite."""
-    with np.errstate(over="ignore"):
-        return csr_array(values).astype(dtype) if issparse(values) else np.ascontiguousarray(values, dtype=dtype)
-
-
-def not_finite(X: Any) -> tuple[int, tuple[int, int, str] | None]:
-    """Return how many values are not finite, and (row, column, text) of the first, row by row.
-
-    X : ndarray, or CSR matrix with sorted columns, of which the stored entries are looked at.
-    """
-    found = first_not_finite(X)
-    return (0 if found is None else int((~np.isfinite(X.data if issparse(X) else X)).sum())), found
-
-
-def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], known: Any) -> DataError:
-    """Return the error for values that are not finite."""
-    row, column, value = first
-    column_name = f" ({known[column]})" if known else ""
-    beyond = "; for numbers beyond 3.4e38 set `dtype: float64`" if "inf" in value else ""
-    return DataError(explain(
-        f"{name} has {count:,} values that are not finite; the first is {value} in row {row}, column {column}"
-        f"{column_name}, counted from 0",
-        why="a distance to such a point is not a number, and one such value spoils whole columns of a result",
-        fix="leave these rows out; `when_missing: impute` gives missing cells (nan) the mean of their column" + beyond,
-    ))
-
-
-def _target(y: Any, n_rows: int, attributes: dict[str, Any]) -> np.ndarray:
-    """Return y as int64 or float64; text becomes codes, its names go into the attributes."""
-    array = np.asarray(y)
-    require(array.shape == (n_rows,), f"y has shape {array.shape}, X has {n_rows} rows", error=DataError,
-            why="each row has one label", fix="pass y of shape (n,)")
-    if array.dtype.kind in "biu":
-        return array.astype(np.int64)
-    if array.dtype.kind == "f":
-        require(not np.isinf(array).any(), "y holds infinite values", error=DataError,
-                why="no model can fit them", fix="drop these rows, or mark them unlabeled with NaN")
-        return array.astype(np.float64)
-    hidden = np.asarray(pd.isna(np.asarray(y, object)))
-    known = np.asarray(y, object)[~hidden].tolist()
-    if all(isinstance(label, str) for label in known):
-        codes, names = pd.factorize(np.asarray(y, object), sort=True)
-        attributes["label_names"] = list(names)
-        return codes.astype(np.int64)
-    found = np.array(known)
-    require(found.dtype.kind in "biuf", f"labels are of several kinds, such as {known[:3]}", error=DataError,
-            why="classes are put in order, and these have none", fix="make all labels text, or all numbers")
-    if found.dtype.kind != "f" and not hidden.any():
-        return found.astype(np.int64)
-    values = np.full(n_rows, np.nan)
-    values[~hidden] = found
-    return values
 
 
 def open_stored(folder: str | Path) -> Dataset:

@@ -5,89 +5,35 @@ target, and the names of its classes over all blocks. Finish step: write the tar
 or text are to become numbers, a pass before it finds out how (`survey`).
 """
 
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from ..errors import BudgetError, DataError, IntegrityError, ParameterError, explain, require
+from ..errors import DataError, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..params import digest, plain
-from ..storage.blocks import MemoryParts, Parts, Receipt, Rows, row_ranges, rows_that_fit
-from ..storage.csr import BlockedCsrRows, csr_row_bytes
+from ..storage.blocks import MemoryParts, Parts, Receipt, Rows, row_ranges
+from ..storage.csr import BlockedCsrRows
 from ..storage.foreign_zarr import is_zarr
-from ..storage.store import StoredParts
-from .columns import Columns, WhenMissing, WhenText, some_texts
-from .dataset import MANIFEST, Dataset, chunk_rows, keeps_sparse, open_stored, refuse_not_finite
-from .narrowing import refuse_lost_columns
-from .readers import Reader, Scan, format_of, open_reader
-from .readers.base import text_of
+from ..storage.store import MANIFEST
+from .columns import Columns, some_texts
+from .dataset import Dataset, open_stored
+from .floats import refuse_lost_columns, refuse_not_finite
+from .ingest_leftovers import clear_other_parts, remove_surveys, scratch_folder
+from .ingest_params import IngestParams, block_height
+from .readers.base import Reader, Scan
+from .readers.formats import format_of, open_reader
 from .readers.joined import JoinedReader
 from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
-from .reading import IngestTask, Reading, code_text, survey_file
+from .reading import IngestTask, Reading
 from .sources import Source, find_source, fingerprint
-
-OWN_FOLDERS = ("receipts", "parts", "shared", "within")  # of StoredParts, in the order of their removal
-MOST_NAMES = 1 << 16  # classes of a text target; a column with more is an identifier
-READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding", "missing", "drop", "n_columns",
-                  "zero_based")
-
-
-@dataclass(frozen=True, kw_only=True)
-class IngestParams:
-    """How a file is read. An option left at None takes the format's default; one it does not have is refused.
-
-    format : npz, npy, svmlight, csv, parquet, idx, zarr or dssl; unset: told by the ending.
-    target : column (csv, parquet: name or number) or member (npz, zarr) of the labels; "none" for no target.
-    dtype : of X. block_rows : rows of one block; unset: about 32 MB of X, less if the memory budget asks for it.
-    labels : second file with the labels (npy, idx). split : member (npz) that is 0 for training and 1 for test.
-    header, delimiter, decimal, encoding, missing : of delimited text, see `CsvReader`. drop : of it and of parquet.
-    n_columns, zero_based : of svmlight text, see `SvmlightReader`.
-    when_missing : "error", or "impute": a missing number becomes the mean of its column over the rows that have it,
-        a missing text a category of its own. when_text : "error", or "one_hot": a column of text becomes one 0/1
-        column a text (csv). Either takes a second pass over the file; the choice is recorded in the attributes.
-    sparse : whether X is stored as CSR; unset: where the file stores it so (svmlight, CSR in npz), has 1,000 columns
-        or more, and stores at most a tenth of the entries.
-    """
-
-    format: str | None = None
-    target: str | int | None = None
-    dtype: Literal["float32", "float64"] = "float32"
-    block_rows: int | None = None
-    labels: str | None = None
-    split: str | None = None
-    header: bool | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    missing: str | tuple[str, ...] | None = None
-    drop: tuple[str | int, ...] | None = None
-    n_columns: int | None = None
-    zero_based: bool | None = None
-    when_missing: WhenMissing = "error"
-    when_text: WhenText = "error"
-    sparse: bool | None = None
-
-    def __post_init__(self) -> None:
-        require(self.dtype in ("float32", "float64"), f"dtype={self.dtype!r}", why="X is stored as floats",
-                fix="use float32, or float64 where 7 digits are too few")
-        for name, known in (("when_missing", ("error", "impute")), ("when_text", ("error", "one_hot"))):
-            require(getattr(self, name) in known, f"{name}={getattr(self, name)!r}", why="dssl knows no such choice",
-                    fix=f"use {' or '.join(known)}")
-        for name in ("block_rows", "n_columns"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"{name}={value}", why="there is at least one", fix="leave it unset")
-
-    def reader_options(self) -> dict[str, Any]:
-        """Return the options of the reader that are set."""
-        return {name: value for name in READER_OPTIONS if (value := getattr(self, name)) is not None}
+from .survey import survey_file
+from .targets import write_target
 
 
 def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, execution: Execution,
@@ -120,65 +66,80 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     described = columns.describe() if columns else None
     key = digest({"params": params, "bytes": (bytes_digest := fingerprint(source)),
                   **({"columns": described} if described else {})})
-    given = params.reader_options()
-    text = params.when_text != "error"
-    if text:
-        given["when_text"] = params.when_text
-    with _scratch(scratch, parts) as folder:
-        reader = open_source(source, params.format, scratch=folder, like=like, columns=columns, **given)
-        scan = reader.scan()
+    with scratch_folder(scratch, parts) as folder:
+        reader = open_source(source, params, scratch=folder, like=like, columns=columns)
         if like is not None:
-            _require_alike(like, columns, params, scan, source.name)
-        _clear_other_parts(parts, key)
-        if columns is None and (text or params.when_missing != "error"):
-            height = block_height(scan, params, execution.memory_budget, text=text, is_sparse=scan.nnz is not None)
-            columns = survey_file(reader, scan, row_ranges(scan.n_rows, height), source.name, execution,
-                                  parts.within("surveys").within(key[:16]), progress, text=text,
-                                  impute=params.when_missing == "impute")
-        is_sparse = keeps_sparse(params.sparse, scan.nnz, (scan.n_rows, scan.n_columns))
-        reading = Reading(params.dtype, text, is_sparse)
-        names = list(scan.feature_names) if scan.feature_names else None
-        if columns is not None:
-            order = columns.order(names, scan.n_columns, source.name)
-            reading = replace(reading, columns=columns.rounded(params.dtype), order=order)
-            names = columns.feature_names()
-        width = columns.width if columns else scan.n_columns
-        height = block_height(scan, params, execution.memory_budget, width, text=text, is_sparse=is_sparse)
-        if not is_sparse:
-            parts.allocate("X", (scan.n_rows, width), params.dtype, height)
-        if scan.has_split:
-            parts.allocate("split", (scan.n_rows,), np.uint8, height)
-        ranges = row_ranges(scan.n_rows, height)
-        tasks = [IngestTask(reader.narrow(start, stop), start, stop, reading, key) for start, stop in ranges]
-        receipts = execution.map(tasks, parts, progress)
-        _refuse_bad_values(source.name, receipts, names)
-        _refuse_lost_columns(source.name, receipts, parts, names)
-        label_names = None
-        if scan.target is not None:
-            label_names = write_target(parts, reader, reading, ranges, receipts, scan, height,
-                                       as_text=like is not None and like.attributes.get("label_names") is not None)
-    attributes = {
-        "source": source.name, "fingerprint": bytes_digest, "format": format_of(source.path, params.format),
-        "params": plain(params), "target": scan.target, "label_names": label_names, "feature_names": names,
-    }
-    if isinstance(reader, StoredReader):
-        kept = reader.dataset.attributes
-        attributes |= {name: kept[name] for name in ("when_missing", "columns") if name in kept}
-    if isinstance(reader, SvmlightReader):
-        attributes["zero_based"] = reader.zero_based
+            _require_alike(like, columns, params, reader.scan(), source.name)
+        clear_other_parts(parts, key)
+        if columns is None and params.encodes:
+            surveys = parts.within("surveys").within(key[:16])
+            columns = _survey(reader, params, source.name, surveys, execution, progress)
+        dataset = _written(reader, params, columns, source.name, key, parts, execution, progress,
+                           as_text=like is not None and like.attributes.get("label_names") is not None)
+    remove_surveys(parts)
+    known = {"source": source.name, "fingerprint": bytes_digest, "format": format_of(source.path, params.format),
+             "params": plain(params)}
+    return replace(dataset, attributes=known | dataset.attributes)
+
+
+def _survey(reader: Reader, params: IngestParams, name: str, parts: Parts, execution: Execution,
+            progress: Progress | None) -> Columns:
+    """Return what becomes of the columns of a file, as its rows decide."""
+    scan = reader.scan()
+    height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
+    return survey_file(reader, row_ranges(scan.n_rows, height), name, execution, parts, progress,
+                       impute=params.when_missing == "impute")
+
+
+def _written(reader: Reader, params: IngestParams, columns: Columns | None, name: str, key: str, parts: Parts,
+             execution: Execution, progress: Progress | None, *, as_text: bool) -> Dataset:
+    """Write the rows of a file into parts; return them, with the attributes that the file decides."""
+    scan = reader.scan()
+    names = list(scan.feature_names) if scan.feature_names else None
+    reading, width = Reading(params.dtype, params.makes_sparse(scan)), scan.n_columns
     if columns is not None:
-        attributes |= columns.describe() | {"imputed": sum(receipt["imputed"] for receipt in receipts),
-                                            "unseen": _unseen(receipts, columns)}
-        _remove_surveys(parts)
+        order = columns.order(names, scan.n_columns, name)
+        reading = replace(reading, columns=columns.rounded(params.dtype), order=order)
+        names, width = columns.feature_names(), columns.width
+    height = block_height(scan, params, execution.memory_budget, width)
+    if not reading.sparse:
+        parts.allocate("X", (scan.n_rows, width), params.dtype, height)
+    if scan.has_split:
+        parts.allocate("split", (scan.n_rows,), np.uint8, height)
+    ranges = row_ranges(scan.n_rows, height)
+    receipts = execution.map([IngestTask(reader.narrow(start, stop), start, stop, reading, key)
+                              for start, stop in ranges], parts, progress)
+    _refuse_bad_values(name, receipts, names)
+    _refuse_lost_columns(name, receipts, parts, names)
+    label_names = None
+    if scan.target is not None:
+        label_names = write_target(parts, reader, ranges, receipts, height, as_text=as_text)
+    attributes = {"target": scan.target, "label_names": label_names, "feature_names": names}
     X: Rows
-    if is_sparse:
+    if reading.sparse:
         X = BlockedCsrRows(parts, (scan.n_rows, width), np.dtype(params.dtype), height,
                            sum(receipt["nnz"] for receipt in receipts))
-        attributes["sparse"] = True
     else:
         X = parts.rows("X")
     return Dataset(X, parts.rows("y") if scan.target is not None else None,
-                   parts.rows("split") if scan.has_split else None, attributes)
+                   parts.rows("split") if scan.has_split else None,
+                   attributes | _how_it_was_read(reader, reading, receipts))
+
+
+def _how_it_was_read(reader: Reader, reading: Reading, receipts: list[Receipt]) -> dict[str, Any]:
+    """Return the attributes that only some formats and choices have."""
+    found: dict[str, Any] = {}
+    if isinstance(reader, StoredReader):
+        kept = reader.dataset.attributes
+        found |= {name: kept[name] for name in ("when_missing", "columns") if name in kept}
+    if isinstance(reader, SvmlightReader):
+        found["zero_based"] = reader.zero_based
+    if reading.columns is not None:
+        found |= reading.columns.describe() | {"imputed": sum(receipt["imputed"] for receipt in receipts),
+                                               "unseen": _unseen(receipts, reading.columns)}
+    if reading.sparse:
+        found["sparse"] = True
+    return found
 
 
 def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
@@ -200,20 +161,22 @@ def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> D
     return ingest(source, MemoryParts(), InProcess(), **options)
 
 
-def open_source(source: Source, format: str | None = None, *, scratch: Path, like: Dataset | None = None,
-                columns: Columns | None = None, **options: Any) -> Reader:
+def open_source(source: Source, params: IngestParams | None = None, *, scratch: Path, like: Dataset | None = None,
+                columns: Columns | None = None) -> Reader:
     """Return the reader of a source: of one file, or of several as one; see `open_reader`.
 
     Raises
     ------
     DataError : as `open_reader`; or two of the files have different formats.
     """
-    formats = [format_of(file.path, format) for file in source.files]
+    params = params or IngestParams()
+    formats = [format_of(file.path, params.format) for file in source.files]
     for file, found in zip(source.files, formats, strict=True):
         require(found == formats[0], f"{file.name} is {found}, {source.files[0].path} is {formats[0]}",
                 why="several files are read as one where they have one format", error=DataError,
                 fix="name files of one format; add the others with `dssl ingest --append`")
-    readers = [open_reader(file.path, format, scratch=scratch, labels=file.labels, **options) for file in source.files]
+    readers = [open_reader(file.path, params.format, scratch=scratch, labels=file.labels, **params.reader_options())
+               for file in source.files]
     if like is not None:
         names = columns.names if columns else like.feature_names
         return JoinedReader(readers, names, str(like.attributes.get("source") or "the data set"))
@@ -236,85 +199,6 @@ def _require_alike(like: Dataset, columns: Columns | None, params: IngestParams,
     require(scan.n_columns == width, f"{name} has {scan.n_columns} features, {like.attributes['source']} has {width}",
             why="rows of one data set have the same columns", fix="write the file with the same columns",
             error=DataError)
-
-
-def task_bytes(scan: Scan, itemsize: int, width: int | None = None, *, text: bool = False,
-               is_sparse: bool = False) -> int:
-    """Return the bytes that a task needs for each of its rows: the file's own, float64 twice, X, and X compressed.
-
-    X has `width` columns, as many as the file unless text became columns. A sparse X of a sparse file takes what the
-    stored entries of a row take on average, each with its column number. A cell that may be `text` takes 64 bytes more.
-    """
-    width = scan.n_columns if width is None else width
-    if is_sparse and scan.nnz is not None:
-        entries = -(-scan.nnz // scan.n_rows)
-        return scan.row_bytes + entries * (2 * (8 + 4) + 2 * (itemsize + 4)) + 64
-    column_numbers = 2 * 4 * width if is_sparse else 0
-    cells = 64 * scan.n_columns if text else 0
-    return scan.row_bytes + 2 * 8 * width + 2 * itemsize * width + column_numbers + cells + 64
-
-
-def block_height(scan: Scan, params: IngestParams, memory_budget: int, width: int | None = None, *,
-                 text: bool = False, is_sparse: bool = False) -> int:
-    """Return the rows of a block, which is a chunk of the stored arrays; see `task_bytes` for what a row takes.
-
-    Raises
-    ------
-    BudgetError : the blocks asked for, or a single row, do not fit the memory budget.
-    """
-    itemsize = np.dtype(params.dtype).itemsize
-    require(scan.unit_bytes < memory_budget, f"the largest row group or chunk of the file needs {scan.unit_bytes:,} "
-            f"bytes, the memory budget is {memory_budget:,} bytes", why="it is read whole for any row in it",
-            fix="raise memory_budget, or write the file in smaller row groups or chunks", error=BudgetError)
-    row_bytes = task_bytes(scan, itemsize, width, text=text, is_sparse=is_sparse)
-    fit = rows_that_fit(memory_budget, row_bytes, scan.n_rows, fixed_bytes=scan.unit_bytes)
-    if params.block_rows is None:
-        stored = itemsize * (width or scan.n_columns)
-        if is_sparse and scan.nnz is not None:
-            stored = csr_row_bytes(scan.nnz, scan.n_rows, np.dtype(params.dtype))
-        return min(fit, chunk_rows(scan.n_rows, stored))
-    height = min(params.block_rows, scan.n_rows)
-    if height > fit:
-        raise BudgetError(explain(
-            f"blocks of {height:,} rows need {scan.unit_bytes + height * row_bytes:,} bytes each, the memory budget is "
-            f"{memory_budget:,} bytes", why="a task holds its whole block in memory",
-            fix=f"set block_rows to {fit:,} or fewer, leave it unset, or raise memory_budget",
-        ))
-    return height
-
-
-def write_target(parts: Parts, reader: Reader, reading: Reading, ranges: list[tuple[int, int]],
-                 receipts: list[Receipt], scan: Scan, height: int, *, as_text: bool = False) -> list[str] | None:
-    """Write y in the one type that fits all blocks; return the names of its codes, or None if they are numbers.
-
-    Text in one block makes it text in all, as `as_text` does: a block that could be read as numbers is read again as
-    text. Integers that have names already stay as they are.
-    """
-    kinds = {receipt["target"] for receipt in receipts} | ({"text"} if as_text and not scan.label_names else set())
-    dtype: np.dtype = np.dtype(np.float64 if "float64" in kinds and "text" not in kinds else np.int64)
-    names: list[str] | None = None
-    coded = [receipt["names"] for receipt in receipts]
-    again: dict[int, np.ndarray] = {}
-    if "text" in kinds:
-        for index, (start, stop) in enumerate(ranges):
-            if receipts[index]["target"] != "text":
-                text = reading.read(reader, start, stop, text_target=True).y
-                assert text is not None
-                again[index], coded[index] = code_text(text_of(text))
-        names = sorted({name for block in coded for name in block or []})
-        require(len(names) <= MOST_NAMES, f"the target {scan.target!r} has {len(names):,} different texts, for example "
-                f"{', '.join(map(repr, names[:3]))}", why="it names rows, not classes", error=DataError,
-                fix="name another column with `target:`")
-    code_of = {name: code for code, name in enumerate(names or [])}
-    parts.allocate("y", (scan.n_rows,), dtype, height)
-    named = scan.label_names is not None and dtype == np.int64
-    for index, (start, _) in enumerate(ranges):
-        y = again[index] if index in again else parts.read(index, ("y",))["y"]
-        if names is not None:
-            y = np.array([*(code_of[name] for name in coded[index] or []), -1], np.int64)[y]
-        parts.write_rows(start, {"y": y.astype(dtype, copy=False)})
-        named = named and int(y.min()) >= -1 and int(y.max()) < len(scan.label_names or ())
-    return list(scan.label_names) if named and scan.label_names else names
 
 
 def _refuse_bad_values(name: str, receipts: list[Receipt], names: list[str] | None) -> None:
@@ -342,65 +226,3 @@ def _unseen(receipts: list[Receipt], columns: Columns) -> dict[str, dict[str, An
             entry["rows"] += count
             entry["texts"] = some_texts([*entry["texts"], *texts])
     return found
-
-
-def _remove_surveys(parts: Parts) -> None:
-    """Delete what surveys wrote, this one's and those that were cut off; the attributes say what came of it."""
-    if isinstance(parts, StoredParts):
-        within = parts.within("surveys").folder
-        shutil.rmtree(within, ignore_errors=True)
-        if within.parent.is_dir() and not any(within.parent.iterdir()):
-            within.parent.rmdir()
-
-
-def _clear_other_parts(parts: Parts, key: str) -> None:
-    """Remove what an ingest of other bytes or parameters left unfinished; refuse to touch a finished data set."""
-    others = [index for index, receipt in parts.receipts().items() if receipt.get("ingest") != key]
-    if not others:
-        return
-    require(_unfinished(parts), f"{parts!r} holds parts of something else", error=IntegrityError,
-            why="its rows would be mixed with those of this file", fix="delete the folder, or name another one")
-    assert isinstance(parts, StoredParts)
-    _remove(parts)
-
-
-def _unfinished(parts: Parts) -> bool:
-    """Return whether the parts are those of an ingest that did not end."""
-    receipts = parts.receipts().values()
-    return (isinstance(parts, StoredParts) and not (parts.folder / MANIFEST).exists() and bool(receipts)
-            and all("ingest" in receipt for receipt in receipts))
-
-
-def _remove(parts: StoredParts) -> None:
-    """Delete what an ingest wrote, and the folder if nothing else is in it."""
-    for name in OWN_FOLDERS:
-        shutil.rmtree(parts.folder / name, ignore_errors=True)
-    if parts.folder.is_dir() and not any(parts.folder.iterdir()):
-        parts.folder.rmdir()
-
-
-@contextmanager
-def _scratch(folder: str | Path | None, parts: Parts) -> Iterator[Path]:
-    """Yield a new folder for unpacked files that is gone afterwards, and with it a folder of parts left empty.
-
-    Data that are refused leave no parts either: the same bytes would be refused again, so none is worth going on with.
-    """
-    empty = isinstance(parts, StoredParts) and not any((parts.folder / name).exists() for name in OWN_FOLDERS)
-    own = parts.folder / "unpacked" if folder is None and isinstance(parts, StoredParts) else None
-    if own:
-        shutil.rmtree(own, ignore_errors=True)  # a killed ingest leaves it
-        folder = own
-    if folder is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    try:
-        with tempfile.TemporaryDirectory(prefix="dssl-", dir=folder) as made:
-            yield Path(made)
-    except (DataError, ParameterError):
-        if isinstance(parts, StoredParts) and (empty or _unfinished(parts)):
-            _remove(parts)
-        raise
-    finally:
-        if own:
-            shutil.rmtree(own, ignore_errors=True)
-            if not any(own.parent.iterdir()):
-                own.parent.rmdir()

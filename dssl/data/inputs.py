@@ -23,6 +23,7 @@ from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, take_by_chunk
 from ..storage.csr import CsrRows
+from .floats import first_not_finite
 from .joined_rows import ConsecutiveRows
 
 READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own
@@ -110,20 +111,6 @@ def float_dtype(dtype: Any) -> np.dtype:
             why="a distance is a number, and text, objects and complex numbers have none",
             fix="convert X to floats, categories to one column each")
     return np.dtype(np.float64 if dtype.kind == "f" and dtype.itemsize >= 8 else np.float32)
-
-
-def first_not_finite(block: Any) -> tuple[int, int, str] | None:
-    """Return (row, column, text) of the first value that is not finite, row by row; zeros of sparse rows are finite."""
-    values = block.data if sparse.issparse(block) else block
-    bad = ~np.isfinite(values)
-    if not bad.any():
-        return None
-    if sparse.issparse(block):
-        entry = int(np.argmax(bad))
-        row, column = int(np.searchsorted(block.indptr, entry, side="right")) - 1, int(block.indices[entry])
-        return row, column, str(values[entry])
-    row, column = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    return row, column, str(values[row, column])
 
 
 def _not_finite(row: int, column: int, value: str, names: list[Any] | None = None) -> DataError:

@@ -24,7 +24,8 @@ import pandas as pd
 
 from ..errors import DataError, explain, require
 from .patterns import expand, is_url, path_of
-from .readers import ENDINGS, IDX_NAME, OPENERS, files_of, folder_format, format_of
+from .readers.compressed import OPENERS
+from .readers.formats import ENDINGS, IDX_NAME, files_of, folder_format, format_of
 from .readers.idx import IdxReader, labels_beside, labels_name
 
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")  # of scikit-learn

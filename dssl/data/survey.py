@@ -16,7 +16,10 @@ from numba import njit
 from scipy import sparse
 
 from ..errors import DataError, explain, require
+from ..execution.tasks import Execution, Progress
+from ..storage.blocks import Parts, PartWriter, Receipt
 from .columns import EXAMPLES, MOST_LEVELS, Columns, cells_of, column_label, missing_text
+from .readers.base import Reader
 
 
 @dataclass
@@ -143,3 +146,55 @@ def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, i
                 error=DataError)
     imputed = found.n_rows - found.present if impute else np.zeros(d, np.int64)
     return Columns(tuple(names) if names else None, d, fill, levels, np.asarray(imputed, np.int64))
+
+
+@dataclass(frozen=True)
+class SurveyTask:
+    """Find what the columns of one block of rows hold, and write it to the block's own part."""
+
+    reader: Reader
+    start: int
+    stop: int
+    as_text: frozenset[int] = frozenset()
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        block = self.reader.read(self.start, self.stop, self.as_text)
+        found = Survey.of(block.X, self.start, self.reader.scan().feature_names)
+        out.write(present=found.present, high=found.high, low=found.low)
+        return {"rows": found.n_rows, "levels": {str(j): texts for j, texts in found.levels.items()},
+                "first_missing": {str(j): row for j, row in found.first_missing.items()}}
+
+
+def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, execution: Execution, parts: Parts,
+                progress: Progress | None = None, *, impute: bool) -> Columns:
+    """Return what becomes of the columns of a file, found in one pass over it by blocks.
+
+    Text in one block makes a column text in all: blocks where it could be read as numbers are read a second time.
+    """
+    tasks = [SurveyTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
+    blocks = _surveys(tasks, execution, parts.within("first"), progress)
+    as_text = frozenset(j for block in blocks for j in block.levels)
+    again = [i for i, block in enumerate(blocks)
+             if any(j not in block.levels and block.present[j] for j in as_text)]
+    if again:
+        tasks = [SurveyTask(tasks[i].reader, *ranges[i], as_text) for i in again]
+        for i, block in zip(again, _surveys(tasks, execution, parts.within("again"), progress), strict=True):
+            blocks[i] = block
+    for block, (start, _) in zip(blocks, ranges, strict=True):
+        for j in as_text - set(block.levels):  # not one cell of it is there
+            block.first_missing[j] = start
+    whole = blocks[0]
+    for block in blocks[1:]:
+        whole = whole.merge(block)
+    return choose_columns(whole, reader.scan().feature_names, source, impute=impute)
+
+
+def _surveys(tasks: Sequence[SurveyTask], execution: Execution, parts: Parts,
+             progress: Progress | None) -> list[Survey]:
+    found = []
+    for i, receipt in enumerate(execution.map(tasks, parts, progress)):
+        arrays = parts.read(i)
+        found.append(Survey(receipt["rows"], np.array(arrays["present"]), arrays["high"], arrays["low"],
+                            {int(j): texts for j, texts in receipt["levels"].items()},
+                            {int(j): row for j, row in receipt["first_missing"].items()}))
+    return found

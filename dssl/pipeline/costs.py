@@ -7,7 +7,7 @@ that a plan and its run cannot disagree.
 
 import numpy as np
 
-from ..data.ingest import task_bytes
+from ..data.ingest_params import task_bytes
 from ..data.scaling import moment_rows, scaled_rows
 from ..execution.cost import Cost, cost_of, count
 from ..graph.descent import descent_cost
@@ -26,7 +26,7 @@ def dataset(f: Facts) -> Cost:
     """Blocks of the file: as they lie in it, X, and X compressed; text is also parsed as float64."""
     assert f.scan is not None
     scan, height = f.scan, f.x_chunk
-    most = task_bytes(scan, f.itemsize, text=f.text, is_sparse=f.sparse_entries is not None)
+    most = task_bytes(scan, f.spec.data.ingest_params())
     dense = scan.nnz is None and scan.unit_bytes == 0 and not f.text
     holds_numbers = dense and scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
     each = scan.row_bytes + 1.75 * f.row_bytes if holds_numbers else most

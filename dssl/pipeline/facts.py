@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..data.dataset import chunk_rows, keeps_sparse
-from ..data.ingest import IngestParams, block_height, open_source
-from ..data.readers import Scan
+from ..data.dataset import chunk_rows
+from ..data.ingest import open_source
+from ..data.ingest_params import IngestParams, block_height
+from ..data.readers.base import Scan
 from ..data.sources import Source
 from ..graph.neighbors import ALWAYS_EXACT_ROWS
 from ..storage.csr import csr_row_bytes
@@ -30,11 +31,8 @@ def scan_source(source: Source, params: IngestParams) -> Scan:
     ------
     DataError : the file cannot be used.
     """
-    given = params.reader_options()
-    if params.when_text != "error":
-        given["when_text"] = params.when_text
     with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-        return open_source(source, params.format, scratch=Path(folder), **given).scan()
+        return open_source(source, params, scratch=Path(folder)).scan()
 
 
 @dataclass
@@ -77,7 +75,7 @@ class Facts:
     @property
     def text(self) -> bool:
         """Return whether cells of text become columns."""
-        return self.spec.data.ingest_params().when_text != "error"
+        return self.spec.data.ingest_params().has_text
 
     @property
     def itemsize(self) -> int:
@@ -89,8 +87,7 @@ class Facts:
         if "dataset" in self.attributes or self.scan is None:
             described = self.attributes["dataset"]["X"]
             return None if described is None else int(described["nnz"])
-        asked = self.spec.data.ingest_params().sparse
-        if not keeps_sparse(asked, self.scan.nnz, (self.scan.n_rows, self.scan.n_columns)):
+        if not self.spec.data.ingest_params().makes_sparse(self.scan):
             return None
         return self.scan.n_rows * self.scan.n_columns if self.scan.nnz is None else self.scan.nnz
 
@@ -113,10 +110,8 @@ class Facts:
     @property
     def x_chunk(self) -> int:
         """Return the rows of a chunk of X."""
-        entries = self.sparse_entries
         if self.scan is not None:
-            return block_height(self.scan, self.spec.data.ingest_params(), self.budget, text=self.text,
-                                is_sparse=entries is not None)
+            return block_height(self.scan, self.spec.data.ingest_params(), self.budget)
         described = self.attributes["dataset"]["X"]
         return chunk_rows(self.n_rows, self.row_bytes) if described is None else int(described["block_rows"])
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..data.readers import Scan, format_of
+from ..data.readers.base import Scan
+from ..data.readers.formats import format_of
 from ..data.scaling import require_kept_zeros
 from ..data.sources import Source, find_source, fingerprint
 from ..errors import BudgetError, SpecError, explain, require

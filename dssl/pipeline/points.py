@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..data.dataset import Dataset
-from ..data.ingest import IngestParams, ingest
+from ..data.ingest import ingest
+from ..data.ingest_params import IngestParams
 from ..data.labels import choose_labels, sample_points, split_test
 from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows
 from ..errors import DataError, require

@@ -11,8 +11,9 @@ import numpy as np
 
 from ..data.columns import Columns
 from ..data.dataset import Dataset
-from ..data.ingest import IngestParams, ingest
-from ..data.readers import FORMATS, format_of, open_reader
+from ..data.ingest import ingest
+from ..data.ingest_params import IngestParams
+from ..data.readers.formats import FORMATS, format_of, open_reader
 from ..data.readers.stored import StoredReader
 from ..data.scaling import ScaledRows, Scaling
 from ..data.sources import Source, find_source

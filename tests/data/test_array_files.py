@@ -9,17 +9,12 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.data.readers import FORMATS, format_of, open_reader
+from dssl.data.readers.formats import FORMATS, format_of, open_reader
 from dssl.data.sources import find_source
 from dssl.errors import DataError, ParameterError
 from tests.memory import traced_peak
 
-
-def read_all(path, tmp_path, dtype=np.float64, **options):
-    reader = open_reader(path, scratch=tmp_path / "scratch", **options)
-    scan = reader.scan()
-    return scan, reader.read(0, scan.n_rows, dtype)
-
+from .reading import dense, read_all
 
 RNG = np.random.default_rng(0)
 
@@ -33,7 +28,7 @@ def test_npy_of_any_number_type(tmp_path, dtype, order):
     assert (scan.n_rows, scan.n_columns, scan.target, block.y) == (50, 7, None, None)
     assert_array_equal(block.X, X.astype(float))
     assert block.X.flags.c_contiguous
-    assert_array_equal(open_reader(tmp_path / "x.npy", scratch=tmp_path).read(13, 29).X, X[13:29].astype(np.float32))
+    assert_array_equal(open_reader(tmp_path / "x.npy", scratch=tmp_path).read(13, 29).X, X[13:29])
 
 
 def test_npy_with_labels_images_and_gzip(tmp_path):
@@ -65,7 +60,7 @@ def test_a_file_is_mapped_and_never_loaded(tmp_path, suffix, order, d):
 
     def work():
         reader = open_reader(path, scratch=tmp_path, **options)
-        return reader.scan(), reader.read(1000, 1010)
+        return reader.scan(), dense(reader.read(1000, 1010), np.float32)
 
     scan, block = work()
     assert (scan.n_rows, scan.n_columns, block.X.shape, block.X.any()) == (1 << 20, 64 * d, (10, 64 * d), False)
@@ -82,7 +77,7 @@ def test_images_whose_columns_lie_together(tmp_path):
         scan, block = read_all(tmp_path / name, tmp_path)
         assert (scan.n_rows, scan.n_columns) == (20, 12)
         assert_array_equal(block.X, X.reshape(20, 12))
-        assert_array_equal(open_reader(tmp_path / name, scratch=tmp_path).read(3, 8, np.float64).X, block.X[3:8])
+        assert_array_equal(dense(open_reader(tmp_path / name, scratch=tmp_path).read(3, 8)).X, block.X[3:8])
 
 
 def test_one_axis_is_one_column(tmp_path):
@@ -100,7 +95,7 @@ def test_npz_dense(tmp_path, save):
     assert_array_equal(block.X, X)
     assert_array_equal(block.y, y)
     assert_array_equal(block.split, split)
-    part = open_reader(tmp_path / "d.npz", scratch=tmp_path).read(5, 9, np.float64)
+    part = open_reader(tmp_path / "d.npz", scratch=tmp_path).read(5, 9)
     assert_array_equal(part.X, X[5:9])
     assert_array_equal(part.split, split[5:9])
 
@@ -113,8 +108,9 @@ def test_npz_sparse(tmp_path):
     assert (scan.n_rows, scan.n_columns, scan.target) == (60, 9, "y")
     assert_array_equal(block.X, X.toarray())
     reader = open_reader(tmp_path / "s.npz", scratch=tmp_path)
-    assert_array_equal(np.concatenate([reader.read(i, min(i + 7, 60), np.float64).X for i in range(0, 60, 7)]),
-                       X.toarray())
+    rows = [reader.read(i, min(i + 7, 60)).X for i in range(0, 60, 7)]
+    assert all(sparse.issparse(block) for block in rows)
+    assert_array_equal(sparse.vstack(rows).toarray(), X.toarray())
     sparse.save_npz(tmp_path / "scipy.npz", X)
     assert_array_equal(read_all(tmp_path / "scipy.npz", tmp_path)[1].X, X.toarray())
 
@@ -218,7 +214,7 @@ def test_idx_of_every_type(tmp_path, dtype):
         scan, block = read_all(file, tmp_path)
         assert (scan.n_rows, scan.n_columns, scan.dtype) == (15, 20, str(np.dtype(dtype)))
         assert_array_equal(block.X, images.reshape(15, 20))
-    assert_array_equal(open_reader(path, scratch=tmp_path).read(3, 8).X, images.reshape(15, 20)[3:8])
+    assert_array_equal(dense(open_reader(path, scratch=tmp_path).read(3, 8)).X, images.reshape(15, 20)[3:8])
 
 
 @pytest.mark.parametrize(("images", "labels"), [

@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.data.columns import MOST_LEVELS, Columns, cells_of
 from dssl.data.dataset import Dataset
-from dssl.data.ingest import IngestParams, ingest, open_dataset
+from dssl.data.ingest import ingest, open_dataset
+from dssl.data.ingest_params import IngestParams
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask

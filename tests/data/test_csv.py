@@ -10,20 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dssl.data.readers import open_reader
+from dssl.data.readers.formats import open_reader
 from dssl.errors import DataError, ParameterError
+
+from .reading import dense, read_all
 
 
 def write(tmp_path, text, name="points.csv"):
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def read_all(path, tmp_path, dtype=np.float64, **options):
-    reader = open_reader(path, scratch=tmp_path / "scratch", **options)
-    scan = reader.scan()
-    return scan, reader.read(0, scan.n_rows, dtype)
 
 
 def random_table(n=3000, d=5, seed=0):
@@ -53,7 +49,7 @@ def test_any_rows_can_be_read_on_their_own(tmp_path, ranges):
     reader = open_reader(path, scratch=tmp_path)
     reader.scan()
     for start, stop in ranges:
-        block = reader.narrow(start, stop).read(start, stop, np.float32)
+        block = dense(reader.narrow(start, stop).read(start, stop), np.float32)
         assert_array_equal(block.X, whole.X[start:stop])
         assert_array_equal(block.y, whole.y[start:stop])
 
@@ -96,7 +92,7 @@ def test_quotes_blank_lines_and_line_ends(tmp_path_factory, rows, header, newlin
     start = data.draw(st.integers(0, len(rows) - 1))
     stop = data.draw(st.integers(start + 1, len(rows)))
     reader = open_reader(path, scratch=tmp_path, header=header)
-    assert_array_equal(reader.read(start, stop, np.float64).X, block.X[start:stop])
+    assert_array_equal(dense(reader.read(start, stop)).X, block.X[start:stop])
 
 
 @pytest.mark.parametrize(("text", "n_rows", "names"), [

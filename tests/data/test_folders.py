@@ -11,12 +11,14 @@ from numpy.testing import assert_array_equal
 
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset
-from dssl.data.readers import format_of, open_reader
+from dssl.data.readers.formats import format_of, open_reader
 from dssl.data.sources import find_source, fingerprint
 from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
+
+from .reading import read_all
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of Zarr, about text
 X = np.random.default_rng(0).normal(size=(53, 6))
@@ -30,11 +32,6 @@ def make(folder, version, X=X, **arrays):
         values = np.asarray(values)
         group.create_array(name, data=values, chunks=(10, *values.shape[1:]))
     return folder
-
-
-def read_all(path, tmp_path, dtype=np.float64, **options):
-    reader = open_reader(path, scratch=tmp_path / "scratch", **options)
-    return reader.scan(), reader.read(0, reader.scan().n_rows, dtype)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -51,7 +48,7 @@ def test_a_group_with_labels_and_a_split(tmp_path, version):
         assert_array_equal(data.X.read_all(), X)
     assert data.attributes["format"] == "zarr"
     assert read_all(path, tmp_path, target="none", split="none")[1].y is None
-    with pytest.raises(DataError, match=r"no array 'label', it holds X, other, split, y"):
+    with pytest.raises(DataError, match=r"no member 'label', it holds X, other, split, y"):
         read_all(path, tmp_path, target="label")
     with pytest.raises(DataError, match=r"\['other'\] has shape \(7,\)"):
         read_all(path, tmp_path, target="other")

@@ -11,7 +11,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from dssl.data.ingest import IngestParams, block_height, ingest, open_dataset, task_bytes
+from dssl.data.ingest import ingest, open_dataset
+from dssl.data.ingest_params import IngestParams, block_height, task_bytes
 from dssl.data.readers.base import Scan
 from dssl.errors import BudgetError, DataError, DsslError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
@@ -210,7 +211,7 @@ def test_blocks_follow_the_memory_budget():
     scan = Scan(n_rows=10**6, n_columns=100, dtype="float64", target=None, row_bytes=800)
     assert block_height(scan, IngestParams(), 2 << 30) == (32 << 20) // 400
     small = block_height(scan, IngestParams(), 1 << 20)
-    assert small * task_bytes(scan, 4) <= 1 << 20 < (small + 1) * task_bytes(scan, 4)
+    assert small * task_bytes(scan, IngestParams()) <= 1 << 20 < (small + 1) * task_bytes(scan, IngestParams())
     assert block_height(scan, IngestParams(block_rows=77), 2 << 30) == 77
     with pytest.raises(BudgetError, match="set block_rows to"):
         block_height(scan, IngestParams(block_rows=10**6), 1 << 20)

@@ -12,7 +12,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from dssl import Dataset
-from dssl.data.inputs import PieceRows, SlicedRows, first_not_finite, header_of, labels_of, rows_of
+from dssl.data.floats import first_not_finite
+from dssl.data.inputs import PieceRows, SlicedRows, header_of, labels_of, rows_of
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask

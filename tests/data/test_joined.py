@@ -14,6 +14,7 @@ from scipy import sparse
 from dssl.data.append import append
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset, open_source
+from dssl.data.ingest_params import IngestParams
 from dssl.data.patterns import expand, natural_order
 from dssl.data.sources import find_source, fingerprint
 from dssl.errors import DataError
@@ -78,7 +79,7 @@ def test_any_rows_can_be_read_on_their_own(tmp_path_factory, sizes, data):
     start = data.draw(st.integers(0, len(whole) - 1))
     stop = data.draw(st.integers(start + 1, len(whole)))
     reader.scan()
-    block = reader.narrow(start, stop).read(start, stop, np.float64)
+    block = reader.narrow(start, stop).read(start, stop)
     assert_array_equal(block.X, whole[["a", "b", "c"]][start:stop])
     assert_array_equal(block.y, whole["y"][start:stop])
 
@@ -158,18 +159,18 @@ def test_sparse_rows_stay_sparse(tmp_path):
         np.savez(tmp_path / f"{i}.npz", data=rows.data, indices=rows.indices, indptr=rows.indptr, shape=rows.shape)
     reader = open_source(find_source(tmp_path / "?.npz"), scratch=tmp_path / "s")
     assert reader.scan().nnz == X.nnz
-    assert_array_equal(reader.read_sparse(2, 8).X.toarray(), X[2:8].toarray())
+    assert_array_equal(reader.read(2, 8).X.toarray(), X[2:8].toarray())
 
 
 def test_typed_columns_of_several_files(tmp_path):
     pd.DataFrame({"a": [1.0, 2.0], "b": [5.0, 6.0], "y": [0, 1]}).to_parquet(tmp_path / "1.parquet")
     pd.DataFrame({"b": ["x", None], "a": [3.0, 4.0], "y": [0, 1]}).to_parquet(tmp_path / "2.parquet")
-    reader = open_source(find_source(tmp_path / "?.parquet"), scratch=tmp_path, when_text="one_hot")
-    X = reader.columns(1, 4).X
+    reader = open_source(find_source(tmp_path / "?.parquet"), IngestParams(when_text="one_hot"), scratch=tmp_path)
+    X = reader.read(1, 4).X
     assert X[0].tolist() == [2, 3, 4]
     assert X[1].tolist() == ["6", "x", None]
-    assert reader.columns(0, 2).X[1].dtype == np.float64
-    assert reader.columns(0, 2, frozenset({1})).X[1].tolist() == ["5", "6"]
+    assert reader.read(0, 2).X[1].dtype == np.float64
+    assert reader.read(0, 2, frozenset({1})).X[1].tolist() == ["5", "6"]
 
 
 def test_labels_of_each_file_by_a_pattern(tmp_path):

@@ -14,11 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dssl.data.ingest import IngestParams, block_height, ingest
-from dssl.data.readers import open_reader
+from dssl.data.ingest import ingest
+from dssl.data.ingest_params import IngestParams, block_height
+from dssl.data.readers.formats import open_reader
 from dssl.errors import BudgetError, DataError, DsslError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
+
+from .reading import dense, read_all
 
 N = 1000
 
@@ -36,12 +39,6 @@ def write(path, arrays, group=170, **options):
 
 def dense_of(arrays, names):
     return np.column_stack([np.asarray(arrays[name], float) for name in names])
-
-
-def read_all(path, tmp_path, dtype=np.float64, **options):
-    reader = open_reader(path, scratch=tmp_path / "scratch", **options)
-    scan = reader.scan()
-    return scan, reader.read(0, scan.n_rows, dtype)
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
@@ -62,7 +59,7 @@ def test_any_rows_of_any_row_groups(tmp_path_factory, n, group, data):
     reader = open_reader(write(folder / "t.parquet", arrays, group), scratch=folder)
     start = data.draw(st.integers(0, n - 1))
     stop = data.draw(st.integers(start + 1, n))
-    block = reader.narrow(start, stop).read(start, stop, np.float64)
+    block = dense(reader.narrow(start, stop).read(start, stop))
     assert_array_equal(block.X, dense_of(arrays, "abc")[start:stop])
     assert block.y.tolist() == arrays["kind"][start:stop].tolist()
 
@@ -72,7 +69,7 @@ def test_batches_smaller_than_a_row_group(tmp_path, monkeypatch):
     arrays = columns()
     reader = open_reader(write(tmp_path / "t.parquet", arrays, 300), scratch=tmp_path)
     for start, stop in ((0, N), (293, 307), (299, 300), (6, 8), (999, 1000)):
-        assert_array_equal(reader.read(start, stop, np.float64).X, dense_of(arrays, "abc")[start:stop])
+        assert_array_equal(dense(reader.read(start, stop)).X, dense_of(arrays, "abc")[start:stop])
 
 
 @pytest.mark.parametrize(("type_", "values", "expected", "dtype"), [
@@ -147,10 +144,10 @@ def test_text_and_numbers_as_typed_columns(tmp_path):
     path = write(tmp_path / "t.parquet", {"a": [1, None, 3], "color": ["red", None, "blue"], "y": [0, 1, 0]}, 2)
     reader = open_reader(path, scratch=tmp_path, when_text="one_hot")
     assert reader.scan().feature_names == ("a", "color")
-    block = reader.columns(0, 3)
+    block = reader.read(0, 3)
     assert_array_equal(block.X[0], [1, np.nan, 3])
     assert block.X[1].tolist() == ["red", None, "blue"]
-    assert reader.columns(0, 3, frozenset({0})).X[0].tolist() == ["1", None, "3"]
+    assert reader.read(0, 3, frozenset({0})).X[0].tolist() == ["1", None, "3"]
     assert block.y.tolist() == [0, 1, 0]
 
 
@@ -280,7 +277,7 @@ def test_memory_is_what_the_scan_says(tmp_path):
     before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     pa.set_memory_pool(pool)
     try:
-        assert_array_equal(reader.read(29_990, 30_100, np.float64).X, X[29_990:30_100])
+        assert_array_equal(dense(reader.read(29_990, 30_100)).X, X[29_990:30_100])
         peak = pool.max_memory()
     finally:
         pa.set_memory_pool(before)

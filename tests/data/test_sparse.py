@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.data.dataset import MANIFEST, Dataset, keeps_sparse, not_finite
-from dssl.data.ingest import IngestParams, block_height, ingest, open_dataset, task_bytes
-from dssl.data.readers import open_reader
+from dssl.data.dataset import MANIFEST, Dataset, keeps_sparse
+from dssl.data.floats import not_finite
+from dssl.data.ingest import ingest, open_dataset
+from dssl.data.ingest_params import IngestParams, block_height, task_bytes
 from dssl.data.readers.base import Scan
+from dssl.data.readers.formats import open_reader
 from dssl.errors import DataError, IntegrityError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
@@ -171,11 +173,11 @@ def test_matrices_stay_sparse_by_the_same_rule():
 
 def test_blocks_follow_the_entries_that_rows_have():
     scan = Scan(n_rows=10**6, n_columns=50_000, dtype="float64", target=None, row_bytes=600, nnz=50 * 10**6)
-    sparse_rows = block_height(scan, IngestParams(), 1 << 30, is_sparse=True)
+    sparse_rows = block_height(scan, IngestParams(), 1 << 30)
     assert sparse_rows == (32 << 20) // (50 * 8 + 8)
-    assert sparse_rows > 400 * block_height(scan, IngestParams(), 1 << 30)
-    small = block_height(scan, IngestParams(), 1 << 20, is_sparse=True)
-    assert small * task_bytes(scan, 4, is_sparse=True) <= 1 << 20 < (small + 1) * task_bytes(scan, 4, is_sparse=True)
+    assert sparse_rows > 400 * block_height(scan, IngestParams(sparse=False), 1 << 30)
+    small, each = block_height(scan, IngestParams(), 1 << 20), task_bytes(scan, IngestParams())
+    assert small * each <= 1 << 20 < (small + 1) * each
 
 
 def test_a_cut_off_sparse_ingest_goes_on(tmp_path):

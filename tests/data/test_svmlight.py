@@ -8,20 +8,16 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from dssl.data.readers import open_reader
+from dssl.data.readers.formats import open_reader
 from dssl.errors import DataError
+
+from .reading import dense, read_all
 
 
 def write(tmp_path, text, name="points.svm"):
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def read_all(path, tmp_path, dtype=np.float64, **options):
-    reader = open_reader(path, scratch=tmp_path / "scratch", **options)
-    scan = reader.scan()
-    return scan, reader.read(0, scan.n_rows, dtype)
 
 
 def random_file(path, n=4000, zero_based=False, labels=(0, 1, 2)):
@@ -47,7 +43,7 @@ def test_any_rows_can_be_read_on_their_own(tmp_path, start, stop):
     path = random_file(tmp_path / "points.svm")
     _, whole = read_all(path, tmp_path, np.float32)
     reader = open_reader(path, scratch=tmp_path)
-    block = reader.narrow(start, stop).read(start, stop, np.float32)
+    block = dense(reader.narrow(start, stop).read(start, stop), np.float32)
     assert_array_equal(block.X, whole.X[start:stop])
     assert_array_equal(block.y, whole.y[start:stop])
 

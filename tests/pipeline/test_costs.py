@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dssl.data.readers import Scan
+from dssl.data.readers.base import Scan
 from dssl.errors import BudgetError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.facts import Facts

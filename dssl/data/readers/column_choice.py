@@ -1,4 +1,4 @@
-"""Which column of a table an option means: by name or by number, for the target and for columns to leave out."""
+"""Which columns of a table are features and which one is the target: by name or by number."""
 
 import difflib
 from collections.abc import Collection, Sequence
@@ -6,8 +6,10 @@ from collections.abc import Collection, Sequence
 from ...errors import DataError, explain, require
 from .base import NO_TARGET, TARGET_NAMES
 
+Column = str | int
 
-def find_column(column: str | int, names: Sequence[str], file: str, option: str, *, header: bool = True) -> int:
+
+def find_column(column: Column, names: Sequence[str], file: str, option: str, *, header: bool = True) -> int:
     """Return the number of the column that an option names.
 
     Parameters
@@ -36,19 +38,42 @@ def find_column(column: str | int, names: Sequence[str], file: str, option: str,
     ))
 
 
-def find_target(target: str | int | None, names: Sequence[str], dropped: Collection[int], file: str, *,
-                header: bool = True) -> int | None:
-    """Return the number of the target's column: the one asked for, or one named y, label, ..., or the last one kept.
+def features_and_target(names: Sequence[str], file: str, *, target: Column | None, drop: Column | Collection[Column],
+                        header: bool = True, never: Collection[int] = ()) -> tuple[tuple[int, ...], int | None]:
+    """Return the numbers of the features, and that of the target or None.
+
+    The target is the column asked for, or one named y, label, ..., or the last one that is kept.
+
+    Parameters
+    ----------
+    target, drop : the options of these names. never : columns that are the target only where it is asked for.
 
     Raises
     ------
-    DataError, ParameterError : as `find_column`.
+    DataError, ParameterError : as `find_column`; or no column is left that is a feature.
     """
-    if target == NO_TARGET and NO_TARGET not in names:
-        return None
-    if target is not None:
-        return find_column(target, names, file, "target", header=header)
-    lower = [name.lower() for name in names]
-    named = [lower.index(name) for name in TARGET_NAMES if header and name in lower]
-    kept = [i for i in range(len(names)) if i not in dropped]
-    return next((i for i in named if i not in dropped), kept[-1] if kept else None)
+    drop = (drop,) if isinstance(drop, (str, int)) else drop
+    dropped = {find_column(column, names, file, "drop", header=header) for column in drop}
+    chosen: int | None = None
+    if target is not None and (target != NO_TARGET or NO_TARGET in names):
+        chosen = find_column(target, names, file, "target", header=header)
+    elif target is None:
+        kept = [i for i in range(len(names)) if i not in dropped and i not in never]
+        lower = [name.lower() for name in names]
+        named = [lower.index(name) for name in TARGET_NAMES if header and name in lower]
+        chosen = next((i for i in named if i in kept), kept[-1] if kept else None)
+    features = tuple(i for i in range(len(names)) if i != chosen and i not in dropped)
+    require(len(features) > 0, f"{file} has no feature columns: {len(names)} in all", error=DataError,
+            why="points without features cannot be told apart",
+            fix="set `target: none` if none of them is labels; of text, `delimiter:` if that separates the fields")
+    return features, chosen
+
+
+def text_is_no_feature(what: str, column: Column) -> DataError:
+    """Return the error for a feature that is text, with the ways out; `what` says where."""
+    return DataError(explain(
+        what, why="features are numbers; text has no distance",
+        fix=f"if it is the target, set `target: {column}`; to leave it out, `drop: [{column}]`; if it is a category, "
+            "`when_text: one_hot` makes one column of 0 and 1 a category; in CSV, if it marks a missing cell, "
+            "`missing:`",
+    ))

@@ -6,16 +6,18 @@ false, or missing (NaN); the target is read as numbers, or as text where it is n
 
 import csv
 import io
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from ...errors import DataError, ParameterError, explain, require
-from .base import Block, Reader, Scan, dense, no_rows, whole_numbers
-from .column_choice import find_column, find_target
+from ..targets import whole_numbers
+from .base import Block, Reader, Scan, no_rows
+from .column_choice import Column, features_and_target, text_is_no_feature
 from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
 from .lines import (
     BAD_FIELDS,
@@ -72,38 +74,36 @@ class CsvReader(Reader):
     delimiter : one character, or "whitespace"; unset: found out from the first record.
     decimal : the decimal mark. encoding : of the text.
     missing : one more text that marks a missing cell, or several. drop : columns to leave out, names or numbers.
-    when_text : "error" refuses features that are text; otherwise `columns` gives them.
+    when_text : "error" refuses features that are text.
     """
 
     format: ClassVar[str] = "csv"
     options: ClassVar[tuple[str, ...]] = ("target", "header", "delimiter", "decimal", "encoding", "missing", "drop",
                                            "when_text")
 
-    def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None,
+    def __init__(self, path: Path, name: str, scratch: Path, *, target: Column | None = None,
                  header: bool | None = None, delimiter: str | None = None, decimal: str = ".",
-                 encoding: str = "utf-8", missing: str | tuple[str, ...] = (), drop: tuple[str | int, ...] = (),
+                 encoding: str = "utf-8", missing: str | tuple[str, ...] = (), drop: Column | tuple[Column, ...] = (),
                  when_text: str = "error"):
         self.path, self.name, self.target, self.header, self.delimiter = path, name, target, header, delimiter
-        self.decimal, self.encoding, self.when_text = decimal, encoding, when_text
+        self.decimal, self.encoding, self.drop, self.when_text = decimal, encoding, drop, when_text
         self.missing = [*MISSING, *([missing] if isinstance(missing, str) else missing)]
-        self.drop = (drop,) if isinstance(drop, (str, int)) else tuple(drop)
-        self._scan: Scan | None = None
         self._layout: Layout | None = None
         self._index = LineIndex(np.empty(0, np.int64), np.empty(0, np.int64))
-        self._text: frozenset[int] = frozenset()  # columns that the first rows show not to be numbers
+        self._text: frozenset[int] = frozenset()  # fields that the first rows show not to be numbers
 
-    def scan(self) -> Scan:
-        if self._scan is None:
-            self._layout = layout = self._look_at_head()
-            n_rows = self._follow_records(layout)
-            self._scan = Scan(
-                n_rows=n_rows, n_columns=len(layout.features), dtype="float64",
-                target=None if layout.target is None else layout.names[layout.target],
-                row_bytes=int(self._index.offsets[-1]) // n_rows + 1,
-                feature_names=tuple(layout.names[field] for field in layout.features) if layout.header else None,
-            )
-            self._text = frozenset(self._cells(0, min(n_rows, PROBE_ROWS), layout, set())[1])
-        return self._scan
+    def _look(self) -> Scan:
+        self._layout = layout = self._look_at_head()
+        n_rows = self._follow_records(layout)
+        frame = self._fields(0, min(n_rows, PROBE_ROWS), layout, set())
+        self._text = frozenset(field for field in frame.columns if frame[field].dtype == object)
+        self._features(frame, 0, layout, frozenset())  # text that is refused is so before all rows are read
+        return Scan(
+            n_rows=n_rows, n_columns=len(layout.features), dtype="float64",
+            target=None if layout.target is None else layout.names[layout.target],
+            row_bytes=int(self._index.offsets[-1]) // n_rows + 1,
+            feature_names=tuple(layout.names[field] for field in layout.features) if layout.header else None,
+        )
 
     def column_names(self) -> list[str]:
         """Return the names in the header, features and target alike, or [] if there is none; reads no more than it."""
@@ -142,16 +142,11 @@ class CsvReader(Reader):
         header = looks_like_header(records, self.missing) if self.header is None else self.header
         fields = len(records[0])
         names = tuple(name.strip() for name in records[0]) if header else tuple(str(i) for i in range(fields))
-        dropped = {find_column(column, names, self.name, "drop", header=header) for column in self.drop}
-        target = find_target(self.target, names, dropped, self.name, header=header)
-        features = tuple(i for i in range(fields) if i != target and i not in dropped)
+        features, target = features_and_target(names, self.name, target=self.target, drop=self.drop, header=header)
         unnamed = [i for i in features if header and names[i] == ""]
         require(not unnamed, f"{self.name}: column {unnamed} (counted from 0) has no name in the header",
                 why="a column without a name most often numbers the rows, and would be learned from as a feature",
                 fix=f"leave it out with drop: {unnamed}, or give it a name", error=DataError)
-        require(len(features) > 0, f"{self.name} has no feature columns: {fields} in all, delimiter {delimiter!r}",
-                why="points without features cannot be told apart", error=DataError,
-                fix="set `delimiter:` if the fields are not separated by it, or `target: none`")
         return Layout(delimiter, header, bom, names, target, features)
 
     # ---- all records, by their newlines
@@ -197,48 +192,27 @@ class CsvReader(Reader):
 
     def narrow(self, start: int, stop: int) -> "CsvReader":
         self.scan()
-        small = object.__new__(CsvReader)
-        small.__dict__.update(self.__dict__, _index=self._index.narrow(start, stop))
+        small = copy(self)
+        small._index = self._index.narrow(start, stop)
         return small
 
     # ---- cells
 
-    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
-        self.scan()
-        layout = self._layout
-        assert layout is not None
-        text = set(self._text)
-        if text_target and layout.target is not None:
-            text.add(layout.target)
-        frame, text = self._cells(start, stop, layout, text)
-        X = np.empty((len(frame), len(layout.features)), dtype)
-        for j, field in enumerate(layout.features):
-            column = frame[field]
-            X[:, j] = dense(truth(column, self.decimal) if field in text else column.to_numpy(), dtype)
-        return Block(X, None if layout.target is None else labels(frame[layout.target]))
-
-    def columns(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *,
-                text_target: bool = False) -> Block:
+    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
         self.scan()
         layout = self._layout
         assert layout is not None
         text = {*self._text, *(layout.features[j] for j in as_text)}
         if text_target and layout.target is not None:
             text.add(layout.target)
-        frame, text = self._cells(start, stop, layout, text)
-        features = {}
-        for j, field in enumerate(layout.features):
-            column = frame[field]
-            if field in text:
-                column = column.where(column.str.strip() != "")
-                is_text = j in as_text or bool(self._wrong(column).any())
-                cells = texts(column) if is_text else truth(column, self.decimal)
-                column = pd.Series(cells, frame.index, dtype=cells.dtype)
-            features[j] = column
-        return Block(pd.DataFrame(features), None if layout.target is None else labels(frame[layout.target]))
+        frame = self._fields(start, stop, layout, text)
+        y = None if layout.target is None else frame[layout.target]
+        if y is not None:
+            y = whole_numbers(y.to_numpy()) if y.dtype == np.float64 else texts(y)
+        return Block(self._features(frame, start, layout, as_text), y)
 
-    def _cells(self, start: int, stop: int, layout: Layout, text: set[int]) -> tuple[pd.DataFrame, set[int]]:
-        """Return rows [start, stop) of the columns in use, and which of them are text."""
+    def _fields(self, start: int, stop: int, layout: Layout, text: set[int]) -> pd.DataFrame:
+        """Return rows [start, stop) of the fields in use: as text those of `text`, and others that are not numbers."""
         first, begin, end = self._index.span(start, stop)
         raw = read_bytes(self.path, self.name, begin, end)
         try:
@@ -247,14 +221,15 @@ class CsvReader(Reader):
             except ValueError as error:
                 if isinstance(error, UnicodeError):
                     raise
-                text = self._columns_of_text(self._parse(raw, layout, set(layout.used)), layout, first) | text
-                frame = self._parse(raw, layout, text)
+                cells = self._parse(raw, layout, set(layout.used))
+                found = {field for field in cells.columns if self._no_number(cells[field]).any()}
+                frame = self._parse(raw, layout, text | found)
         except UnicodeError as error:
             raise self._not_encoded(raw, begin) from error
         require(len(frame) >= stop - first, f"{self.name}: {len(frame)} rows in bytes {begin:,} to {end:,}, expected "
                 f"at least {stop - first}", why="its rows do not end where its newlines are", error=DataError,
                 fix="check the quotes and line ends of these rows")
-        return frame.iloc[start - first:stop - first], text
+        return frame.iloc[start - first:stop - first]
 
     def _parse(self, raw: bytes, layout: Layout, text: set[int]) -> pd.DataFrame:
         """Return the fields in use as float64 columns, those of `text` as text."""
@@ -265,50 +240,32 @@ class CsvReader(Reader):
             keep_default_na=False, decimal=self.decimal, encoding=self.encoding, engine="c", low_memory=False,
         )
 
-    def _columns_of_text(self, frame: pd.DataFrame, layout: Layout, first: int) -> set[int]:
-        """Return the columns that are not all numbers: the target, or features that hold true and false."""
-        columns = set()
-        for field in frame.columns:
-            cells = frame[field].astype(object)
-            strange = self._strange(cells)
-            if not strange.any():
-                continue
-            columns.add(field)
-            if field == layout.target or self.when_text != "error":
-                continue
-            wrong = np.flatnonzero(self._wrong(cells, strange))
-            if not len(wrong):
-                continue
-            row = first + int(wrong[0])
-            raise DataError(explain(
-                f"{self.name}: {layout.describe(field)} holds text: {cells.iloc[wrong[0]]!r} in row {row} "
-                "(rows of data, counted from 0)",
-                why="features are numbers; text has no distance",
-                fix=f"if it is the target, set `target: {self._reference(layout, field)}`; to leave it out, "
-                    f"`drop: [{self._reference(layout, field)}]`; if it marks a missing cell, `missing:`; "
-                    "if it is a category, `when_text: one_hot` makes one column of 0 and 1 a category",
-            ))
-        return columns
-
-    def _strange(self, cells: pd.Series) -> pd.Series:
+    def _no_number(self, cells: pd.Series) -> pd.Series:
         """Return which cells are there and are no numbers."""
         plain = cells.str.replace(self.decimal, ".", regex=False) if self.decimal != "." else cells
         return cells.notna() & pd.to_numeric(plain, errors="coerce").isna()
 
-    def _wrong(self, cells: pd.Series, strange: pd.Series | None = None) -> pd.Series:
-        """Return which cells are neither numbers, nor true and false, nor missing."""
-        strange = self._strange(cells) if strange is None else strange
-        return strange & ~cells.astype(str).str.strip().str.lower().isin(list(TRUTH))
+    def _features(self, frame: pd.DataFrame, start: int, layout: Layout, as_text: frozenset[int]) -> pd.DataFrame:
+        """Return the features of rows from `start` on: numbers, or text where it is asked for or a cell is text.
 
-    def _reference(self, layout: Layout, field: int) -> str:
-        return layout.names[field] if layout.header else str(field)
-
-
-def labels(column: pd.Series) -> np.ndarray:
-    """Return a target as int64, float64 (NaN where missing), or objects: text, None where missing."""
-    if column.dtype == np.float64:
-        return whole_numbers(column.to_numpy())
-    return np.array([cell.strip() if isinstance(cell, str) else None for cell in column], object)
+        Raises
+        ------
+        DataError : text is an error, and there is some.
+        """
+        features = {}
+        for j, field in enumerate(layout.features):
+            cells = frame[field]
+            if cells.dtype == object:
+                strange = self._no_number(cells) & ~cells.astype(str).str.strip().str.lower().isin(["", *TRUTH])
+                if self.when_text == "error" and strange.any():
+                    row = int(np.argmax(strange))
+                    raise text_is_no_feature(
+                        f"{self.name}: {layout.describe(field)} holds text: {cells.iloc[row]!r} in row {start + row} "
+                        "(rows of data, counted from 0)", layout.names[field] if layout.header else field)
+                found = texts(cells)
+                cells = found if j in as_text or strange.any() else truth(found, self.decimal)
+            features[j] = pd.Series(cells, frame.index, dtype=cells.dtype)
+        return pd.DataFrame(features, copy=False)
 
 
 def texts(column: pd.Series) -> np.ndarray:
@@ -316,7 +273,7 @@ def texts(column: pd.Series) -> np.ndarray:
     return np.array([cell.strip() or None if isinstance(cell, str) else None for cell in column], object)
 
 
-def truth(column: pd.Series, decimal: str) -> np.ndarray:
-    """Return a column of numbers, true and false as float64."""
-    texts = (cell.strip().lower().replace(decimal, ".") if isinstance(cell, str) else "nan" for cell in column)
-    return np.array([TRUTH.get(text, text) for text in texts], np.float64)
+def truth(cells: np.ndarray, decimal: str) -> np.ndarray:
+    """Return cells that are numbers, true and false, or None as float64."""
+    numbers = ("nan" if cell is None else cell.lower().replace(decimal, ".") for cell in cells)
+    return np.array([TRUTH.get(number, number) for number in numbers], np.float64)

@@ -3,13 +3,13 @@
 import math
 import re
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from ...errors import DataError, explain, require
-from .base import Block, Reader, Scan, cut_short, dense, no_rows, target_values
-from .npy import table_shape
+from ...errors import DataError, require
+from .base import cut_short, no_rows
+from .npy import NpyReader
 
 DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -58,31 +58,10 @@ def labels_beside(path: Path) -> Path | None:
     return next((found for found in beside if found.is_file()), None)
 
 
-class IdxReader(Reader):
+class IdxReader(NpyReader):
     """X from a file of images (or any array), y from `labels`, a file of one value a row."""
 
     format: ClassVar[str] = "idx"
-    options: ClassVar[tuple[str, ...]] = ("labels",)
 
-    def __init__(self, path: Path, name: str, scratch: Path, *, labels: Path | None = None):
-        self.path, self.name, self.labels = path, name, labels
-
-    def scan(self) -> Scan:
-        X = map_idx(self.path, self.name)
-        n_rows, n_columns = table_shape(X, self.name)
-        if self.labels is not None:
-            y = map_idx(self.labels, str(self.labels))
-            if y.shape != (n_rows,):
-                raise DataError(explain(
-                    f"{self.labels.name} holds an array of shape {y.shape}, {Path(self.name).name} has {n_rows} rows",
-                    why="the two files do not belong together", fix="name the right file with `labels:`",
-                ))
-        return Scan(n_rows=n_rows, n_columns=n_columns, dtype=str(X.dtype.newbyteorder("=")),
-                    row_bytes=n_columns * X.dtype.itemsize, target=self.labels.name if self.labels else None)
-
-    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
-        X = map_idx(self.path, self.name)[start:stop]
-        y = None
-        if self.labels is not None:
-            y = target_values(map_idx(self.labels, str(self.labels))[start:stop], str(self.labels))
-        return Block(dense(X.reshape(len(X), -1), dtype), y)
+    def _map(self, path: Path, name: str) -> np.ndarray:
+        return map_idx(path, name)

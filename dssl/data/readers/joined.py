@@ -1,15 +1,17 @@
 """Several files of one format as one: their rows one after the other, their columns matched by name."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from ...errors import DataError, explain, require
-from .base import Block, Reader, Scan, text_of
+from ...storage.csr import stack_points
+from ..targets import named_labels, text_of
+from .base import Block, Reader, Scan
 
 
 class JoinedReader(Reader):
@@ -31,7 +33,6 @@ class JoinedReader(Reader):
         first = self.readers[0]
         self.path, self.name = first.path, first.name
         self.format, self.options = first.format, first.options  # type: ignore[misc]
-        self._scan: Scan | None = None
         self._starts = np.zeros(1, np.int64)  # first row of each file, and the number of rows
         self._orders: list[list[int] | None] = []  # of each file, its numbers of the columns; None: as they are
         self._names: list[tuple[str, ...] | None] = []  # of each file, the texts that its integer labels stand for
@@ -40,28 +41,25 @@ class JoinedReader(Reader):
         """Return the names of the first file's columns."""
         return self.readers[0].column_names()
 
-    def scan(self) -> Scan:
-        if self._scan is None:
-            for reader in self.readers:
-                reader.scan()
-            self.readers = [reader.settle(self.readers) for reader in self.readers]
-            scans = [reader.scan() for reader in self.readers]
-            self._orders = [self._order(reader.name, scan, scans[0]) for reader, scan in
-                            zip(self.readers, scans, strict=True)]
-            self._require_alike(scans)
-            self._starts = np.cumsum([0, *(scan.n_rows for scan in scans)])
-            named = {scan.label_names for scan in scans}
-            self._names = [None if len(named) == 1 else scan.label_names for scan in scans]
-            entries = [scan.nnz for scan in scans if scan.nnz is not None]
-            self._scan = replace(
-                scans[0], n_rows=int(self._starts[-1]), dtype=str(np.result_type(*(scan.dtype for scan in scans))),
-                row_bytes=max(scan.row_bytes for scan in scans), unit_bytes=max(scan.unit_bytes for scan in scans),
-                feature_names=tuple(self.expected) if self.expected and scans[0].feature_names else
-                scans[0].feature_names,
-                label_names=scans[0].label_names if len(named) == 1 else None,
-                nnz=sum(entries) if len(entries) == len(scans) else None,
-            )
-        return self._scan
+    def _look(self) -> Scan:
+        for reader in self.readers:
+            reader.scan()
+        self.readers = [reader.settle(self.readers) for reader in self.readers]
+        scans = [reader.scan() for reader in self.readers]
+        self._orders = [self._order(reader.name, scan, scans[0]) for reader, scan in
+                        zip(self.readers, scans, strict=True)]
+        self._require_alike(scans)
+        self._starts = np.cumsum([0, *(scan.n_rows for scan in scans)])
+        named = {scan.label_names for scan in scans}
+        self._names = [None if len(named) == 1 else scan.label_names for scan in scans]
+        entries = [scan.nnz for scan in scans if scan.nnz is not None]
+        return replace(
+            scans[0], n_rows=int(self._starts[-1]), dtype=str(np.result_type(*(scan.dtype for scan in scans))),
+            row_bytes=max(scan.row_bytes for scan in scans), unit_bytes=max(scan.unit_bytes for scan in scans),
+            feature_names=tuple(self.expected) if self.expected and scans[0].feature_names else scans[0].feature_names,
+            label_names=scans[0].label_names if len(named) == 1 else None,
+            nnz=sum(entries) if len(entries) == len(scans) else None,
+        )
 
     def _order(self, name: str, scan: Scan, first: Scan) -> list[int] | None:
         """Return the numbers of a file's columns in the order they are given out in, None if that is their own."""
@@ -110,66 +108,44 @@ class JoinedReader(Reader):
         for i in range(first, last):
             yield i, max(start - int(self._starts[i]), 0), min(stop, int(self._starts[i + 1])) - int(self._starts[i])
 
-    def _read(self, start: int, stop: int, text_target: bool,
-              read: Callable[[int, int, int, bool], Block]) -> list[Block]:
-        """Return the block of each file, with y of one type."""
+    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
         self.scan()
         places = list(self._places(start, stop))
-        blocks = [read(*place, text_target) for place in places]
-        for k, (i, _, _) in enumerate(places):
-            names, y = self._names[i], blocks[k].y
-            if names is not None and y is not None and y.dtype == np.int64:
-                blocks[k] = replace(blocks[k], y=_texts_of_codes(y, names))
-        kinds = {block.y.dtype == object for block in blocks if block.y is not None}
-        if True in kinds and (False in kinds or text_target):
-            for k, place in enumerate(places):
-                y = blocks[k].y
-                if y is not None and y.dtype != object:
-                    again = y if text_target else read(*place, True).y
-                    assert again is not None
-                    blocks[k] = replace(blocks[k], y=text_of(again))
-        return blocks
-
-    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
-        def read(i: int, begin: int, end: int, text: bool) -> Block:
-            block = self.readers[i].read(begin, end, dtype, text_target=text)
-            order = self._orders[i]
-            return block if order is None else replace(block, X=np.ascontiguousarray(block.X[:, order]))
-
-        blocks = self._read(start, stop, text_target, read)
-        return blocks[0] if len(blocks) == 1 else _stack(np.concatenate([block.X for block in blocks]), blocks)
-
-    def read_sparse(self, start: int, stop: int) -> Block:
-        def read(i: int, begin: int, end: int, text: bool) -> Block:
-            block, order = self.readers[i].read_sparse(begin, end), self._orders[i]
-            return block if order is None else replace(block, X=block.X[:, order])
-
-        blocks = self._read(start, stop, False, read)
-        return _stack(sparse.csr_array(sparse.vstack([block.X for block in blocks], format="csr")), blocks)
-
-    def columns(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *,
-                text_target: bool = False) -> Block:
-        wanted = set(as_text)
-
-        def read(i: int, begin: int, end: int, text: bool) -> Block:
-            order = self._orders[i] or list(range(self.scan().n_columns))
-            block = self.readers[i].columns(begin, end, frozenset(order[j] for j in wanted), text_target=text)
-            X = block.X[order]
-            X.columns = range(len(order))
-            return replace(block, X=X)
-
         while True:
-            blocks = self._read(start, stop, text_target, read)
-            mixed = {j for j in blocks[0].X.columns if len({block.X[j].dtype == object for block in blocks}) == 2}
-            if mixed <= wanted:  # a column that is text in one of the files is read as text from all
-                return _stack(pd.concat([block.X for block in blocks], ignore_index=True), blocks)
-            wanted |= mixed
+            blocks = [self._read_one(*place, as_text, text_target) for place in places]
+            if len(blocks) == 1:
+                return blocks[0]
+            y_is_text = {block.y.dtype == object for block in blocks if block.y is not None}
+            mixed = frozenset() if not isinstance(blocks[0].X, pd.DataFrame) else frozenset(
+                j for j in blocks[0].X.columns if len({block.X[j].dtype == object for block in blocks}) == 2)
+            if mixed <= as_text and (text_target or len(y_is_text) < 2):
+                break
+            # What is text in one of the files is read as text from all.
+            as_text, text_target = as_text | mixed, text_target or len(y_is_text) == 2
+        y = [block.y for block in blocks if block.y is not None]
+        if text_target and True in y_is_text:
+            y = [text_of(labels) for labels in y]
+        split = [block.split for block in blocks if block.split is not None]
+        X = [block.X for block in blocks]
+        return Block(pd.concat(X, ignore_index=True) if isinstance(X[0], pd.DataFrame) else stack_points(*X),
+                     np.concatenate(y) if y else None, np.concatenate(split) if split else None)
+
+    def _read_one(self, i: int, start: int, stop: int, as_text: frozenset[int], text_target: bool) -> Block:
+        """Return rows [start, stop) of one file, its columns in the order of all."""
+        order, names = self._orders[i], self._names[i]
+        own = as_text if order is None else frozenset(order[j] for j in as_text)
+        block = self.readers[i].read(start, stop, own, text_target=text_target)
+        if order is not None:
+            X = block.X[order] if isinstance(block.X, pd.DataFrame) else block.X[:, order]
+            block = replace(block, X=X.set_axis(range(len(order)), axis=1) if isinstance(X, pd.DataFrame) else X)
+        if names is not None and block.y is not None and block.y.dtype == np.int64:
+            block = replace(block, y=_texts_of_codes(block.y, names))
+        return block
 
     def narrow(self, start: int, stop: int) -> "JoinedReader":
         self.scan()
         places = list(self._places(start, stop))
-        small = object.__new__(JoinedReader)
-        small.__dict__.update(self.__dict__)
+        small = copy(self)
         small.readers = [self.readers[i].narrow(begin, end) for i, begin, end in places]
         first = places[0][0]
         kept = slice(first, first + len(places))
@@ -178,15 +154,8 @@ class JoinedReader(Reader):
         return small
 
 
-def _stack(X: Any, blocks: list[Block]) -> Block:
-    """Return one block of X and the targets and splits of several."""
-    y = [block.y for block in blocks if block.y is not None]
-    split = [block.split for block in blocks if block.split is not None]
-    return Block(X, np.concatenate(y) if y else None, np.concatenate(split) if split else None)
-
-
 def _texts_of_codes(y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """Return codes as the texts they stand for, None for -1; as numbers in text if one of them stands for none."""
     if len(y) and (y.min() < -1 or y.max() >= len(names)):
         return text_of(y)
-    return np.array([*names, None], object)[y]
+    return named_labels(y, names)

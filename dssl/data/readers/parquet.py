@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from ...errors import DataError, explain, require
-from .base import Block, Reader, Scan, dense, no_rows, text_of
-from .column_choice import find_column, find_target
+from ..targets import target_values, text_of
+from .base import Block, Reader, Scan, no_rows
+from .column_choice import Column, features_and_target, text_is_no_feature
 
 BATCH_BYTES = 8 << 20  # decoded at once
 MOST_BATCH_ROWS = 1 << 16
@@ -39,17 +40,15 @@ class ParquetReader(Reader):
     target : name or number of the target column (from 0; negative from the end), or "none". Unset: a column
         named y, label, target or class, else the last one. It may be text, also as a dictionary (category).
     drop : columns to leave out, names or numbers.
-    when_text : "error" refuses features that are text; otherwise `columns` gives them.
+    when_text : "error" refuses features that are text.
     """
 
     format: ClassVar[str] = "parquet"
     options: ClassVar[tuple[str, ...]] = ("target", "drop", "when_text")
 
-    def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None,
-                 drop: tuple[str | int, ...] = (), when_text: str = "error"):
-        self.path, self.name, self.target, self.when_text = path, name, target, when_text
-        self.drop = (drop,) if isinstance(drop, (str, int)) else tuple(drop)
-        self._scan: Scan | None = None
+    def __init__(self, path: Path, name: str, scratch: Path, *, target: Column | None = None,
+                 drop: Column | tuple[Column, ...] = (), when_text: str = "error"):
+        self.path, self.name, self.target, self.drop, self.when_text = path, name, target, drop, when_text
         self._features: list[str] = []
         self._groups = np.zeros(1, np.int64)  # first row of each row group, and the number of rows
         self._batch_rows = MOST_BATCH_ROWS
@@ -59,25 +58,20 @@ class ParquetReader(Reader):
         with self._file() as file:
             return list(file.schema_arrow.names)
 
-    def scan(self) -> Scan:
-        if self._scan is None:
-            with self._file() as file:
-                self._scan = self._look(file)
-        return self._scan
+    def _look(self) -> Scan:
+        """Return the scan; everything is in the footer."""
+        with self._file() as file:
+            return self._look_at_footer(file.schema_arrow, file.metadata)
 
-    def _look(self, file: Any) -> Scan:
-        """Return the scan of an open file; everything is in its footer."""
-        schema, metadata = file.schema_arrow, file.metadata
+    def _look_at_footer(self, schema: Any, metadata: Any) -> Scan:
         names = list(schema.names)
         twice = [name for name, count in Counter(names).items() if count > 1]
         require(not twice, f"{self.name} has several columns named {', '.join(map(repr, twice[:5]))}", error=DataError,
                 why="columns are told apart by their names", fix="rename them, and write the file again")
-        dropped = {find_column(column, names, self.name, "drop") for column in self.drop}
         index = _index_columns(schema)
-        target = find_target(self.target, names, dropped | {names.index(name) for name in index}, self.name)
-        self._features = [name for i, name in enumerate(names) if i != target and i not in dropped]
-        require(len(self._features) > 0, f"{self.name} has no feature columns: {len(names)} in all", error=DataError,
-                why="points without features cannot be told apart", fix="set `target: none` if none of them is labels")
+        features, target = features_and_target(names, self.name, target=self.target, drop=self.drop,
+                                               never=[names.index(name) for name in index])
+        self._features = [names[i] for i in features]
         for name in self._features:
             self._require_number(name, schema.field(name).type, index)
         if target is not None:
@@ -110,11 +104,10 @@ class ParquetReader(Reader):
                 fix=f"{leave}; to learn from it, write the table again after reset_index()")
         if _is_number(value) or (_is_text(value) and self.when_text != "error"):
             return
+        what = f"{self.name}: column {name!r} is of type {type_}"
         if _is_text(value):
-            why = "features are numbers; text has no distance"
-            fix = f"if it is the target, set `target: {name}`; {leave}; " \
-                  "if it is a category, `when_text: one_hot` makes one column of 0 and 1 a category"
-        elif types.is_null(value):
+            raise text_is_no_feature(what, name)
+        if types.is_null(value):
             why, fix = "no row has a value in it", leave
         elif types.is_decimal(value):
             why, fix = "decimals have no floating-point form of their own", f"write it as double, or {leave}"
@@ -124,7 +117,7 @@ class ParquetReader(Reader):
             why, fix = "a feature is one number a row", f"write its elements as one column each, or {leave}"
         else:
             why, fix = "features are numbers", f"write it as numbers, or {leave}"
-        raise DataError(explain(f"{self.name}: column {name!r} is of type {type_}", why=why, fix=fix))
+        raise DataError(explain(what, why=why, fix=fix))
 
     def _require_label(self, name: str, type_: Any) -> None:
         value = _value_type(type_)
@@ -159,36 +152,15 @@ class ParquetReader(Reader):
                 fix="copy or write the file again")
         return table
 
-    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
+    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
         scan, table = self.scan(), self.table(start, stop)
         with self._explained():
-            features = [_numbers(table.column(name)) for name in self._features]
-            X = np.empty((stop - start, scan.n_columns), dtype or np.result_type(*features))
-            for j, values in enumerate(features):
-                X[:, j] = dense(values, X.dtype)
-            return Block(X, None if scan.target is None else self._labels(table.column(scan.target)))
-
-    def columns(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *,
-                text_target: bool = False) -> Block:
-        scan, table = self.scan(), self.table(start, stop)
-        with self._explained():
-            features = {}
-            for j, name in enumerate(self._features):
-                column = table.column(name)
-                values = _texts(column) if _is_text(_value_type(column.type)) else _numbers(column)
-                values = text_of(values) if j in as_text else values
-                features[j] = pd.Series(values, dtype=values.dtype)
-            y = None if scan.target is None else self._labels(table.column(scan.target))
-            return Block(pd.DataFrame(features), y)
-
-    def _labels(self, column: Any) -> np.ndarray:
-        """Return a target as int64, float64 (NaN where it is null), or objects: text, None where it is null."""
-        if _is_text(_value_type(column.type)):
-            return _texts(column)
-        y = _numbers(column)
-        require(y.dtype != np.uint64 or int(y.max()) < 1 << 63, f"{self.name} has labels of 2^63 and more",
-                why="labels are stored as signed 64-bit integers", fix="number the classes from 0", error=DataError)
-        return y.astype(np.float64 if y.dtype.kind == "f" else np.int64)
+            columns = {j: _values(table.column(name)) for j, name in enumerate(self._features)}
+            for j in as_text:
+                columns[j] = text_of(columns[j])
+            X = pd.DataFrame({j: pd.Series(values, dtype=values.dtype) for j, values in columns.items()}, copy=False)
+            y = None if scan.target is None else target_values(_values(table.column(scan.target)), self.name)
+            return Block(X, y)
 
     # ---- the file
 
@@ -256,15 +228,12 @@ def _stored_bytes(group: Any, used: set[str]) -> int:
                if column.path_in_schema in used)
 
 
-def _numbers(column: Any) -> np.ndarray:
-    """Return a column of numbers or booleans as it is, as floats with NaN where it has nulls."""
+def _values(column: Any) -> np.ndarray:
+    """Return a column of numbers or booleans as it is, as floats with NaN where it has nulls; text as objects."""
     pyarrow = _pyarrow()
     column = column.cast(_value_type(column.type))
+    if _is_text(column.type):
+        return np.array(column.cast(pyarrow.string()).to_pylist(), object)
     if pyarrow.types.is_boolean(column.type):
         column = column.cast(pyarrow.uint8())
     return column.to_numpy()
-
-
-def _texts(column: Any) -> np.ndarray:
-    """Return a column of text as objects, None where it is null."""
-    return np.array(column.cast(_pyarrow().string()).to_pylist(), object)

@@ -1,17 +1,16 @@
 """A data set that dssl wrote: its rows, labels, split and names as they are stored."""
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from ...errors import DataError, require
 from ...storage.blocks import Rows
 from ...storage.files import read_json
 from ...storage.store import MANIFEST
 from ..dataset import Dataset, open_stored
-from .base import NO_TARGET, Block, Reader, Scan, dense
+from .base import NO_TARGET, Block, Reader, Scan
 
 LEFT_OUT = {"receipts", "unpacked", "lock.json", ".lock"}  # how it was written, not what
 
@@ -48,26 +47,23 @@ class StoredReader(Reader):
 
     def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None):
         self.path, self.name, self.target = path, name, target
-        self._dataset: Dataset | None = None
 
-    @property
+    @cached_property
     def dataset(self) -> Dataset:
         """The data set; without y if `target` is "none"."""
-        if self._dataset is None:
-            stored = open_stored(self.path)
-            named = stored.attributes.get("target")
-            kept = named or (NO_TARGET if stored.y is None else "y")
-            require(self.target in (None, NO_TARGET, named), error=DataError,
-                    what=f"target={self.target!r}: the target of {self.name} is {kept!r}",
-                    why="it was chosen when the data set was made", fix="leave it unset, or none")
-            self._dataset = stored if self.target != NO_TARGET else replace(stored, y=None)
-        return self._dataset
+        stored = open_stored(self.path)
+        named = stored.attributes.get("target")
+        kept = named or (NO_TARGET if stored.y is None else "y")
+        require(self.target in (None, NO_TARGET, named), error=DataError,
+                what=f"target={self.target!r}: the target of {self.name} is {kept!r}",
+                why="it was chosen when the data set was made", fix="leave it unset, or none")
+        return stored if self.target != NO_TARGET else replace(stored, y=None)
 
     def column_names(self) -> list[str]:
         """Return the names of the features."""
         return list(self.dataset.feature_names or ())
 
-    def scan(self) -> Scan:
+    def _look(self) -> Scan:
         data = self.dataset
         names, labels = data.feature_names, data.attributes.get("label_names")
         return Scan(
@@ -79,17 +75,9 @@ class StoredReader(Reader):
             nnz=getattr(data.X, "nnz", None) if data.X.is_sparse else None,
         )
 
-    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
-        X: Any = self.dataset.X.read(start, stop)
-        return self._block(dense(X.toarray() if self.dataset.X.is_sparse else X, dtype), start, stop)
-
-    def read_sparse(self, start: int, stop: int) -> Block:
-        X: Any = self.dataset.X.read(start, stop)
-        return self._block(X.astype(np.float64), start, stop)
-
-    def _block(self, X: Any, start: int, stop: int) -> Block:
-        y, split = self.dataset.y, self.dataset.split
-        return Block(X, None if y is None else y.read(start, stop), None if split is None else split.read(start, stop))
+    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
+        data = self.dataset
+        return Block(*(None if rows is None else rows.read(start, stop) for rows in (data.X, data.y, data.split)))
 
 
 def _unit_rows(rows: Rows) -> int:

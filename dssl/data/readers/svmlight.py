@@ -11,7 +11,8 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, explain, require
-from .base import Block, Reader, Scan, dense, no_rows, whole_numbers
+from ..targets import whole_numbers
+from .base import Block, Reader, Scan, no_rows
 from .lines import (
     ENTRIES,
     LARGEST,
@@ -38,15 +39,9 @@ class SvmlightReader(Reader):
     def __init__(self, path: Path, name: str, scratch: Path, *, n_columns: int | None = None,
                  zero_based: bool | None = None):
         self.path, self.name, self.n_columns, self.zero_based = path, name, n_columns, zero_based
-        self._scan: Scan | None = None
         self._index = LineIndex(np.empty(0, np.int64), np.empty(0, np.int64))
 
-    def scan(self) -> Scan:
-        if self._scan is None:
-            self._scan = self._follow_lines()
-        return self._scan
-
-    def _follow_lines(self) -> Scan:
+    def _look(self) -> Scan:
         with open(self.path, "rb") as file:
             require_plain_text(self.path, self.name, file.read(1 << 12))
         state = new_state(0)
@@ -80,16 +75,12 @@ class SvmlightReader(Reader):
         return settled
 
     def narrow(self, start: int, stop: int) -> "SvmlightReader":
-        scan = self.scan()
-        small = SvmlightReader(self.path, self.name, Path(), n_columns=self.n_columns, zero_based=self.zero_based)
-        small._scan, small._index = scan, self._index.narrow(start, stop)
+        self.scan()
+        small = copy(self)
+        small._index = self._index.narrow(start, stop)
         return small
 
-    def read(self, start: int, stop: int, dtype: Any = np.float32, *, text_target: bool = False) -> Block:
-        block = self.read_sparse(start, stop)
-        return Block(dense(block.X.toarray(), dtype), block.y)
-
-    def read_sparse(self, start: int, stop: int) -> Block:
+    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
         scan = self.scan()
         first, begin, end = self._index.span(start, stop)
         raw = read_bytes(self.path, self.name, begin, end)

@@ -9,8 +9,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from dssl.data.dataset import Dataset
+from dssl.data.floats import RESOLVED, loses_digits, narrow_columns, refuse_lost_columns
 from dssl.data.ingest import ingest
-from dssl.data.narrowing import RESOLVED, loses_digits, narrow_columns, refuse_lost_columns
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts

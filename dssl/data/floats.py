@@ -1,0 +1,140 @@
+"""X as floats: values that are not finite, and columns that lose their digits when float64 becomes float32.
+
+Such a column has a large offset and a small spread. Block step: the range of each column of a block that may be one.
+Combine step: over the blocks. A column is lost if its values differ, lie within `RESOLVED` spacings of float32 at its
+largest magnitude, and are not float32 numbers as they are (whole numbers up to 2^24 are). One that even float64 cannot
+tell apart is constant, for all anyone knows.
+
+A few rows show that a column is not lost: with a spread of 2 RESOLVED spacings at their own largest magnitude m, the
+whole column has RESOLVED spacings at its magnitude M, since spacings double at most up to M = 2 m and beyond it the
+spread is more than M / 2. So most columns are looked at in the first rows of a block only.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from ..errors import DataError, explain
+from .columns import column_label
+
+RESOLVED = 4096  # steps that tell the values of a column apart
+FIRST_ROWS = 64
+
+
+def floats(values: Any, dtype: Any) -> Any:
+    """Return values as a row-major array, or CSR matrix, of floats; numbers too large for the type become infinite.
+
+    values : ndarray, sparse matrix, or DataFrame of numbers. dtype : None keeps their type.
+    """
+    with np.errstate(over="ignore"):
+        if sparse.issparse(values):
+            return sparse.csr_array(values).astype(dtype or values.dtype)
+        if not isinstance(values, pd.DataFrame):
+            return np.ascontiguousarray(values, dtype=dtype)
+        X = np.empty(values.shape, dtype or type_of(values))
+        for j, (_, column) in enumerate(values.items()):
+            X[:, j] = column.to_numpy()
+        return X
+
+
+def type_of(values: Any) -> np.dtype:
+    """Return the type of an array or matrix, or the one that holds all columns of a DataFrame of numbers."""
+    return np.result_type(*values.dtypes) if isinstance(values, pd.DataFrame) else values.dtype
+
+
+def first_not_finite(block: Any) -> tuple[int, int, str] | None:
+    """Return (row, column, text) of the first value that is not finite, row by row; zeros of sparse rows are finite."""
+    values = block.data if sparse.issparse(block) else block
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return None
+    if sparse.issparse(block):
+        entry = int(np.argmax(bad))
+        row, column = int(np.searchsorted(block.indptr, entry, side="right")) - 1, int(block.indices[entry])
+        return row, column, str(values[entry])
+    row, column = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    return row, column, str(values[row, column])
+
+
+def not_finite(X: Any) -> tuple[int, tuple[int, int, str] | None]:
+    """Return how many values are not finite, and (row, column, text) of the first, row by row.
+
+    X : ndarray, or CSR matrix with sorted columns, of which the stored entries are looked at.
+    """
+    found = first_not_finite(X)
+    return (0 if found is None else int((~np.isfinite(X.data if sparse.issparse(X) else X)).sum())), found
+
+
+def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], known: Any) -> DataError:
+    """Return the error for values that are not finite."""
+    row, column, value = first
+    column_name = f" ({known[column]})" if known else ""
+    beyond = "; for numbers beyond 3.4e38 set `dtype: float64`" if "inf" in value else ""
+    return DataError(explain(
+        f"{name} has {count:,} values that are not finite; the first is {value} in row {row}, column {column}"
+        f"{column_name}, counted from 0",
+        why="a distance to such a point is not a number, and one such value spoils whole columns of a result",
+        fix="leave these rows out; `when_missing: impute` gives missing cells (nan) the mean of their column" + beyond,
+    ))
+
+
+def loses_digits(source: Any, dtype: Any) -> bool:
+    """Return whether there are values of type `source` that `dtype` rounds, and `dtype` is float32."""
+    return np.dtype(dtype) == np.float32 and not np.can_cast(np.dtype(source), np.float32, "safe")
+
+
+def narrow_columns(values: Any) -> np.ndarray:
+    """Return the columns of a block that may be lost, shape (k, 4), float64: number, smallest, largest, exact or not.
+
+    values : ndarray, canonical csr_array or DataFrame of numbers, shape (rows, d), finite in float32.
+    """
+    if sparse.issparse(values):
+        full = np.flatnonzero(np.bincount(values.indices, minlength=values.shape[1]) == values.shape[0])
+        # A column with a zero spans its magnitude. That is enough from 1e-41 on; entries below are as good as zero.
+        return _narrow(values[:, full].toarray(), full)
+    whole = values.iloc if isinstance(values, pd.DataFrame) else values
+    numbers = _narrow(floats(whole[:FIRST_ROWS], None), np.arange(values.shape[1]))[:, 0].astype(np.int64)
+    if not len(numbers):
+        return np.empty((0, 4))
+    return _narrow(floats(whole[:, numbers if len(numbers) < values.shape[1] else slice(None)], None), numbers)
+
+
+def _narrow(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    if not len(numbers):
+        return np.empty((0, 4))
+    smallest, largest = (np.asarray(bound, np.float64) for bound in (values.min(axis=0), values.max(axis=0)))
+    near = largest - smallest < 2 * RESOLVED * _spacing(smallest, largest, np.float32)
+    kept = values[:, near]
+    exact = (kept.astype(np.float32) == kept).all(axis=0)
+    return np.column_stack([numbers[near], smallest[near], largest[near], exact])
+
+
+def _spacing(smallest: np.ndarray, largest: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return the distance of neighboring floats at the largest magnitude."""
+    return np.spacing(np.maximum(np.abs(smallest), np.abs(largest)).astype(dtype)).astype(np.float64)
+
+
+def refuse_lost_columns(blocks: Sequence[np.ndarray], names: Sequence[str] | None, source: str, fix: str) -> None:
+    """Raise DataError if a column loses its digits; `blocks` are what `narrow_columns` gave for all rows."""
+    found = blocks[0]
+    for block in blocks[1:]:
+        if not len(found):
+            return
+        _, mine, theirs = np.intersect1d(found[:, 0], block[:, 0], return_indices=True)
+        found, other = found[mine], block[theirs]
+        found = np.column_stack([found[:, 0], np.minimum(found[:, 1], other[:, 1]),
+                                 np.maximum(found[:, 2], other[:, 2]), np.minimum(found[:, 3], other[:, 3])])
+    number, smallest, largest, exact = found.T
+    spread, spacing = largest - smallest, _spacing(smallest, largest, np.float32)
+    told = spread >= RESOLVED * _spacing(smallest, largest, np.float64)
+    lost = np.flatnonzero((spread > 0) & told & (spread < RESOLVED * spacing) & (exact == 0))
+    if len(lost):
+        j = lost[0]
+        others = f", and {len(lost) - 1} more columns are alike" if len(lost) > 1 else ""
+        raise DataError(explain(
+            f"{source}: {column_label(names, int(number[j]))} ranges from {smallest[j]!s} to {largest[j]!s}, "
+            f"{max(1, round(spread[j] / spacing[j])):,} steps of float32{others}",
+            why="float32 keeps 7 digits, and those that its values share leave few to tell them apart", fix=fix))

@@ -1,0 +1,111 @@
+"""Readers of file formats: `open_reader` finds the one for a file, by its ending or by the format's name."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError, ParameterError, explain, require
+from ...storage.foreign_zarr import is_zarr
+from .base import Reader
+from .compressed import OPENERS, unpack
+from .csv import CsvReader
+from .idx import IdxReader
+from .npy import NpyReader
+from .npz import NpzReader
+from .parquet import ParquetReader
+from .stored import StoredReader, all_files, stored_files
+from .svmlight import SvmlightReader
+from .zarr_store import ZarrReader
+
+FORMATS: dict[str, type[Any]] = {
+    reader.format: reader for reader in (NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader,
+                                         ZarrReader, StoredReader)
+}
+ENDINGS = {
+    ".npz": "npz", ".npy": "npy", ".csv": "csv", ".tsv": "csv", ".data": "csv",
+    ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight", ".idx": "idx",
+    ".parquet": "parquet", ".pq": "parquet",
+}
+IDX_NAME = re.compile(r"idx\d(-\w+)?$")  # train-images-idx3-ubyte
+
+
+def plain_name(path: Path) -> str:
+    """Return the name of a file without the ending of its compression."""
+    return path.name.removesuffix(path.suffix) if path.suffix.lower() in OPENERS else path.name
+
+
+def folder_format(path: Path) -> str | None:
+    """Return the format of a data set that is a folder: dssl, zarr, or None if it is none."""
+    if (path / StoredReader.manifest).is_file():
+        return StoredReader.format
+    return ZarrReader.format if is_zarr(path) else None
+
+
+def files_of(folder: Path) -> list[str]:
+    """Return the relative paths of the files that are the data set in a folder, in sorted order."""
+    return stored_files(folder) if folder_format(folder) == StoredReader.format else all_files(folder)
+
+
+def format_of(path: Path, format: str | None = None) -> str:
+    """Return the format of a file: the one named, or the one its ending stands for.
+
+    Raises
+    ------
+    ParameterError : the format has no reader. DataError : the ending stands for no format.
+    """
+    if format is not None:
+        require(format in FORMATS, f"format={format!r}", why="dssl has no reader for it",
+                fix=f"use one of {', '.join(sorted(FORMATS))}, or convert the file to npz")
+        return format
+    in_folder = folder_format(path)
+    if in_folder:
+        return in_folder
+    name = plain_name(path).lower()
+    if IDX_NAME.search(name):
+        return IdxReader.format
+    found = ENDINGS.get(Path(name).suffix)
+    if found is None:
+        raise DataError(explain(
+            f"{path.name} has an ending that stands for no format", fix="name the format with `format:` ("
+            f"{', '.join(sorted(FORMATS))}); LIBSVM files are svmlight; convert HDF5 and others to npz or Parquet",
+            why=f"formats are told by their endings: {', '.join(ENDINGS)}, ...-idx3-ubyte, each also with "
+                f"{', '.join(OPENERS)}",
+        ))
+    return found
+
+
+def open_reader(path: str | Path, format: str | None = None, *, scratch: str | Path, labels: str | Path | None = None,
+                **options: Any) -> Reader:
+    """Return the reader of a local file. Compressed files are unpacked into `scratch`, which every worker must see.
+
+    Parameters
+    ----------
+    labels : a second file with the labels, for formats that keep them apart (npy, idx).
+    options : what the format understands, see the readers; None leaves an option at its default.
+
+    Raises
+    ------
+    DataError : the file is missing, empty, damaged, or of no known format.
+    ParameterError : the format does not understand an option.
+    """
+    path, scratch = Path(path), Path(scratch)
+    for file in (path, *([Path(labels)] if labels else [])):
+        require(file.is_file() or bool(folder_format(file)), f"{file} is not a file", error=DataError,
+                why="there are no rows to read", fix="check the path")
+        require(file.is_dir() or file.stat().st_size > 0, f"{file} is empty: 0 bytes", error=DataError,
+                why="there are no rows to read", fix="copy or download the file again")
+    reader = FORMATS[format_of(path, format)]
+    require(path.is_dir() == reader.is_folder, f"{path} is {'a folder' if path.is_dir() else 'a file'}",
+            error=DataError, why=f"the {reader.format} format is {'a folder' if reader.is_folder else 'a file'}",
+            fix="leave `format:` unset, or name another path")
+    given = {name: value for name, value in {**options, "labels": labels}.items() if value is not None}
+    unknown = sorted(set(given) - set(reader.options))
+    if unknown:
+        raise ParameterError(explain(
+            f"{', '.join(f'{name}={given[name]!r}' for name in unknown)} does not apply to {path.name}",
+            why=f"the {reader.format} format understands {', '.join(reader.options)}",
+            fix="remove the option, or name another format with `format:`",
+        ))
+    if labels is not None:
+        given["labels"] = unpack(Path(labels), scratch)
+    return reader(unpack(path, scratch), str(path), scratch, **given)
