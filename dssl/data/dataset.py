@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from ..errors import DataError, IntegrityError, explain, require
-from ..storage.blocks import ArrayRows, Rows, row_ranges
-from ..storage.csr import BlockedCsrRows, CsrRows, as_csr, csr_arrays
+from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
+from ..storage.csr import BlockedCsrRows, CsrRows, as_csr, write_sparse
 from ..storage.files import read_json, write_json
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import WhenMissing, WhenText, column_label
@@ -104,8 +104,11 @@ class Dataset:
 
         `Dataset.from_arrays(**arrays, attributes=attributes)` makes the same data set of them.
         """
+        return {name: rows.read_all() for name, rows in self._arrays().items()}, dict(self.attributes)
+
+    def _arrays(self) -> dict[str, Rows]:
         there = {"X": self.X, "y": self.y, "split": self.split}
-        return {name: rows.read_all() for name, rows in there.items() if rows is not None}, dict(self.attributes)
+        return {name: rows for name, rows in there.items() if rows is not None}
 
     def __len__(self) -> int:
         return len(self.X)
@@ -140,18 +143,11 @@ class Dataset:
         require(mine or not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
                 why="a data set is written once; rows can be appended", fix="name another folder, or delete this one")
         parts, height = StoredParts(folder), chunk_rows(len(self), self.X.row_bytes)
-        there = {"X": self.X, "y": self.y, "split": self.split}
-        arrays: dict[str, dict[str, Any]] = {}
-        for name, rows in there.items():
-            if rows is None:
-                continue
+        arrays = {}
+        for name, rows in self._arrays().items():
+            if not mine:
+                rows = write_sparse(rows, parts, height) if rows.is_sparse else write_dense(rows, parts, name, height)
             arrays[name] = describe(rows)
-            if rows.is_sparse and not mine:
-                arrays[name] = _write_sparse(rows, parts, height)
-            elif not mine:
-                parts.allocate(name, rows.shape, rows.dtype, height)
-                for start, stop in row_ranges(len(rows), height):
-                    parts.write_rows(start, {name: rows.read(start, stop)})
         write_json(folder / MANIFEST, {"dssl_dataset": VERSION, "arrays": arrays, "attributes": self.attributes})
         return open_stored(folder)
 
@@ -166,16 +162,6 @@ def _folder_of(X: Rows) -> Path | None:
     if isinstance(X, BlockedCsrRows):
         return X.parts.folder.resolve() if isinstance(X.parts, StoredParts) else None
     return X.path.resolve().parent.parent if isinstance(X, StoredRows) else None
-
-
-def _write_sparse(X: Rows, parts: StoredParts, height: int) -> dict[str, Any]:
-    """Write sparse rows, one part a block, and return what describes them."""
-    nnz = 0
-    for index, (start, stop) in enumerate(row_ranges(len(X), height)):
-        arrays = csr_arrays(X.read(start, stop))
-        parts.write(index, arrays)
-        nnz += len(arrays["data"])
-    return BlockedCsrRows(parts, (X.shape[0], X.shape[1]), X.dtype, height, nnz).describe()
 
 
 def _numbers(X: Any) -> Any:

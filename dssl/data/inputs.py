@@ -21,8 +21,9 @@ from scipy import sparse
 
 from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
-from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, take_by_chunk
+from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, take_by_chunk, write_dense
 from ..storage.csr import CsrRows
+from .dataset import Dataset
 from .floats import first_not_finite
 from .joined_rows import ConsecutiveRows
 
@@ -48,8 +49,8 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
     """
     from sklearn.utils.validation import check_array  # takes two seconds, which stored rows do without
 
-    if not isinstance(X, Rows) and isinstance(getattr(X, "X", None), Rows):
-        X = X.X  # a Dataset
+    if isinstance(X, Dataset):
+        X = X.X
     if isinstance(X, Rows):
         return _checked(X, execution)
     if dask.is_dask_collection(X):
@@ -74,8 +75,8 @@ def header_of(X: Any) -> pd.DataFrame | None:
         return X
     if dask.is_dask_collection(X) and hasattr(X, "columns") and X.ndim == 2:
         return X._meta
-    names = getattr(X, "feature_names", None) if isinstance(getattr(X, "X", None), Rows) else None
-    return None if names is None else pd.DataFrame(columns=list(names))
+    names = X.feature_names if isinstance(X, Dataset) else None
+    return None if names is None else pd.DataFrame(columns=names)
 
 
 def labels_of(y: Any) -> Any:
@@ -87,7 +88,7 @@ def labels_of(y: Any) -> Any:
     ------
     DataError : a Dataset without a target, or with an official split.
     """
-    if isinstance(getattr(y, "X", None), Rows) and hasattr(y, "targets"):
+    if isinstance(y, Dataset):
         require(y.split is None, "the data set has an official split, and labels of test rows among the others",
                 why="a model that has seen the test labels cannot be judged by them", error=DataError,
                 fix="pass y with the labels of test rows replaced by the marker of unlabeled points")
@@ -249,11 +250,7 @@ class PieceTask:
         block = np.ascontiguousarray(block, self.dtype)
         bad = first_not_finite(block)
         if block.size and not bad:
-            name = _piece(out.index)
-            height = max(1, READ_BYTES // block[:1].nbytes)
-            out.parts.allocate(name, block.shape, self.dtype, height)
-            for start, stop in row_ranges(len(block), height):
-                out.parts.write_rows(start, {name: block[start:stop]})
+            write_dense(ArrayRows(block), out.parts, _piece(out.index), max(1, READ_BYTES // block[:1].nbytes))
         return {"shape": list(block.shape), "bad": bad}
 
 

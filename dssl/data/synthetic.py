@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import require
-from ..storage.blocks import Rows, block_rng
+from ..storage.blocks import Rows, block_rng, take_by_chunk
 from .dataset import Dataset
 
 GENERATION_ROWS = 1 << 16
@@ -44,13 +44,7 @@ class GeneratedRows(Rows):
         return np.concatenate(pieces)
 
     def take(self, ids: np.ndarray) -> np.ndarray:
-        ids = np.asarray(ids, np.int64)
-        out = np.empty((len(ids), *self.shape[1:]), self.dtype)
-        block_of = ids // GENERATION_ROWS
-        for block in np.unique(block_of):
-            mine = block_of == block
-            out[mine] = self._block(int(block))[ids[mine] - int(block) * GENERATION_ROWS]
-        return out
+        return take_by_chunk(self, ids, GENERATION_ROWS)
 
 
 def two_moons(n: int, noise: float = 0.1, seed: int = 0) -> Dataset:

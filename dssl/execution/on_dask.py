@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from ..errors import ClusterError, TaskFailed, explain
 from ..params import digest
-from ..storage.blocks import Parts, Receipt, Rows, row_ranges
+from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.csr import write_sparse
 from ..storage.store import StoredParts
 from .in_process import InProcess, delayed_parts
@@ -73,12 +73,7 @@ class OnDask(Execution):
             return rows
         height = max(1, SHARED_CHUNK // rows.row_bytes)
         parts = self.scratch()
-        if rows.is_sparse:
-            return write_sparse(rows, parts, height)
-        parts.allocate("rows", rows.shape, rows.dtype, height)
-        for start, stop in row_ranges(len(rows), height):
-            parts.write_rows(start, {"rows": rows.read(start, stop)})
-        return parts.rows("rows")
+        return write_sparse(rows, parts, height) if rows.is_sparse else write_dense(rows, parts, "rows", height)
 
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
         return self.client.gather(self.client.compute(delayed_parts(run_on_worker, blocks, task, parts)))

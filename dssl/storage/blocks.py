@@ -225,6 +225,14 @@ class Parts(ABC):
         """Delete everything that was written here."""
 
 
+def write_dense(rows: Rows, parts: Parts, name: str, block_rows: int) -> Rows:
+    """Write rows block by block as a shared array of parts, and return them as they lie there."""
+    parts.allocate(name, rows.shape, rows.dtype, block_rows)
+    for start, block in rows.blocks(block_rows):
+        parts.write_rows(start, {name: block})
+    return parts.rows(name)
+
+
 @dataclass(frozen=True)
 class PartWriter:
     """The one part that a task may write."""
