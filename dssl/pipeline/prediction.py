@@ -21,7 +21,7 @@ from ..errors import DataError, SpecError, explain, require
 from ..execution.tasks import Execution
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
-from ..storage.blocks import MemoryParts, Rows
+from ..storage.blocks import Rows
 from ..storage.csr import as_csr, as_rows
 from ..storage.files import read_json
 from ..storage.store import StoredParts
@@ -119,7 +119,7 @@ class FittedPipeline:
             assert isinstance(reader, StoredReader)
             dataset = self._as_stored(reader.dataset, str(source))
         else:
-            dataset = ingest(found, MemoryParts(), execution, params, columns=columns)
+            dataset = ingest(found, execution.scratch(), execution, params, columns=columns)
         if columns is not None:
             return dataset
         X, names = dataset.X, dataset.feature_names
