@@ -231,8 +231,9 @@ def test_arrays_make_the_same_solver_again(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_bytes_of_the_arrays_are_foretold(method):
+def test_the_bytes_of_the_arrays_are_foretold(method, monkeypatch):
     """But for a few numbers a vector and a component; what the levels of a hierarchy take is bounded."""
+    monkeypatch.setattr(amg, "COARSEST", 400)
     R, vector = regularizer(random_graph(4000, 8, seed=14), 1e-3, True)
     solver = prepare(R, 300, SolverParams(method=method), vector)
     found = sum(array.nbytes for array in solver.to_arrays().values())
