@@ -149,9 +149,8 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
     facts, found = _facts(made), {"status": "done"}
     if "scores" in facts:
         found |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain")}
-    chosen = next((name for name in ("selection", "models") if "choices" in facts.get(name, {})), None)
-    if chosen:
-        found["selection"] = facts[chosen]["choices"]
+    if "selection" in facts:
+        found["selection"] = facts["selection"]["choices"]
     if made.kind.model:
         found["model"] = str(made.artifact(made.kind.model).folder)
     return result | found

@@ -54,13 +54,21 @@ def models_of(result):
     return StoredParts(folder).read(0), json.loads((folder / "manifest.json").read_text())["attributes"]
 
 
+def selection_of(result):
+    """Return the attributes of a run's selection."""
+    workspace = Workspace.at(result["model"]).root.parents[2]
+    address = next(stage["address"] for stage in result["stages"] if stage["name"] == "selection")
+    manifest = workspace / "artifacts" / "selection" / address[:24] / "manifest.json"
+    return json.loads(manifest.read_text())["attributes"]
+
+
 def assert_same_models(one, other):
     (mine, own), (theirs, others) = models_of(one), models_of(other)
     assert mine.keys() == theirs.keys()
     for name in mine:
         assert_array_equal(mine[name], theirs[name], err_msg=name)
     assert own["models"] == others["models"]
-    assert own["choices"] == others["choices"]
+    assert selection_of(one)["choices"] == selection_of(other)["choices"]
 
 
 # What it finds
@@ -68,7 +76,7 @@ def assert_same_models(one, other):
 
 def test_what_was_chosen_is_the_best_of_the_grid(chosen):
     _, result = chosen
-    found = models_of(result)[1]
+    found = selection_of(result)
     assert found["folds"] == 3
     assert {name: len(rows) for name, rows in found["grid"].items()} == {"model": 8, "base": 4}
     for name, rows in found["grid"].items():
@@ -76,7 +84,7 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
         assert found["choices"][name] == best == result["selection"][name]
     assert {row["gamma_I"] for row in found["grid"]["base"]} == {0.0}
     assert found["choices"]["shuffled"] == found["choices"]["model"]
-    evidence = [item for item in found["evidence"] if "models" in item]
+    evidence = models_of(result)[1]["evidence"]
     assert sorted(name for item in evidence for name in item["models"]) == ["base", "model", "shuffled"]
     for item in evidence:
         assert item["method"] == "nystrom-direct"
@@ -188,12 +196,14 @@ def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, t
     with pytest.raises(KeyboardInterrupt):
         run(spec, workspace=tmp_path / "work", execution=InProcess(1))
     planned = {stage["name"]: stage for stage in plan(spec, workspace=tmp_path / "work")}
-    assert (planned["models"]["status"], planned["models"]["why"]) == ("partial", "3 parts are finished")
+    assert (planned["selection"]["status"], planned["selection"]["why"]) == ("partial", "3 parts are finished")
     limit = None
     assert_same_models(run(spec, workspace=tmp_path / "work", execution=InProcess(1)), undisturbed)
     assert made == shares  # none of them twice
-    folder, = (tmp_path / "work" / "artifacts" / "models").iterdir()
-    assert not list(folder.glob("within/gram*"))
+    folder, = (tmp_path / "work" / "artifacts" / "selection").iterdir()
+    assert not list(folder.glob("within/shares*"))
+    used = {choice["bandwidth"] for choice in selection_of(undisturbed)["choices"].values()}
+    assert len(list(folder.glob("within/gram*"))) == len(used)  # what the fit goes on from
 
 
 # Addresses
@@ -207,17 +217,17 @@ def test_kinds_share_what_comes_before_the_model(fields, small_spec):
         theirs = {stage["name"]: stage["address"] for stage in plan(own, workspace="nowhere")}
         assert {name: mine[name] for name in names} == {name: theirs[name] for name in names}
         assert mine["models"] != theirs["models"]
-    assert KINDS["laprls"].names == [*names, "landmarks", "models", "scores"]
+    assert KINDS["laprls"].names == [*names, "landmarks", "selection", "models", "scores"]
 
 
 @pytest.mark.parametrize(("override", "expected"), [
-    ("model.gamma_A=3", {"models", "scores"}), ("model.solver=nystrom-pcg", {"models", "scores"}),
-    ("kernel.bandwidth=2.0", {"models", "scores"}), ("graph.laplacian=unnormalized", {"models", "scores"}),
-    ("selection.gamma_I=[0, 1]", {"models", "scores"}),
-    ("model.landmarks.count=41", {"landmarks", "models", "scores"}),
-    ("model.landmarks.seed=1", {"landmarks", "models", "scores"}),
-    ("labels.seed=1", {"labels", "health", "landmarks", "models", "scores"}),
-    ("graph.weights=binary", {"graph", "health", "models", "scores"}), ("data.rows=all", set()),
+    *((override, {"selection", "models", "scores"}) for override in (
+        "model.gamma_A=3", "model.solver=nystrom-pcg", "kernel.bandwidth=2.0", "graph.laplacian=unnormalized",
+        "selection.gamma_I=[0, 1]")),
+    ("model.landmarks.count=41", {"landmarks", "selection", "models", "scores"}),
+    ("model.landmarks.seed=1", {"landmarks", "selection", "models", "scores"}),
+    ("labels.seed=1", {"labels", "health", "landmarks", "selection", "models", "scores"}),
+    ("graph.weights=binary", {"graph", "health", "selection", "models", "scores"}), ("data.rows=all", set()),
 ])
 def test_a_change_moves_what_depends_on_it(fields, override, expected):
     before, after = ({stage["name"]: stage["address"] for stage in plan(fields, set=own, workspace="nowhere")}
@@ -233,20 +243,20 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.gamma_A=0"], "model: gamma_A=0.0, expected a number > 0"),
     (["model.gamma_I=-1"], "model: gamma_I=-1.0, expected a number >= 0"),
     (["model.gamma_A=0", "selection.gamma_A=[1, 2]"], "model: gamma_A=0.0, expected a number > 0"),
-    (["model.eta=1"], "  model.eta: Extra inputs are not permitted"),
+    (["model.eta=1"], "  model.eta: model.kind is laprls, which has no use for it"),
     (["model.landmarks.count=many"], "model.landmarks.count"),
     (["model.landmarks.count=0"], "model: n_landmarks=0"),
     (["model.landmarks.method=best"], "model.landmarks.method"),
     (["model.solver=amg"], "model.solver"), (["model.whitening=2"], "model: whitening=2"),
     (["model.kind=lapsvm"], "  model.kind: Input should be 'svm', 'ridge' or 'laprls' (given: 'lapsvm')"),
     (["model.landmarks.method=kmeans", "model.preconditioner=paper"], "model: preconditioner='paper'"),
-    (["selection.eta=[1]"], "selection.eta=[1.0], and model.kind is laprls"),
+    (["selection.eta=[1]"], "  selection.eta: model.kind is laprls, which has no use for it"),
     (["selection.gamma_A=[1, 1]"], "model: gamma_A=[1.0, 1.0]"),
-    (["model={kind: svm}", "selection.gamma_I=[1]"], "selection.gamma_I=[1.0], and model.kind is svm"),
-    (["subsample.size=10"], "the section subsample, and model.kind is laprls"),
-    (["graph.power=2"], "graph.power, and model.kind is laprls"),
-    (["graph.ridge=0.1"], "graph.ridge, and model.kind is laprls"),
-    (["solver.method=amg"], "the section solver, and model.kind is laprls"),
+    (["model={kind: svm}", "selection.gamma_I=[1]"], "  selection.gamma_I: model.kind is svm, which has no use for it"),
+    (["subsample.size=10"], "  subsample: model.kind is laprls, which has no use for it"),
+    (["graph.power=2"], "  graph.power: model.kind is laprls, which has no use for it"),
+    (["graph.ridge=0.1"], "  graph.ridge: model.kind is laprls, which has no use for it"),
+    (["solver.method=amg"], "  solver: model.kind is laprls, which has no use for it"),
     (["baselines=[base, shuffled, subsample_graph]"], "baselines.2: Input should be 'base' or 'shuffled'"),
     (["data.rows=official_train", "data.test={official: true}"], "rows: official_train leaves the official test rows"),
 ])
@@ -337,7 +347,7 @@ def test_a_regression(tmp_path):
             "selection": {"folds": 4, "gamma_A": ["0.1*auto", "10*auto"], "gamma_I": [0, "0.01*auto"]}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     assert result["metrics"]["r2"] > 0.9
-    found = models_of(result)[1]
+    found = selection_of(result)
     assert found["choices"]["model"]["rmse"] == min(row["rmse"] for row in found["grid"]["model"])
     assert "error" not in found["choices"]["model"]
     assert "rmse in cross-validation" in (tmp_path / "work" / "runs" / result["run"] / "report.html").read_text()
@@ -367,5 +377,5 @@ def test_commands_on_two_worker_processes(fields, tmp_path):
     assert result["status"] == "done"
     assert all(stage["predicted_peak_bytes"] > 0 for stage in result["stages"])
     assert {stage["status"] for stage in told("plan", spec)["stages"]} == {"cached"}
-    assert told("inspect", "models")["attributes"]["choices"]["model"] == result["selection"]["model"]
+    assert told("inspect", "selection")["attributes"]["choices"]["model"] == result["selection"]["model"]
     told("verify")

@@ -7,6 +7,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from ...learners.laprls.problem import (
 )
 from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
+from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
 from ...selection.folds import held_out_folds
 from ...selection.laprls import choose_penalties, search_penalties
@@ -218,46 +220,94 @@ class FitParams:
         return problem.with_folds(held_out_folds(self.folds, target, self.seed))
 
 
-def make_models(context: Context, params: FitParams) -> dict[str, Any]:
-    """Choose the penalties and the bandwidth by cross-validation where there is a grid; fit the model and baselines."""
-    target, kernels = labeled_target(context), params.kernels.on(context.points("train"))
-    bandwidths = list(params.kernels.bandwidths)
+def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
+    """Choose the penalties and the bandwidth of each model by cross-validation; without a grid, take those given.
+
+    Where Gram matrices were made, those of the kernels that were chosen are kept for the fit, so that it needs no
+    other pass over the points.
+    """
+    target, bandwidths = labeled_target(context), params.kernels.bandwidths
     problem = params.problem(context, target)
-    n_folds = problem.lines.n_held
-    shares = [context.parts.within(f"gram{number}") for number in range(len(kernels))]
-    evidence: list[dict[str, Any]] = [{"bandwidth": bandwidth} for bandwidth in bandwidths]
-
-    def prepared(number: int) -> PreparedLapRLS:
-        return problem.prepared(kernels[number], context.execution, held_out=n_folds > 0, parts=shares[number],
-                                landmarks=_landmarks(context, number))
-
+    if not problem.folds:
+        return {"folds": 0, "choices": _choices(problem, choose_penalties(problem, []), bandwidths)}
+    kernels = params.kernels.on(context.points("train"))
     tables: list[list[dict[str, Any]]] = []
-    ready: PreparedLapRLS | None = None
-    for number in range(len(kernels)):
-        ready = None  # before the next: matrices of one kernel at a time
-        ready = prepared(number)
-        tables.append(search_penalties(ready) if n_folds else [])
-        evidence[number] |= ready.evidence
-    chosen, last = choose_penalties(problem, tables), len(kernels) - 1
+    evidence: list[dict[str, Any]] = []
+    kept: list[dict[str, Any] | None] = []
+    shares = [context.parts.within(f"shares{number}") for number in range(len(kernels))]
+    for number, kernel in enumerate(kernels):
+        prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares[number],
+                                    landmarks=_landmarks(context, number))
+        tables.append(search_penalties(prepared))
+        evidence.append({"bandwidth": bandwidths[number], **prepared.evidence})
+        arrays, attributes = prepared.to_arrays() or ({}, None)
+        kept.append(attributes)
+        if attributes is not None:
+            context.parts.within(f"gram{number}").write(0, arrays)
+        del prepared, arrays  # before the next: matrices of one kernel at a time
+    chosen = choose_penalties(problem, tables)
+    used = {number for number, _ in chosen.values()}
+    for number, parts in enumerate(shares):  # now and not before: a killed run keeps those that are done
+        parts.remove()
+        if number not in used:
+            context.parts.within(f"gram{number}").remove()
+    grid = {name: [{**row, "bandwidth": bandwidth} for table, bandwidth in zip(tables, bandwidths, strict=True)
+                   for system, row in zip(problem.tried, table, strict=True) if system in systems]
+            for name, systems in problem.allowed.items()}
+    choices = _choices(problem, chosen, bandwidths)
+    for name, choice in choices.items():
+        choices[name] = next(row for row in grid["model" if name == "shuffled" else name]
+                             if choice.items() <= row.items())
+    return {"folds": len(problem.folds), "choices": choices, "grid": grid, "evidence": evidence,
+            "kept": [attributes if number in used else None for number, attributes in enumerate(kept)]}
+
+
+def _choices(problem: LapRLSProblem, chosen: dict[str, tuple[int, System]],
+             bandwidths: tuple[float | str | None, ...]) -> dict[str, dict[str, Any]]:
+    """Return the parameters that were chosen for each model."""
+    return {name: {"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidths[number]}
+            for name, (number, system) in chosen.items()}
+
+
+def make_models(context: Context, params: FitParams) -> dict[str, Any]:
+    """Fit the model and its baselines with the parameters that were chosen."""
+    target, kernels = labeled_target(context), params.kernels.on(context.points("train"))
+    bandwidths, selection = params.kernels.bandwidths, context.attributes("selection")
+    problem = params.problem(context, target)
+    systems: dict[int, dict[str, System]] = {}
+    for name, choice in selection["choices"].items():
+        system = next(system for system in problem.allowed["model" if name == "shuffled" else name]
+                      if (system.gamma_A, system.gamma_I) == (choice["gamma_A"], choice["gamma_I"]))
+        number = bandwidths.index(choice["bandwidth"])
+        systems.setdefault(number, {})[name] = replace(system, control=name == "shuffled")
     arrays: dict[str, np.ndarray] = {}
     models: dict[str, Any] = {}
-    for number in sorted({number for number, _ in chosen.values()}, reverse=True):
-        if number != last:
-            ready = None
-            ready = prepared(number)  # from the shares that are there
-        assert ready is not None
-        own = {name: system for name, (choice, system) in chosen.items() if choice == number}
-        found = ready.fitted(own)
-        seconds = {**ready.evidence["seconds"], **evidence[number].get("seconds", {})}
-        evidence[number] |= {**found.evidence, "seconds": seconds, "models": list(own)}
+    evidence: list[dict[str, Any]] = []
+    for number, own in systems.items():
+        found = _prepared(context, problem, kernels[number], number).fitted(own)
+        evidence.append({"bandwidth": bandwidths[number], **found.evidence, "models": list(own)})
         for name in own:
             described, models[name] = _described(context, target, found, name, bandwidths[number])
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
     PartWriter(context.parts, 0).write(**arrays)
-    for parts in shares:  # the matrices of the blocks have served
-        parts.remove()
-    return {"models": {name: models[name] for name in problem.names}, "folds": n_folds, "evidence": evidence,
-            **_choices(problem, chosen, tables, bandwidths)}
+    return {"models": {name: models[name] for name in problem.names}, "evidence": evidence}
+
+
+def _prepared(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int) -> PreparedLapRLS:
+    """Return the systems of a kernel: from the Gram matrices that the selection kept, or by the method it used."""
+    selection, landmarks = context.attributes("selection"), _landmarks(context, number)
+    kept = selection["kept"][number] if selection["folds"] else None
+    if kept is not None:
+        assert landmarks is not None  # Gram matrices are of landmarks
+        stored = context.inputs["selection"].parts.within(f"gram{number}").read(0)
+        return problem.restored(kernel, context.execution, landmarks.points, stored, kept)
+    if selection["folds"]:
+        system = replace(problem.params.system, solver=selection["evidence"][number]["method"])
+        problem = replace(problem, params=replace(problem.params, system=system))
+    shares = context.parts.within(f"shares{number}")
+    prepared = problem.prepared(kernel, context.execution, held_out=False, parts=shares, landmarks=landmarks)
+    shares.remove()
+    return prepared
 
 
 def _described(context: Context, target: Target, found: FittedLapRLS, name: str,
@@ -272,22 +322,6 @@ def _described(context: Context, target: Target, found: FittedLapRLS, name: str,
     return model.to_arrays()
 
 
-def _choices(problem: LapRLSProblem, chosen: dict[str, tuple[int, System]], tables: list[list[dict[str, Any]]],
-             bandwidths: list[Any]) -> dict[str, Any]:
-    """Return what was chosen for each model and, where there was a choice, the table of each that had one."""
-    choices, grid = {}, {}
-    for name, (number, system) in chosen.items():
-        choices[name] = {"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidths[number]}
-    for name, systems in problem.allowed.items():
-        grid[name] = [{**row, "bandwidth": bandwidth} for table, bandwidth in zip(tables, bandwidths, strict=True)
-                      for system, row in zip(problem.tried, table, strict=False) if system in systems]
-    for name, choice in choices.items():
-        for row in grid["model" if name == "shuffled" else name]:
-            if choice.items() <= row.items():
-                choices[name] = row
-    return {"choices": choices, "grid": grid} if any(grid.values()) else {"choices": choices}
-
-
 WORDS = Words(
     model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
           "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
@@ -300,7 +334,9 @@ KIND = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, costs.landmarks,
           _FEWER),
-    Stage("models", 2, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_models,
-          costs.models, _FEWER, section=laprls_section),
+    Stage("selection", 1, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_selection,
+          costs.selection, _FEWER, section=partial(selection_section, words=WORDS), leads=True),
+    Stage("models", 3, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
+          make_models, costs.models, _FEWER, section=laprls_section),
     replace(SCORES, cost=costs.scores, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 from ...execution.cost import Cost, cost_of, count
 from ...kernels.centers import SAMPLE_BYTES, SAMPLE_PER_CENTER
@@ -91,10 +92,17 @@ def _split_bytes(f: Facts) -> int:
     return 60 * f.nnz + 80 * f.vertices
 
 
+def _evidence(f: Facts) -> list[dict[str, Any]] | None:
+    """Return what is known of the systems: by the selection that prepared them, or by the fit; None of neither yet."""
+    known = [f.attributes[stage]["evidence"] for stage in ("selection", "models") if "evidence" in f.attributes.get(
+        stage, {})]
+    return known[0] if known else None
+
+
 def _halo(f: Facts) -> float:
     """Return the neighbors that blocks read beside their own points, as a share of these."""
-    if "models" in f.attributes:
-        found = f.attributes["models"]["evidence"]
+    found = _evidence(f)
+    if found is not None:
         return max((item["blocks"]["halo"] for item in found if "blocks" in item), default=0.0)
     f.estimated.add("neighbors beyond blocks")
     return HALO if f.bound == "most" else 0.0
@@ -146,19 +154,35 @@ def _dense(f: Facts) -> Cost:
     return cost_of(tasks, tasks * v * f.row_bytes, _written(f), graph + own + 6 * columns, least)
 
 
-def models(f: Facts) -> Cost:
-    """Of the method that is used, or of those that may be."""
-    solver = f.spec.model.solver
+def _preparing(f: Facts) -> Cost:
+    """Systems from the points, by the method that is used, or by those that may be."""
+    solver, found = f.spec.model.solver, _evidence(f)
     if solver in DENSE:
         return _dense(f)
-    if "models" in f.attributes:
+    if found is not None:
         return of_those(f, [_nystrom(f, method) for method in sorted({
-            item["method"] for item in f.attributes["models"]["evidence"] if "method" in item})])
+            item["method"] for item in found if "method" in item})])
     if solver != "auto":
         return _nystrom(f, solver)
     f.estimated.add("solver")
     fits = gram_bytes(n_landmarks(f), _folds(f), points=True) <= f.budget
     return of_those(f, [_nystrom(f, method) for method in ["nystrom-pcg", *(["nystrom-direct"] if fits else [])]])
+
+
+def selection(f: Facts) -> Cost:
+    """Systems of each kernel; nothing where there is nothing to choose."""
+    return _preparing(f) if _systems(f)[1] else cost_of(0, 0, 0, 0)
+
+
+def models(f: Facts) -> Cost:
+    """Systems from the points; or, where a selection kept their Gram matrices, these and their factors."""
+    selected = f.attributes.get("selection", {})
+    if not any(selected.get("kept", [])):
+        return _preparing(f)
+    s, pairs = n_landmarks(f), len(f.spec.baselines) + 1
+    sums, square = gram_bytes(s, _folds(f), points=True, n_outputs=_outputs(f)), 8 * s * s
+    return cost_of(count(pairs, SYSTEMS_IN_A_TASK), sums, _written(f),
+                   sums + 4 * square + 8 * s * _outputs(f) * pairs + min(f.n_labeled * f.row_bytes, f.budget), sums)
 
 
 def scores(f: Facts) -> Cost:
