@@ -10,12 +10,15 @@ _PUBLIC = {
     "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.ingest",
     "Graph": "dssl.graph.graph", "KNNGraph": "dssl.graph.graph", "Laplacian": "dssl.graph.laplacian",
     "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
+    "RegularizerParams": "dssl.graph.regularizer", "LandmarkParams": "dssl.kernels.landmarks",
+    "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
-__all__ = ["Dataset", "Graph", "KNNGraph", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC",
-           "Laplacian", "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
+__all__ = ["Dataset", "Graph", "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge", "LapRLSClassifier",
+           "LapRLSRegressor", "LapSVC", "Laplacian", "RegularizerParams", "SystemParams", "neighbors", "open_dataset",
+           "plan", "run", "solve", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -25,9 +28,13 @@ if TYPE_CHECKING:
     from .graph.graph import Graph, KNNGraph
     from .graph.laplacian import Laplacian
     from .graph.neighbors import neighbors
+    from .graph.regularizer import RegularizerParams
     from .graph.weights import weights
+    from .kernels.landmarks import LandmarkParams
+    from .learners.laprls.params import SystemParams
     from .pipeline.plan import plan
     from .pipeline.run import run
+    from .selection.folds import LabeledKFold
     from .solvers.solve import solve
 
 

@@ -1,31 +1,148 @@
-"""What the estimators share: labels and points of any input, blocks of predictions, and the graph's parameters."""
+"""What the estimators share: the steps of a fit, points of any input, predictions, scores of labeled points."""
 
+from abc import abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..data.inputs import header_of, labels_of, rows_of
-from ..errors import DataError, require
+from ..errors import DataError, explain, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
-from ..graph.graph import Graph, KNNGraph, graph_of
-from ..learners.encoding import encode_labels
+from ..graph.graph import Graph, graph_of
+from ..kernels.base import Kernel, kernel_from
 from ..learners.kernel_model import KernelModel
 from ..learners.predict_to import predict_to_zarr
-from ..learners.target import Classes, Quantities
-from ..storage.blocks import Rows
+from ..learners.target import Classes, Quantities, Target
+from ..storage.blocks import Rows, SelectedRows
+from .groups import GroupedParams
+from .targets import classes_of, quantities_of, require_classes, require_labeled, weighed
 
 
-class KernelEstimator(BaseEstimator):
+class KernelEstimator(GroupedParams):
     """An estimator whose fitted function is a `KernelModel`, `model_`."""
 
     model_: KernelModel
-    classes_: np.ndarray  # of classifiers
+    evidence_: dict[str, Any]
+    kernel: Any
+    bandwidth: Any
     unlabeled: Any
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
+        """Fit on all points, labeled and unlabeled; return self.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d), or any input that `dssl.data.inputs.rows_of` reads.
+        y : array-like, shape (n,), or of a regressor (n, c), of which a row with a NaN is unlabeled; None takes the
+            target of a Dataset X.
+        sample_weight : array-like, shape (n,), or None for 1. The loss of a labeled point counts its weight, finite and
+            >= 0; with 0 the point counts as unlabeled. Weights of unlabeled points are not read: they have no loss, and
+            every point counts alike in the graph.
+        graph : in place of the one made of X: a `Graph`, which serves any number of fits, or what `Graph.of` takes, a
+            sparse matrix (n, n) of weights, or `Neighbors`, or (ids, distances), both (n, k).
+
+        Raises
+        ------
+        ParameterError : a parameter is out of range. DataError : y is of another length, has no label, or of a
+            classifier fewer than two classes, or is a quantity. NotConverged : a solve ended above its tolerance.
+            BudgetError : what has to be held does not fit. ValueError : X is not finite (an array: from scikit-learn).
+        """
+        execution, params = current_execution(), self._params()
+        for name in self.groups:
+            self.group(name)  # raises where a field is out of range
+        y = self._labels(X, y)
+        rows = self._points(X, execution, reset=True)
+        target, weight = weighed(self._target(y, len(rows)), sample_weight, len(rows))
+        self._check(target)
+        require_unequal(rows)
+        self._learn(rows, target, weight, graph, params, execution)
+        self.evidence_ |= {"n_labeled": len(target.labeled), "n_unlabeled": len(rows) - len(target.labeled)}
+        self._fit_X: Any = X
+        self._transduction: np.ndarray | None = None
+        return self
+
+    @abstractmethod
+    def _params(self) -> Any:
+        """Return the parameters of what learns; raise ParameterError where one is out of range."""
+
+    @abstractmethod
+    def _target(self, y: Any, n: int) -> Target:
+        """Return what n points say that is to be learned."""
+
+    def _known(self, y: Any, n: int) -> Target:
+        """Return what n points say that predictions are compared with."""
+        return self._target(y, n)
+
+    def _check(self, target: Target) -> None:
+        """Raise DataError where the target cannot be learned."""
+
+    @abstractmethod
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
+               execution: Execution) -> None:
+        """Set `model_` and `evidence_`, and what else the estimator keeps of a fit."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
+        values = self._values(X)
+        return self.model_.labels(values)
+
+    @property
+    def transduction_(self) -> np.ndarray:
+        """What `predict` returns for the points of the fit, shape (n,), or of a regressor (n,) or (n, c).
+
+        It is computed when it is first asked for, of the X that was passed to `fit`, which must not have changed; see
+        `docs/estimators.md` for what it takes. A pickle holds it only if it has been asked for.
+        """
+        check_is_fitted(self, "model_")
+        if self._transduction is None:
+            if not hasattr(self, "_fit_X"):
+                raise NotFittedError(explain(
+                    "transduction_ was not asked for before the estimator was stored",
+                    why="the points of the fit are not stored with it", fix="call predict(X)"))
+            self._transduction = self.predict(self._fit_X)
+            del self._fit_X
+        return self._transduction
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_fit_X"}
+
+    def support(self, X: Any) -> np.ndarray:
+        """Return how near each point is to those of the model, shape (n,): its largest kernel value with one of them,
+        relative to the largest of these with themselves. Below 1e-10 a prediction says nothing about the point.
+        """
+        execution = current_execution()
+        rows = self._new_rows(X, execution)
+        return self.model_.support(rows, execution)
+
+    def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
+        """Write what `predict(X)` returns to a new Zarr array at `out`, in blocks, where the tasks run.
+
+        Returns what the predictions are; see `predict_to_zarr`, which tells how classes are written. For X that does
+        not fit in memory: Rows, a Dataset, a Zarr array, a dask array.
+        """
+        execution = current_execution()
+        rows = self._new_rows(X, execution)
+        return predict_to_zarr(self.model_, rows, out, execution)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _graph(self, rows: Rows, given: Any, execution: Execution) -> Graph:
+        """Return the graph of the points: the one that is given, or what the estimator's parameters make."""
+        return graph_of(rows, self.group("graph"), execution, given)
+
+    def _kernel(self, rows: Rows) -> Kernel:
+        """Return the base kernel."""
+        return kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
+                           seed=self.seed)
 
     def _labels(self, X: Any, y: Any) -> Any:
         """Return y in this process, or the target of X where X is a Dataset and y is None."""
@@ -45,136 +162,88 @@ class KernelEstimator(BaseEstimator):
             validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
         return execution.share_rows(rows)
 
+    def _new_rows(self, X: Any, execution: Execution) -> Rows:
+        check_is_fitted(self, "model_")
+        return self._points(X, execution, reset=False)
+
     def _values(self, X: Any) -> np.ndarray:
         execution = current_execution()  # what it shares is gone when it is, so it outlives the rows
         rows = self._new_rows(X, execution)
         return self.model_.values(rows, execution)
 
-    def _new_rows(self, X: Any, execution: Execution) -> Rows:
-        check_is_fitted(self, "model_")
-        return self._points(X, execution, reset=False)
+    def _compared(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """Return the labels (l,) of some points, what is predicted for those that have one, and their weights."""
+        execution = current_execution()
+        rows, y = self._new_rows(X, execution), self._labels(X, y)
+        target, weight = weighed(self._known(y, len(rows)), sample_weight, len(rows))
+        require(len(target.labeled) > 0, "y has no label", why="predictions are compared at labeled points alone",
+                fix="pass labels of some points", error=DataError)
+        values = self.model_.values(SelectedRows(rows, target.labeled), execution)
+        return target, self.model_.labels(values), weight
 
-    def _graph(self, rows: Rows, given: Any, execution: Execution) -> Graph:
-        """Return the graph of the points: the one that is given, or what the estimator's parameters make."""
-        own: Any = self
-        params = KNNGraph(n_neighbors=own.n_neighbors, method=own.method, metric=own.metric, seed=own.seed,
-                          weights=own.weights, symmetrize=own.symmetrize, duplicates=own.duplicates)
-        return graph_of(rows, params, execution, given)
 
-    def _classified(self, X: Any, y: Any, sample_weight: Any, execution: Execution,
-                    regressor: str) -> tuple[Rows, Classes, np.ndarray | None]:
-        """Return the points, their labels and the weights (l,) of these; sets `classes_`. See `codes_of`."""
-        y = self._labels(X, y)
-        rows = self._points(X, execution, reset=True)
-        codes, self.classes_ = codes_of(y, self.unlabeled, len(rows), regressor)
-        labeled, weight = weighed(np.flatnonzero(codes >= 0), sample_weight, len(rows))
-        target = Classes(labeled, codes[labeled], self.classes_)
+class KernelClassifier(ClassifierMixin, KernelEstimator):
+    """An estimator of classes: any number of them, numbers or text."""
+
+    classes_: np.ndarray
+    regressor: ClassVar[str]  # the estimator that does the same for quantities
+
+    def _target(self, y: Any, n: int) -> Classes:
+        return classes_of(y, self.unlabeled, n)
+
+    def _known(self, y: Any, n: int) -> Classes:
+        """Return the labels of n points. Few of many, they may lack a class or the marker, whose meaning fit has told.
+        """
+        marker = self.unlabeled
+        if marker is None:
+            marker = np.nan if self.classes_.dtype.kind in "iuf" and -1 in self.classes_ else -1
+        return classes_of(y, marker, n, occurs=False)
+
+    def _check(self, target: Any) -> None:
+        require_classes(target.names, self.regressor)
         require_labeled(target, 1, "no labeled point of weight > 0", "mark its points unlabeled, or raise a weight")
-        return rows, target, weight
+        self.classes_ = target.names
 
-    def _measured(self, X: Any, y: Any, sample_weight: Any,
-                  execution: Execution) -> tuple[Rows, Quantities, np.ndarray | None]:
-        """Return the points, their targets and the weights (l,) of these. See `targets_of`."""
-        y = self._labels(X, y)
-        rows = self._points(X, execution, reset=True)
-        targets, labeled = targets_of(y, self.unlabeled, len(rows))
-        labeled, weight = weighed(labeled, sample_weight, len(rows))
-        return rows, Quantities(labeled, targets[labeled]), weight
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of right predictions among the labeled points of X (n, d); unlabeled ones do not count.
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
+        X, y and sample_weight as in `fit`.
+
+        Raises
+        ------
+        DataError : no point has a label.
+        """
+        target, predicted, weight = self._compared(X, y, sample_weight)
+        return float(np.average(predicted == target.names[target.coded], weights=weight))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return one score a class, shape (n, n_classes), or for two classes one score, shape (n,)."""
         values = self._values(X)
-        return self.model_.labels(values)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def support(self, X: Any) -> np.ndarray:
-        """Return how near each point is to those of the model, shape (n,): its largest kernel value with one of them,
-        relative to the largest of these with themselves. Below 1e-10 a prediction says nothing about the point.
-        """
-        execution = current_execution()
-        rows = self._new_rows(X, execution)
-        return self.model_.support(rows, execution)
-
-    def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
-        """Write what `predict(X)` returns to a new Zarr array at `out`, in blocks, where the tasks run.
-
-        Returns what the predictions are; see `predict_to_zarr`, which tells how classes are written. For X that does
-        not fit in memory: Rows, a Dataset, a Zarr array, a dask array.
-        """
-        execution = current_execution()
-        return predict_to_zarr(self.model_, self._new_rows(X, execution), out, execution)
+        return self.model_.coding.decision(values)
 
 
 class KernelRegressor(RegressorMixin, KernelEstimator):
     """An estimator of one or several targets."""
 
+    def _target(self, y: Any, n: int) -> Quantities:
+        return quantities_of(y, self.unlabeled, n)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R^2 over the labeled points of X (n, d), the mean of several targets'; unlabeled ones do not count.
+
+        X, y and sample_weight as in `fit`.
+
+        Raises
+        ------
+        DataError : no point has a target.
+        """
+        target, predicted, weight = self._compared(X, y, sample_weight)
+        return float(r2_score(target.coded, predicted.reshape(target.coded.shape), sample_weight=weight))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def codes_of(y: Any, unlabeled: Any, n: int, regressor: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the code of each label (n,), -1 for unlabeled points, and the classes.
-
-    Raises
-    ------
-    DataError : y is of another length, has fewer than two classes, or is a quantity; `regressor` is named as the way
-        out.
-    """
-    column = getattr(y, "shape", ())[1:] == (1,)
-    codes, classes = encode_labels(column_or_1d(y, warn=True) if column else y, unlabeled)
-    require(len(codes) == n, f"y has {len(codes)} labels for {n} points", error=DataError,
-            why="each point has a label or the marker of none", fix="pass one entry a point")
-    whole = classes.dtype.kind != "f" or bool((classes == np.round(classes)).all())
-    require(whole, f"Unknown label type: continuous, such as {classes[:3].tolist()}", error=DataError,
-            why="fractions are quantities, not classes", fix=f"use {regressor}, or make the labels integers")
-    require(len(classes) >= 2, f"y has {len(classes)} class(es)", error=DataError,
-            why="a classifier tells at least two classes apart", fix="label points of another class")
-    return codes, classes
-
-
-def require_labeled(target: Classes, least: int, what: str, fix: str) -> None:
-    """Raise DataError if a class has fewer than `least` labeled points."""
-    lacking = target.names[np.bincount(target.coded, minlength=len(target.names)) < least].tolist()
-    require(not lacking, f"class {', '.join(map(repr, lacking))} has {what}", error=DataError,
-            why="a learner does not know a class that it has not seen", fix=fix)
-
-
-def targets_of(y: Any, unlabeled: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return y as float64 (n, c) and its labeled rows, those without NaN.
-
-    Raises
-    ------
-    DataError : y is of another length, holds infinite values or no number, or integers with an unnamed -1.
-    """
-    nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
-    given = y.to_numpy(np.float64, na_value=np.nan) if nullable else np.asarray(y)
-    require(given.dtype.kind in "biufO", f"y holds values of type {given.dtype}, expected real numbers",
-            error=DataError, why="a target is a quantity",
-            fix="convert y to floats, with NaN where a target is unknown")
-    whole = pd.api.types.is_integer_dtype(y.dtype) if nullable else given.dtype.kind in "iu"
-    marked = whole and bool((given == -1).any())
-    require(unlabeled is not None or not marked, "y holds integers, and -1 is among them", error=DataError,
-            why="NaN marks unknown targets here, so -1 would be fitted as a value",
-            fix="pass unlabeled=-1 if it marks unknown targets, or y as floats if it is a value")
-    targets = given.astype(np.float64)
-    if unlabeled is not None:
-        targets[targets == float(unlabeled)] = np.nan
-    require(not np.isinf(targets).any(), f"y has {int(np.isinf(targets).sum())} infinite targets", error=DataError,
-            why="no function with a finite norm takes them", fix="mark them unknown with NaN, or drop these rows")
-    require(len(targets) == n and targets.ndim in (1, 2), error=DataError,
-            what=f"y has shape {targets.shape} for {n} points", why="each point has a target or NaN",
-            fix="pass one row a point")
-    targets = targets.reshape(n, -1)
-    labeled = np.flatnonzero(~np.isnan(targets).any(axis=1))
-    require(len(labeled) >= 1, "no target is a number", error=DataError,
-            why="there is nothing to fit", fix="give at least one point a target")
-    return targets, labeled
 
 
 def require_unequal(rows: Rows) -> None:
@@ -183,28 +252,6 @@ def require_unequal(rows: Rows) -> None:
     require(n == 1 or not _all_equal(rows), f"all {n} points are equal", error=DataError,
             why="nothing tells them apart, and a graph of them has no shape",
             fix="check that the features were read correctly")
-
-
-def weighed(labeled: np.ndarray, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the labeled points whose weight is not 0, and their weights (l,); None where no weights are given.
-
-    Raises
-    ------
-    DataError : not one weight a point, or one of a labeled point that is negative or not finite; the message names it.
-    """
-    if sample_weight is None:
-        return labeled, None
-    weight = np.asarray(labels_of(sample_weight), np.float64)
-    require(weight.shape == (n,), f"sample_weight has shape {weight.shape} for {n} points", error=DataError,
-            why="each point has one weight, and those of unlabeled points are not read", fix="pass one number a point")
-    of_labeled = weight[labeled]
-    require(bool((of_labeled != 0).any()) or not len(labeled), "the weight of every labeled point is zero",
-            why="such points count as unlabeled, so there is nothing to fit", fix="raise a weight", error=DataError)
-    wrong = labeled[~((of_labeled >= 0) & (of_labeled < np.inf))]
-    require(len(wrong) == 0, f"{len(wrong)} weights of labeled points are not finite numbers >= 0, first "
-            f"{weight[wrong[:1]].tolist()} of point {wrong[:1].tolist()}", error=DataError,
-            why="a negative weight rewards errors", fix="pass weights >= 0; 0 leaves the label out")
-    return labeled[of_labeled > 0], of_labeled[of_labeled > 0]
 
 
 def _all_equal(rows: Rows) -> bool:

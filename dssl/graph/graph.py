@@ -1,7 +1,7 @@
 """`KNNGraph`, how a graph is made of points, and `Graph`, what is made: vertices, weights, neighbor lists."""
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -143,18 +143,9 @@ class KNNGraph:
         """Return how lists become weights."""
         return WeightParams(kind=self.weights, bandwidth=self.bandwidth, symmetrize=self.symmetrize)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, as scikit-learn asks for them."""
-        return {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, as scikit-learn's grids do: all or, where one is out of range, none. Return self."""
-        known = self.get_params()
-        unknown = sorted(params.keys() - known.keys())
-        require(not unknown, f"KNNGraph has no parameter {', '.join(unknown)}", why="it would not change the graph",
-                fix=f"use {', '.join(known)}")
-        self.__dict__.update(vars(replace(self, **params)))
-        return self
+    def vertices(self, rows: Rows, execution: Execution, parts: Parts | None = None) -> Vertices:
+        """Return the vertices of rows (n, d), which equal rows share if duplicates collapse."""
+        return find_vertices(rows, execution, parts) if self.duplicates == "collapse" else Vertices.distinct(len(rows))
 
     def build(self, rows: Any, execution: Execution | None = None, parts: Parts | None = None) -> Graph:
         """Return the graph of rows (n, d), dense or sparse.
@@ -175,9 +166,7 @@ class KNNGraph:
         execution = execution or current_execution()
         rows = execution.share_rows(as_rows(rows))
         stored = execution.scratch() if parts is None else parts
-        points = Vertices.distinct(len(rows))
-        if self.duplicates == "collapse":
-            points = find_vertices(rows, execution, None if parts is None else parts.within("hashes"))
+        points = self.vertices(rows, execution, None if parts is None else parts.within("hashes"))
         require(len(points) > 1, f"all {len(rows)} points are equal", error=DataError,
                 why="nothing tells them apart, and a graph of them has no shape",
                 fix="check that the features were read correctly")

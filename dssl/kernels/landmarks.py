@@ -37,7 +37,7 @@ class LandmarkParams:
     method : "uniform", "kmeans" or "leverage".
     """
 
-    n_landmarks: int | float | Literal["sqrt", "auto"] = "sqrt"
+    n_landmarks: int | float | Literal["sqrt", "auto"] = "auto"
     method: Method = "uniform"
     seed: int = 0
 

@@ -12,7 +12,7 @@ UNLABELED = -1  # the code of a point without a label
 LARGEST_VALUE = 1e100  # of a target, so that sums of squares are finite
 
 
-def encode_labels(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
+def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Return the code of each label and the classes, in ascending order; unlabeled points have code -1.
 
     Parameters
@@ -22,6 +22,7 @@ def encode_labels(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray
     unlabeled : the label of points without one. Unset: -1 among integers. Missing values (NaN, None, pandas.NA)
         are unlabeled in any case; where another marker is named, -1 is a class like any other. A marker that does
         not occur is refused, unless -1 does.
+    occurs : False takes a marker that does not occur: some labels of many may all be known.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def encode_labels(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray
             if values.dtype == object else np.broadcast_to(np.asarray(values == unlabeled, bool), values.shape)
         minus_one = values.dtype.kind in "iuf" and bool((values == UNLABELED).any())
         missing = isinstance(unlabeled, float) and np.isnan(unlabeled)
-        require(bool(marked.any()) or minus_one or missing or not len(values), error=DataError,
+        require(not occurs or bool(marked.any()) or minus_one or missing or not len(values), error=DataError,
                 what=f"no label is the marker of unlabeled points, {unlabeled!r}",
                 why="every point would be taken as labeled", fix="correct the marker, or leave it out")
         hidden |= marked

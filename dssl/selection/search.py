@@ -66,7 +66,30 @@ MEASURES = ("error", "rmse", "loss", "mae")  # of a row, those that there are in
 
 def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the row of a search of lowest error or rmse, then of the lowest second measure, then the first."""
-    return min(rows, key=lambda row: [row[name] for name in MEASURES if name in row])
+    return min(rows, key=_measures)
+
+
+def _measures(row: Mapping[str, Any]) -> list[float]:
+    return [row[name] for name in MEASURES if name in row]
+
+
+def cv_results(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """Return the rows of a search as scikit-learn has them in `cv_results_`: arrays with an entry a row.
+
+    `params` and `param_<name>` of the parameters `names`; `split<i>_test_score`, the accuracy in a fold, or of
+    quantities minus the rmse; `mean_test_score`, the same over the points of all folds, and `std_test_score` over the
+    folds; `rank_test_score`, 1 for the row that `choose` returns and its equals.
+    """
+    if not rows:
+        return {}
+    best, measured = (1.0 if "error" in rows[0] else 0.0), [_measures(row) for row in rows]
+    folds = best - np.array([row["fold_errors"] for row in rows])
+    return {
+        "params": [{name: row[name] for name in names} for row in rows],
+        **{f"param_{name}": np.ma.array([row[name] for row in rows]) for name in names},
+        **{f"split{fold}_test_score": folds[:, fold] for fold in range(folds.shape[1])},
+        "mean_test_score": best - np.array([first for first, *_ in measured]), "std_test_score": folds.std(axis=1),
+        "rank_test_score": np.array([1 + sum(other < own for other in measured) for own in measured], np.int32)}
 
 
 def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.ndarray, eta: float,

@@ -124,8 +124,9 @@ def fit_ours(given: argparse.Namespace) -> None:
     solver, _, precision = given.solvers[0].partition("/")
 
     def model(M: int) -> Any:
-        return dssl.LapRLSClassifier(n_landmarks=M, gamma_A=given.penalty, gamma_I=0.0, solver=solver,
-                                     bandwidth=given.sigma, precision=precision or "float64", seed=given.seed)
+        return dssl.LapRLSClassifier(
+            bandwidth=given.sigma, gamma_A=given.penalty, gamma_I=0.0, landmarks=M, seed=given.seed,
+            solver=dssl.SystemParams(solver=solver, precision=precision or "float64", seed=given.seed))
 
     few = np.sort(np.concatenate([np.flatnonzero(y == code)[:100] for code in np.unique(y)]))
     model(50).fit(X[few], y[few])  # compiles

@@ -8,14 +8,14 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.svm import SVC
 
-from dssl import LapKernelRidge, LapSVC
+from dssl import KNNGraph, LapKernelRidge, LapSVC, RegularizerParams
 from dssl.data.synthetic import two_moons
 from dssl.errors import DataError, ParameterError
 from dssl.learners.kernel_model import KernelModel
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 
-SMALL = {"n_neighbors": 5, "weights": "binary", "bandwidth": 1.5, "n_subsample": 1000}
+SMALL = {"graph": KNNGraph(n_neighbors=5, weights="binary"), "bandwidth": 1.5}
 
 
 def blobs(n=60, n_labeled=4, n_classes=2, seed=0):
@@ -30,9 +30,10 @@ def blobs(n=60, n_labeled=4, n_classes=2, seed=0):
 
 def dense_kernel(X, Z, estimator):
     """Return the deformed kernel (eq. 4) between X and X, and between Z and X; the subsample is all points."""
-    W = reference.knn_weights(X, estimator.n_neighbors + 1)  # the reference counts the point itself
-    L = reference.normalized_laplacian(W) if estimator.laplacian == "normalized" else reference.laplacian(W)
-    Q = reference.regularizer(L, estimator.power, estimator.ridge)
+    own = estimator.regularizer or RegularizerParams()
+    W = reference.knn_weights(X, estimator.graph.n_neighbors + 1)  # the reference counts the point itself
+    L = reference.normalized_laplacian(W) if own.laplacian == "normalized" else reference.laplacian(W)
+    Q = reference.regularizer(L, own.power, own.ridge)
     eta = estimator.eta * np.trace(np.linalg.inv(Q)) / len(Q)
     K, K_ZX = (reference.rbf(A, X, estimator.bandwidth) for A in (X, Z))
     return reference.deformed_gram(K, eta * Q), reference.deformed(K, eta, Q, K_ZX.T, K, K_ZX)
@@ -42,8 +43,8 @@ def dense_kernel(X, Z, estimator):
 
 
 @pytest.mark.parametrize("settings", [
-    {}, {"power": 1}, {"power": 3, "ridge": 0.1}, {"laplacian": "unnormalized", "ridge": 0.5}, {"eta": 0.3},
-    {"eta": 1e4}, {"C": 2.0},
+    {}, {"regularizer": RegularizerParams(power=1)}, {"regularizer": RegularizerParams(power=3, ridge=0.1)},
+    {"regularizer": RegularizerParams(laplacian="unnormalized", ridge=0.5)}, {"eta": 0.3}, {"eta": 1e4}, {"C": 2.0},
 ])
 def test_svc_is_the_svm_in_the_kernel_of_equation_4(settings):
     X, y, new = blobs()
@@ -199,7 +200,8 @@ def test_more_neighbors_than_points():
     X, y, _ = blobs(n=8, n_labeled=2)
     with pytest.warns(UserWarning, match="n_neighbors=10 is lowered to 7"):
         lowered = LapSVC().fit(X, y)
-    assert_array_equal(lowered.decision_function(X), LapSVC(n_neighbors=7).fit(X, y).decision_function(X))
+    expected = LapSVC(graph=KNNGraph(n_neighbors=7)).fit(X, y)
+    assert_array_equal(lowered.decision_function(X), expected.decision_function(X))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -252,20 +254,29 @@ def test_rows_are_points_too():
 
 
 def test_the_estimator_is_cloned_and_set():
-    estimator = LapSVC(eta=3.0, n_neighbors=4)
+    estimator = LapSVC(eta=3.0, graph=KNNGraph(n_neighbors=4))
     again = clone(estimator)
     assert again.get_params() == estimator.get_params()
     assert again.set_params(eta=7.0).eta == 7.0
     assert estimator.eta == 3.0
+    assert again.set_params(graph__n_neighbors=6, regularizer__power=3).graph == KNNGraph(n_neighbors=6)
+    assert (again.regularizer, estimator.regularizer) == (RegularizerParams(power=3), None)
+    assert estimator.graph == KNNGraph(n_neighbors=4), "a group is a value, so that no other estimator changes"
+    with pytest.raises(ParameterError, match="graph has no parameter k"):
+        again.set_params(graph__k=3)
+    with pytest.raises(ParameterError, match="power=0"):
+        again.set_params(regularizer__power=0)
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        again.set_params(kernel__degree=3)
     with pytest.raises(ValueError, match="Invalid parameter"):
         estimator.set_params(gamma=1.0)
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"C": 0.0}, "C=0.0"), ({"eta": -1.0}, "eta=-1"), ({"ridge": 0.0}, "ridge=0.0"), ({"power": 0}, "power=0"),
-    ({"n_neighbors": 0}, "n_neighbors=0"), ({"weights": "sharp"}, "kind='sharp'"), ({"kernel": "rfb"}, "'rfb'"),
-    ({"n_subsample": 0}, "n_subsample=0"), ({"metric": "l1"}, "metric='l1'"), ({"bandwidth": "mean"}, "'mean'"),
-    ({"laplacian": "random_walk"}, "laplacian='random_walk'"), ({"tolerance": 0.0}, "tolerance=0.0"),
+    ({"C": 0.0}, "C=0.0"), ({"eta": -1.0}, "eta=-1"), ({"kernel": "rfb"}, "'rfb'"),
+    ({"n_subsample": 0}, "n_subsample=0"), ({"bandwidth": "mean"}, "'mean'"), ({"tolerance": 0.0}, "tolerance=0.0"),
+    ({"regularizer": "random_walk"}, "laplacian='random_walk'"), ({"graph": 0}, "n_neighbors=0"),
+    ({"graph": np.eye(60)}, "graph is of type ndarray"), ({"graph": RegularizerParams()}, "graph is of type Regul"),
 ])
 def test_parameters_are_read_at_fit(settings, message):
     X, y, _ = blobs()
@@ -324,7 +335,7 @@ def split_digits(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize(("draw", "settings", "least", "mean"), [
     # Measured gains over the better SVM: 0.055, 0.145, 0.04, 0.095, 0.065.
-    (split_moons, {"bandwidth": 0.2, "eta": 1000.0, "ridge": 1e-3, "power": 1}, 0.02, 0.05),
+    (split_moons, {"bandwidth": 0.2, "eta": 1000.0, "regularizer": RegularizerParams(ridge=1e-3, power=1)}, 0.02, 0.05),
     # Measured: 0.146, 0.107, 0.203, 0.065, 0.141.
     (split_digits, {}, 0.04, 0.10),
 ])

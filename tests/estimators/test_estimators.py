@@ -1,6 +1,7 @@
 """`LapSVC` and `LapKernelRidge` as estimators: scikit-learn's checks and tools, every input, weights, edge cases."""
 
 import pickle
+import re
 import warnings
 from pathlib import Path
 
@@ -12,23 +13,32 @@ import pytest
 import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.base import clone
-from sklearn.datasets import make_blobs
+from sklearn.base import clone, is_classifier
+from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import DataConversionWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
 import dssl
-from dssl import Dataset, LapKernelRidge, LapSVC
+from dssl import (
+    Dataset,
+    KNNGraph,
+    LapKernelRidge,
+    LapRLSClassifier,
+    LapRLSRegressor,
+    LapSVC,
+    RegularizerParams,
+)
 from dssl.data.synthetic import two_moons
 from dssl.errors import DataError, ParameterError
 from dssl.selection.folds import LabeledKFold
 from dssl.storage.blocks import ArrayRows
 
-SMALL = {"n_neighbors": 5, "weights": "binary", "bandwidth": 1.5, "n_subsample": 1000}
+SMALL = {"graph": KNNGraph(n_neighbors=5, weights="binary"), "bandwidth": 1.5}
 DOCS = Path(dssl.__file__).parent.parent / "docs" / "estimators.md"
 EXPECTED = {
     "check_classifiers_classes": "y in {-1, +1} is an error: -1 marks unlabeled points",
@@ -50,12 +60,12 @@ def blobs(n=60, n_labeled=4, n_classes=2, seed=0, n_features=2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", [LapSVC(n_neighbors=3), LapSVC(n_neighbors=3, probability=True),
-                                       LapKernelRidge(n_neighbors=3)], ids=["svc", "probabilities", "ridge"])
+@pytest.mark.parametrize("estimator", [LapSVC(), LapSVC(probability=True), LapKernelRidge(), LapRLSClassifier(),
+                                       LapRLSRegressor()], ids=str)
 def test_scikit_learn_accepts_the_estimator(estimator):
     """Every check passes but the ones named in docs/estimators.md, and each of those does fail."""
     expected = {name: reason for name, reason in EXPECTED.items()
-                if isinstance(estimator, LapSVC) or name != "check_classifiers_classes"}
+                if is_classifier(estimator) or name != "check_classifiers_classes"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # checks fit where a warning is due, such as a y of one column
         found = check_estimator(estimator, expected_failed_checks=expected, on_fail=None, on_skip=None)
@@ -67,6 +77,18 @@ def test_scikit_learn_accepts_the_estimator(estimator):
     assert len(by_status["passed"]) > 40
 
 
+@pytest.mark.parametrize("page", ["docs/estimators.md", "README.md"])
+def test_the_examples_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, digits = load_digits(return_X_y=True)
+    X, y = X[:200], np.where(np.arange(200) < 60, digits[:200], -1)
+    names = {"np": np, "X": X, "y": y, "new": X[:5]}
+    for code in re.findall(r"```python\n(.*?)```", (DOCS.parent.parent / page).read_text(encoding="utf-8"), re.DOTALL):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of more landmarks than these few points
+            exec(code, names)
+
+
 def test_the_documentation_names_each_check_that_fails():
     text = DOCS.read_text(encoding="utf-8")
     for name, reason in EXPECTED.items():
@@ -76,12 +98,16 @@ def test_the_documentation_names_each_check_that_fails():
 
 @pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge])
 def test_parameters_are_given_back_cloned_and_set(kind):
-    settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "n_neighbors": 4, "metric": "cosine",
-                "weights": "heat", "symmetrize": "mean", "laplacian": "unnormalized", "ridge": 0.2, "power": 3,
-                "n_subsample": 17, "method": "exact", "tolerance": 1e-5, "unlabeled": -2, "seed": 9}
+    groups = {"graph": {"n_neighbors": 4, "metric": "cosine", "weights": "heat", "symmetrize": "mean",
+                        "method": "exact", "bandwidth": 0.5, "duplicates": "keep", "seed": 3},
+              "regularizer": {"laplacian": "unnormalized", "ridge": 0.2, "power": 3}}
+    settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "graph": KNNGraph(**groups["graph"]),
+                "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tolerance": 1e-5,
+                "unlabeled": -2, "seed": 9}
     settings |= {"probability": True} if kind is LapSVC else {}
     estimator = kind(**settings)
-    settings = kind().get_params() | settings
+    assert estimator.get_params(deep=False) == settings
+    settings |= {f"{name}__{key}": value for name, fields in groups.items() for key, value in fields.items()}
     assert estimator.get_params() == settings
     assert clone(estimator).get_params() == settings
     assert kind().set_params(**settings).get_params() == settings
@@ -131,12 +157,84 @@ def test_a_grid_is_searched_over_folds_of_labeled_points():
     assert_array_equal(search.best_estimator_.classes_, [0, 1, 2])
 
 
-def test_folds_that_count_unlabeled_points_as_a_class_score_them_as_errors():
-    """Why the recipe is needed: scikit-learn's own folds hold unlabeled points out, and -1 is never predicted."""
+def test_a_grid_reaches_the_fields_of_groups():
     X, y, _ = blobs(n=120, n_labeled=8, seed=2)
-    plain = GridSearchCV(LapSVC(**SMALL), {"eta": [10.0]}, cv=4).fit(X, y)
-    recipe = GridSearchCV(LapSVC(**SMALL), {"eta": [10.0]}, cv=LabeledKFold(4)).fit(X, y)
-    assert plain.best_score_ <= (y >= 0).mean() + 1e-12 < recipe.best_score_
+    grid = {"lapsvc__graph__n_neighbors": [3, 6], "lapsvc__regularizer__power": [1, 2]}
+    search = GridSearchCV(make_pipeline(StandardScaler(), LapSVC(bandwidth=0.5)), grid, cv=LabeledKFold(3)).fit(X, y)
+    best = search.best_estimator_[-1]
+    assert best.graph == KNNGraph(n_neighbors=search.best_params_["lapsvc__graph__n_neighbors"])
+    assert best.regularizer == RegularizerParams(power=search.best_params_["lapsvc__regularizer__power"])
+
+
+def test_folds_of_scikit_learn_give_true_figures_too():
+    """Unlabeled points that are held out are out of the graph of their fold, and do not count in its score."""
+    X, y, _ = blobs(n=120, n_labeled=8, seed=2)
+    folds = KFold(4, shuffle=True, random_state=0)
+    found = cross_val_score(LapSVC(**SMALL), X, y, cv=folds)
+    values = cross_val_score(LapKernelRidge(**SMALL), X, np.where(y < 0, np.nan, y), cv=folds)
+    for (train, test), score, value in zip(folds.split(X), found, values, strict=True):
+        shown = test[y[test] >= 0]
+        assert score == (LapSVC(**SMALL).fit(X[train], y[train]).predict(X[shown]) == y[shown]).mean()
+        fitted = LapKernelRidge(**SMALL).fit(X[train], np.where(y < 0, np.nan, y)[train])
+        assert value == pytest.approx(r2_score(y[shown], fitted.predict(X[shown])))
+
+
+# Scores and the points of the fit
+
+
+@pytest.mark.parametrize("kind", [LapSVC, LapRLSClassifier])
+def test_a_score_counts_labeled_points_and_their_weights(kind):
+    X, y, _ = blobs(n_labeled=20)
+    fitted = kind(**SMALL).fit(X, y)
+    labeled, weight = y >= 0, np.random.default_rng(0).uniform(0, 2, len(X))
+    right = fitted.predict(X[labeled]) == y[labeled]
+    assert 0 < right.mean() < 1
+    assert fitted.score(X, y) == fitted.score(X[labeled], y[labeled]) == right.mean()
+    assert fitted.score(X, y, weight) == pytest.approx(np.average(right, weights=weight[labeled]))
+    assert fitted.score(da.from_array(X, chunks=(20, 2)), y) == fitted.score(Dataset.from_arrays(X, y)) == right.mean()
+    few = np.where(y == 1, 1, -1)  # -1 and +1 throughout: since fit saw 0 and 1, -1 is no class
+    assert fitted.score(X, few) == (fitted.predict(X[y == 1]) == 1).mean()
+    named = kind(**SMALL, unlabeled=9).fit(X, np.where(labeled, y, 9))
+    assert named.score(X[labeled], y[labeled]) == right.mean(), "the marker need not occur"
+    signs = kind(**SMALL, unlabeled=0).fit(X, np.where(labeled, 2 * y - 1, 0))
+    assert signs.score(X[labeled], 2 * y[labeled] - 1) == right.mean()
+    with pytest.raises(DataError, match="y has no label"):
+        fitted.score(X, np.full(len(X), -1))
+    with pytest.raises(DataError, match="y has 3 labels for 60 points"):
+        fitted.score(X, y[:3])
+
+
+@pytest.mark.parametrize("kind", [LapKernelRidge, LapRLSRegressor])
+def test_a_score_of_quantities_counts_rows_without_nan(kind):
+    X, _, _ = blobs()
+    targets = np.where(np.arange(60)[:, None] < 30, X + np.random.default_rng(0).normal(size=X.shape), np.nan)
+    fitted, weight = kind(**SMALL).fit(X, targets), np.random.default_rng(0).uniform(0, 2, len(X))
+    predicted = fitted.predict(X[:30])
+    assert fitted.score(X, targets) == pytest.approx(r2_score(targets[:30], predicted))
+    weighted = r2_score(targets[:30], predicted, sample_weight=weight[:30])
+    assert fitted.score(X, targets, weight) == pytest.approx(weighted)
+    with pytest.raises(DataError, match="no target is a number"):
+        fitted.score(X, np.full(X.shape, np.nan))
+
+
+@pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge, LapRLSClassifier, LapRLSRegressor])
+def test_the_transduction_is_what_is_predicted_for_the_points_of_the_fit(kind):
+    X, y, _ = blobs()
+    y = y if is_classifier(kind()) else np.where(y < 0, np.nan, y)
+    with pytest.raises(NotFittedError):
+        _ = kind(**SMALL).transduction_
+    for given in (X, da.from_array(X, chunks=(20, 2)), Dataset.from_arrays(X)):
+        fitted = kind(**SMALL).fit(given, y)
+        assert_array_equal(fitted.transduction_, fitted.predict(X))
+        assert fitted.transduction_ is fitted.transduction_
+    assert_array_equal(pickle.loads(pickle.dumps(fitted)).transduction_, fitted.transduction_)
+    with pytest.raises(NotFittedError, match="was not asked for before the estimator was stored"):
+        _ = pickle.loads(pickle.dumps(fitted.fit(X, y))).transduction_
+
+
+@pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge, LapRLSClassifier, LapRLSRegressor])
+def test_a_constructor_has_a_dozen_arguments_at_most(kind):
+    assert len(kind().get_params(deep=False)) <= 12
 
 
 def test_names_of_columns_are_those_of_fit():
@@ -438,16 +536,16 @@ def test_points_that_are_no_numbers():
 
 def test_the_least_number_of_points_and_of_features():
     for X, y in (([[0.0], [1.0]], [0, 1]), ([[0.0, 1], [1.0, 1]], [0, 1])):
-        estimator = LapSVC(n_neighbors=1).fit(X, y)
+        estimator = LapSVC(graph=KNNGraph(n_neighbors=1)).fit(X, y)
         assert estimator.predict(X).tolist() == y
         assert len(estimator.subsample_) == 2  # n_subsample is 1000
-    values = LapKernelRidge(n_neighbors=1, C=1e6, eta=0.0).fit([[0.0], [1.0]], [0.0, 5.0])
+    values = LapKernelRidge(graph=KNNGraph(n_neighbors=1), C=1e6, eta=0.0).fit([[0.0], [1.0]], [0.0, 5.0])
     assert_allclose(values.predict([[0.0], [1.0]]), [0, 5], atol=1e-3)
     X, y, _ = blobs(n_features=1)
     assert LapSVC(**SMALL).fit(X, y).score(X[y >= 0], y[y >= 0]) > 0.7
     for kind in (LapSVC, LapKernelRidge):
         with pytest.raises(DataError):
-            kind(n_neighbors=1).fit([[0.0]], [1.0])
+            kind(graph=KNNGraph(n_neighbors=1)).fit([[0.0]], [1.0])
 
 
 def test_too_much_weight_on_the_graph_is_an_error_before_digits_are_lost():
@@ -458,5 +556,5 @@ def test_too_much_weight_on_the_graph_is_an_error_before_digits_are_lost():
     moons = two_moons(150, noise=0.1)
     given = np.where(np.arange(150) < 10, moons.targets(), -1)
     with pytest.raises(ParameterError, match=r"eta=1e\+06 leaves .*e-11 of the base kernel"):
-        LapSVC(eta=1e6, ridge=1e-3, power=3).fit(moons, given)
+        LapSVC(eta=1e6, regularizer=RegularizerParams(ridge=1e-3, power=3)).fit(moons, given)
     assert np.isfinite(LapSVC(**SMALL | {"eta": 1e6}).fit(X, y).decision_function(new)).all()

@@ -70,7 +70,7 @@ def test_shared_rows_lie_in_parts_that_workers_can_open(tmp_path):
 def test_an_estimator_takes_sparse_rows():
     y = np.full(400, -1)
     y[LABELED] = CODES[LABELED]
-    on_sparse, on_dense = (LapSVC(n_neighbors=6, n_subsample=90).fit(rows, y)
+    on_sparse, on_dense = (LapSVC(graph=KNNGraph(n_neighbors=6), n_subsample=90).fit(rows, y)
                            for rows in (X, X.toarray()))
     assert sparse.issparse(on_sparse.model_.points)
     values = on_sparse.decision_function(X)

@@ -59,7 +59,7 @@ class TestCount:
     @given(m=st.integers(0, 300), u=st.integers(0, 300))
     def test_the_rule_never_exceeds_the_rows(self, m, u):
         if m + u:
-            assert 1 <= landmark_count(LandmarkParams(), m, m + u) <= m + u
+            assert 1 <= landmark_count(LandmarkParams(n_landmarks="sqrt"), m, m + u) <= m + u
 
     def test_more_than_there_are_rows(self):
         with pytest.warns(UserWarning, match=r"n_landmarks=11 and 10 rows\n  why: .*\n  fix: set n_landmarks to 10"):
@@ -78,7 +78,7 @@ class TestCount:
     @pytest.mark.parametrize(("m", "n"), [(0, 0), (5, 4), (-1, 4)])
     def test_rows_that_cannot_be(self, m, n):
         with pytest.raises(DataError, match="rows are labeled"):
-            landmark_count(LandmarkParams(), m, n)
+            landmark_count(LandmarkParams(n_landmarks="sqrt"), m, n)
 
 
 class TestUniform:
@@ -88,7 +88,7 @@ class TestUniform:
         n = data.draw(st.integers(1, 60))
         m = data.draw(st.integers(0, n))
         preferred = np.random.default_rng(n).permutation(n)[:m]
-        count = landmark_count(LandmarkParams(), m, n)
+        count = landmark_count(LandmarkParams(n_landmarks="sqrt"), m, n)
         chosen = uniform_rows(n, count, data.draw(st.integers(0, 99)), preferred)
         assert chosen.dtype == np.int64
         assert len(chosen) == count

@@ -146,10 +146,10 @@ def test_copies_make_components_only_where_they_are_kept():
     X = np.repeat(np.random.default_rng(2).normal(size=(20, 2)), 6, axis=0)
     y = np.full(120, -1)
     y[[0, 6]] = [0, 1]
-    counts = {how: LapSVC(n_neighbors=5, duplicates=how).fit(X, y).evidence_["components"]["count"]
+    counts = {how: LapSVC(graph=KNNGraph(n_neighbors=5, duplicates=how)).fit(X, y).evidence_["components"]["count"]
                for how in ("collapse", "keep")}
     assert counts == {"collapse": 1, "keep": 20}
-    assert LapSVC(n_neighbors=5).fit(X, y).evidence_["unreached"]["count"] == 0
+    assert LapSVC(graph=KNNGraph(n_neighbors=5)).fit(X, y).evidence_["unreached"]["count"] == 0
 
 
 def test_labels_on_copies_are_all_seen():
@@ -159,7 +159,7 @@ def test_labels_on_copies_are_all_seen():
     rows = np.flatnonzero(which == most)
     targets[rows[:2]] = [1.0, 3.0]
     targets[which == (most + 1) % 30] = -1.0
-    model = LapKernelRidge(n_neighbors=4, C=1e6).fit(X, targets)
+    model = LapKernelRidge(graph=KNNGraph(n_neighbors=4), C=1e6).fit(X, targets)
     assert model.predict(X[rows[:1]])[0] == pytest.approx(2.0, abs=1e-2)  # between the two labels of one point
 
 
@@ -180,7 +180,8 @@ def test_a_given_graph_is_the_one_that_is_made():
     assert found.attributes["neighbors"] == {"method": "given", "n_neighbors": 4, "n": 90, "entries": 360}
     y = np.full(90, -1)
     y[[5, 9]] = [0, 1]
-    made, with_graph = LapSVC(n_neighbors=4).fit(X, y), LapSVC(n_neighbors=20).fit(X, y, graph=lists)
+    made = LapSVC(graph=KNNGraph(n_neighbors=4)).fit(X, y)
+    with_graph = LapSVC(graph=KNNGraph(n_neighbors=20)).fit(X, y, graph=lists)
     assert_array_equal(with_graph.decision_function(X), made.decision_function(X))
 
 

@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl import LapRLSClassifier
+from dssl import KNNGraph, LapRLSClassifier
 from dssl.cli.main import main
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import open_dataset
@@ -105,7 +105,7 @@ def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file,
         X, y = arrays["X"], arrays["y"]
     known = np.full(len(split["train"]), -1)
     known[labels["labeled"]] = y[split["train"]][labels["labeled"]]
-    fitted = LapRLSClassifier(n_neighbors=6, weights="heat", n_landmarks=40, bandwidth="median").fit(
+    fitted = LapRLSClassifier(graph=KNNGraph(n_neighbors=6, weights="heat"), landmarks=40, bandwidth="median").fit(
         X[split["train"]], known)
     mine = open_model(result["model"]).model
     assert_allclose(mine.values(X[split["test"]]), fitted.decision_function(X[split["test"]]), rtol=1e-6, atol=1e-8)

@@ -63,6 +63,8 @@ class LapRLSParams:
                     why="the grid would be empty, or do work twice", fix="give one value, or several that differ")
         for gamma_A, gamma_I in product(self.gamma_A, self.gamma_I):
             require_penalties(gamma_A, gamma_I)
+        require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
+                why="no other Laplacian is defined", fix="choose normalized or unnormalized")
 
     @property
     def n_pairs(self) -> int:

@@ -1,0 +1,68 @@
+"""Parameters that are values of several fields: `LapSVC(graph=KNNGraph(n_neighbors=15))`."""
+
+from contextlib import suppress
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ..errors import ParameterError, require
+
+
+class GroupedParams(BaseEstimator):
+    """An estimator of which some parameters are groups: frozen dataclasses, which a grid reaches by field.
+
+    `graph__n_neighbors` is the field `n_neighbors` of the group `graph`. A group may be given as None, its default, or
+    as the value of its first field. `seed` of the estimator is that of every group that is not given whole.
+    """
+
+    groups: ClassVar[dict[str, type]] = {}
+    seed: int
+
+    def group(self, name: str) -> Any:
+        """Return a group as the dataclass that it is.
+
+        Raises
+        ------
+        ParameterError : it is something else, or a field is out of range.
+        """
+        kind, given = self.groups[name], getattr(self, name)
+        if isinstance(given, kind):
+            return given
+        require(np.isscalar(given) or given is None, f"{name} is of type {type(given).__name__}", why="it says how, "
+                f"and is a {kind.__name__} or the value of its first field", fix=f"pass {name}={kind.__name__}(...)")
+        names = [field.name for field in fields(kind)]
+        seed = {"seed": self.seed} if "seed" in names else {}
+        return kind(**seed) if given is None else kind(**{names[0]: given}, **seed)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; if `deep`, the fields of groups too."""
+        found = super().get_params(deep=deep)
+        for name in self.groups if deep else ():
+            with suppress(ParameterError):  # what is wrong with it is said when it is used
+                found |= {f"{name}__{field.name}": getattr(self.group(name), field.name)
+                          for field in fields(self.groups[name])}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, and fields of groups: a group is a value, so that another takes its place.
+
+        Raises
+        ------
+        ParameterError : a field is out of range, or there is none of this name; ValueError : no such parameter.
+        """
+        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
+        for name, kind in self.groups.items():
+            changed = {key.removeprefix(f"{name}__"): params.pop(key) for key in list(params)
+                       if key.startswith(f"{name}__")}
+            known = [field.name for field in fields(kind)]
+            unknown = [key for key in changed if key not in known]
+            require(not unknown, f"{name} has no parameter {', '.join(unknown)}", why="it would change nothing",
+                    fix=f"use {', '.join(known)}")
+            if changed:
+                setattr(self, name, replace(self.group(name), **changed))
+        others = [name for name in params if "__" in name]
+        require(not others, f"Invalid parameter {', '.join(others)}", why="it is no field of a group",
+                fix=f"groups are {', '.join(self.groups)}")
+        return self

@@ -1,0 +1,97 @@
+"""What estimators learn from: labels or quantities of any input, and their weights."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import column_or_1d
+
+from ..data.inputs import labels_of
+from ..errors import DataError, require
+from ..learners.encoding import encode_labels
+from ..learners.target import Classes, Quantities, Target
+
+AnyTarget = TypeVar("AnyTarget", bound=Target)
+
+
+def classes_of(y: Any, unlabeled: Any, n: int, *, occurs: bool = True) -> Classes:
+    """Return the labels of n points; occurs : whether a marker that does not occur is refused.
+
+    Raises
+    ------
+    DataError : y is of another length, or its labels are of no one kind; see `encode_labels`.
+    """
+    column = getattr(y, "shape", ())[1:] == (1,)
+    codes, names = encode_labels(column_or_1d(y, warn=True) if column else y, unlabeled, occurs=occurs)
+    require(len(codes) == n, f"y has {len(codes)} labels for {n} points", error=DataError,
+            why="each point has a label or the marker of none", fix="pass one entry a point")
+    return Classes.of(codes, names)
+
+
+def require_classes(names: np.ndarray, regressor: str) -> None:
+    """Raise DataError if these are fewer than two classes, or quantities; `regressor` is named as the way out."""
+    whole = names.dtype.kind != "f" or bool((names == np.round(names)).all())
+    require(whole, f"Unknown label type: continuous, such as {names[:3].tolist()}", error=DataError,
+            why="fractions are quantities, not classes", fix=f"use {regressor}, or make the labels integers")
+    require(len(names) >= 2, f"y has {len(names)} class(es)", error=DataError,
+            why="a classifier tells at least two classes apart", fix="label points of another class")
+
+
+def require_labeled(target: Classes, least: int, what: str, fix: str) -> None:
+    """Raise DataError if a class has fewer than `least` labeled points."""
+    lacking = target.names[np.bincount(target.coded, minlength=len(target.names)) < least].tolist()
+    require(not lacking, f"class {', '.join(map(repr, lacking))} has {what}", error=DataError,
+            why="a learner does not know a class that it has not seen", fix=fix)
+
+
+def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
+    """Return the targets of n points, (l, c) of those without NaN.
+
+    Raises
+    ------
+    DataError : y is of another length, holds infinite values or no number, or integers with an unnamed -1.
+    """
+    nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
+    given = y.to_numpy(np.float64, na_value=np.nan) if nullable else np.asarray(y)
+    require(given.dtype.kind in "biufO", f"y holds values of type {given.dtype}, expected real numbers",
+            error=DataError, why="a target is a quantity",
+            fix="convert y to floats, with NaN where a target is unknown")
+    whole = pd.api.types.is_integer_dtype(y.dtype) if nullable else given.dtype.kind in "iu"
+    marked = whole and bool((given == -1).any())
+    require(unlabeled is not None or not marked, "y holds integers, and -1 is among them", error=DataError,
+            why="NaN marks unknown targets here, so -1 would be fitted as a value",
+            fix="pass unlabeled=-1 if it marks unknown targets, or y as floats if it is a value")
+    targets = given.astype(np.float64)
+    if unlabeled is not None:
+        targets[targets == float(unlabeled)] = np.nan
+    require(not np.isinf(targets).any(), f"y has {int(np.isinf(targets).sum())} infinite targets", error=DataError,
+            why="no function with a finite norm takes them", fix="mark them unknown with NaN, or drop these rows")
+    require(len(targets) == n and targets.ndim in (1, 2), error=DataError,
+            what=f"y has shape {targets.shape} for {n} points", why="each point has a target or NaN",
+            fix="pass one row a point")
+    target = Quantities.of(targets.reshape(n, -1))
+    require(len(target.labeled) >= 1, "no target is a number", error=DataError,
+            why="there is nothing to fit or to compare with", fix="give at least one point a target")
+    return target
+
+
+def weighed(target: AnyTarget, sample_weight: Any, n: int) -> tuple[AnyTarget, np.ndarray | None]:
+    """Return the target without the points of weight 0, and the weights (l,) of the others; None where none are given.
+
+    Raises
+    ------
+    DataError : not one weight a point, or one of a labeled point that is negative or not finite; the message names it.
+    """
+    if sample_weight is None:
+        return target, None
+    weight = np.asarray(labels_of(sample_weight), np.float64)
+    require(weight.shape == (n,), f"sample_weight has shape {weight.shape} for {n} points", error=DataError,
+            why="each point has one weight, and those of unlabeled points are not read", fix="pass one number a point")
+    of_labeled = weight[target.labeled]
+    require(bool((of_labeled != 0).any()) or not len(of_labeled), "the weight of every labeled point is zero",
+            why="such points count as unlabeled, so there is nothing to fit", fix="raise a weight", error=DataError)
+    wrong = target.labeled[~((of_labeled >= 0) & (of_labeled < np.inf))]
+    require(len(wrong) == 0, f"{len(wrong)} weights of labeled points are not finite numbers >= 0, first "
+            f"{weight[wrong[:1]].tolist()} of point {wrong[:1].tolist()}", error=DataError,
+            why="a negative weight rewards errors", fix="pass weights >= 0; 0 leaves the label out")
+    return target.take(np.flatnonzero(of_labeled > 0)), of_labeled[of_labeled > 0]
