@@ -29,7 +29,7 @@ from ..scoring import BASE, SCORES
 from ..spec import GraphSpec, LabelSpec, ModelSpec, Section, SelectionSpec, Spec
 from ..stage import Context, Kind, Stage
 from . import deformed_costs as costs
-from .deformed_fit import FitTask, SearchTask, SubsampleGraph, Training
+from .deformed_fit import DeformedProblem, FitTask, SearchTask, SubsampleGraph
 
 # The spec
 
@@ -263,13 +263,13 @@ class LearningParams:
         return cls(spec.model.kind, spec.kernel.name, spec.kernel.parameters, spec.baselines,
                    spec.subsample.seed, graph if "subsample_graph" in spec.baselines else None)
 
-    def training(self, context: Context) -> Training:
+    def problem(self, context: Context) -> DeformedProblem:
         """Return what the tasks that search and fit need."""
         graph = self.subsample_graph
         if graph is not None:
             k = max(1, min(graph.neighbors.n_neighbors, context.attributes("subsample")["n_subsample"] - 1))
             graph = replace(graph, neighbors=replace(graph.neighbors, n_neighbors=k))
-        return Training(
+        return DeformedProblem(
             points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
             chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
             classes=context.attributes("labels").get("classes"), kernel=self.kernel, parameters=self.parameters,
@@ -300,8 +300,8 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
     if params.grid is None or params.learning is None:
         return {"choices": dict.fromkeys(("model", *params.baselines), params.given), "folds": 0}
     searched = tuple(name for name in ("model", *params.baselines) if name != "shuffled")
-    training = params.learning.training(context)
-    tasks = [SearchTask(training, name, bandwidth, params.grid) for name in searched
+    problem = params.learning.problem(context)
+    tasks = [SearchTask(problem, name, bandwidth, params.grid) for name in searched
              for bandwidth in params.bandwidths]
     receipts = context.execution.map(tasks, context.parts, context.progress)
     tables = {name: [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
@@ -312,7 +312,7 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
 
 def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
     """Fit the model and its baselines."""
-    task = FitTask(params.training(context), ("model", *params.baselines), context.attributes("selection")["choices"])
+    task = FitTask(params.problem(context), ("model", *params.baselines), context.attributes("selection")["choices"])
     receipt, = context.execution.map([task], context.parts)
     return {"models": receipt["models"]}
 

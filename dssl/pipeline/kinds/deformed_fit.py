@@ -39,7 +39,7 @@ class SubsampleGraph:
 
 
 @dataclass(frozen=True)
-class Training:
+class DeformedProblem:
     """What the model and its baselines are trained on, as the tasks that search and fit need it."""
 
     points: Rows  # all training points, scaled
@@ -79,23 +79,23 @@ class Training:
 class SearchTask:
     """Cross-validate the grid of one model at one bandwidth."""
 
-    training: Training
+    problem: DeformedProblem
     name: str  # model, base or subsample_graph
     bandwidth: float | str | None
     grid: GridParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        subsample, target = self.training.subsample(), self.training.target()
-        X_l = self.training.points.take(target.labeled)
-        base, folds = self.training.base(self.bandwidth), held_out_folds(self.grid.folds, target, self.grid.seed)
+        subsample, target = self.problem.subsample(), self.problem.target()
+        X_l = self.problem.points.take(target.labeled)
+        base, folds = self.problem.base(self.bandwidth), held_out_folds(self.grid.folds, target, self.grid.seed)
         if self.name == "base":
-            found = search_base(base, X_l, target, self.training.kind, self.grid, folds)
+            found = search_base(base, X_l, target, self.problem.kind, self.grid, folds)
         else:
-            X_S = self.training.points.take(subsample)
+            X_S = self.problem.points.take(subsample)
             place = {int(row): position for position, row in enumerate(subsample)}
             position = np.array([place.get(int(row), -1) for row in target.labeled])
             found = search_deformed(base, X_S, X_l, target, position,
-                                    self.training.covariances(self.name, self.grid.power, X_S), self.training.kind,
+                                    self.problem.covariances(self.name, self.grid.power, X_S), self.problem.kind,
                                     self.grid, folds)
         return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found], "folds": len(folds)}
 
@@ -104,25 +104,25 @@ class SearchTask:
 class FitTask:
     """Fit the model and its baselines; write one model a name, `NAME.ARRAY`."""
 
-    training: Training
+    problem: DeformedProblem
     names: tuple[str, ...]  # model, and the baselines
     choices: dict[str, dict[str, Any]]  # by name: power, eta, C, bandwidth
 
     def __call__(self, out: PartWriter) -> Receipt:
-        training, target = self.training, self.training.target()
-        X_S, X_l = training.points.take(training.subsample()), training.points.take(target.labeled)
+        problem, target = self.problem, self.problem.target()
+        X_S, X_l = problem.points.take(problem.subsample()), problem.points.take(target.labeled)
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}
         for name in self.names:
             chosen = self.choices[name]
-            base = training.base(chosen["bandwidth"])
+            base = problem.base(chosen["bandwidth"])
             kernel: Any = base
             if name != "base":
-                A = training.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
+                A = problem.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
                 kernel = deform(base, X_S, A, chosen["eta"])
             K = kernel(X_l, X_l)
             check_share(K, base, X_l, chosen["eta"] or 0.0)
-            learner = LearnerParams(kind=training.kind, C=chosen["C"])
+            learner = LearnerParams(kind=problem.kind, C=chosen["C"])
             coef, intercept, coding = fit_gram(K, target, learner)
             facts = {"name": name, "n_labeled": len(target.labeled), **target.missed(K @ coef + intercept, coding),
                      "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
