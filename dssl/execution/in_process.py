@@ -1,7 +1,7 @@
 """Tasks in threads of this process."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dask
@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from ..storage.blocks import MemoryParts, Parts, Receipt
 from .tasks import MEMORY_BUDGET, Execution, Task, available_cores, run_part
+from .window import Finished, run_in_window
 
 
 class InProcess(Execution):
@@ -30,17 +31,11 @@ class InProcess(Execution):
                 for index, task in pending:
                     done(index, run_part(task, parts, index))
                 return
-            queue = iter(pending)
-            with ThreadPoolExecutor(threads) as pool:
-                running = {pool.submit(run_part, task, parts, index): index
-                           for index, task in (next(queue) for _ in range(threads))}
+            running: dict[Any, int] = {}
+            with ThreadPoolExecutor(threads) as pool, Finished() as finished:
                 try:
-                    while running:
-                        for future in wait(running, return_when=FIRST_COMPLETED).done:
-                            done(running.pop(future), future.result())
-                            for index, task in queue:
-                                running[pool.submit(run_part, task, parts, index)] = index
-                                break
+                    run_in_window(pending, threads, lambda index, task: pool.submit(run_part, task, parts, index), done,
+                                  running, finished)
                 finally:
                     for future in running:
                         future.cancel()

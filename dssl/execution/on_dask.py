@@ -9,7 +9,7 @@ from typing import Any
 
 import dask
 import numba
-from distributed import Client, KilledWorker, as_completed, get_client, get_worker
+from distributed import Client, KilledWorker, get_client, get_worker
 from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
@@ -20,6 +20,7 @@ from ..storage.csr import write_sparse
 from ..storage.store import StoredParts
 from .in_process import InProcess, delayed_parts
 from .tasks import MEMORY_BUDGET, SHARED_CHUNK, Execution, Task, run_part
+from .window import Finished, run_in_window
 
 _LIMITED = False
 
@@ -82,30 +83,22 @@ class OnDask(Execution):
         if not pending:
             return
         stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
-        queue, homes = iter(pending), sorted(self.client.nthreads())
 
-        def submit(item: tuple[int, Task]) -> Any:
-            index, task = item
+        def submit(index: int, task: Task) -> Any:
             home = getattr(task, "home", None)
             place = {} if home is None or not homes else {
                 "workers": [homes[home % len(homes)]], "allow_other_workers": True}
             # No retries: an exception would come again. A task whose worker died is run again by the scheduler.
-            future = self.client.submit(run_on_worker, task, parts, index, pure=False,
-                                        key=f"{type(task).__name__}-{stage}-{index}", **place)
-            running[future] = index
-            return future
+            return self.client.submit(run_on_worker, task, parts, index, pure=False,
+                                      key=f"{type(task).__name__}-{stage}-{index}", **place)
 
         running: dict[Any, int] = {}
-        # A window keeps the scheduler small: work on row blocks is never submitted all at once.
         try:
-            window = 3 * max(1, sum(self.client.nthreads().values()))
-            futures = as_completed([submit(item) for _, item in zip(range(window), queue, strict=False)],
-                                   loop=self.client.loop)  # the client need not be the active one
-            for future in futures:
-                done(running.pop(future), future.result())
-                for item in queue:
-                    futures.add(submit(item))
-                    break
+            with Finished() as finished:
+                threads = self.client.nthreads()
+                homes = sorted(threads)
+                # A window keeps the scheduler small: work on row blocks is never submitted all at once.
+                run_in_window(pending, 3 * max(1, sum(threads.values())), submit, done, running, finished)
         except KilledWorker as error:
             raise TaskFailed(explain(
                 f"task {error.task} ended {error.last_worker.address} and every worker that tried it",

@@ -1,0 +1,79 @@
+"""A few tasks under way at a time, and waiting for them so that an interrupt breaks no lock."""
+
+import signal
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Self
+
+from ..storage.blocks import Receipt
+from .tasks import Task
+
+
+class Finished:
+    """A queue on which one thread waits for what finishes in others; while it is open, `get` raises KeyboardInterrupt.
+
+    Python raises it between any two steps of the main thread, also within `threading.Condition.wait`, between giving a
+    lock back and taking it again: then another thread fails with "release unlocked lock" and prints its traceback, or
+    waits forever. So the first SIGINT only wakes `get`; a second one is raised wherever the main thread is.
+    """
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()  # written in C: its `put` may be called by a signal's handler
+        self._is_interrupted = False
+        self._defers = False
+
+    def __enter__(self) -> Self:
+        # Only the main thread has handlers; one that somebody else has set stays.
+        self._defers = (threading.current_thread() is threading.main_thread()
+                        and signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        if self._defers:
+            signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._defers:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._is_interrupted and kind is None:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._is_interrupted = True
+        self._queue.put(None)
+
+    def put(self, item: Any) -> None:
+        """Add what has finished; from any thread."""
+        self._queue.put(item)
+
+    def get(self) -> Any:
+        """Return what has finished first; raise KeyboardInterrupt if one has come."""
+        item = None if self._is_interrupted else self._queue.get()
+        if self._is_interrupted:
+            raise KeyboardInterrupt
+        return item
+
+
+def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Any],
+                  done: Callable[[int, Receipt], None], running: dict[Any, int], finished: Finished) -> None:
+    """Submit tasks so that `size` of them are under way, and report each receipt as it arrives.
+
+    submit : returns a future with `add_done_callback`. running : the futures under way with their numbers, for the
+    caller to cancel when an error is raised. finished : where they arrive.
+    """
+    queue = iter(pending)
+
+    def more() -> None:
+        for index, task in queue:
+            future = submit(index, task)
+            running[future] = index
+            future.add_done_callback(finished.put)
+            return
+
+    for _ in range(size):
+        more()
+    while running:
+        future = finished.get()
+        done(running.pop(future), future.result())
+        more()

@@ -1,0 +1,88 @@
+"""Waiting for tasks: an interrupt comes out where it breaks nothing, once, and is never lost."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from dssl.execution.in_process import InProcess
+from dssl.execution.window import Finished
+from dssl.storage.blocks import MemoryParts
+
+
+@pytest.fixture(autouse=True)
+def heeded():
+    """A shell has its background jobs, and all that they start, ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def later(seconds=0.1):
+    timer = threading.Timer(seconds, interrupt)
+    timer.start()
+    return timer
+
+
+def steps_of(*actions):
+    """Return how many actions were done, and whether an interrupt was raised."""
+    done = 0
+    try:
+        with Finished() as finished:
+            for action in actions:
+                action(finished)
+                done += 1
+    except KeyboardInterrupt:
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        return done, True
+    return done, False
+
+
+def put(finished):
+    finished.put("a task")
+
+
+def get(finished):
+    assert finished.get() == "a task"
+
+
+@pytest.mark.parametrize(("actions", "done"), [
+    ([lambda finished: later(), get], 1),  # it wakes who waits
+    ([put, lambda finished: interrupt(), put, get], 3),  # it comes before what has finished, and not between
+    ([put, lambda finished: interrupt()], 2),  # nobody asks for it: at the end
+    ([lambda finished: interrupt(), put, lambda finished: interrupt(), put], 2),  # the second one at once
+])
+def test_an_interrupt_is_raised_where_it_breaks_nothing(actions, done):
+    assert steps_of(*actions) == (done, True)
+    assert steps_of(put, put, get, get) == (4, False)
+
+
+def test_a_handler_of_somebody_else_stays():
+    seen = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    with Finished() as finished:
+        interrupt()
+        finished.put("a task")
+        assert finished.get() == "a task"
+    assert seen == [signal.SIGINT]
+
+
+def test_tasks_in_threads_are_interrupted_between_two_and_what_is_done_is_kept():
+    def nap(out):
+        time.sleep(0.02)
+        return out.write()
+
+    parts, timer = MemoryParts(), later(0.3)
+    with pytest.raises(KeyboardInterrupt):
+        InProcess(2).map([nap] * 500, parts)
+    timer.join()
+    done = set(parts.receipts())
+    assert 2 < len(done) < 500
+    receipts = InProcess(2).map([nap] * len(done), parts)
+    assert len(receipts) == len(done)
