@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dssl.cli import main
+from dssl.cli.main import main
 
 REPOSITORY = Path(__file__).parents[2]
 LOCAL = REPOSITORY / "cluster" / "local.yaml"
