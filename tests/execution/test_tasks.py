@@ -130,32 +130,38 @@ def test_a_failure_on_a_cluster_reaches_the_caller(tmp_path, cluster_client):
         execution.map([FailingTask()], StoredParts(tmp_path / "there"))
 
 
+@pytest.fixture(scope="module")
+def own_client():
+    """A client of two worker processes that a test may end."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+                     silence_logs=50) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
 @pytest.mark.cluster
-def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path):
-    """A cluster of its own: one of its two worker processes gets SIGKILL while tasks run."""
+def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path, own_client):
+    """One of two worker processes gets SIGKILL while tasks run."""
     log = tmp_path / "log"
     log.mkdir()
     parts, expected = StoredParts(tmp_path / "there"), MemoryParts()
     tasks = square_tasks(parts, log=log, seconds=0.5)
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-                     silence_logs=50) as cluster,
-        Client(cluster) as client,
-    ):
-        pids = set(client.run(os.getpid).values())
-        killed = []
+    pids = set(own_client.run(os.getpid).values())
+    killed = []
 
-        def kill():
-            while not any(file.read_text() for file in log.glob("*.log")):
-                time.sleep(0.01)
-            victim = int(next(iter(log.glob("*.log"))).read_text().split()[0])
-            os.kill(victim, signal.SIGKILL)
-            killed.append(victim)
+    def kill():
+        while not any(file.read_text() for file in log.glob("*.log")):
+            time.sleep(0.01)
+        victim = int(next(iter(log.glob("*.log"))).read_text().split()[0])
+        os.kill(victim, signal.SIGKILL)
+        killed.append(victim)
 
-        killer = threading.Thread(target=kill)
-        killer.start()
-        receipts = OnDask(client).map(tasks, parts)
-        killer.join()
+    killer = threading.Thread(target=kill)
+    killer.start()
+    receipts = OnDask(own_client).map(tasks, parts)
+    killer.join()
     assert killed[0] in pids
     assert sum(len(file.read_text().split()) for file in log.iterdir()) > 5  # something ran twice
     InProcess(1).map(square_tasks(expected), expected)
@@ -190,18 +196,14 @@ def test_tasks_with_a_home_go_to_the_same_worker_every_time(tmp_path, cluster_cl
 
 
 @pytest.mark.cluster
-def test_a_home_that_is_lost_is_found_elsewhere(tmp_path):
-    """A cluster of its own: one worker dies, and no other comes in its place."""
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-                     silence_logs=50) as cluster,
-        Client(cluster) as client,
-    ):
-        execution = OnDask(client)
-        tasks = [HomeTask(home) for home in (0, 1, 0, 1)]
-        before = execution.map(tasks, StoredParts(tmp_path / "before"))
-        client.retire_workers([max(client.nthreads())], close_workers=True)
-        after = execution.map(tasks, StoredParts(tmp_path / "after"))
+def test_a_home_that_is_lost_is_found_elsewhere(tmp_path, own_client):
+    """One worker ends, and no other comes in its place."""
+    own_client.wait_for_workers(2)  # the one that was killed above comes again
+    execution = OnDask(own_client)
+    tasks = [HomeTask(home) for home in (0, 1, 0, 1)]
+    before = execution.map(tasks, StoredParts(tmp_path / "before"))
+    own_client.retire_workers([max(own_client.nthreads())], close_workers=True)
+    after = execution.map(tasks, StoredParts(tmp_path / "after"))
     assert len({receipt["process"] for receipt in before}) == 2
     assert {receipt["process"] for receipt in after} == {before[0]["process"]}
 
@@ -219,8 +221,8 @@ class SumTask:
         return out.write(total=block.sum(axis=0), count=np.array(len(block)))
 
 
-NOISE = ArrayRows(np.random.default_rng(3).normal(size=(90, 5)))
-SUM_TASKS = [SumTask(NOISE, start, stop) for start, stop in row_ranges(90, 4)]
+NOISE = ArrayRows(np.random.default_rng(3).normal(size=(42, 5)))
+SUM_TASKS = [SumTask(NOISE, start, stop) for start, stop in row_ranges(42, 4)]
 
 
 def tree_sum(shares, fan_in):
@@ -238,7 +240,7 @@ def test_a_reduction_combines_in_the_order_of_the_tasks(tmp_path, budget, stored
     total = InProcess(2, budget).reduce(sums(SUM_TASKS, fan_in), parts)
     blocks = [NOISE.read(task.start, task.stop).sum(axis=0) for task in SUM_TASKS]
     assert_array_equal(total["total"], tree_sum(blocks, fan_in))
-    assert int(total["count"]) == 90
+    assert int(total["count"]) == 42
     assert [parts.read(i)["total"].tolist() for i in range(len(blocks))] == [block.tolist() for block in blocks]
 
 
