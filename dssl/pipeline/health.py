@@ -20,7 +20,7 @@ FILE = "unreached.csv"
 
 @dataclass(frozen=True)
 class HealthTask:
-    """Describe the graph; write the source rows of the points that no label reaches, and the sizes of their components."""
+    """Describe the graph; write the source rows of points that no label reaches, and the sizes of their components."""
 
     neighbors: Neighbors | None  # None where the weights were given
     graph: Parts
