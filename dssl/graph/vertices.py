@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from ..errors import DataError, ParameterError, require
+from ..errors import DataError, require
 from ..execution.cost import Cost, cost_of, count
 from ..execution.tasks import Execution, Progress
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges, rows_that_fit
@@ -75,14 +75,6 @@ class Vertices:
         """Return the counts; JSON."""
         return {"n": len(self.vertex), "vertices": len(self), "largest_multiplicity": int(self.multiplicity.max()),
                 "copied_points": int(self.multiplicity[self.multiplicity > 1].sum())}
-
-
-def require_neighbors(n_neighbors: int, vertices: Vertices) -> None:
-    """Raise ParameterError unless there are more distinct rows than neighbors of each."""
-    v, n = len(vertices), len(vertices.vertex)
-    require(n_neighbors < v, f"n_neighbors={n_neighbors} with {v} distinct rows among {n}",
-            why=f"equal rows are one vertex, so each has {v - 1} others to choose from", error=ParameterError,
-            fix=f"choose n_neighbors <= {v - 1}" if v > 1 else "pass points that differ")
 
 
 def covariance_at_points(A: np.ndarray, multiplicity: np.ndarray) -> np.ndarray:

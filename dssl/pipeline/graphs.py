@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..errors import DataError, require
 from ..graph.given import described_weights
 from ..graph.neighbor_lists import Neighbors
-from ..graph.neighbors import NeighborParams, find_neighbors
-from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_neighbors
+from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
+from ..graph.vertices import Vertices, distinct_rows, find_vertices
 from ..graph.weights import WeightParams, weigh
 from ..report.sections.graph import graph_section
 from ..storage.blocks import PartWriter
@@ -59,9 +60,12 @@ def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
     """Search the neighbors of the vertices, or read given lists; weights that are given need none."""
     if params.search is not None:
         points = vertices_of(context)
-        require_neighbors(params.search.n_neighbors, points)
+        require(len(points) > 1, f"all {len(points.vertex)} training points are equal", error=DataError,
+                why="nothing tells them apart, and a graph of them has no shape",
+                fix="check that the features were read correctly")
+        search = lowered_neighbors(params.search, len(points), "distinct training points")
         rows = distinct_rows(context.points("train"), points, context.execution)
-        return find_neighbors(rows, params.search, context.execution, context.parts).attributes
+        return find_neighbors(rows, search, context.execution, context.parts).attributes
     if "neighbors" not in context.files:
         return {"method": "given"}
     task = GivenNeighborsTask(str(context.files["neighbors"].source.path), context.inputs["split"].parts.arrays(0),

@@ -145,6 +145,8 @@ def unlabeled_verdict(true: Target, found: Mapping[str, Mapping[str, np.ndarray]
         if name != "model":
             gain, p_value = compared(true, found["model"], other)
             verdict[f"over_{name}"] = {"gain": gain, "p_value": p_value}
+    if not {"over_base", "over_shuffled"} <= verdict.keys():  # a kind without these baselines has no answer
+        return verdict
     base, control = verdict["over_base"], verdict["over_shuffled"]
     if base["gain"] > 0 and base["p_value"] < 0.05 and control["gain"] > 0:
         verdict["unlabeled_data"] = "helped"

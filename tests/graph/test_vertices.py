@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.graph import vertices as module
@@ -19,7 +19,6 @@ from dssl.graph.vertices import (
     distinct_rows,
     find_vertices,
     hash_rows,
-    require_neighbors,
 )
 from dssl.graph.weights import weights
 from dssl.kernels.subsample import inverse_on_subsample
@@ -158,8 +157,6 @@ def test_errors():
         find_vertices(ArrayRows(np.zeros(3)), InProcess(1))
     with pytest.raises(BudgetError):
         find_vertices(ArrayRows(np.zeros((3, 9))), InProcess(1, memory_budget=300))
-    with pytest.raises(ParameterError, match="n_neighbors=2 with 2 distinct rows among 5"):
-        require_neighbors(2, Vertices(np.array([0, 1, 0, 0, 1]), np.array([0, 1]), np.array([3, 2])))
 
 
 # What duplicates no longer do

@@ -10,7 +10,7 @@ from .table import CASES, PAGE, page
 FOUND = {}
 
 
-@pytest.mark.filterwarnings("default:n_landmarks=500")  # a warning is what is due there
+@pytest.mark.filterwarnings("default:n_landmarks=500", "default:n_neighbors=50")  # a warning is what is due there
 @pytest.mark.parametrize("item", CASES, ids=lambda item: re.sub(r"\W+", "-", f"{item.group}-{item.given}")[:90])
 def test_outcome(item, tmp_path):
     outcome = item.run(tmp_path)

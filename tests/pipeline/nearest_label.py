@@ -147,7 +147,7 @@ def make_models(context: Context, params: NoChoice) -> dict[str, Any]:
     return {"models": {"model": attributes}}
 
 
-def paths_cost(f: Facts, p: PathParams) -> Cost:
+def paths_cost(f: Facts) -> Cost:
     """The graph twice, and the distances from one point."""
     return cost_of(f.n_labeled, f.n_labeled * 12 * f.nnz, f.n_labeled * 8 * f.n, 24 * f.nnz + 16 * f.n)
 

@@ -78,7 +78,7 @@ def test_what_a_stage_has_yet_to_find_is_taken_from_above_and_named():
     below = KINDS["svm"].by_name["columns"].cost(replace(facts, bound="least", estimated=set()))
     facts.estimated.clear()
     facts.attributes |= {"vertices": {"vertices": 49_900}, "graph": {"nnz": 700_000},
-                         "system": {"params": {"method": "deflated"}}}
+                         "system": {"params": {"method": "deflated"}, "stored_bytes": 44 * 49_900 + 12 * 700_000}}
     exact = KINDS["svm"].by_name["columns"].cost(facts)
     assert facts.estimated == set()
     assert below.least <= exact.peak <= above.peak
