@@ -61,8 +61,9 @@ def covariance_of(W, power, *, ridge=0.1, normalized=True):
     return found.powers[power]
 
 
-def estimator(kind, **parameters):
-    return kind(**{"n_neighbors": 5, "n_subsample": 1000, "tolerance": 1e-10, **parameters})
+def estimator(kind, *, weights="self_tuned", **parameters):
+    return kind(**{"graph": KNNGraph(n_neighbors=5, weights=weights), "n_subsample": 1000, "tolerance": 1e-10,
+                   **parameters})
 
 
 def pair_values(model, X):
@@ -272,7 +273,8 @@ def test_eta_zero_is_the_base_kernel(seed, power):
     A = covariance_of(graph_of(X), power)
     assert_array_equal(deform(RBF(0.7), X, A, 0.0)(new, X), RBF(0.7)(new, X))
     assert_allclose(deform(RBF(0.7), X, A, 1e-9)(new, X), RBF(0.7)(new, X), atol=1e-7)
-    model = estimator(LapKernelRidge, eta=0.0, power=power, bandwidth="median").fit(X, np.where(y < 0, np.nan, X[:, 0]))
+    model = estimator(LapKernelRidge, eta=0.0, regularizer=RegularizerParams(power=power), bandwidth="median").fit(
+        X, np.where(y < 0, np.nan, X[:, 0]))
     sigma = median_bandwidth(X, 0)
     K = rbf_kernel(X[y >= 0], gamma=0.5 / sigma**2)
     coef, mean, _ = fit_gram(K, Quantities(np.flatnonzero(y >= 0), X[y >= 0][:, 0]), LearnerParams(kind="ridge"))

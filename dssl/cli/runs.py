@@ -50,7 +50,8 @@ def _print_result(result: dict[str, Any]) -> None:
         for name, scores in {"model": metrics, **result["baselines"]}.items():
             table.add_row(name, by.with_deviation(scores), *gain_over(name, result))
         out.print(table)
-        out.print(f"unlabeled data: {result['gain']['unlabeled_data']}")
+        if "unlabeled_data" in result["gain"]:
+            out.print(f"unlabeled data: {result['gain']['unlabeled_data']}")
     if result.get("unreached", {}).get("count"):
         out.print(f"{result['unreached']['count']} points are in no component with a label: "
                   f"{result['unreached']['file']}", soft_wrap=True)
