@@ -167,7 +167,8 @@ class KNNGraph:
         rows = execution.share_rows(as_rows(rows))
         stored = execution.scratch() if parts is None else parts
         points = self.vertices(rows, execution, None if parts is None else parts.within("hashes"))
-        require(len(points) > 1, f"all {len(rows)} points are equal", error=DataError,
+        equal = f"all {len(rows)} points are equal" if len(rows) > 1 else "X holds 1 sample"
+        require(len(points) > 1, equal, error=DataError,
                 why="nothing tells them apart, and a graph of them has no shape",
                 fix="check that the features were read correctly")
         search = lowered_neighbors(self.search, len(points), "distinct points")
