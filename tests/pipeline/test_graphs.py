@@ -93,8 +93,10 @@ def test_the_pipeline_and_the_estimators_functions_agree_on_copies(spec, tmp_pat
 def test_neighbors_are_counted_among_distinct_rows(spec, tmp_path):
     X, y = blobs(6)
     save(spec, np.repeat(X, 30, axis=0), np.repeat(y, 30))
-    with pytest.raises(ParameterError, match="n_neighbors=6 with 6 distinct rows among 140"):
+    with pytest.warns(UserWarning, match="n_neighbors=6 is lowered to 5, with 6 distinct training points"):
         run(spec, set=["graph.n_neighbors=6"], workspace=tmp_path / "work", execution=InProcess(1))
+    lists = part(spec, tmp_path / "work", "neighbors", "graph.n_neighbors=6")
+    assert lists.rows("ids").shape == (6, 5)
 
 
 # Given graphs
