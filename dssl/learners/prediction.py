@@ -3,18 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ..execution.tasks import Execution, Progress
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
-
-
-class BlockModel(Protocol):
-    """What is evaluated here: a `Model`."""
-
-    def block_height(self, rows: Rows, budget: int, beside: int) -> int: ...
 
 
 @dataclass(frozen=True)
