@@ -298,7 +298,6 @@ def flip(path, place=0.5):
     (["data.test={official: true}"], DataError, "no official split"),
     (["data.test.count=260"], ValueError, "260 test points asked for"),
     (["data.points=9999"], ValueError, "9999 points asked for"),
-    (["graph.n_neighbors=200"], ValueError, "n_neighbors=200"),
     (["data.read.target=nothing"], DataError, "nothing"), (["data.read.targt=y"], SpecError, "targt"),
 ])
 def test_data_that_cannot_be_used_are_refused_with_a_reason(spec, tmp_path, overrides, error, message):
