@@ -11,12 +11,12 @@ from scipy.sparse import issparse
 
 from ..errors import DataError, IntegrityError, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
-from ..storage.csr import BlockedCsrRows, CsrRows, as_csr, write_sparse
+from ..storage.csr import CsrRows, as_csr
 from ..storage.files import read_json, write_json
+from ..storage.pieces import BlockedCsrRows, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import WhenMissing, WhenText, column_label
 from .floats import floats, loses_digits, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
-from .joined_rows import JoinedRows
 from .survey import Survey, choose_columns
 from .targets import named_labels, target_of
 

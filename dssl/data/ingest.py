@@ -17,8 +17,8 @@ from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..params import digest, plain
 from ..storage.blocks import MemoryParts, Parts, Receipt, Rows, row_ranges
-from ..storage.csr import BlockedCsrRows
 from ..storage.foreign_zarr import is_zarr
+from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST
 from .columns import Columns, some_texts
 from .dataset import Dataset, open_stored

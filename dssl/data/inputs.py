@@ -23,9 +23,9 @@ from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, take_by_chunk, write_dense
 from ..storage.csr import CsrRows
+from ..storage.pieces import RowsInPieces
 from .dataset import Dataset
 from .floats import first_not_finite
-from .joined_rows import ConsecutiveRows
 
 READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own
 MISSING = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
@@ -220,7 +220,7 @@ def _checked(rows: Rows, execution: Execution) -> Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class PieceRows(ConsecutiveRows):
+class PieceRows(RowsInPieces):
     """Rows in pieces of any heights, each of which is a shared array; one without rows is not there."""
 
     parts: Parts

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import require
-from ..storage.blocks import Rows, block_rng, take_by_chunk
+from ..storage.blocks import ArrayRows, block_rng
+from ..storage.pieces import RowsInPieces
 from .dataset import Dataset
 
 GENERATION_ROWS = 1 << 16
@@ -21,7 +22,7 @@ Generator = Callable[..., tuple[np.ndarray, np.ndarray]]  # (rng, rows, **settin
 
 
 @dataclass(frozen=True)
-class GeneratedRows(Rows):
+class GeneratedRows(RowsInPieces):
     """X or y of a generator, read by ranges."""
 
     generator: Generator
@@ -31,20 +32,13 @@ class GeneratedRows(Rows):
     dtype: np.dtype
     output: int  # 0 for X, 1 for y
 
-    def _block(self, block: int) -> np.ndarray:
-        made = self.generator(block_rng(self.seed, block), np.arange(GENERATION_ROWS), **self.settings)
-        return made[self.output].astype(self.dtype, copy=False)
+    @property
+    def starts(self) -> np.ndarray:  # type: ignore[override]
+        return np.append(np.arange(0, len(self), GENERATION_ROWS), len(self))
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        stop = min(stop, self.shape[0])
-        pieces = [np.empty((0, *self.shape[1:]), self.dtype)]
-        for block in range(start // GENERATION_ROWS, -(-stop // GENERATION_ROWS)):
-            first = block * GENERATION_ROWS
-            pieces.append(self._block(block)[max(start - first, 0):stop - first])
-        return np.concatenate(pieces)
-
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        return take_by_chunk(self, ids, GENERATION_ROWS)
+    def piece(self, index: int) -> ArrayRows:
+        made = self.generator(block_rng(self.seed, index), np.arange(GENERATION_ROWS), **self.settings)
+        return ArrayRows(made[self.output].astype(self.dtype, copy=False))
 
 
 def two_moons(n: int, noise: float = 0.1, seed: int = 0) -> Dataset:

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from ..errors import ClusterError, TaskFailed, explain
 from ..params import digest
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
-from ..storage.csr import write_sparse
+from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
 from .in_process import InProcess, delayed_parts
 from .tasks import MEMORY_BUDGET, SHARED_CHUNK, Execution, Task, run_part

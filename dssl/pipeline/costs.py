@@ -17,7 +17,7 @@ from ..graph.health import health_cost
 from ..graph.vertices import vertices_cost
 from ..graph.weights import weights_cost
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
-from ..storage.csr import BlockedCsrRows
+from ..storage.pieces import BlockedCsrRows
 from .cost import of_those
 from .facts import Facts
 

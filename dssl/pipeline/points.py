@@ -16,7 +16,8 @@ from ..learners.encoding import encode_labels, encode_values, keep_classes, map_
 from ..learners.target import Classes, Quantities, Target
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
-from ..storage.csr import BlockedCsrRows, csr_arrays
+from ..storage.csr import csr_arrays
+from ..storage.pieces import BlockedCsrRows
 from . import costs
 from .spec import Spec, Task
 from .stage import Context, Stage

@@ -12,7 +12,7 @@ from ..execution.tasks import Execution, Progress
 from ..report.page import Section
 from ..report.words import Baseline, Words
 from ..storage.blocks import Parts, Rows
-from ..storage.csr import BlockedCsrRows
+from ..storage.pieces import BlockedCsrRows
 from ..storage.store import StoredRows
 from .artifacts import Artifact
 from .facts import Facts

@@ -1,17 +1,16 @@
-"""Sparse rows, in this process and in parts, and their form as named arrays.
+"""Sparse rows in this process, and their form as named arrays.
 
 Sparse rows are `scipy.sparse.csr_array` as `as_csr` makes them: columns ascend within a row, and none is there twice.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ..errors import ParameterError, explain, require
-from .blocks import ArrayRows, MemoryParts, Parts, Rows, row_ranges, take_by_chunk
+from ..errors import require
+from .blocks import ArrayRows, Rows
 
 
 def as_csr(matrix: Any) -> sparse.csr_array:
@@ -54,7 +53,7 @@ class CsrRows(Rows):
         return csr_row_bytes(self.nnz, len(self), self.dtype)
 
     def read(self, start: int, stop: int) -> Any:
-        return self.matrix[start:stop]
+        return self.matrix if start == 0 and stop >= len(self) else self.matrix[start:stop]
 
     def take(self, ids: np.ndarray) -> Any:
         return self.matrix[ids]
@@ -63,91 +62,22 @@ class CsrRows(Rows):
 def as_rows(X: Any) -> Rows:
     """Return `X` as Rows: Rows as they are, a sparse matrix as CSR, anything array-like as an array.
 
-    Raises
-    ------
-    ParameterError : `X` cannot be indexed by rows.
+    Raise ParameterError if `X` cannot be indexed by rows.
     """
     if isinstance(X, Rows):
         return X
     if sparse.issparse(X):
         return CsrRows(X)
     array = np.asarray(X)
-    if array.ndim == 0:
-        raise ParameterError(explain(
-            f"{type(X).__name__} has no rows", why="points are rows of a two-dimensional array",
-            fix="pass an array of shape (n_points, n_features), or a Dataset",
-        ))
+    require(array.ndim > 0, f"{type(X).__name__} has no rows", why="points are rows of a two-dimensional array",
+            fix="pass an array of shape (n_points, n_features), or a Dataset")
     return ArrayRows(array)
 
 
-@dataclass(frozen=True)
-class BlockedCsrRows(Rows):
-    """Rows of a sparse matrix in parts: rows [i b, (i + 1) b) are `data`, `indices`, `indptr` of part first + i.
-
-    `describe` gives the JSON that `of` reads; a task writes a block with `csr_arrays`.
-    """
-
-    parts: Parts
-    shape: tuple[int, int]
-    dtype: np.dtype
-    block_rows: int
-    nnz: int
-    first: int = 0
-    is_sparse = True
-
-    @classmethod
-    def of(cls, parts: Parts, described: Mapping[str, Any]) -> "BlockedCsrRows":
-        """Return the rows that `describe` described."""
-        return cls(parts, (int(described["shape"][0]), int(described["shape"][1])), np.dtype(described["dtype"]),
-                   int(described["block_rows"]), int(described["nnz"]), int(described["first"]))
-
-    def describe(self) -> dict[str, Any]:
-        """Return JSON from which, with the parts, `of` makes these rows again."""
-        return {"shape": list(self.shape), "dtype": self.dtype.str, "block_rows": self.block_rows, "nnz": self.nnz,
-                "first": self.first}
-
-    @property
-    def held(self) -> bool:  # type: ignore[override]
-        return isinstance(self.parts, MemoryParts)
-
-    @property
-    def row_bytes(self) -> int:
-        return csr_row_bytes(self.nnz, len(self), self.dtype)
-
-    def _block(self, number: int) -> sparse.csr_array:
-        arrays = self.parts.read(self.first + number, ("data", "indices", "indptr"))
-        height = min(self.block_rows, len(self) - number * self.block_rows)
-        return csr_of(arrays, (height, self.shape[1]))
-
-    def read(self, start: int, stop: int) -> Any:
-        stop, pieces = min(stop, len(self)), []
-        if stop <= start:
-            return sparse.csr_array((0, self.shape[1]), dtype=self.dtype)
-        for number in range(start // self.block_rows, (stop - 1) // self.block_rows + 1):
-            begin, block = number * self.block_rows, self._block(number)
-            whole = start <= begin and begin + block.shape[0] <= stop
-            pieces.append(block if whole else block[max(start - begin, 0):stop - begin])
-        return pieces[0] if len(pieces) == 1 else as_csr(sparse.vstack(pieces, format="csr"))
-
-    def take(self, ids: np.ndarray) -> Any:
-        """Return the rows with these numbers; reads each block that holds one of them once."""
-        return take_by_chunk(self, ids, self.block_rows)
-
-
 def csr_arrays(block: Any) -> dict[str, np.ndarray]:
-    """Return the named arrays of a block of sparse rows, as `BlockedCsrRows` reads them."""
+    """Return the named arrays of a block of sparse rows, as `BlockedCsrRows` (in `pieces`) reads them."""
     csr = as_csr(block)
     return {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr.astype(np.int64)}
-
-
-def write_sparse(rows: Rows, parts: Parts, block_rows: int) -> BlockedCsrRows:
-    """Write sparse rows to `parts`, a part for every `block_rows` of them, and return them as they lie there."""
-    entries = 0
-    for number, (start, stop) in enumerate(row_ranges(len(rows), block_rows)):
-        arrays = csr_arrays(rows.read(start, stop))
-        parts.write(number, arrays)
-        entries += len(arrays["data"])
-    return BlockedCsrRows(parts, (rows.shape[0], rows.shape[1]), rows.dtype, block_rows, entries)
 
 
 def csr_of(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sparse.csr_array:

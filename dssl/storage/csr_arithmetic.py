@@ -18,68 +18,34 @@ def with_values(rows: Any, values: np.ndarray) -> sparse.csr_array:
     return same
 
 
+def _row_of_entries(rows: Any) -> np.ndarray:
+    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+
+
 def squared_lengths(rows: Any) -> np.ndarray:
     """Return |x_i|^2 of sparse rows, shape (n,), float64."""
-    return _sums(rows.indptr, rows.data, True)
+    return np.bincount(_row_of_entries(rows), np.square(rows.data, dtype=np.float64), rows.shape[0])
 
 
 def absolute_sums(rows: Any) -> np.ndarray:
     """Return the sum of |x_ij| over each sparse row, shape (n,), float64."""
-    return _sums(rows.indptr, rows.data, False)
-
-
-@njit(nogil=True, cache=True)
-def _sums(indptr, data, squared):
-    sums = np.zeros(indptr.shape[0] - 1)
-    for row in range(sums.shape[0]):
-        total = 0.0
-        for place in range(indptr[row], indptr[row + 1]):
-            value = np.float64(data[place])
-            total += value * value if squared else abs(value)
-        sums[row] = total
-    return sums
+    return np.bincount(_row_of_entries(rows), np.abs(rows.data), rows.shape[0])
 
 
 def largest_of_rows(rows: Any) -> np.ndarray:
     """Return the largest |x_ij| of each sparse row, shape (n,), float64; NaN where a value is, 0 without entries."""
-    return _largest(rows.indptr, rows.data)
-
-
-@njit(nogil=True, cache=True)
-def _largest(indptr, data):
-    found = np.zeros(indptr.shape[0] - 1)
-    for row in range(found.shape[0]):
-        for place in range(indptr[row], indptr[row + 1]):
-            value = abs(np.float64(data[place]))
-            if not value <= found[row]:  # a NaN is taken too, and stays
-                found[row] = value
-                if np.isnan(value):
-                    break
+    found = np.zeros(rows.shape[0])
+    with np.errstate(invalid="ignore"):  # NumPy warns of some NaN
+        np.maximum.at(found, _row_of_entries(rows), np.abs(rows.data))
     return found
 
 
 def unit_rows(rows: Any) -> sparse.csr_array:
     """Return sparse rows of Euclidean length 1, float64; zero rows stay zero."""
-    values = np.array(rows.data, np.float64)
-    _scale_to_unit(rows.indptr, values)
-    return with_values(rows, values)
-
-
-@njit(nogil=True, cache=True)
-def _scale_to_unit(indptr, data):
-    """Scale rows in place, by the largest entry first: the square of 1e-200 is 0, of 1e200 infinite."""
-    for row in range(indptr.shape[0] - 1):
-        largest = 0.0
-        for place in range(indptr[row], indptr[row + 1]):
-            largest = max(largest, abs(data[place]))
-        if largest == 0.0:
-            continue
-        total = 0.0
-        for place in range(indptr[row], indptr[row + 1]):
-            total += (data[place] / largest) ** 2
-        length = np.sqrt(total)
-        for place in range(indptr[row], indptr[row + 1]):
-            data[place] = data[place] / largest / length
+    row, largest = _row_of_entries(rows), largest_of_rows(rows)
+    scaled = rows.data / np.where(largest > 0, largest, 1)[row]  # the square of 1e-200 is 0, of 1e200 infinite
+    length = np.sqrt(np.bincount(row, scaled**2, rows.shape[0]))
+    return with_values(rows, scaled / np.where(length > 0, length, 1)[row])
 
 
 def products(X: Any, Z: Any) -> np.ndarray:
@@ -87,23 +53,19 @@ def products(X: Any, Z: Any) -> np.ndarray:
 
     One pass over the inverted index of Z for each row of X: one multiplication for every column that both hold.
     """
-    columns = _by_column(Z)
-    block = np.zeros((X.shape[0], Z.shape[0]))
-    add_products(X.indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, block)
-    return block
+    return _added(add_products, X, Z)
 
 
 def overlaps(X: Any, Z: Any) -> np.ndarray:
     """Return sum_c |x_c| + |z_c| - |x_c - z_c| of sparse rows, shape (n, m): twice the smaller where signs agree."""
-    columns = _by_column(Z)
-    block = np.zeros((X.shape[0], Z.shape[0]))
-    _add_overlaps(X.indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, block)
+    return _added(_add_overlaps, X, Z)
+
+
+def _added(add: Any, X: Any, Z: Any) -> np.ndarray:
+    """Return what `add` makes of the rows of X and the inverted index of Z: by column its rows, ascending, float64."""
+    columns, block = Z.astype(np.float64, copy=False).tocsc(), np.zeros((X.shape[0], Z.shape[0]))
+    add(X.indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, block)
     return block
-
-
-def _by_column(Z: Any) -> sparse.csc_array:
-    """Return the inverted index of sparse rows: for each column the rows that hold it, ascending, in float64."""
-    return Z.astype(np.float64, copy=False).tocsc()
 
 
 @njit(nogil=True, cache=True)

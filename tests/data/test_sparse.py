@@ -20,7 +20,8 @@ from dssl.errors import DataError, IntegrityError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import MemoryParts
-from dssl.storage.csr import BlockedCsrRows, CsrRows
+from dssl.storage.csr import CsrRows
+from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts
 
 

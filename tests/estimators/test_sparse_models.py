@@ -17,7 +17,8 @@ from dssl.learners.kernel_model import KernelModel, expand
 from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
 from dssl.learners.target import Classes
 from dssl.storage.blocks import MemoryParts
-from dssl.storage.csr import BlockedCsrRows, CsrRows, as_rows, write_sparse
+from dssl.storage.csr import CsrRows, as_rows
+from dssl.storage.pieces import BlockedCsrRows, write_sparse
 from dssl.storage.store import StoredParts
 from tests.graph.test_sparse_neighbors import weighted, zipf
 

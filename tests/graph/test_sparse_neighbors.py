@@ -27,7 +27,8 @@ from dssl.graph.neighbors import (
 from dssl.graph.recall import certify_recall
 from dssl.graph.sparse_distance import row_distances
 from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
-from dssl.storage.csr import BlockedCsrRows, CsrRows, as_csr, csr_arrays
+from dssl.storage.csr import CsrRows, as_csr, csr_arrays
+from dssl.storage.pieces import BlockedCsrRows
 
 
 def zipf(n, d, entries, seed, dtype=np.float32):

@@ -24,7 +24,8 @@ from dssl.graph.weights import weights
 from dssl.kernels.subsample import inverse_on_subsample
 from dssl.solvers.solve import SolverParams
 from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
-from dssl.storage.csr import BlockedCsrRows, CsrRows, csr_arrays
+from dssl.storage.csr import CsrRows, csr_arrays
+from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts
 from tests import reference
 

@@ -22,7 +22,8 @@ from dssl.storage.blocks import (
     row_ranges,
     rows_that_fit,
 )
-from dssl.storage.csr import BlockedCsrRows, CsrRows, as_csr, as_rows, csr_arrays
+from dssl.storage.csr import CsrRows, as_csr, as_rows, csr_arrays
+from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts, StoredRows
 
 TABLE = np.arange(30.0).reshape(10, 3)

@@ -35,7 +35,8 @@ from ...storage.blocks import (
     row_ranges,
     rows_that_fit,
 )
-from ...storage.csr import point_arrays, points_of, write_sparse
+from ...storage.csr import point_arrays, points_of
+from ...storage.pieces import write_sparse
 from .params import LabelLines, SystemParams
 from .penalties import System
 from .products import Landmarked, block_bytes

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.data.joined_rows import JoinedRows
 from dssl.errors import ParameterError
-from dssl.storage.blocks import ArrayRows
+from dssl.storage.blocks import ArrayRows, MemoryParts
 from dssl.storage.csr import CsrRows
+from dssl.storage.pieces import JoinedRows, write_sparse
 
 
 @given(sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6), is_sparse=st.booleans(), data=st.data())
@@ -21,9 +21,10 @@ def test_reads_and_takes_what_one_array_gives(sizes, is_sparse, data):
     n = sum(sizes)
     X = np.random.default_rng(n).integers(0, 3, (n, 4)).astype(float)
     ends = np.cumsum([0, *sizes])
-    kind = (lambda piece: CsrRows(sparse.csr_array(piece))) if is_sparse else ArrayRows
-    rows = JoinedRows([kind(X[i:j]) for i, j in itertools.pairwise(ends)])
-    rows = pickle.loads(pickle.dumps(rows))
+    if is_sparse:
+        rows = write_sparse(CsrRows(sparse.csr_array(X)), MemoryParts(), data.draw(st.integers(1, 6)))
+    else:
+        rows = pickle.loads(pickle.dumps(JoinedRows([ArrayRows(X[i:j]) for i, j in itertools.pairwise(ends)])))
     start = data.draw(st.integers(0, n))
     stop = data.draw(st.integers(start, n + 3))
     ids = np.array(data.draw(st.lists(st.integers(0, n - 1), max_size=12) if n else st.just([])), int)
