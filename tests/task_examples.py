@@ -1,0 +1,223 @@
+"""Examples that show every task of the package at work; what must hold for all tasks is in `test_task_contract.py`.
+
+An example is a function of an execution and an empty folder. It calls what a user calls, on so few points that it takes
+a second or two, and returns the arrays that it found. The name of what a new task does belongs into one of them, or
+into an example of its own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import zarr
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
+
+from dssl import LapKernelRidge, LapSVC
+from dssl.data.append import append
+from dssl.data.ingest import ingest
+from dssl.data.scaling import ScalingParams, fit_scaling
+from dssl.execution.tasks import MEMORY_BUDGET, Execution
+from dssl.graph.neighbors import neighbors
+from dssl.graph.weights import weights
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from dssl.storage.csr import as_csr, as_rows, csr_arrays
+from dssl.storage.store import StoredParts
+
+GRID = {"gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}
+Found = dict[str, Any]  # arrays and other values to compare, by name
+
+
+@dataclass(frozen=True)
+class Example:
+    """What to run, and the bytes that a task of it may take."""
+
+    name: str
+    show: Callable[[Execution, Path], Found]
+    memory_budget: int = MEMORY_BUDGET
+    slow: bool = False
+
+
+EXAMPLES: list[Example] = []
+
+
+def example(memory_budget: int = MEMORY_BUDGET, slow: bool = False) -> Callable[..., Any]:
+    """Register a function as an example."""
+    def register(show: Callable[[Execution, Path], Found]) -> Callable[[Execution, Path], Found]:
+        EXAMPLES.append(Example(show.__name__, show, memory_budget, slow))
+        return show
+    return register
+
+
+def points(n: int = 600, d: int = 4, n_classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (n, d) float32 with a few equal rows, and the classes (n,)."""
+    rng = np.random.default_rng([n, d])
+    y = np.arange(n) % n_classes
+    X = (rng.normal(size=(n, d)) + 2 * y[:, None]).astype(np.float32)
+    X[n // 2:n // 2 + 9] = X[:9]
+    y[n // 2:n // 2 + 9] = y[:9]
+    return X, y
+
+
+def words(n: int = 200, d: int = 300) -> tuple[sparse.csr_array, np.ndarray]:
+    """Return sparse X (n, d) float32 of about 3 % entries, and the classes (n,)."""
+    rng = np.random.default_rng([n, d])
+    y = np.arange(n) % 2
+    X = (rng.random((n, d)) < 0.02) * rng.integers(1, 5, (n, d))
+    X[np.arange(n), y * (d // 2) + rng.integers(0, d // 2, n)] += 3
+    return as_csr(X.astype(np.float32)), y
+
+
+def table(n: int = 120) -> pd.DataFrame:
+    """Return a table with missing cells and text."""
+    rng = np.random.default_rng(n)
+    kind = rng.choice(["oak", "ash", "elm"], n)
+    frame = pd.DataFrame({"height": rng.normal(10, 3, n).round(4), "kind": kind, "age": rng.integers(0, 90, n) * 1.0,
+                          "label": (kind == "oak").astype(int)})
+    for column in ("height", "kind", "age"):
+        frame.loc[rng.random(n) < 0.2, column] = None
+    return frame
+
+
+def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) -> Found:
+    """Run a pipeline and have its model predict its source; return metrics, baselines and predictions."""
+    spec = {"name": "example", "data": {"source": str(source), "read": {"block_rows": 70}, "test": {"count": 40}},
+            "labels": {"per_class": 8}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30}} | fields
+    if fields.get("model", {}).get("kind") == "laprls":
+        del spec["subsample"]
+    result = run(spec, workspace=folder / "work", execution=execution)
+    model = open_model(result["model"])
+    rows = model.points_of(str(source), execution)
+    model.write(rows, folder / "labels.zarr", execution)
+    return {"metrics": result["metrics"], "baselines": result["baselines"], "labels": model.predict(rows, execution),
+            "stored labels": zarr.open_array(folder / "labels.zarr")[:],
+            "support": model.predict_supported(rows, execution)[1], **StoredParts(result["model"]).read(0)}
+
+
+def stored_points(folder: Path) -> Path:
+    """Return a file of dense points."""
+    X, y = points()
+    np.savez(folder / "points.npz", X=X, y=y)
+    return folder / "points.npz"
+
+
+def stored_words(folder: Path) -> Path:
+    """Return a file of sparse points."""
+    X, y = words()
+    np.savez(folder / "words.npz", **csr_arrays(X), shape=X.shape, y=y)
+    return folder / "words.npz"
+
+
+@example()
+def deformed_kernel(execution: Execution, folder: Path) -> Found:
+    return pipeline(stored_points(folder), execution, folder, baselines=["base", "shuffled", "subsample_graph"],
+                    solver={"method": "jacobi", "block_columns": 8},
+                    selection={"folds": 3, "power": [1, 2], "eta": [1, 10]})
+
+
+@example()
+def deformed_kernel_of_a_table(execution: Execution, folder: Path) -> Found:
+    """Missing cells and text, joined files, standardized columns, quantities."""
+    frame = table()
+    frame["label"] = np.random.default_rng(0).normal(size=len(frame)).round(3)
+    for name, rows in (("1.csv", frame[:50]), ("2.csv", frame[50:])):
+        rows.to_csv(folder / name, index=False)
+    return pipeline(folder / "*.csv", execution, folder, labels={"count": 30}, model={"kind": "ridge"}, data={
+        "source": str(folder / "*.csv"), "task": "regression", "test": {"count": 20}, "scale": "standardize",
+        "read": {"block_rows": 30, "when_missing": "impute", "when_text": "one_hot", "target": "label"}})
+
+
+@example()
+def deformed_kernel_of_sparse_rows(execution: Execution, folder: Path) -> Found:
+    source = stored_words(folder)
+    return pipeline(source, execution, folder, kernel={"bandwidth": 1.0}, data={
+        "source": str(source), "test": {"count": 40}, "scale": "unit_norm",
+        "read": {"block_rows": 70, "sparse": True}})
+
+
+@example()
+def deformed_kernel_on_a_given_graph(execution: Execution, folder: Path) -> Found:
+    X, _ = points()
+    sparse.save_npz(folder / "W.npz", weights(neighbors(X, 5), "binary"))
+    return pipeline(stored_points(folder), execution, folder, graph={"given": {"weights": str(folder / "W.npz")}},
+                    solver={"form": "restriction"})
+
+
+@example()
+def deformed_kernel_on_given_neighbors(execution: Execution, folder: Path) -> Found:
+    X, _ = points()
+    np.savez(folder / "lists.npz", **neighbors(X, 5).to_arrays())
+    return pipeline(stored_points(folder), execution, folder, graph={"given": {"neighbors": str(folder / "lists.npz")}})
+
+
+def laprls(stored: Callable[[Path], Path], method: str, solver: str) -> None:
+    """Register the example of a way to choose landmarks and of one to solve."""
+    def show(execution: Execution, folder: Path) -> Found:
+        source = stored(folder)
+        return pipeline(source, execution, folder, selection={"folds": 3, **GRID}, data={
+            "source": str(source), "read": {"block_rows": 70}, "test": {"count": 40}, "scale": "none"}, model={
+                "kind": "laprls", "solver": solver, "landmarks": {"count": 40, "method": method}})
+
+    show.__name__ = f"laprls_of_{stored.__name__}_{method}_{solver}"
+    example()(show)
+
+
+laprls(stored_points, "uniform", "nystrom-direct")
+laprls(stored_points, "kmeans", "nystrom-pcg")
+laprls(stored_points, "leverage", "nystrom-pcg")
+laprls(stored_points, "uniform", "pcg")
+laprls(stored_points, "uniform", "direct")
+laprls(stored_words, "kmeans", "nystrom-direct")
+laprls(stored_words, "leverage", "nystrom-pcg")
+
+
+@example()
+def files(execution: Execution, folder: Path) -> Found:
+    """Formats that are read by blocks, several files as one, an array of another program, and rows that are appended.
+    """
+    X, y = words(300, 20)
+    frame = pd.DataFrame(X.toarray(), columns=[f"c{j}" for j in range(20)]).assign(y=y)
+    frame.to_csv(folder / "t.csv.gz", index=False)
+    for number, rows in enumerate((frame[:110], frame[110:])):
+        rows.to_parquet(folder / f"{number}.parquet")
+    dump_svmlight_file(X, y, str(folder / "t.svm"))
+    zarr.create_array(folder / "z", data=X.toarray(), chunks=(70, 9))
+    found = {}
+    for name in ("t.csv.gz", "*.parquet", "t.svm", "z"):
+        data = ingest(folder / name, StoredParts(folder / "out" / name[:-1]), execution, block_rows=40)
+        found |= {name: data.X.read_all(), f"attributes of {name}": data.attributes["feature_names"]}
+        if name == "t.svm":
+            data.save(folder / "d")
+    found["appended"] = append(folder / "t.svm", folder / "d", execution).X.read_all()
+    return found
+
+
+@example(memory_budget=1 << 16)
+def sums_that_tasks_combine(execution: Execution, folder: Path) -> Found:
+    """The shares of a reduction are more than a sixteenth of the budget."""
+    X, _ = points(300, 200)
+    found = fit_scaling(execution.share_rows(as_rows(X)), None, ScalingParams(kind="standardize"), execution)
+    return {"shift": found.shift, "factor": found.factor}
+
+
+@example()
+def estimators(execution: Execution, folder: Path) -> Found:
+    """On the active client, if there is one; X comes in pieces that its workers make, or as a Zarr array."""
+    X, y = points(120)
+    rows, stored = da.from_array(X, chunks=(50, 4)), zarr.create_array(folder / "X.zarr", data=X, chunks=(30, 4))
+    labels = np.where(np.arange(120) < 20, y, -1)
+    svc = LapSVC().fit(rows, da.from_array(labels, chunks=50))
+    ridge = LapKernelRidge().fit(X, np.where(labels < 0, np.nan, labels))
+    return {"scores": svc.decision_function(rows), "labels": svc.predict(stored), "values": ridge.predict(rows)}
+
+
+@example(slow=True)
+def nn_descent(execution: Execution, folder: Path) -> Found:
+    """pynndescent compiles for half a minute in every process that searches."""
+    rows = execution.share_rows(as_rows(np.random.default_rng(0).normal(size=(600, 5)).astype(np.float32)))
+    return neighbors(rows, 5, method="descent", execution=execution).to_arrays()
