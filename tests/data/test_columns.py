@@ -15,7 +15,6 @@ from dssl.data.ingest import ingest, open_dataset
 from dssl.data.ingest_params import IngestParams
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
 
@@ -248,12 +247,3 @@ def test_new_files_that_do_not_fit_are_refused(tmp_path):
         columns.apply(np.ones((1, 2)), np.arange(2))
     with pytest.raises(DataError, match="column 'b' holds numbers"):
         columns.apply(pd.DataFrame({"a": [1.0], "b": [2.0]}), np.arange(2))
-
-
-@pytest.mark.cluster
-def test_a_cluster_makes_the_same_columns(tmp_path, cluster_client):
-    path = write(tmp_path, trees(500))
-    here = read(path, block_rows=60)
-    there = ingest(path, StoredParts(tmp_path / "out"), OnDask(cluster_client), block_rows=60, **BOTH)
-    assert_array_equal(there.X.read_all(), here.X.read_all())
-    assert there.attributes == here.attributes

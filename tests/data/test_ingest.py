@@ -16,7 +16,6 @@ from dssl.data.ingest_params import IngestParams, block_height, task_bytes
 from dssl.data.readers.base import Scan
 from dssl.errors import BudgetError, DataError, DsslError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
 
@@ -224,15 +223,6 @@ def test_parameters_are_checked_when_they_are_made():
         IngestParams(dtype="int8")
     with pytest.raises(ParameterError, match="block_rows=0"):
         IngestParams(block_rows=0)
-
-
-@pytest.mark.cluster
-def test_a_cluster_writes_the_same_bytes(tmp_path, cluster_client):
-    write_all_formats(tmp_path, n=2000)
-    for name in ("t.csv.gz", "t.svm", "csr.npz"):
-        there = ingest(tmp_path / name, StoredParts(tmp_path / f"dask-{name}"), OnDask(cluster_client), block_rows=300)
-        here = ingest(tmp_path / name, MemoryParts(), InProcess(2), block_rows=300)
-        assert arrays_of(there) == arrays_of(here)
 
 
 @pytest.mark.data

@@ -5,13 +5,11 @@ import gzip
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.data.append import append
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset, open_source
 from dssl.data.ingest_params import IngestParams
@@ -19,9 +17,7 @@ from dssl.data.patterns import expand, natural_order
 from dssl.data.sources import find_source, fingerprint
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import MemoryParts
-from dssl.storage.store import StoredParts
 
 ENDINGS = ["csv", "csv.gz", "parquet", "npz", "svm"]
 
@@ -82,22 +78,6 @@ def test_any_rows_can_be_read_on_their_own(tmp_path_factory, sizes, data):
     block = reader.narrow(start, stop).read(start, stop)
     assert_array_equal(block.X, whole[["a", "b", "c"]][start:stop])
     assert_array_equal(block.y, whole["y"][start:stop])
-
-
-@pytest.mark.cluster
-def test_a_cluster_writes_the_same_rows(tmp_path, cluster_client):
-    """Joined readers, Parquet, Zarr and appended rows travel to other processes."""
-    whole = table(300)
-    for name, rows in (("1.parquet", whole[:100]), ("2.parquet", whole[100:])):
-        write(rows, tmp_path / name)
-    zarr.create_array(str(tmp_path / "z"), data=whole[["a", "b", "c"]].to_numpy(), chunks=(70, 2))
-    ingest(tmp_path / "1.parquet", StoredParts(tmp_path / "d"), InProcess(1), dtype="float64").save(tmp_path / "d")
-    append(tmp_path / "2.parquet", tmp_path / "d", OnDask(cluster_client))
-    for name in ("*.parquet", "z", "d"):
-        there = StoredParts(tmp_path / "out" / name.strip("*."))
-        data = ingest(tmp_path / name, there, OnDask(cluster_client), block_rows=90, dtype="float64")
-        assert_array_equal(data.X.read_all(), whole[["a", "b", "c"]])
-        assert name == "z" or data.targets().tolist() == whole["y"].tolist()
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

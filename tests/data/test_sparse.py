@@ -18,7 +18,6 @@ from dssl.data.readers.base import Scan
 from dssl.data.readers.formats import open_reader
 from dssl.errors import DataError, IntegrityError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.csr import CsrRows
 from dssl.storage.pieces import BlockedCsrRows
@@ -189,13 +188,3 @@ def test_a_cut_off_sparse_ingest_goes_on(tmp_path):
     shutil.rmtree(tmp_path / "out" / "parts" / "000001")
     again = ingest(path, StoredParts(tmp_path / "out"), InProcess(1), block_rows=50)
     assert_array_equal(again.X.read_all().toarray(), X.toarray().astype(np.float32))
-
-
-@pytest.mark.cluster
-def test_a_cluster_writes_the_same_rows(tmp_path, cluster_client):
-    X, y = documents(n=400)
-    for path in write(tmp_path, X, y):
-        there = ingest(path, StoredParts(tmp_path / f"out-{path.name}"), OnDask(cluster_client), block_rows=70)
-        here = ingest(path, MemoryParts(), InProcess(2), block_rows=70)
-        assert (there.X.read_all() != here.X.read_all()).nnz == 0
-        assert_array_equal(there.targets(), y)

@@ -9,7 +9,6 @@ from sklearn.neighbors import NearestNeighbors
 
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.graph import exact
 from dssl.graph.exact import HeldPoints, StreamedPoints, plan_exact
 from dssl.graph.neighbor_lists import Neighbors
@@ -197,18 +196,6 @@ def test_stored_rows_and_parts_give_what_memory_gives(tmp_path, method):
         assert_array_equal(disk.to_arrays()[name], array)
     assert disk.attributes == memory.attributes
     assert len(parts.receipts()) == (3 if method == "exact" else 1)
-
-
-@pytest.mark.cluster
-def test_dask_gives_the_same_lists(tmp_path, cluster_client):
-    X = np.random.default_rng(14).normal(size=(3000, 40)).astype(np.float32)
-    execution = OnDask(cluster_client)
-    for method in ("exact", "descent"):
-        parts = StoredParts(tmp_path / method)
-        found = neighbors(stored(X, tmp_path / "data"), 8, method=method, execution=execution, parts=parts).to_arrays()
-        here = neighbors(X, 8, method=method, execution=InProcess(1)).to_arrays()
-        assert_array_equal(found["ids"], here["ids"])
-        assert_array_equal(found["distances"], here["distances"])
 
 
 def test_descent_is_seeded_certified_and_measured_in_float64():

@@ -11,7 +11,6 @@ from scipy import sparse
 
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.graph import exact, inverted
 from dssl.graph.exact import plan_exact
 from dssl.graph.inverted import Queries, nothing_is_rounded
@@ -252,12 +251,3 @@ def test_descent_on_sparse_rows_finds_most_neighbors_and_measures_them_exactly()
         assert_allclose(distances[row], np.sqrt(((dense[row] - dense[ids[row]]) ** 2).sum(axis=1)), rtol=1e-6)
     again = neighbors(X, 8, method="descent")
     assert_array_equal(again.ids.read_all(), ids)
-
-
-@pytest.mark.cluster
-def test_workers_find_what_threads_find(cluster_client):
-    X = weighted(zipf(1500, 500, 8, 15), 16)
-    execution = OnDask(cluster_client)
-    found = lists(execution.share_rows(CsrRows(X)), execution=execution)
-    for mine, theirs in zip(found, lists(CsrRows(X)), strict=True):
-        assert_array_equal(mine, theirs)

@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.graph import vertices as module
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
@@ -120,17 +119,6 @@ def test_stored_rows_and_blocks_of_sparse_rows(tmp_path):
     chosen = distinct_rows(sparse_rows, found, InProcess(1))
     assert chosen.is_sparse
     assert_array_equal(chosen.read_all().toarray(), X[found.first])
-
-
-@pytest.mark.cluster
-def test_a_cluster_finds_the_same_vertices(cluster_client):
-    X, _ = with_copies(200, seed=5)
-    execution = OnDask(cluster_client)
-    rows = execution.share_rows(ArrayRows(X))
-    found = find_vertices(rows, execution)
-    check(found, X)
-    there = find_neighbors(distinct_rows(rows, found, execution), NeighborParams(n_neighbors=4), execution)
-    assert_array_equal(there.ids.read_all(), neighbors(X[found.first], 4).ids.read_all())
 
 
 def test_rows_without_copies_are_read_as_they_are():

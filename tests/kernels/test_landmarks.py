@@ -11,7 +11,6 @@ from scipy import sparse
 
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import (
     METHODS,
@@ -214,16 +213,6 @@ class TestEveryMethod:
         for start in range(0, 50, 16):
             parts.write_rows(start, {"X": X[start:start + 16]})
         assert_array_equal(choose(parts.rows("X"), 9, method).points, choose(X, 9, method).points)
-
-    @pytest.mark.cluster
-    def test_workers_give_the_bits_of_threads(self, method, cluster_client):
-        for X in (points(300), sparse_points(300)):
-            execution = OnDask(cluster_client, 1 << 20)
-            shared = choose(execution.share_rows(as_rows(X)), 15, method, execution=execution)
-            here = choose(X, 15, method, execution=InProcess(2, 1 << 20))
-            assert_array_equal(dense(shared.points), dense(here.points))
-            assert shared.attributes == here.attributes
-
 
 def test_zeros_of_either_sign_and_stored_zeros_are_equal():
     assert_array_equal(first_of_each(np.array([[0.0, 1], [1, 0], [-0.0, 1], [1, 0], [2, 0]])), [0, 1, 4])

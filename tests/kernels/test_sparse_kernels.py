@@ -9,7 +9,6 @@ from scipy import sparse
 
 from dssl.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import (
     RBF,
     Cosine,
@@ -150,14 +149,3 @@ def test_deformed_kernels_are_the_dense_ones(kernel):
     X_S.data[0] = np.inf
     with pytest.raises(DataError, match="anchors hold NaN or infinite"):
         subsample_deformation(kernel, X_S, A, 1.0)
-
-
-@pytest.mark.cluster
-def test_workers_compute_what_threads_compute(cluster_client):
-    X, Z = sparse_rows(300, 40, 0.2, 14), sparse_rows(9, 40, 0.2, 15)
-    execution = OnDask(cluster_client, memory_budget=40_000)
-    rows = execution.share_rows(CsrRows(X))
-    model = KernelModel(LaplacianKernel(2.0), Z, np.ones((9, 1)), np.zeros(1), Values())
-    assert_array_equal(model.support(rows, execution), LaplacianKernel(2.0)(X, Z).max(axis=1))
-    found = model.values(rows, execution)[:, 0]
-    assert_allclose(found, LaplacianKernel(2.0)(X, Z).sum(1), rtol=1e-13)

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.kernels import subsample as module
 from dssl.kernels.subsample import (
     SubsampleInverse,
@@ -221,19 +220,6 @@ def test_resume_solves_only_the_missing_columns(tmp_path):
     assert [name for name in after if after[name] != before[name]] == ["000002.json"]
     assert [receipt["n_columns"] for receipt in again] == [receipt["n_columns"] for receipt in first]
     assert_array_equal(parts.rows("Z1").read_all(), expected)
-
-
-@pytest.mark.cluster
-def test_a_cluster_gives_the_same_inverse(cluster_client):
-    R, vector, S = expander()
-    execution = OnDask(cluster_client)
-    params = SolverParams(method="deflated", block_columns=6)
-    for form in FORMS:
-        there = inverse_on_subsample(R, S, POWERS, params=params, vector=vector, form=form, execution=execution)
-        here = inverse_on_subsample(R, S, POWERS, params=params, vector=vector, form=form, execution=InProcess(1))
-        assert there.attributes["columns"] == len(S)
-        for power in POWERS:
-            assert_allclose(there.powers[power], here.powers[power], rtol=1e-12, atol=1e-14)
 
 
 def test_arrays_make_the_same_inverse_again():

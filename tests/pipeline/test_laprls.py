@@ -15,7 +15,6 @@ from dssl.data.dataset import Dataset
 from dssl.data.ingest import open_dataset
 from dssl.errors import BudgetError, DataError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.products import GramTask
 from dssl.pipeline.artifacts import Workspace
@@ -163,16 +162,6 @@ def test_equal_points_count_as_many(fields, points_file, tmp_path):
 
 
 # Wherever it runs
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize("solver", ["nystrom-direct", "nystrom-pcg", "pcg"])
-def test_threads_and_worker_processes_make_the_same_models(fields, tmp_path, cluster_client, solver):
-    spec = {**fields, "selection": {"folds": 3, "gamma_A": ["auto", "100*auto"]}}
-    one, other = (run(spec, set=[f"model.solver={solver}"], workspace=tmp_path / str(number), execution=execution)
-                  for number, execution in enumerate((InProcess(2), OnDask(cluster_client))))
-    assert_same_models(one, other)
-    assert one["metrics"] == other["metrics"]
 
 
 def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, tmp_path, monkeypatch):

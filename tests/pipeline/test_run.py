@@ -1,7 +1,6 @@
 """A run: what is planned, cached, resumed and made anew, and that it says the same wherever it ran."""
 
 import json
-import os
 import shutil
 import time
 from pathlib import Path
@@ -14,7 +13,6 @@ from sklearn.datasets import make_blobs
 from dssl.data.ingest import open_dataset
 from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
@@ -206,15 +204,6 @@ def test_the_same_spec_gives_the_same_bytes(spec, finished, tmp_path):
     assert outcome(result) == outcome(finished[1])
     assert [stage["address"] for stage in result["stages"]] == [stage["address"] for stage in finished[1]["stages"]]
     assert chunks(tmp_path) == chunks(finished[0])
-
-
-@pytest.mark.cluster
-def test_a_cluster_gives_the_same_bytes(spec, finished, tmp_path, cluster_client):
-    result = run(spec, workspace=tmp_path, execution=OnDask(cluster_client, InProcess(1).memory_budget))
-    assert outcome(result) == outcome(finished[1])
-    assert chunks(tmp_path) == chunks(finished[0])
-    receipt = json.loads(next(iter((folder_of(tmp_path, spec, "columns") / "receipts").iterdir())).read_text())
-    assert receipt["process"] != os.getpid()
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from numpy.testing import assert_array_equal
 
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
@@ -93,13 +92,3 @@ def test_the_number_of_parts_does_not_change_the_result(runs, text_like, tmp_pat
     found = run(spec_of(text_like[0]), workspace=tmp_path, execution=InProcess(2, memory_budget=1 << 21))
     assert found["metrics"] == runs[1][0]["metrics"]
     assert points_of(tmp_path)["train"]["block_rows"] <= points_of(runs[0][0])["train"]["block_rows"]
-
-
-@pytest.mark.cluster
-def test_workers_run_the_sparse_pipeline(cluster_client, runs, text_like, tmp_path):
-    execution = OnDask(cluster_client)
-    found = run(spec_of(text_like[0]), workspace=tmp_path, execution=execution)
-    assert found["metrics"] == runs[1][0]["metrics"]
-    X = text_like[1]
-    assert_array_equal(open_model(found["model"]).predict(as_csr(X), execution),
-                       open_model(found["model"]).predict(as_csr(X), InProcess(1)))

@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import DataError, NotConverged
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.landmarks import Landmarks
 from dssl.learners.laprls.gram import GramSystem, gram_system, refined, solve_from_gram
@@ -253,15 +252,6 @@ def test_float32_blocks_keep_four_digits_of_the_function(method):
     for index in range(len(ITEMS)):
         expected = wide.values(b, index)
         assert np.abs(made.values(a, index) - expected).max() < 2e-4 * np.abs(expected).max()
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize("method", METHODS[:2])
-def test_a_cluster_solves_the_same(cluster_client, method):
-    there, here = (case(execution=execution, tolerance=1e-3) for execution in (OnDask(cluster_client, 1 << 30), None))
-    a, b = there.solve(ITEMS[2:], method), here.solve(ITEMS[2:], method)
-    assert_array_equal(a.coef, b.coef)
-    assert_array_equal(a.intercept, b.intercept)
 
 
 def test_penalties_are_solved_in_groups_whose_factors_fit():

@@ -1,6 +1,5 @@
 """What the systems of Nystrom LapRLS are made of: parameters, labels with folds, block heights, rows in order."""
 
-import pickle
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF, Linear
 from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines, SystemParams
@@ -94,15 +92,6 @@ def test_rows_come_in_another_order(tmp_path, sparse):
             assert found.is_sparse == sparse
 
 
-@pytest.mark.cluster
-def test_rows_come_in_another_order_on_a_cluster(cluster_client):
-    X, order = np.random.default_rng(0).normal(size=(50, 4)), np.random.default_rng(2).permutation(50)
-    for rows in (X, sp.csr_array(X)):
-        execution = OnDask(cluster_client)
-        found = ordered(as_rows(rows), order, execution).read_all()
-        assert_array_equal(found.toarray() if sp.issparse(found) else found, X[order])
-
-
 # The system
 
 
@@ -164,27 +153,3 @@ def test_kernels_of_landmarks_that_are_none_are_refused():
                          (lambda X, Z: -RBF(1.0)(X, Z), "below zero")):
         with pytest.raises(DataError, match=says):
             case(kernel=kernel)
-
-
-@pytest.mark.cluster
-def test_tasks_are_small(cluster_client):
-    """Landmarks, labels and Gram matrices lie in storage: what is sent to a worker is a description."""
-    execution = Watched(cluster_client, 1 << 30)
-    made = case(400, 100, 300, execution=execution)
-    made.solve([System(1.0, 0.1), System(1.0, 0.1, 0)])
-    made.solve([System(1.0, 0.1)], "nystrom-pcg")
-    names = {type(task).__name__ for task in execution.tasks}
-    assert {"SplitTask", "WhitenTask", "GramTask", "GramSolveTask", "SampleTask", "SystemProductTask"} <= names
-    assert max(len(pickle.dumps(task)) for task in execution.tasks) < 3000
-
-
-class Watched(OnDask):
-    """Remembers the tasks that it ran."""
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.tasks = []
-
-    def map(self, tasks, parts, progress=None):
-        self.tasks += tasks
-        return super().map(tasks, parts, progress)
