@@ -89,8 +89,7 @@ class KernelEstimator(GroupedParams):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
-        values = self._values(X)
-        return self.model_.labels(values)
+        return self.model_.coding.labels(self._values(X))
 
     @property
     def transduction_(self) -> np.ndarray:
@@ -179,7 +178,7 @@ class KernelEstimator(GroupedParams):
         require(len(target.labeled) > 0, "y has no label", why="predictions are compared at labeled points alone",
                 fix="pass labels of some points", error=DataError)
         values = self.model_.values(SelectedRows(rows, target.labeled), execution)
-        return target, self.model_.labels(values), weight
+        return target, self.model_.coding.labels(values), weight
 
 
 class KernelClassifier(ClassifierMixin, KernelEstimator):

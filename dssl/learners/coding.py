@@ -8,6 +8,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,23 +35,6 @@ class Coding(ABC):
     def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
         """Return the differences (n, c) of values from the columns that least squares would have them be."""
 
-    # Of classes alone
-
-    def decision(self, values: np.ndarray) -> np.ndarray:
-        """Return one score a class (n, n_classes), or for two classes one score (n,), positive for the second."""
-        raise NotImplementedError(self.name)
-
-    def margins(self, values: np.ndarray) -> np.ndarray:
-        """Return the mean margin of each class over the others, (n, n_classes).
-
-        They say how far a point lies from the boundaries, which a number of pairs won does not.
-        """
-        raise NotImplementedError(self.name)
-
-    def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the smallest margin (n,) of the true class against another."""
-        raise NotImplementedError(self.name)
-
     def completed(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coef (s, c) and intercept (c,) with all columns, of those that least squares were solved for."""
         return coef, intercept
@@ -62,24 +46,27 @@ class Coding(ABC):
         return self.labels(values)
 
     @property
-    @abstractmethod
+    def _are_numbers(self) -> bool:
+        return self.classes.dtype.kind in "iufb"
+
+    @property
     def entry_type(self) -> np.dtype:
-        """Return the type of `entries`."""
+        return self.classes.dtype if self._are_numbers and self.classes.dtype.kind != "b" else np.dtype(np.int64)
 
     @property
-    @abstractmethod
-    def absent(self) -> Any:
+    def absent(self) -> float | int:
         """Return the entry of a point without a prediction: NaN among floats, -1 among integers."""
+        return np.nan if self.entry_type.kind == "f" else -1
 
     @property
-    @abstractmethod
     def has_room(self) -> bool:
         """Return whether an array of labels can hold a point without one."""
+        return self.classes.dtype.kind in "iu" and -1 not in self.classes
 
     @property
     def entry_names(self) -> list[str]:
         """Return what entries are codes of, nothing where they are what they say."""
-        return []
+        return [] if self._are_numbers else [str(name) for name in self.classes]
 
     @abstractmethod
     def summary(self, entries: np.ndarray) -> dict[str, Any]:
@@ -93,9 +80,9 @@ class Coding(ABC):
 class Values(Coding):
     """The columns are quantities."""
 
-    name = "values"
-    written_as = "value"
+    name, written_as = "values", "value"
     predicted: ClassVar[dict[str, type]] = {"values": np.float64}
+    has_room = True
 
     def labels(self, values: np.ndarray) -> np.ndarray:
         return values[:, 0] if values.shape[1] == 1 else values
@@ -106,18 +93,6 @@ class Values(Coding):
     def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
         return values - true.reshape(values.shape)
 
-    @property
-    def entry_type(self) -> np.dtype:
-        return np.dtype(np.float64)
-
-    @property
-    def absent(self) -> float:
-        return np.nan
-
-    @property
-    def has_room(self) -> bool:
-        return True
-
     def summary(self, entries: np.ndarray) -> dict[str, Any]:
         if not entries.size:
             return {}
@@ -125,7 +100,7 @@ class Values(Coding):
                 "count": int(entries.size)}
 
     def total(self, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        some = [part for part in summaries if part.get("count")]
+        some = [part for part in summaries if part]
         if not some:
             return {"values": dict.fromkeys(("min", "mean", "max"))}
         return {"values": {"min": min(part["min"] for part in some), "max": max(part["max"] for part in some),
@@ -141,6 +116,21 @@ class ClassCoding(Coding):
     def scores(self, values: np.ndarray) -> np.ndarray:
         """Return one score a class (n, n_classes) from values (n, c); the predicted class has the largest."""
 
+    @abstractmethod
+    def decision(self, values: np.ndarray) -> np.ndarray:
+        """Return one score a class (n, n_classes), or for two classes one score (n,), positive for the second."""
+
+    @abstractmethod
+    def margins(self, values: np.ndarray) -> np.ndarray:
+        """Return the mean margin of each class over the others, (n, n_classes).
+
+        They say how far a point lies from the boundaries, which a number of pairs won does not.
+        """
+
+    @abstractmethod
+    def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the smallest margin (n,) of the true class against another."""
+
     def codes(self, values: np.ndarray) -> np.ndarray:
         """Return the numbers of the predicted classes, (n,)."""
         return np.argmax(self.scores(values), axis=1)
@@ -154,29 +144,8 @@ class ClassCoding(Coding):
     def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
         return values - signs(true, len(self.classes))[:, -values.shape[1]:]
 
-    @property
-    def _are_numbers(self) -> bool:
-        return self.classes.dtype.kind in "iufb"
-
     def entries(self, values: np.ndarray) -> np.ndarray:
-        codes = self.codes(values)
-        return self.classes[codes].astype(self.entry_type, copy=False) if self._are_numbers else codes
-
-    @property
-    def entry_type(self) -> np.dtype:
-        return self.classes.dtype if self._are_numbers and self.classes.dtype.kind != "b" else np.dtype(np.int64)
-
-    @property
-    def absent(self) -> Any:
-        return np.nan if self.entry_type.kind == "f" else -1
-
-    @property
-    def has_room(self) -> bool:
-        return self.classes.dtype.kind in "iu" and -1 not in self.classes
-
-    @property
-    def entry_names(self) -> list[str]:
-        return [] if self._are_numbers else [str(name) for name in self.classes]
+        return self.labels(values).astype(self.entry_type, copy=False) if self._are_numbers else self.codes(values)
 
     def summary(self, entries: np.ndarray) -> dict[str, Any]:
         codes = np.searchsorted(self.classes, entries) if self._are_numbers else entries
@@ -197,12 +166,8 @@ class OneVsOne(ClassCoding):
 
         As scikit-learn's SVC with break_ties.
         """
-        votes, margins = np.zeros((len(values), len(self.classes))), self._summed(values)
-        for column, (i, j) in enumerate(class_pairs(len(self.classes))):
-            first = values[:, column] > 0
-            votes[first, i] += 1
-            votes[~first, j] += 1
-        return votes + margins / (3 * (np.abs(margins) + 1))
+        lead, margins = self._summed(np.where(values > 0, 1.0, -1.0)), self._summed(values)  # pairs won less those lost
+        return (lead + len(self.classes) - 1) / 2 + margins / (3 * (np.abs(margins) + 1))
 
     def decision(self, values: np.ndarray) -> np.ndarray:
         return -values[:, 0] if len(self.classes) == 2 else self.scores(values)
@@ -242,18 +207,15 @@ class OneVsRest(ClassCoding):
         return {"codes": self.codes(values), "code_errors": (self.residuals(columns, true)**2).mean(axis=1)}
 
     def completed(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if coef.shape[1] > 1:
-            return coef, intercept
-        return np.hstack([-coef, coef]), np.concatenate([-intercept, intercept])
+        return self.scores(coef), self.scores(intercept[None])[0]
 
     def scores(self, values: np.ndarray) -> np.ndarray:
         return np.hstack([-values, values]) if values.shape[1] == 1 else values
 
+    margins = scores
+
     def decision(self, values: np.ndarray) -> np.ndarray:
         return values[:, -1] if len(self.classes) == 2 else values
-
-    def margins(self, values: np.ndarray) -> np.ndarray:
-        return self.scores(values)
 
     def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         scores = self.scores(values)
@@ -272,4 +234,4 @@ def signs(codes: np.ndarray, n_classes: int) -> np.ndarray:
 
 def class_pairs(n_classes: int) -> list[tuple[int, int]]:
     """Return the pairs (i, j), i < j, in the order of the columns of `OneVsOne`."""
-    return [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
+    return list(combinations(range(n_classes), 2))

@@ -34,11 +34,8 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
         -1 beside other whole numbers, which may be a marker or a class; the marker that is named does not occur.
     """
     values = _one_dimension(y)
-    require(values.dtype.kind != "c", f"labels are of type {values.dtype}", error=DataError,
-            why="a class is named by a number or a text", fix="pass integers or text")
-    if values.dtype.kind in "SV":
-        raise DataError(explain(f"labels are of type {values.dtype}", why="bytes have no one reading as text",
-                                fix="decode them: y.astype(str)"))
+    require(values.dtype.kind not in "cSV", f"labels are of type {values.dtype}", error=DataError,
+            why="a class is named by a number or a text", fix="pass integers or text; decode bytes by y.astype(str)")
     hidden = np.asarray(pd.isna(values), bool)
     if unlabeled is None and values.dtype.kind in "iu":
         present = np.unique(values)
@@ -105,15 +102,6 @@ def encode_values(y: Any, unlabeled: float | None = None) -> np.ndarray:
             why="no model can fit them: their squares are not finite",
             fix="drop these rows, mark them unlabeled with NaN, or give the target in other units")
     return found
-
-
-def describe_values(values: np.ndarray) -> dict[str, Any]:
-    """Return what the quantities (n,) of a target are, those that are not NaN; JSON."""
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return {"known": 0, "distinct": 0}
-    return {"known": len(known), "distinct": len(np.unique(known)), "min": float(known.min()),
-            "max": float(known.max()), "mean": float(known.mean()), "deviation": float(known.std())}
 
 
 def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,6 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import IntegrityError, require
-from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..kernels.base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
 from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
@@ -17,7 +16,7 @@ from ..storage.blocks import Rows
 from ..storage.csr import point_arrays, points_of
 from .coding import CODINGS, Coding
 from .model import Model, register_model
-from .prediction import Output, SharedModels, predict_blocks
+from .prediction import Output, SharedModels
 
 VERSION = 1
 LEAST_SUPPORT = 1e-10  # below it a value is the intercept, to ten digits of the kernel
@@ -46,7 +45,7 @@ class KernelModel(Model):
         return len(self.intercept)
 
     def block_support(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return f(X), shape (b, c), and the support of each point of a block, (b,); see `support`."""
+        """Return f(X), shape (b, c), and the `support` of each point of a block, (b,)."""
         block = kernel_block(self.kernel, X, self.points)
         largest = np.maximum(block.max(axis=1), -block.min(axis=1))
         scale = float(diagonal_of(self.kernel, self.points).max()) or 1.0
@@ -62,10 +61,7 @@ class KernelModel(Model):
         Where it is below `LEAST_SUPPORT` no point of the model is near: f(x) is the intercept alone, and the label
         that follows from it says nothing about x.
         """
-        rows, execution = self.checked(X), execution or InProcess()
-        parts = execution.scratch()
-        predict_blocks(rows, self.shared(execution), BlockSupport(), execution, parts)
-        return parts.rows("support").read_all()
+        return self.predicted(X, BlockSupport(), execution).rows("support").read_all()
 
     def row_bytes(self, rows: Rows) -> int:
         return block_row_bytes(self.kernel, rows, self.points.shape[0], entries_of(self.points))
@@ -87,12 +83,7 @@ class KernelModel(Model):
                             {"model": partial(KernelModel._of, self.kernel, self.coding)})
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `from_arrays`.
-
-        Raises
-        ------
-        ParameterError : the kernel is a plain function.
-        """
+        """Return named arrays and JSON attributes, read by `from_arrays`; raise where the kernel is a function."""
         require(isinstance(self.kernel, MercerKernel), f"the kernel {self.kernel!r} cannot be stored",
                 why="a function is code, and models hold numbers only", fix="use a kernel that has a name")
         kernel: MercerKernel = self.kernel  # type: ignore[assignment]
@@ -102,12 +93,6 @@ class KernelModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "KernelModel":
-        """Return the model that `to_arrays` described.
-
-        Raises
-        ------
-        IntegrityError : the attributes are of another noun or version.
-        """
         require((attributes.get("type"), attributes.get("version")) == ("KernelModel", VERSION), error=IntegrityError,
                 what=f"{attributes.get('type')} version {attributes.get('version')} is not a KernelModel",
                 why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")

@@ -6,14 +6,14 @@ A model of another kind is a subclass of `Model` that is registered under the ty
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, IntegrityError, explain, require
+from ..errors import DataError, IntegrityError, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..kernels.gram import BLOCK_BYTES
@@ -45,8 +45,7 @@ class Model(ABC):
 
     @abstractmethod
     def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values (b, c) of one block of points, and which of these the model says nothing about, (b,) bool.
-        """
+        """Return the values (b, c) of a block of points, and which of these the model says nothing about, (b,) bool."""
 
     @abstractmethod
     def row_bytes(self, rows: Rows) -> int:
@@ -76,9 +75,7 @@ class Model(ABC):
     def block_height(self, rows: Rows, budget: int, beside: int = 0) -> int:
         """Return how many rows are predicted at a time where `beside` bytes, such as the model's, are held.
 
-        Raises
-        ------
-        BudgetError : not even one row fits.
+        Raises BudgetError if not even one row fits.
         """
         each = self.row_bytes(rows)
         fit = rows_that_fit(budget, each, len(rows), fixed_bytes=self.fixed_bytes(rows) + beside)
@@ -91,26 +88,24 @@ class Model(ABC):
                             {"model": partial(type(self).from_arrays, attributes=attributes)})
 
     def values(self, X: Any, execution: Execution | None = None) -> np.ndarray:
-        """Return the values of points, shape (n, c), in blocks of rows.
-
-        X is Rows, an array or a sparse matrix, whatever the model was fitted on.
-        """
+        """Return the values (n, c) of points, Rows, an array or a sparse matrix, in blocks of rows."""
         return self.values_and_beyond(X, execution)[0]
 
     def values_and_beyond(self, X: Any, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the values (n, c), and which points the model says nothing about, (n,) bool, from the same blocks."""
-        rows, execution = self.checked(X), execution or InProcess()
-        parts = execution.scratch()
-        predict_blocks(rows, self.shared(execution), BlockValues(), execution, parts)
+        parts = self.predicted(X, BlockValues(), execution)
         return parts.rows("values").read_all(), parts.rows("beyond").read_all()
 
-    def labels(self, values: np.ndarray) -> np.ndarray:
-        """Return the predicted classes (n,), or quantities (n,) or (n, c), from values (n, c)."""
-        return self.coding.labels(values)
+    def predicted(self, X: Any, output: Output, execution: Execution | None = None) -> Parts:
+        """Return where the arrays lie that an output makes of the values of all points."""
+        rows, execution = self.checked(X), execution or InProcess()
+        parts = execution.scratch()
+        predict_blocks(rows, self.shared(execution), output, execution, parts)
+        return parts
 
     def predict(self, X: Any, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted classes (n,), or quantities (n,) or (n, c)."""
-        return self.labels(self.values(X, execution))
+        return self.coding.labels(self.values(X, execution))
 
 
 @dataclass(frozen=True)
@@ -140,21 +135,12 @@ def model_type(attributes: dict[str, Any]) -> type[Model]:
     name = attributes.get("type")
     if name not in MODELS:
         load_plugins()
-    if name not in MODELS:
-        raise IntegrityError(explain(
-            f"no model is of type {name!r}", why=f"the types are {', '.join(sorted(MODELS))}",
-            fix="install the package that registers it, or fit the model again with this version"))
+    require(name in MODELS, f"no model is of type {name!r}", why=f"the types are {', '.join(sorted(MODELS))}",
+            fix="install the package that registers it, or fit the model again with this version", error=IntegrityError)
     return MODELS[str(name)]
-
-
-def open_model(arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> Model:
-    """Return the model that `to_arrays` of a registered type described."""
-    return model_type(attributes).from_arrays(arrays, attributes)
 
 
 def stored_models(parts: Parts, described: dict[str, dict[str, Any]]) -> SharedModels:
     """Return the models that lie in part 0 as `NAME.ARRAY`, with their attributes by name."""
-    makers: dict[str, Callable[[dict[str, np.ndarray]], Any]] = {
-        name: partial(model_type(attributes).from_arrays, attributes=attributes)
-        for name, attributes in described.items()}
-    return SharedModels(parts.arrays(0), makers)
+    return SharedModels(parts.arrays(0), {name: partial(model_type(attributes).from_arrays, attributes=attributes)
+                                          for name, attributes in described.items()})

@@ -13,7 +13,6 @@ from ..execution.tasks import Execution
 from ..storage.csr import as_rows
 from ..storage.foreign_zarr import publish_array
 from ..storage.store import StoredParts
-from .coding import Coding
 from .model import Model
 from .prediction import Output, predict_blocks
 
@@ -35,17 +34,12 @@ class Entries(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         values, beyond = model.block_values(X)
-        entries = model.coding.entries(values)
-        empty = beyond & self.abstain
-        return ({"predictions": left_out(entries, empty, model.coding)},
-                {"unsupported": int(beyond.sum()), "summary": model.coding.summary(entries[~empty])})
-
-
-def left_out(entries: np.ndarray, empty: np.ndarray, coding: Coding) -> np.ndarray:
-    """Return predictions (n, ...) without those that are to be empty, (n,) bool."""
-    if not empty.any():
-        return entries
-    return np.where(empty.reshape(-1, *[1] * (entries.ndim - 1)), coding.absent, entries)
+        entries, empty = model.coding.entries(values), beyond & self.abstain
+        summary = model.coding.summary(entries[~empty])
+        if empty.any():
+            entries = entries.copy()
+            entries[empty] = model.coding.absent
+        return {"predictions": entries}, {"unsupported": int(beyond.sum()), "summary": summary}
 
 
 def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,

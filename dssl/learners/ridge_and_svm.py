@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from ..errors import DataError, ParameterError, explain, require
-from .coding import Coding
-from .target import Target
+from ..errors import DataError, explain, require
+from .coding import Coding, OneVsOne
+from .target import Classes, Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,24 +37,23 @@ def fit_gram(K: np.ndarray, target: Target, params: LearnerParams,
              sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, Coding]:
     """Return (coef (l, c), intercept (c,), coding) of the learner on the Gram matrix K (l, l) of the labeled points.
 
-    Parameters
-    ----------
-    K : ndarray, shape (l, l), positive semi-definite.
-    sample_weight : ndarray, shape (l,), > 0, or None for 1: the penalty of point i is C times its weight, so that a
-        point of weight 2 counts as two equal points.
+    sample_weight : (l,), > 0, or None for 1: the penalty of point i is C times its weight, so that a point of weight 2
+    counts as two equal points.
 
     Raises
     ------
     DataError : fewer than two classes, a class without a point, or a Gram matrix that is zero or not finite.
     """
     target.require_labels()
-    sample_weight = _unless_all_one(sample_weight, len(K))
+    if sample_weight is not None and bool((sample_weight == 1).all()):
+        sample_weight = None  # so that both give the same bits
     if params.kind == "ridge":
         return *ridge(K, target.each_column(), params.C, sample_weight), target.coding
-    return *svm(K, target, params.C, sample_weight), target.pair_coding
+    assert isinstance(target, Classes)  # what pipelines and estimators offer an SVM for
+    return *svm(K, target, params.C, sample_weight), OneVsOne(target.names)
 
 
-def svm(K: np.ndarray, target: Target, C: float,
+def svm(K: np.ndarray, target: Classes, C: float,
         sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return (coef (l, c), intercept (c,)) of a support vector machine for each pair of classes, for K as given."""
     from sklearn.svm import SVC  # takes two seconds, which tasks without an SVM do without
@@ -94,28 +93,13 @@ def ridge(K: np.ndarray, Y: np.ndarray, C: float,
     return cho_solve(factor, Y - intercept) / scale, intercept
 
 
-def _unless_all_one(sample_weight: np.ndarray | None, n: int) -> np.ndarray | None:
-    """Return the weights, or None where all are 1, so that both give the same bits; raise unless all are > 0."""
-    if sample_weight is None:
-        return None
-    weight = np.asarray(sample_weight, np.float64)
-    require(weight.shape == (n,) and bool(((weight > 0) & (weight < np.inf)).all()), error=DataError,
-            what=f"weights have shape {weight.shape} for {n} points, the least is {weight.min(initial=np.inf):g}",
-            why="a point of weight 0 is left out before the learner is fitted", fix="pass one number > 0 a point")
-    return None if bool((weight == 1).all()) else weight
-
-
 def mean_diagonal(K: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Return the weighted mean of the diagonal of a Gram matrix; raise unless it is > 0 and the matrix finite."""
-    if not np.isfinite(K).all():
-        raise DataError(explain("the Gram matrix of the labeled points is not finite",
-                                why="nothing can be fitted to it", fix="check features and bandwidth"))
+    require(bool(np.isfinite(K).all()), "the Gram matrix of the labeled points is not finite", error=DataError,
+            why="nothing can be fitted to it", fix="check features and bandwidth")
     scale = float(np.trace(K)) / len(K) if sample_weight is None else float(
         np.average(np.diagonal(K), weights=sample_weight))
-    if scale <= 0:
-        raise ParameterError(explain(
-            f"the Gram matrix of the labeled points has mean diagonal {scale:g}",
+    require(scale > 0, f"the Gram matrix of the labeled points has mean diagonal {scale:g}",
             why="the labeled points are all at the kernel's origin; nothing can be told apart",
-            fix="lower eta, or use a kernel such as rbf that is positive at every point",
-        ))
+            fix="lower eta, or use a kernel such as rbf that is positive at every point")
     return scale

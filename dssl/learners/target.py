@@ -6,15 +6,15 @@ say.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from ..errors import DataError, require
-from .coding import Coding, OneVsOne, OneVsRest, Values, class_pairs, signs
-from .encoding import UNLABELED, describe_values
-from .losses import AbsoluteLoss, Loss, SquaredLoss, WrongClass
+from .coding import Coding, OneVsRest, Values, class_pairs, signs
+from .encoding import UNLABELED
+from .losses import ABSOLUTE, SQUARED, WRONG_CLASS, Loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,23 +37,14 @@ class Target(ABC):
         """Return the same with a column for each class, of two too."""
         return self.columns()
 
-    def pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield, for each pair of classes, the positions (p,) of both, and which of them are of the first (p,)."""
-        raise DataError("a machine of pairs of classes was asked for quantities")
-
     @property
-    def pair_coding(self) -> Coding:
-        """Return what a column a pair of classes says."""
-        return self.coding
+    def n_strata(self) -> int:
+        """Return the number of classes, of which some may have no point; 1 of quantities."""
+        return 1
 
-    @abstractmethod
     def strata(self) -> np.ndarray:
         """Return the numbers (l,) by which points are dealt to folds: those of the classes, or zeros."""
-
-    @property
-    @abstractmethod
-    def n_strata(self) -> int:
-        """Return the number of strata, of which some may have no point."""
+        return np.zeros(len(self.coded), np.int64)
 
     def strata_among(self, n: int) -> np.ndarray:
         """Return the strata of all n points, -1 for the unlabeled."""
@@ -79,7 +70,7 @@ class Target(ABC):
 
     def take(self, positions: np.ndarray) -> Self:
         """Return the target of the labeled points at these positions."""
-        return self._with(self.labeled[positions], self.coded[positions])
+        return replace(self, labeled=self.labeled[positions], coded=self.coded[positions])
 
     def among(self, rows: np.ndarray) -> Self:
         """Return the target of some of the points, each named by its place in `rows`, distinct numbers."""
@@ -88,10 +79,7 @@ class Target(ABC):
         found = place[self.labeled]
         kept = np.flatnonzero(found >= 0)
         kept = kept[np.argsort(found[kept], kind="stable")]
-        return self._with(found[kept], self.coded[kept])
-
-    @abstractmethod
-    def _with(self, labeled: np.ndarray, coded: np.ndarray) -> Self: ...
+        return replace(self, labeled=found[kept], coded=self.coded[kept])
 
     @abstractmethod
     def spread(self, n: int) -> dict[str, np.ndarray]:
@@ -103,17 +91,12 @@ class Target(ABC):
 
     @staticmethod
     def from_arrays(arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Target":
-        """Return the target that `to_arrays` described."""
+        """Return the target that `to_arrays` described, or `spread` with the attributes of `to_arrays`."""
         if attributes.get("classes") is not None:
-            return Classes(arrays["labeled"], arrays["codes"], np.array(attributes["classes"]))
-        return Quantities(arrays["labeled"], arrays["values"])
-
-    @staticmethod
-    def from_spread(arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Target":
-        """Return the target of all points that `spread` gave, with the attributes of `to_arrays`."""
-        if attributes.get("classes") is not None:
-            return Classes.of(arrays["codes"], np.array(attributes["classes"]))
-        return Quantities.of(arrays["values"])
+            codes, names = arrays["codes"], np.array(attributes["classes"])
+            return Classes(arrays["labeled"], codes, names) if "labeled" in arrays else Classes.of(codes, names)
+        values = arrays["values"]
+        return Quantities(arrays["labeled"], values) if "labeled" in arrays else Quantities.of(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +115,6 @@ class Classes(Target):
     def coding(self) -> Coding:
         return OneVsRest(self.names)
 
-    @property
-    def pair_coding(self) -> Coding:
-        return OneVsOne(self.names)
-
     def columns(self) -> np.ndarray:
         return self.each_column()[:, -1:] if len(self.names) == 2 else self.each_column()
 
@@ -143,22 +122,23 @@ class Classes(Target):
         return signs(self.coded, len(self.names))
 
     def pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield, for each pair of classes, the positions (p,) of both, and which of them are of the first (p,)."""
         for i, j in class_pairs(len(self.names)):
             positions = np.flatnonzero((self.coded == i) | (self.coded == j))
             yield positions, self.coded[positions] == i
-
-    def strata(self) -> np.ndarray:
-        return self.coded
 
     @property
     def n_strata(self) -> int:
         return len(self.names)
 
+    def strata(self) -> np.ndarray:
+        return self.coded
+
     def losses(self, tie: Loss) -> tuple[Loss, Loss]:
-        return WrongClass(), tie
+        return WRONG_CLASS, tie
 
     def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
-        return {"training_error": float((coding.predictions(values, self.coded)["codes"] != self.coded).mean())}
+        return {"training_error": float(WRONG_CLASS.of(coding, values, self.coded).mean())}
 
     def described(self) -> dict[str, Any]:
         return {"per_class": np.bincount(self.coded, minlength=len(self.names)).tolist()}
@@ -169,9 +149,6 @@ class Classes(Target):
         require(n_classes >= 2 and present == n_classes, f"{present} of {n_classes} classes have labeled points",
                 why="a classifier tells classes apart that it has seen", error=DataError,
                 fix="label at least one point of each of two classes")
-
-    def _with(self, labeled: np.ndarray, coded: np.ndarray) -> "Classes":
-        return Classes(labeled, coded, self.names)
 
     def spread(self, n: int) -> dict[str, np.ndarray]:
         return {"codes": self.strata_among(n)}
@@ -197,29 +174,23 @@ class Quantities(Target):
     def columns(self) -> np.ndarray:
         return self.coded.reshape(len(self.coded), -1)
 
-    def strata(self) -> np.ndarray:
-        return np.zeros(len(self.coded), np.int64)
-
-    @property
-    def n_strata(self) -> int:
-        return 1
-
     def losses(self, tie: Loss) -> tuple[Loss, Loss]:
-        return SquaredLoss(), AbsoluteLoss()
+        return SQUARED, ABSOLUTE
 
     def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
         return {"training_rmse": float(np.sqrt(((values - self.columns())**2).mean()))}
 
     def described(self) -> dict[str, Any]:
-        return {"target": describe_values(self.coded)}
+        known = self.coded
+        if not len(known):
+            return {"target": {"known": 0, "distinct": 0}}
+        return {"target": {"known": len(known), "distinct": len(np.unique(known)), "min": float(known.min()),
+                           "max": float(known.max()), "mean": float(known.mean()), "deviation": float(known.std())}}
 
     def require_labels(self) -> None:
         """Raise DataError unless a point has a quantity."""
         require(len(self.coded) > 0, "no point has a target", why="there is nothing to learn from", error=DataError,
                 fix="give at least one point a target")
-
-    def _with(self, labeled: np.ndarray, coded: np.ndarray) -> "Quantities":
-        return Quantities(labeled, coded)
 
     def spread(self, n: int) -> dict[str, np.ndarray]:
         values = np.full((n, *self.coded.shape[1:]), np.nan)

@@ -150,7 +150,7 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
 def split_target(context: Context, name: str) -> Target:
     """Return what is known of the "train" or "test" points, each named by its place among them."""
     prefix = f"{name}_"
-    return Target.from_spread({key.removeprefix(prefix): array for key, array in context.arrays("split").items()
+    return Target.from_arrays({key.removeprefix(prefix): array for key, array in context.arrays("split").items()
                                if key.startswith(prefix)}, context.attributes("split"))
 
 

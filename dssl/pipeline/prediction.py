@@ -43,7 +43,7 @@ class FittedPipeline:
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted labels of raw points X (n, d), dense or sparse, shape (n,)."""
-        return self.model.labels(self._values(X, execution)[0])
+        return self.model.coding.labels(self._values(X, execution)[0])
 
     def predict_supported(self, X: Rows, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the predicted labels of raw points X (n, d), shape (n,), and which of them have support, (n,) bool.
@@ -51,7 +51,7 @@ class FittedPipeline:
         The others lie where every kernel value is as good as zero, so that their label is that of the intercept alone.
         """
         values, beyond = self._values(X, execution)
-        return self.model.labels(values), ~beyond
+        return self.model.coding.labels(values), ~beyond
 
     def _values(self, X: Rows, execution: Execution | None) -> tuple[np.ndarray, np.ndarray]:
         return self.model.values_and_beyond(self._scaled(X, execution), execution)

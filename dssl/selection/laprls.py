@@ -8,7 +8,7 @@ from ..execution.tasks import Execution
 from ..kernels.base import Kernel
 from ..learners.laprls.penalties import System
 from ..learners.laprls.problem import FittedLapRLS, LapRLSProblem, PreparedLapRLS
-from ..learners.losses import SquaredLoss
+from ..learners.losses import SQUARED
 from .scores import held_out_scores
 from .search import choose
 
@@ -21,7 +21,7 @@ def search_penalties(prepared: PreparedLapRLS) -> list[dict[str, Any]]:
     problem = prepared.problem
     target = problem.target
     return [{"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, **held_out_scores(
-        target, target.coding, values, problem.folds, SquaredLoss(), problem.lines.weight)}
+        target, target.coding, values, problem.folds, SQUARED, problem.lines.weight)}
         for system, values in prepared.held_out()]
 
 

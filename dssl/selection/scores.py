@@ -166,8 +166,8 @@ def held_out_scores(true: Target, coding: Coding, values: np.ndarray, folds: Seq
     """
     losses = [(loss, loss.of(coding, values, true.coded)) for loss in true.losses(tie)]
     first, found = losses[0]
-    return {**{loss.measure: loss.measured(_mean(own, folds, weight)) for loss, own in losses},
-            "fold_errors": [first.measured(_mean(found, [fold], weight)) for fold in folds]}
+    return {**{loss.measure: float(loss.shown(_mean(own, folds, weight))) for loss, own in losses},
+            "fold_errors": [float(first.shown(_mean(found, [fold], weight))) for fold in folds]}
 
 
 def _mean(losses: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarray | None) -> float:

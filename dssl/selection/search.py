@@ -22,7 +22,7 @@ from scipy.linalg import cho_solve
 from ..errors import require
 from ..kernels.base import Kernel
 from ..kernels.deformed import absolute_eta, check_eta, factor_positive
-from ..learners.losses import HingeLoss
+from ..learners.losses import HINGE
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Target
 from .refit import held_out
@@ -147,5 +147,5 @@ def _search_C(grams: Sequence[np.ndarray], target: Target, kind: str, params: Gr
     rows = []
     for C in params.C:
         values, coding = held_out(grams, target, folds, LearnerParams(kind=kind, C=C))  # type: ignore[arg-type]
-        rows.append({**given, "C": C, **held_out_scores(target, coding, values, folds, HingeLoss())})
+        rows.append({**given, "C": C, **held_out_scores(target, coding, values, folds, HINGE)})
     return rows

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dssl.errors import DataError
-from dssl.learners.encoding import describe_values, encode_labels, encode_values, keep_classes, map_classes
+from dssl.learners.encoding import encode_labels, encode_values, keep_classes, map_classes
+from dssl.learners.target import Quantities
 
 
 @pytest.mark.parametrize(("y", "codes", "classes"), [
@@ -155,6 +156,6 @@ def test_values_that_no_model_can_fit(y, unlabeled, told):
 
 
 def test_values_are_described_without_those_that_are_missing():
-    assert describe_values(np.array([1.0, np.nan, 3.0, 3.0])) == {
+    assert Quantities.of(np.array([1.0, np.nan, 3.0, 3.0])).described()["target"] == {
         "known": 3, "distinct": 2, "min": 1.0, "max": 3.0, "mean": 7 / 3, "deviation": np.std([1, 3, 3])}
-    assert describe_values(np.array([np.nan])) == {"known": 0, "distinct": 0}
+    assert Quantities.of(np.array([np.nan])).described()["target"] == {"known": 0, "distinct": 0}

@@ -16,7 +16,7 @@ from dssl.kernels.base import RBF, Linear, Polynomial
 from dssl.kernels.deformed import subsample_deformation
 from dssl.learners.coding import CODINGS, OneVsRest, Values
 from dssl.learners.kernel_model import LEAST_SUPPORT, KernelModel, expand
-from dssl.learners.model import MODELS, BlockValues, open_model, register_model, stored_models
+from dssl.learners.model import MODELS, BlockValues, model_type, register_model, stored_models
 from dssl.learners.prediction import PredictTask, predict_blocks
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
@@ -77,7 +77,7 @@ def test_votes_are_counted_and_ties_parted_by_margins():
 def test_arrays_and_back(classes, kernel):
     made = model("one_vs_one", 3, classes, kernel)
     arrays, attributes = made.to_arrays()
-    again = open_model(arrays, json.loads(json.dumps(attributes)))
+    again = KernelModel.from_arrays(arrays, json.loads(json.dumps(attributes)))
     assert again.kernel == kernel
     assert again.attributes == {"n_labeled": 12}
     assert_array_equal(again.coding.classes, made.coding.classes, strict=True)
@@ -198,8 +198,8 @@ def test_a_model_of_another_type_is_registered_and_opened(monkeypatch):
     arrays, attributes = model().to_arrays()
     attributes["type"] = "Shifted"
     with pytest.raises(IntegrityError, match="no model is of type 'Shifted'"):
-        open_model(arrays, attributes)
+        model_type(attributes)
     monkeypatch.setattr("dssl.learners.model.MODELS", dict(MODELS))
     register_model("Shifted", Shifted)
-    opened = open_model(arrays, attributes)
+    opened = model_type(attributes).from_arrays(arrays, attributes)
     assert_allclose(opened.values(NEW), RBF(1.5)(NEW, POINTS) @ arrays["coef"] + arrays["intercept"] + 1.0, rtol=1e-12)

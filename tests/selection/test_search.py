@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 from dssl.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import absolute_eta
-from dssl.learners.losses import HingeLoss
+from dssl.learners.losses import HINGE
 from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
 from dssl.learners.target import Classes, Quantities
 from dssl.selection.folds import labeled_folds
@@ -57,7 +57,7 @@ def test_cross_validation_counts_what_refits_get_wrong():
     K = RBF(1.0)(X_l, X_l)
     target = classes_of(codes)
     values, coding = held_out([K] * len(folds), target, folds, LearnerParams(C=2.0))
-    row = held_out_scores(target, coding, values, folds, HingeLoss())
+    row = held_out_scores(target, coding, values, folds, HINGE)
 
     wrong, hinge, by_fold = 0, 0.0, []
     for fold in folds:
@@ -78,8 +78,8 @@ def test_the_loss_is_zero_beyond_the_margin_and_one_at_the_boundary(kind):
     points = 10 * np.eye(3)
     K = points @ points.T
     coef, intercept, coding = fit_gram(K, classes_of(codes), LearnerParams(kind=kind, C=1e6))
-    assert HingeLoss().of(coding, K @ coef + intercept, codes).max() < 1e-3
-    assert HingeLoss().of(coding, np.zeros_like(coef), codes).tolist() == [1, 1, 1]
+    assert HINGE.of(coding, K @ coef + intercept, codes).max() < 1e-3
+    assert HINGE.of(coding, np.zeros_like(coef), codes).tolist() == [1, 1, 1]
 
 
 def test_the_grid_has_a_point_for_each_combination_and_the_base_kernel_none_of_the_graph():
