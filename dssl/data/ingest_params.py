@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import BudgetError, explain, require
+from ..execution.cost import Cost, cost_of, count
 from ..storage.blocks import rows_that_fit
 from ..storage.csr import csr_row_bytes
 from .columns import WhenMissing, WhenText
@@ -126,3 +127,17 @@ def block_height(scan: Scan, params: IngestParams, memory_budget: int, width: in
             fix=f"set block_rows to {fit:,} or fewer, leave it unset, or raise memory_budget",
         ))
     return height
+
+
+def ingest_cost(scan: Scan, params: IngestParams, row_bytes: int, budget: int) -> Cost:
+    """Return what reading a source takes, of which a row of X has `row_bytes`.
+
+    Blocks of the file: as they lie in it, X, and X compressed; text is also parsed as float64.
+    """
+    height, most = block_height(scan, params, budget), task_bytes(scan, params)
+    dense = scan.nnz is None and scan.unit_bytes == 0 and not params.has_text
+    holds_numbers = dense and scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
+    each = scan.row_bytes + 1.75 * row_bytes if holds_numbers else most
+    return cost_of(count(scan.n_rows, height), scan.row_bytes * scan.n_rows,
+                   scan.n_rows * (row_bytes + 16 + scan.has_split), scan.unit_bytes + height * each,
+                   scan.unit_bytes + most)

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError, explain, require
+from ..execution.cost import Cost, cost_of, count
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit
@@ -309,3 +310,24 @@ def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Moment
 
 def _name(feature_names: list[str] | None, column: int) -> str:
     return feature_names[column] if feature_names else f"column {column}"
+
+
+def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_bytes: int, width: int, chunk: int,
+                 budget: int, *, is_sparse: bool) -> Cost:
+    """Return what fitting a scaling on the n training rows and scaling them and the test rows takes.
+
+    Moments: a block, and three of it in float64; then scaling: a chunk of X, the rows chosen of it, two in float64.
+
+    rows_of : n, n_test, and the rows they are chosen among. width : columns of a dense row of `row_bytes` bytes.
+    """
+    n, n_test, n_rows = rows_of
+    height = scaled_rows(n, row_bytes, chunk, budget)
+    tasks = count(n, height) + count(n_test, height)
+    wide = 0 if kind == "none" else 16 * width
+    peak = max(height * row_bytes + chunk * row_bytes * 1.5, height * (2 * row_bytes + wide))
+    read = (n + n_test + tasks * chunk) * row_bytes
+    if kind != "none":
+        block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)
+        peak = max(peak, block * (row_bytes + (24 * width + 8) * min(1.0, share)))
+        tasks, read = tasks + count(n_rows, block), read + n_rows * row_bytes
+    return cost_of(tasks, read, (n + n_test) * row_bytes, peak, chunk * row_bytes + 4 * row_bytes)

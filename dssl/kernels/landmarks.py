@@ -16,12 +16,15 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError, explain, require
+from ..execution.cost import Cost, cost_of, count
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, block_rng
 from ..storage.csr import point_arrays, points_of
+from ..storage.store import whole_bytes
 from .base import Kernel
-from .centers import kmeans_centers
-from .leverage import leverage_rows
+from .centers import SAMPLE_BYTES, SAMPLE_PER_CENTER, kmeans_centers
+from .gram import BLOCK_BYTES
+from .leverage import PILOT, leverage_rows
 
 Method = Literal["uniform", "kmeans", "leverage"]
 METHODS = ("uniform", "kmeans", "leverage")
@@ -186,3 +189,26 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
         points, ids = points[kept], None if ids is None else ids[kept]
     return Landmarks(points, ids, {"method": params.method, "asked": count, "dropped_duplicates": count - len(kept),
                                    **found})
+
+
+def landmarks_cost(method: Method, n: int, v: int, s: int, row_bytes: int, d: int, kernels: int, budget: int) -> Cost:
+    """Return what choosing s landmarks of v distinct rows among n takes; by leverage, of each of several kernels.
+
+    In the driver: numbers of all rows, the landmarks three times, and chunks that hold them; centers and leverage take
+    passes of blocks.
+
+    d : columns of a dense row of `row_bytes` bytes.
+    """
+    driver, least = 24 * n + 32 * v + 3 * s * row_bytes + whole_bytes(n * row_bytes), 24 * n + 3 * s * row_bytes
+    if method == "uniform":
+        return cost_of(0, 24 * n + s * row_bytes, s * (row_bytes + 8), driver, least)
+    if method == "kmeans":
+        sample = max(s, min(v, SAMPLE_PER_CENTER * s, SAMPLE_BYTES // (8 * d)))
+        height = min(4096, v)
+        peak = max(driver, 24 * d * sample, 48 * s * d + height * (8 * s + 32 * d + 48), 8 * 16 * s * d)
+        tasks = 1 + 5 * count(v, height)
+        return cost_of(tasks, tasks * height * row_bytes, 8 * s * d, peak, max(least, 48 * s * d))
+    q = min(v, PILOT)
+    peak = max(driver, 40 * q * q, 16 * q * q + min(budget, BLOCK_BYTES))
+    return cost_of(kernels * (2 + count(8 * v * q, BLOCK_BYTES)), kernels * (v + q) * row_bytes,
+                   kernels * s * (row_bytes + 8), peak, max(least, 24 * q * q))

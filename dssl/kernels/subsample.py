@@ -18,10 +18,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import require
+from ..execution.cost import Cost, cost_of, count
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
-from ..solvers.solve import Solver, SolverParams, prepare
+from ..solvers.solve import METHODS, Solver, SolverParams, opened_bytes, prepare
 from ..storage.blocks import Arrays, HeldArrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.store import decoding_bytes, whole_bytes
 
 Form = Literal["energy", "restriction"]
 ROW_CHUNK = 8192  # rows of Z in one chunk; a chunk is 4 MB at 64 columns
@@ -55,6 +57,11 @@ def _factors(power: int) -> tuple[str, str]:
     return (f"Z{a}", f"Z{a}") if power % 2 == 0 else (f"Z{a}", f"RZ{a}")
 
 
+def chain_steps(powers: Sequence[int], form: Form = "energy") -> int:
+    """Return how many solves a column takes."""
+    return max(powers) if form == "restriction" else (max(powers) + 1) // 2
+
+
 @dataclass(frozen=True)
 class ColumnsTask:
     """Solve the chain `Z_1 = R^-1 E, Z_2 = R^-1 Z_1, ...` for one block of columns of the subsample."""
@@ -73,8 +80,7 @@ class ColumnsTask:
         Z[columns, np.arange(len(columns))] = 1
         wanted, found = stored_factors(self.powers), {}
         residual, iterations = 0.0, []
-        steps = max(self.powers) if self.form == "restriction" else (max(self.powers) + 1) // 2
-        for step in range(1, steps + 1):
+        for step in range(1, chain_steps(self.powers, self.form) + 1):
             before = Z
             solution = solver.solve(before).require_converged(self.params)
             Z = solution.value
@@ -221,7 +227,7 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
     """
     execution, params = execution or InProcess(), params or SolverParams()
     subsample, powers = check_subsample(subsample, R.shape[0], powers), tuple(sorted({int(p) for p in powers}))
-    solver = prepare(R, len(subsample) * ((max(powers) + 1) // 2), params, vector)
+    solver = prepare(R, len(subsample) * chain_steps(powers), params, vector)
     columns = execution.scratch()
     receipts = solve_columns(HeldArrays(**solver.to_arrays()), solver.params, R.shape[0], subsample, powers, execution,
                              columns, form=form)
@@ -235,3 +241,44 @@ def solve_evidence(receipts: Sequence[Receipt], attributes: dict[str, Any]) -> d
     return {"solver": attributes, "max_residual": max(receipt["max_residual"] for receipt in receipts),
             "max_iterations": max(max(receipt["iterations"]) for receipt in receipts),
             "columns": sum(receipt["n_columns"] for receipt in receipts)}
+
+
+def _kept_factors(powers: Sequence[int], form: Form) -> list[str]:
+    return [f"A{p}" for p in powers] if form == "restriction" else stored_factors(powers)
+
+
+def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns: int, form: Form, method: str,
+                 stored: int, budget: int, *, guess: bool) -> Cost:
+    """Return what solving the columns of s points takes, with a method's solver of `stored` bytes; see `opened_bytes`.
+
+    The solver's arrays, and of a block of columns the right-hand sides and all that solving them takes.
+    """
+    names, steps, solve_bytes = _kept_factors(powers, form), chain_steps(powers, form), METHODS[method].solve_bytes
+    # While the last step is solved, what earlier steps are stored for is kept; one of it is the right-hand sides.
+    earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
+    kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1)
+    width = column_width(n, powers, block_columns, budget, stored)
+    own = stored + opened_bytes(method, n, nnz, guess=guess)
+    # The first right-hand sides are nearly all zeros, which the system does not store.
+    return cost_of(count(s, width), stored, 8 * n * s * len(names),
+                   own + solve_bytes(n, width, width) + 8 * n * width * kept, own + solve_bytes(n, 1, 1))
+
+
+def product_cost(n: int, s: int, powers: Sequence[int], block_columns: int, form: Form, budget: int) -> Cost:
+    """Return what multiplying the factors of s points takes.
+
+    A range of rows of the factors, decoded a band at a time, and their product; in the driver, a few such products.
+    """
+    square, factors = 8 * s * s, len(_kept_factors(powers, form))
+    product = square * len(powers)
+    driver = 2 * product + 2 * square + whole_bytes(square)
+    if form == "restriction":
+        whole = 8 * n * s * factors
+        return cost_of(0, whole, product, whole + driver, whole)
+    height = product_rows(n, s, powers, budget)
+    rows, band = 8 * s * height * factors, 8 * min(ROW_CHUNK, n) * s
+    chunk = 8 * min(ROW_CHUNK, n) * min(block_columns, s)
+    decoding = decoding_bytes(band, chunk) + (band if height > ROW_CHUNK else 0)
+    peak = max(rows + decoding, rows + product + square // 2, driver)
+    tasks = count(n, height)
+    return cost_of(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product)

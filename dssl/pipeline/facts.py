@@ -5,45 +5,36 @@ The names of the bounded ones that a cost was computed from are kept in `estimat
 """
 
 import math
-import tempfile
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
 from ..data.dataset import chunk_rows
-from ..data.ingest import open_source
 from ..data.ingest_params import IngestParams, block_height
 from ..data.readers.base import Scan
-from ..data.sources import Source
+from ..execution.cost import Cost
 from ..graph.neighbors import ALWAYS_EXACT_ROWS
+from ..storage.blocks import ArrayRows, MemoryParts, Rows
 from ..storage.csr import csr_row_bytes
+from ..storage.pieces import BlockedCsrRows
+from .spec import Spec
 
 Bound = Literal["most", "least"]
+S = TypeVar("S", bound=Spec)
 GUESSED_CLASSES = 20  # where neither the spec nor the file names them
 
 
-def scan_source(source: Source, params: IngestParams) -> Scan:
-    """Return what a source holds; a compressed file is unpacked meanwhile, into a folder for temporary files.
-
-    Raises
-    ------
-    DataError : the file cannot be used.
-    """
-    with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-        return open_source(source, params, scratch=Path(folder)).scan()
-
-
 @dataclass
-class Facts:
+class Facts(Generic[S]):
     """The numbers that memory and bytes are functions of.
 
     scan : of the source; None where the dataset is stored. attributes : of finished stages by name.
     bound : how numbers that are not known are estimated.
     """
 
-    spec: Any  # the `Spec` of the kind
+    spec: S
     budget: int
     scan: Scan | None
     attributes: dict[str, dict[str, Any]]
@@ -58,6 +49,11 @@ class Facts:
             self.estimated.add(what)
         return math.ceil(most if self.bound == "most" else least)
 
+    def one_of(self, costs: Iterable[Cost]) -> Cost:
+        """Return the cost of one of several methods, which one is not known yet: the largest or the least figures."""
+        pick = max if self.bound == "most" else min
+        return Cost(*(pick(figures) for figures in zip(*map(astuple, costs), strict=True)))
+
     # The file
 
     @property
@@ -68,18 +64,17 @@ class Facts:
     def d(self) -> int:
         if "dataset" in self.attributes or self.scan is None:
             return int(self.attributes["dataset"]["d"])
-        if self.text:
+        if self.read.has_text:
             self.estimated.add("columns made of text")
         return self.scan.n_columns
 
     @property
-    def text(self) -> bool:
-        """Return whether cells of text become columns."""
-        return self.spec.data.ingest_params().has_text
+    def read(self) -> IngestParams:
+        return self.spec.data.ingest_params()
 
     @property
-    def itemsize(self) -> int:
-        return np.dtype(self.spec.data.ingest_params().dtype).itemsize
+    def dtype(self) -> np.dtype:
+        return np.dtype(self.read.dtype)
 
     @property
     def sparse_entries(self) -> int | None:
@@ -87,7 +82,7 @@ class Facts:
         if "dataset" in self.attributes or self.scan is None:
             described = self.attributes["dataset"]["X"]
             return None if described is None else int(described["nnz"])
-        if not self.spec.data.ingest_params().makes_sparse(self.scan):
+        if not self.read.makes_sparse(self.scan):
             return None
         return self.scan.n_rows * self.scan.n_columns if self.scan.nnz is None else self.scan.nnz
 
@@ -96,8 +91,8 @@ class Facts:
         """Return the bytes of one stored row of X."""
         entries = self.sparse_entries
         if entries is None:
-            return self.d * self.itemsize
-        return csr_row_bytes(entries, self.n_rows, np.dtype(self.spec.data.ingest_params().dtype))
+            return self.d * self.dtype.itemsize
+        return csr_row_bytes(entries, self.n_rows, self.dtype)
 
     @property
     def width(self) -> int:
@@ -105,13 +100,25 @@ class Facts:
         if self.sparse_entries is None:
             return self.d
         self.estimated.add("work on sparse rows")
-        return min(self.d, -(-self.row_bytes // self.itemsize))
+        return min(self.d, -(-self.row_bytes // self.dtype.itemsize))
+
+    def dense(self, n: int, d: int) -> ArrayRows:
+        """Return rows (n, d) of zeros, a shape without bytes."""
+        return ArrayRows(np.broadcast_to(np.zeros(1, self.dtype), (n, d)))
+
+    @property
+    def distinct(self) -> Rows:
+        """Return rows of the shape, type and entries of the distinct training points, without bytes."""
+        n, entries = self.vertices, self.sparse_entries
+        if entries is None:
+            return self.dense(n, self.d)
+        return BlockedCsrRows(MemoryParts(), (n, self.d), self.dtype, 1, -(-entries * n // max(self.n_rows, 1)))
 
     @property
     def x_chunk(self) -> int:
         """Return the rows of a chunk of X."""
         if self.scan is not None:
-            return block_height(self.scan, self.spec.data.ingest_params(), self.budget)
+            return block_height(self.scan, self.read, self.budget)
         described = self.attributes["dataset"]["X"]
         return chunk_rows(self.n_rows, self.row_bytes) if described is None else int(described["block_rows"])
 
@@ -162,6 +169,7 @@ class Facts:
     @property
     def n_labeled(self) -> int:
         labels = self.spec.labels
+        assert labels is not None  # kinds whose stages ask have that section
         if labels.count is not None:
             return self.found("labels", "n_labeled", labels.count, labels.count, "labeled points")
         if labels.per_class is not None:

@@ -4,14 +4,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import DataError, require
-from ..graph.given import described_weights
+from ..execution.cost import Cost
+from ..graph.descent import descent_cost
+from ..graph.exact import exact_cost
+from ..graph.given import described_weights, given_cost
+from ..graph.health import health_cost
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
-from ..graph.vertices import Vertices, distinct_rows, find_vertices
-from ..graph.weights import WeightParams, weigh
+from ..graph.vertices import Vertices, distinct_rows, find_vertices, vertices_cost
+from ..graph.weights import WeightParams, weigh, weights_cost
 from ..report.sections.graph import graph_section
 from ..storage.blocks import PartWriter
-from . import costs
+from .facts import Facts
 from .given import GivenNeighborsTask, GivenWeightsTask
 from .health import HealthTask
 from .spec import Spec
@@ -114,12 +118,28 @@ def make_health(context: Context, params: NoParams) -> dict[str, Any]:
     return receipt["health"]
 
 
-VERTICES = Stage("vertices", 2, ("points",), VertexParams.of, make_vertices, costs.vertices,
+def _vertices_cost(f: Facts[Any]) -> Cost:
+    return vertices_cost(f.n, f.row_bytes, f.budget, collapse=VertexParams.of(f.spec).duplicates == "collapse")
+
+
+def _neighbors_cost(f: Facts[Any]) -> Cost:
+    """Return that of the searches that may be used; or of lists from a file."""
+    graph, n, k, given = f.spec.graph, f.vertices, f.k, f.spec.graph.given
+    if given is not None:
+        f.estimated.add("given graph")
+        return given_cost(n * k * (given.kind == "neighbors"))
+    return f.one_of([exact_cost(f.distinct, k, graph.metric, f.budget) if search == "exact" else
+                     descent_cost(n, f.width, k, f.dtype, graph.metric) for search in sorted(f.search)])
+
+
+VERTICES = Stage("vertices", 2, ("points",), VertexParams.of, make_vertices, _vertices_cost,
                  "lower data.points, or set graph.duplicates to keep")
 NEIGHBORS = Stage("neighbors", 3, ("dataset", "split", "points", "vertices"), ListParams.of, make_neighbors,
-                  costs.neighbors, "lower data.points, or set graph.method to exact", files=("neighbors",))
-GRAPH = Stage("graph", 3, ("dataset", "split", "neighbors"), EdgeParams.of, make_graph, costs.graph,
+                  _neighbors_cost, "lower data.points, or set graph.method to exact", files=("neighbors",))
+GRAPH = Stage("graph", 3, ("dataset", "split", "neighbors"), EdgeParams.of, make_graph,
+              lambda f: weights_cost(f.vertices, f.k, f.nnz, f.spec.graph.weights),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.
 HEALTH = Stage("health", 3, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
-               costs.health, "lower graph.n_neighbors or data.points", section=graph_section)
+               lambda f: health_cost(f.vertices, f.k, f.nnz), "lower graph.n_neighbors or data.points",
+               section=graph_section)

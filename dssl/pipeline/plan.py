@@ -1,20 +1,22 @@
 """A plan: per stage what is there of it, what it would take, and whether it can fit; made before anything runs."""
 
+import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ..data.ingest import open_source
 from ..data.readers.base import Scan
 from ..data.readers.formats import format_of
 from ..data.scaling import require_kept_zeros
-from ..data.sources import Source, find_source, fingerprint
+from ..data.sources import find_source, fingerprint
 from ..errors import BudgetError, SpecError, explain, require
 from ..execution.cost import Cost
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..params import digest, plain
 from .artifacts import Artifact, Workspace
-from .facts import Bound, Facts, scan_source
+from .facts import Bound, Facts
 from .given import given_file
 from .kinds.registry import KINDS, all_stage_names
 from .load import load_spec
@@ -122,7 +124,7 @@ class Plan:
     remake: frozenset[str]
     until: str
     stages: list[PlannedStage]
-    facts: Facts | None
+    facts: Facts[Any] | None
 
     def again(self, budget: int) -> "Plan":
         """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again."""
@@ -131,14 +133,22 @@ class Plan:
 
     def _priced(self, stages: list[PlannedStage]) -> "Plan":
         """Return the plan with these stages, and the costs of those that would run."""
-        if all(item.status == "cached" for item in stages):
+        cached = {item.stage.name: item.artifact for item in stages if item.status == "cached"}
+        if len(cached) == len(stages):
             return replace(self, stages=stages, facts=None)
-        scan = self.facts.scan if self.facts else None
-        facts = facts_of(self.spec, self.files["source"].source, self.budget, stages, scan)
+        scan = None
+        if "dataset" not in cached:
+            scan = self.facts.scan if self.facts and self.facts.scan else self._scan()
+        facts = Facts(self.spec, self.budget, scan, {name: artifact.attributes for name, artifact in cached.items()})
         if facts.sparse_entries is not None:
             require_kept_zeros(self.spec.data.scale, facts.n_rows, facts.d)
         return replace(self, facts=facts, stages=[item if item.status == "cached" else price(item, facts)
                                                   for item in stages])
+
+    def _scan(self) -> Scan:
+        """Return what the source holds; a compressed file is unpacked meanwhile, into a folder for temporary files."""
+        with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
+            return open_source(self.files["source"].source, self.spec.data.ingest_params(), scratch=Path(folder)).scan()
 
     def artifact(self, stage: str) -> Artifact:
         """Return the artifact of a stage."""
@@ -191,32 +201,16 @@ def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspac
     return [item.to_dict() for item in made.stages]
 
 
-def facts_of(spec: Spec, source: Source, budget: int, items: list[PlannedStage], scan: Scan | None = None) -> Facts:
-    """Return what is known: the attributes of cached stages, and a scan of the source (made here unless given)."""
-    cached = {item.stage.name: item.artifact for item in items if item.status == "cached"}
-    if "dataset" not in cached and scan is None:
-        scan = scan_source(source, spec.data.ingest_params())
-    attributes = {name: artifact.attributes for name, artifact in cached.items()}
-    return Facts(spec, budget, None if "dataset" in cached else scan, attributes)
-
-
-def price(item: PlannedStage, facts: Facts) -> PlannedStage:
+def price(item: PlannedStage, facts: Facts[Any]) -> PlannedStage:
     """Return the stage with its cost; what cannot fit has none."""
-    formula = item.stage.cost
-    if formula is None:
-        return item
-    bounds: tuple[Bound, ...] = ("most", "least")
+    bounds: tuple[Bound, ...] = ("most", "least") if item.stage.cost else ()
     for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
-        own = _with(facts, bound)
+        own = replace(facts, bound=bound, estimated=set())
         try:
-            return replace(item, cost=formula(own), estimated=tuple(sorted(own.estimated)))
+            return replace(item, cost=item.stage.cost(own), estimated=tuple(sorted(own.estimated)))  # type: ignore[misc]
         except BudgetError:
             continue
     return item
-
-
-def _with(facts: Facts, bound: Bound) -> Facts:
-    return replace(facts, bound=bound, estimated=set())
 
 
 def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
@@ -226,20 +220,21 @@ def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
     """
     if made.facts is None:
         return
-    facts = _with(replace(made.facts, budget=execution.memory_budget), "least")
-    to_run = [item for item in made.selected if item.status != "cached" and item.stage.cost is not None]
+    facts = replace(made.facts, budget=execution.memory_budget, bound="least", estimated=set())
     limit = min(execution.memory_budget, execution.memory_limit or execution.memory_budget)
-    whose = "the memory budget is" if limit == execution.memory_budget else "a worker's share of its memory limit is"
-    for item in to_run:
+    lower = limit < execution.memory_budget
+    whose, also = ("a worker's share of its memory limit", " and the workers' memory_limit") if lower else (
+        "the memory budget", "")
+    have = f"{whose} is {limit:,} bytes"
+    for item in made.selected:
         name, cost = item.stage.name, item.stage.cost
-        assert cost is not None
-        fix = f"{item.stage.remedy}, or raise --memory-budget"
-        fix += "" if limit == execution.memory_budget else " and the workers' memory_limit"
+        if item.status == "cached" or cost is None:
+            continue
+        fix = f"{item.stage.remedy}, or raise --memory-budget{also}"
         try:
             least = cost(facts).least
         except BudgetError as error:
-            raise BudgetError(explain(f"stage {name} cannot fit, {whose} {limit:,} bytes",
-                                      why=error.args[0].splitlines()[0], fix=fix)) from error
-        require(least <= limit, f"stage {name} needs at least {least:,} bytes in one task, {whose} {limit:,} bytes",
-                error=BudgetError, why="it would fail only after the stages before it were paid for",
-                fix=fix)
+            raise BudgetError(explain(f"stage {name} cannot fit, {have}", why=error.args[0].splitlines()[0],
+                                      fix=fix)) from error
+        require(least <= limit, f"stage {name} needs at least {least:,} bytes in one task, {have}", error=BudgetError,
+                why="it would fail only after the stages before it were paid for", fix=fix)

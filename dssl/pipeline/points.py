@@ -8,17 +8,18 @@ import numpy as np
 
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
-from ..data.ingest_params import IngestParams
+from ..data.ingest_params import IngestParams, ingest_cost
 from ..data.labels import choose_labels, sample_points, split_test
-from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows
+from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows, scaling_cost
 from ..errors import DataError, require
+from ..execution.cost import Cost, cost_of
 from ..learners.encoding import encode_labels, encode_values, keep_classes, map_classes
 from ..learners.target import Classes, Quantities, Target
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
-from . import costs
+from .facts import Facts
 from .spec import Spec, Task
 from .stage import Context, Stage
 
@@ -237,10 +238,21 @@ def labeled_target(context: Context) -> Target:
     return Target.from_arrays(context.arrays("labels"), context.attributes("labels"))
 
 
-DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_dataset, costs.dataset,
+def _dataset_cost(f: Facts[Any]) -> Cost:
+    assert f.scan is not None
+    return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
+
+
+DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
                 "read fewer columns (data.read.drop)", files=("source",))
-SPLIT = Stage("split", 2, ("dataset",), SplitParams.of, make_split, costs.split, "use a smaller file",
-              files=("source",))
-LABELS = Stage("labels", 2, ("split",), LabelParams.of, make_labels, costs.labels, "lower data.points")
+# In the driver: labels of all rows, their codes, and permutations of them.
+SPLIT = Stage("split", 2, ("dataset",), SplitParams.of, make_split,
+              lambda f: cost_of(0, 9 * f.n_rows, 16 * (f.n + f.n_test), 100 * f.n_rows, 100 * f.n_rows),
+              "use a smaller file", files=("source",))
+LABELS = Stage("labels", 2, ("split",), LabelParams.of, make_labels,
+               lambda f: cost_of(0, 16 * (f.n + f.n_test), 16 * f.n_labeled, 60 * f.n + 16 * f.n_test, 60 * f.n),
+               "lower data.points")
 POINTS = Stage("points", 2, ("dataset", "split"), lambda spec: ScalingParams(kind=spec.data.scale), make_points,
-               costs.points, "read fewer columns, or lower data.read.block_rows", section=data_section)
+               lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
+                                      f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
+               "read fewer columns, or lower data.read.block_rows", section=data_section)

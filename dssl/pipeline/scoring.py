@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from ..execution.cost import Cost
 from ..learners.model import stored_models
 from ..report.sections.scores import scores_section
 from ..report.words import Baseline
-from ..selection.scores import predict_test, scores_of, shown, unlabeled_verdict
+from ..selection.scores import predict_cost, predict_test, scores_of, shown, unlabeled_verdict
+from .facts import Facts
 from .points import split_target
 from .stage import Context, NoParams, Stage
 
@@ -20,6 +22,12 @@ def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
               for name, own in found.items()}
     return {"metrics": scores.pop("model"), "baselines": scores, "gain": unlabeled_verdict(true, found),
             **shown(true, found["model"])}
+
+
+def scores_cost(f: Facts[Any], m: int, n_columns: int, predicted: int) -> Cost:
+    """Return the cost of `SCORES` with models of m points; see `predict_cost`."""
+    return predict_cost(f.spec.kernels()[0].check(), f.dense(max(f.n_test, 1), f.width), f.row_bytes, m,
+                        len(f.spec.baselines) + 1, n_columns, predicted, f.budget)
 
 
 BASE = Baseline(

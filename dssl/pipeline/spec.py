@@ -18,7 +18,7 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 Task = Literal["classification", "regression", "clustering"]
 
 
-class Section(BaseModel):
+class SpecSection(BaseModel):
     """A section of the spec; a key it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,7 +39,7 @@ def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
                                 fix="see the options in IngestParams")) from error
 
 
-class TestSplit(Section):
+class TestSplit(SpecSection):
     """Which points are kept for testing: a number, a share, or the split that the data set comes with."""
 
     count: int | None = Field(default=None, ge=1)
@@ -53,7 +53,7 @@ class TestSplit(Section):
         return self
 
 
-class DataSpec(Section):
+class DataSpec(SpecSection):
     """Where the points come from, which of them are used, and what is to be predicted of them."""
 
     task: Task = Field("classification", description="classification reads the target as classes, regression as "
@@ -82,7 +82,7 @@ class DataSpec(Section):
         return ingest_params(self.read, "data.read")
 
 
-class LabelSpec(Section):
+class LabelSpec(SpecSection):
     """How many labels the method is shown."""
 
     count: int | None = Field(None, ge=1)
@@ -98,7 +98,7 @@ class LabelSpec(Section):
         return self
 
 
-class GivenGraph(Section):
+class GivenGraph(SpecSection):
     """A graph from a file, over all rows of the source in order, in place of the one made of the points."""
 
     weights: str | None = Field(None, description="scipy.sparse.save_npz of symmetric weights (n, n); the search and "
@@ -123,7 +123,7 @@ class GivenGraph(Section):
         return str(self.neighbors if self.weights is None else self.weights)
 
 
-class GraphSpec(Section):
+class GraphSpec(SpecSection):
     """The neighbor graph of all training points, and its Laplacian."""
 
     duplicates: Literal["collapse", "keep"] = Field(
@@ -148,7 +148,7 @@ class GraphSpec(Section):
         return WeightParams(kind=self.weights, bandwidth=self.bandwidth, symmetrize=self.symmetrize)
 
 
-class KernelSpec(Section):
+class KernelSpec(SpecSection):
     """The base kernel, on the scaled features."""
 
     name: str = Field(default="rbf", description="rbf, laplacian, linear, polynomial, cosine, or one that a plugin "
@@ -168,7 +168,7 @@ class KernelSpec(Section):
         return kernel_from(self.name, self.bandwidth, rows=np.array([[0.0], [1.0]]), **parameters)
 
 
-class SelectionSpec(Section):
+class SelectionSpec(SpecSection):
     """Parameters chosen by cross-validation on the labeled points; a list left out holds the one value given elsewhere.
 
     The model and each baseline that has parameters choose their own; the shuffled control takes the model's.
@@ -179,13 +179,13 @@ class SelectionSpec(Section):
     seed: int = Field(0, ge=0)
 
 
-class ModelSpec(Section):
+class ModelSpec(SpecSection):
     """What is fitted: its kind, and what that kind asks for."""
 
     kind: str
 
 
-class Spec(Section):
+class Spec(SpecSection):
     """A whole pipeline: what to compute, never where. Each kind of model adds the sections that it has a use for."""
 
     name: str = Field(pattern=NAME)

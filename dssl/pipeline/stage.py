@@ -79,7 +79,7 @@ class Stage:
     needs: tuple[str, ...]
     params: Callable[[Any], Any]
     make: Callable[[Context, Any], dict[str, Any]]
-    cost: Callable[[Facts], Cost] | None = None
+    cost: Callable[[Facts[Any]], Cost] | None = None
     remedy: str = "use fewer points"
     files: tuple[str, ...] = ()
     section: Callable[[dict[str, Any], dict[str, Any]], Section | None] | None = None

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
+from dssl.execution.cost import Cost, cost_of
 from dssl.graph.vertices import Vertices
 from dssl.graph.weights import read_graph
 from dssl.kernels.base import MercerKernel, register_kernel, squared_distances
 from dssl.learners.coding import OneVsRest
 from dssl.learners.model import Model, register_model
-from dssl.pipeline.cost import Cost, cost_of
 from dssl.pipeline.facts import Facts
 from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from dssl.pipeline.kinds.registry import register_kind

@@ -3,165 +3,46 @@
 Their stages solve the columns of a subsample once for all labels, kernels and weights of the graph.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
 
-from ...graph.regularizer import RegularizerParams, prepare_regularizer
+from ...execution.cost import Cost, cost_of
+from ...graph.regularizer import RegularizerParams, prepare_regularizer, system_cost
 from ...graph.vertices import covariance_at_points
-from ...kernels.deformed import check_eta
-from ...kernels.subsample import multiply_factors, solve_columns, solve_evidence
+from ...kernels.subsample import (
+    chain_steps,
+    columns_cost,
+    multiply_factors,
+    product_cost,
+    solve_columns,
+    solve_evidence,
+)
 from ...learners.deformed import draw_subsample
-from ...learners.ridge_and_svm import LearnerParams
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
 from ...report.words import Baseline, Words
 from ...selection.search import GridParams, choose
-from ...solvers.solve import SolverParams
+from ...solvers.direct import LARGEST
+from ...solvers.solve import METHODS, SolverParams, stored_bytes
 from ...storage.blocks import PartWriter
+from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT
-from ..scoring import BASE, SCORES
-from ..spec import GraphSpec, LabelSpec, ModelSpec, Section, SelectionSpec, Spec
+from ..scoring import BASE, SCORES, scores_cost
 from ..stage import Context, Kind, Stage
-from . import deformed_costs as costs
-from .deformed_fit import DeformedProblem, FitTask, SearchTask, SubsampleGraph
-
-# The spec
-
-
-class RegularizedGraph(GraphSpec):
-    """The neighbor graph of all training points, and the regularizer Q = (L + ridge I)^power it makes."""
-
-    ridge: float = 0.01
-    power: int = 2
-
-    def regularizer(self) -> RegularizerParams:
-        """Return the regularizer's parameters."""
-        return RegularizerParams(laplacian=self.laplacian, ridge=self.ridge, power=self.power)
-
-
-class SubsampleSpec(Section):
-    """The points at which functions are measured: the labeled ones, as many as fit, and a random draw of the others."""
-
-    size: int = Field(default=1000, ge=1)
-    seed: int = Field(default=0, ge=0)
-
-
-class SolverSpec(Section):
-    """How the columns of the subsample are solved."""
-
-    method: Literal["auto", "jacobi", "deflated", "amg", "direct"] = "auto"
-    tolerance: float = 1e-6
-    max_iterations: int = 3000
-    block_columns: int = 64
-    form: Literal["energy", "restriction"] = "energy"
-
-    def params(self) -> SolverParams:
-        """Return the solver's parameters."""
-        return SolverParams(method=self.method, tolerance=self.tolerance, max_iterations=self.max_iterations,
-                            block_columns=self.block_columns)
-
-
-class LearnerSpec(ModelSpec):
-    """The learner in the deformed kernel; eta 0 is the base kernel."""
-
-    kind: Literal["svm", "ridge"]
-    C: float = 10.0
-    eta: float = Field(default=10.0, ge=0, allow_inf_nan=False)
-
-    def params(self) -> LearnerParams:
-        """Return the learner's parameters."""
-        check_eta(self.eta)
-        return LearnerParams(kind=self.kind, C=self.C)
-
-
-class SvmSpec(LearnerSpec):
-    """A support vector machine in the deformed kernel."""
-
-    kind: Literal["svm"] = "svm"
-
-
-class RidgeSpec(LearnerSpec):
-    """Ridge regression in the deformed kernel, of classes or quantities."""
-
-    kind: Literal["ridge"]
-
-
-class GridSpec(SelectionSpec):
-    """Parameters chosen by cross-validation: power and eta of the deformed kernels, C of their learners, bandwidth.
-
-    The model and the baselines base and subsample_graph each choose their own, the shuffled control takes the model's.
-    """
-
-    power: list[int] | None = Field(None, min_length=1)
-    eta: list[float] | None = Field(None, min_length=1)
-    C: list[float] | None = Field(None, min_length=1)
-
-
-class DeformedSpec(Spec):
-    """A pipeline of a learner in a deformed kernel."""
-
-    labels: LabelSpec
-    graph: RegularizedGraph = RegularizedGraph()
-    subsample: SubsampleSpec = SubsampleSpec()
-    solver: SolverSpec = SolverSpec()
-    model: LearnerSpec
-    selection: GridSpec | None = None
-    baselines: tuple[Literal["base", "shuffled", "subsample_graph"], ...] = ("base", "shuffled")
-
-    @model_validator(mode="after")
-    def _baselines_can_be_made(self) -> "DeformedSpec":
-        if not {"base", "shuffled"} <= set(self.baselines):
-            raise ValueError("baselines always holds base and shuffled; subsample_graph may be added")
-        if "subsample_graph" in self.baselines and self.subsample.size < 2:
-            raise ValueError("subsample_graph takes two points: subsample.size is at least 2 then")
-        return self
-
-    @property
-    def grid(self) -> GridParams | None:
-        """Return the grid of the selection, or None where there is none."""
-        chosen, model = self.selection, self.model
-        if chosen is None:
-            return None
-        return GridParams(power=tuple(chosen.power or [self.graph.power]), eta=tuple(chosen.eta or [model.eta]),
-                          C=tuple(chosen.C or [model.C]), folds=chosen.folds, seed=chosen.seed)
-
-    @property
-    def powers(self) -> tuple[int, ...]:
-        """Return the powers of the regularizer that are solved for, ascending."""
-        return tuple(sorted(self.grid.power)) if self.grid else (self.graph.power,)
-
-    @property
-    def n_columns(self) -> int:
-        """Return how many columns are solved: a chain of solves for each point of the subsample."""
-        return self.subsample.size * ((max(self.powers) + 1) // 2)
-
-    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
-        yield from super().parameters()
-        yield "graph", self.graph.regularizer
-        yield "solver", self.solver.params
-        yield "model", self.model.params
-        yield "selection", lambda: self.grid
-
-
-class SvmPipeline(DeformedSpec):
-    """A pipeline of a support vector machine in a deformed kernel."""
-
-    model: SvmSpec = SvmSpec()
-
-
-class RidgePipeline(DeformedSpec):
-    """A pipeline of ridge regression in a deformed kernel."""
-
-    model: RidgeSpec
-
-
-# The stages
+from .deformed_fit import (
+    DeformedProblem,
+    FitTask,
+    SearchTask,
+    SubsampleGraph,
+    fit_cost,
+    n_subsample,
+    search_cost,
+)
+from .deformed_spec import DeformedSpec, RidgePipeline, SvmPipeline
 
 
 @dataclass(frozen=True)
@@ -317,6 +198,46 @@ def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
     return {"models": receipt["models"]}
 
 
+def _solvers(f: Facts[DeformedSpec]) -> list[str]:
+    """Return the solver that is used, or those that may be."""
+    method = f.spec.solver.method
+    if "system" in f.attributes:
+        return [f.attributes["system"]["params"]["method"]]
+    if method != "auto":
+        return [method]
+    if f.vertices <= LARGEST:
+        return ["direct"]
+    f.estimated.add("solver")
+    return ["amg", "deflated"]
+
+
+def _system_cost(f: Facts[DeformedSpec]) -> Cost:
+    methods, n_columns = _solvers(f), n_subsample(f) * chain_steps(f.spec.powers)
+    f.estimated.update(*(METHODS[method].stored_guess for method in methods))
+    return system_cost(f.vertices, f.nnz, n_columns, methods, guess=f.bound == "most")
+
+
+def _columns_cost(f: Facts[DeformedSpec]) -> Cost:
+    n, nnz, s, guess, found = f.vertices, f.nnz, n_subsample(f), f.bound == "most", []
+    for method in _solvers(f):
+        if "system" in f.attributes:
+            stored = int(f.attributes["system"]["stored_bytes"])
+        else:
+            stored = stored_bytes(method, n, nnz, s * chain_steps(f.spec.powers), guess=guess)
+            f.estimated.update(METHODS[method].stored_guess)
+        f.estimated.update(METHODS[method].held_guess)
+        found.append(columns_cost(n, nnz, s, f.spec.powers, f.spec.solver.block_columns, f.spec.solver.form, method,
+                                  stored, f.budget, guess=guess))
+    return f.one_of(found)
+
+
+def _scores_cost(f: Facts[DeformedSpec]) -> Cost:
+    """The points of a model are the subsample and the labeled ones, with a column a pair of classes in an SVM."""
+    is_svm = f.spec.model.kind == "svm"
+    columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if is_svm else f.n_outputs
+    return scores_cost(f, n_subsample(f) + f.n_labeled, columns, 8 if is_svm or f.is_regression else 16)
+
+
 WORDS = Words(
     model="The learner in the kernel that the graph of all points has reshaped.", changed="kernel that merely changed",
     cause="changed kernel", graph="model.eta", norm="model.C",
@@ -329,19 +250,21 @@ BASELINES = (BASE, Baseline(
 STAGES = (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("subsample", 3, ("labels", "vertices"),
-          lambda spec: SubsampleParams(spec.subsample.size, spec.subsample.seed), make_subsample, costs.subsample,
+          lambda spec: SubsampleParams(spec.subsample.size, spec.subsample.seed), make_subsample,
+          lambda f: cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f), 24 * f.n + 16 * n_subsample(f), 24 * f.n),
           "lower data.points"),
-    Stage("system", 3, ("vertices", "graph"), SystemParams.of, make_system, costs.system,
+    Stage("system", 3, ("vertices", "graph"), SystemParams.of, make_system, _system_cost,
           "lower graph.n_neighbors or data.points"),
-    Stage("columns", 3, ("system", "subsample"), ColumnParams.of, make_columns, costs.columns,
+    Stage("columns", 3, ("system", "subsample"), ColumnParams.of, make_columns, _columns_cost,
           "lower graph.n_neighbors or data.points"),
     Stage("covariance", 4, ("vertices", "system", "subsample", "columns"), ColumnParams.of, make_covariance,
-          costs.covariance, "lower subsample.size", section=solver_section),
+          lambda f: product_cost(f.vertices, n_subsample(f), f.spec.powers, f.spec.solver.block_columns,
+                                 f.spec.solver.form, f.budget), "lower subsample.size", section=solver_section),
     Stage("selection", 3, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
-          costs.selection, "lower subsample.size", section=partial(selection_section, words=WORDS), leads=True),
+          search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 3, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
-          make_models, costs.models, "lower subsample.size"),
-    replace(SCORES, cost=costs.scores, remedy="lower subsample.size or labels"),
+          make_models, fit_cost, "lower subsample.size"),
+    replace(SCORES, cost=_scores_cost, remedy="lower subsample.size or labels"),
 )
 
 KINDS = (Kind("svm", SvmPipeline, ("classification",), STAGES, words=WORDS, baselines=BASELINES),

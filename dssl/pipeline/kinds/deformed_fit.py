@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...execution.cost import Cost, cost_of
 from ...execution.in_process import InProcess
 from ...graph.laplacian import Laplacian
 from ...graph.neighbors import NeighborParams, find_neighbors
@@ -27,6 +28,10 @@ from ...selection.search import GridParams, search_base, search_deformed
 from ...solvers.solve import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
 from ...storage.csr import as_rows
+from ..facts import Facts
+from .deformed_spec import DeformedSpec
+
+SAMPLED = 1000  # points of the median distance
 
 
 @dataclass(frozen=True)
@@ -143,3 +148,38 @@ def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[in
     found = inverse_on_subsample(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,
                                  params=SolverParams(method="direct"), vector=laplacian.vector, execution=InProcess(1))
     return found.powers
+
+
+def n_subsample(f: Facts[DeformedSpec]) -> int:
+    """Return the number of points at which functions are measured."""
+    size = min(f.spec.subsample.size, f.n)
+    return f.found("subsample", "n_subsample", size, size, "subsample")
+
+
+def _training_bytes(f: Facts[DeformedSpec]) -> tuple[int, int, int]:
+    """Return what a task of the training reads, the most it holds, and the least.
+
+    Held: all covariances; to deform a kernel with one of them, it permuted, a Gram matrix, a sum with it and its
+    temporary, and a factor; and kernels of the labels.
+    """
+    s, m, d, powers = n_subsample(f), f.n_labeled, f.width, len(f.spec.powers)
+    read = 8 * s * s * powers + min(f.n, 3 * max(s, m, SAMPLED)) * f.row_bytes
+    held = 8 * s * s * (powers + 5) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s)
+    return read, held, 8 * s * s * (powers + 3)
+
+
+def search_cost(f: Facts[DeformedSpec]) -> Cost:
+    """Return that of a task a model and bandwidth, with a kernel of the labels a fold; nothing without a grid."""
+    grid, m, s = f.spec.grid, f.n_labeled, n_subsample(f)
+    if grid is None:
+        return cost_of(0, 0, 0, 0)
+    tasks = len({"model", *f.spec.baselines} - {"shuffled"}) * len(f.spec.kernels())
+    read, held, least = _training_bytes(f)
+    return cost_of(tasks, tasks * read, 0, held + 8 * m * m * (grid.folds + 2) + 24 * s * (m + min(s, m)), least)
+
+
+def fit_cost(f: Facts[DeformedSpec]) -> Cost:
+    """Return that of one task, which makes one deformed kernel after the other."""
+    read, held, least = _training_bytes(f)
+    points = n_subsample(f) + f.n_labeled
+    return cost_of(1, read, (len(f.spec.baselines) + 1) * points * (f.row_bytes + 8 * f.n_outputs), held, least)

@@ -5,21 +5,21 @@
     shuffled  the model with the mean of the graph's energy over all relabelings of its vertices
 """
 
-from collections.abc import Callable, Iterator
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
 
-from ...errors import require
+from ...execution.cost import Cost, cost_of
 from ...graph.graph import Graph
 from ...graph.vertices import distinct_rows
 from ...kernels.base import Kernel, kernel_from
-from ...kernels.landmarks import LandmarkParams, Landmarks, Method
-from ...learners.laprls.params import Preconditioner, Solver, SystemParams
-from ...learners.laprls.penalties import Penalty, System, require_penalties
+from ...kernels.landmarks import Landmarks, landmark_count, landmarks_cost
+from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost
+from ...learners.laprls.params import SystemParams
+from ...learners.laprls.penalties import System
 from ...learners.laprls.problem import (
     DENSE,
     FittedLapRLS,
@@ -28,6 +28,7 @@ from ...learners.laprls.problem import (
     PreparedLapRLS,
     landmarks_of,
 )
+from ...learners.laprls.products import gram_bytes
 from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
@@ -35,103 +36,14 @@ from ...report.words import Baseline, Words
 from ...selection.folds import held_out_folds
 from ...selection.laprls import choose_penalties, search_penalties
 from ...storage.blocks import PartWriter, Rows, SelectedRows
+from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
-from ..scoring import BASE, SCORES
-from ..spec import LabelSpec, ModelSpec, Section, SelectionSpec, Spec
+from ..scoring import BASE, SCORES, scores_cost
 from ..stage import Context, Kind, Stage
-from . import laprls_costs as costs
+from .laprls_spec import LapRLSPipeline
 
-# The spec
-
-
-class LandmarkSpec(Section):
-    """The points that functions are sums over."""
-
-    count: int | float | Literal["auto", "sqrt"] = Field(
-        default="auto", description="a number; a share of the distinct training points; sqrt, ceil(m^1/2) of m labeled "
-                                    "points and ceil((n - m)^1/2) of the others; auto, 1,000 or as many as sqrt if "
-                                    "these are more")
-    method: Method = Field(default="uniform", description="uniform, kmeans (centers) or leverage (by ridge leverage "
-                                                          "scores)")
-    seed: int = Field(default=0, ge=0)
-
-    def params(self) -> LandmarkParams:
-        """Return the landmarks' parameters."""
-        return LandmarkParams(n_landmarks=self.count, method=self.method, seed=self.seed)
-
-
-class LapRLSSpec(ModelSpec):
-    """Laplacian regularized least squares on landmarks; the penalties weigh against the mean squared residual."""
-
-    kind: Literal["laprls"]
-    gamma_A: Penalty = Field("auto", description="of the norm, > 0; a number, auto or a multiple such as 10*auto")
-    gamma_I: Penalty = Field("auto", description="of the graph's energy, >= 0; 0 is plain least squares")
-    solver: Solver = Field("auto", description="nystrom-direct, nystrom-pcg and nystrom-cg use landmarks; direct, pcg "
-                                               "and cg all points")
-    preconditioner: Preconditioner = "edges"
-    whitening: float | Literal["auto"] | None = Field(
-        "auto", description="eigenvalues of the landmarks' kernel below this share of the largest are dropped; null "
-                            "drops none")
-    precision: Literal["float64", "float32"] = "float64"
-    tolerance: float = 1e-6
-    max_iterations: int = 500
-    fit_intercept: bool = True
-    landmarks: LandmarkSpec = LandmarkSpec()
-
-    def system(self) -> SystemParams:
-        """Return the solver's parameters."""
-        return SystemParams(solver=self.solver, preconditioner=self.preconditioner, whitening=self.whitening,
-                            precision=self.precision, tolerance=self.tolerance, max_iterations=self.max_iterations,
-                            seed=self.landmarks.seed)
-
-    def params(self, laplacian: Literal["normalized", "unnormalized"],
-               selection: "PenaltySpec | None") -> LapRLSParams:
-        """Return the parameters with the grid of the selection."""
-        printed = self.preconditioner.startswith("paper") and self.solver in ("auto", "nystrom-pcg")
-        require(not (printed and self.landmarks.method == "kmeans"),
-                f"preconditioner={self.preconditioner!r} with landmarks that are centers",
-                why="it needs the graph's weights between landmarks, which must be points then",
-                fix='use "edges", or uniform landmarks')
-        require_penalties(self.gamma_A, self.gamma_I)  # those that the selection replaces too
-        gamma_A = selection.gamma_A if selection and selection.gamma_A else [self.gamma_A]
-        gamma_I = selection.gamma_I if selection and selection.gamma_I else [self.gamma_I]
-        return LapRLSParams(gamma_A=tuple(gamma_A), gamma_I=tuple(gamma_I), landmarks=self.landmarks.params(),
-                            system=self.system(), laplacian=laplacian, fit_intercept=self.fit_intercept)
-
-
-class PenaltySpec(SelectionSpec):
-    """Penalties and bandwidth chosen by cross-validation on the labels."""
-
-    gamma_A: list[Penalty] | None = Field(None, min_length=1)
-    gamma_I: list[Penalty] | None = Field(None, min_length=1)
-
-
-class LapRLSPipeline(Spec):
-    """A pipeline of Laplacian regularized least squares."""
-
-    labels: LabelSpec
-    model: LapRLSSpec
-    selection: PenaltySpec | None = None
-    baselines: tuple[Literal["base", "shuffled"], ...] = ("base", "shuffled")
-
-    @model_validator(mode="after")
-    def _has_baselines(self) -> "LapRLSPipeline":
-        if set(self.baselines) != {"base", "shuffled"}:
-            raise ValueError("baselines always holds base and shuffled")
-        return self
-
-    def laprls(self) -> LapRLSParams:
-        """Return the parameters with the grid of the selection."""
-        return self.model.params(self.graph.laplacian, self.selection)
-
-    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
-        yield from super().parameters()
-        yield "model", self.laprls
-
-
-# The stages
-
+HALO = 3.0  # of unknown blocks: in few dimensions less than 1; 2.8 for the 123 features of a9a
 
 @dataclass(frozen=True)
 class KernelsParams:
@@ -322,6 +234,91 @@ def _described(context: Context, target: Target, found: FittedLapRLS, name: str,
     return model.to_arrays()
 
 
+def _n_landmarks(f: Facts[LapRLSPipeline]) -> int:
+    """Return the number of landmarks; 0 for the methods that take all points."""
+    if "landmarks" in f.attributes:
+        return max((item["count"] for item in f.attributes["landmarks"]["landmarks"]), default=0)
+    params = f.spec.laprls().landmarks
+    if f.spec.model.solver in ("direct", "cg"):
+        return 0
+    # A number that the spec gives is meant, however few distinct rows the file may turn out to have.
+    v = (replace(f, bound="most") if isinstance(params.n_landmarks, int) else f).vertices
+    f.estimated.add("landmarks")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of more landmarks than rows: the run says so
+        return landmark_count(params, min(f.n_labeled, v), v)
+
+
+def _n_points(f: Facts[LapRLSPipeline]) -> int:
+    """Return the points of a model: the landmarks, or all distinct points."""
+    return f.vertices if f.spec.model.solver in DENSE else _n_landmarks(f)
+
+
+def _landmarks_cost(f: Facts[LapRLSPipeline]) -> Cost:
+    own, solver = f.spec.model.landmarks, f.spec.model.solver
+    return landmarks_cost("uniform" if solver in DENSE else own.method, f.n, f.vertices, _n_landmarks(f), f.row_bytes,
+                          f.width, len(f.spec.kernels()), f.budget)
+
+
+def _tried(f: Facts[LapRLSPipeline]) -> tuple[int, int]:
+    """Return the pairs of penalties with those of the base model, and the systems that cross-validation solves."""
+    params, chosen = f.spec.laprls(), f.spec.selection
+    tried = params.n_pairs + (0 if 0.0 in params.gamma_I else len(params.gamma_A))
+    return tried, tried * chosen.folds if chosen and (params.n_pairs > 1 or len(f.spec.kernels()) > 1) else 0
+
+
+def _systems(f: Facts[LapRLSPipeline]) -> Systems:
+    """Return what the costs of the systems follow from."""
+    params, chosen, (tried, held) = f.spec.laprls(), f.spec.selection, _tried(f)
+    columns = 1 if f.n_outputs == 2 else f.n_outputs  # two classes have one
+    written = (len(f.spec.baselines) + 1) * _n_points(f) * (f.row_bytes + 8 * f.n_outputs)
+    return Systems(v=f.vertices, nnz=f.nnz, s=_n_landmarks(f), row_bytes=f.row_bytes, columns=columns,
+                   folds=chosen.folds + 1 if chosen else 1, pairs=tried + params.n_pairs, held=held,
+                   kernels=len(f.spec.kernels()), written=written, params=params.system, budget=f.budget)
+
+
+def _evidence(f: Facts[LapRLSPipeline]) -> list[dict[str, Any]] | None:
+    """Return what is known of the systems: by the selection that prepared them, or by the fit; None of neither yet."""
+    known = (f.attributes.get(stage, {}).get("evidence") for stage in ("selection", "models"))
+    return next((evidence for evidence in known if evidence is not None), None)
+
+
+def _halo(f: Facts[LapRLSPipeline], method: str) -> float:
+    """Return the neighbors that blocks read beside their own points, as a share of these, where the method asks."""
+    found = _evidence(f)
+    if found is not None or method == "nystrom-direct":
+        return max((item["blocks"]["halo"] for item in found or () if "blocks" in item), default=0.0)
+    f.estimated.add("neighbors beyond blocks")
+    return HALO if f.bound == "most" else 0.0
+
+
+def _preparing_cost(f: Facts[LapRLSPipeline]) -> Cost:
+    """Return that of systems from the points, by the method that is used, or by those that may be."""
+    solver, found, systems = f.spec.model.solver, _evidence(f), _systems(f)
+    if solver in DENSE:
+        return dense_cost(systems, solver)
+    if found is not None:
+        methods = sorted({item["method"] for item in found if "method" in item})
+    elif solver != "auto":
+        methods = [solver]
+    else:
+        f.estimated.add("solver")
+        fits = gram_bytes(systems.s, systems.folds, points=True) <= f.budget
+        methods = ["nystrom-pcg", *(["nystrom-direct"] if fits else [])]
+    return f.one_of([nystrom_cost(systems, method, _halo(f, method)) for method in methods])
+
+
+def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
+    return _preparing_cost(f) if _tried(f)[1] else cost_of(0, 0, 0, 0)
+
+
+def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
+    """Return that of systems from the points; or, where a selection kept their Gram matrices, from these."""
+    if any(f.attributes.get("selection", {}).get("kept", [])):
+        return restored_cost(_systems(f), len(f.spec.baselines) + 1, f.n_labeled)
+    return _preparing_cost(f)
+
+
 WORDS = Words(
     model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
           "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
@@ -332,11 +329,12 @@ BASELINES = (BASE, Baseline(
 _FEWER = "use fewer landmarks: model.landmarks.count; or model.solver auto, if the one given takes all points"
 KIND = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, costs.landmarks,
+    Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
           _FEWER),
     Stage("selection", 1, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_selection,
-          costs.selection, _FEWER, section=partial(selection_section, words=WORDS), leads=True),
+          _selection_cost, _FEWER, section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 3, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
-          make_models, costs.models, _FEWER, section=laprls_section),
-    replace(SCORES, cost=costs.scores, remedy=_FEWER),
+          make_models, _models_cost, _FEWER, section=laprls_section),
+    replace(SCORES, cost=lambda f: scores_cost(f, _n_points(f), f.n_outputs, 8 if f.is_regression else 16),
+            remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

@@ -1,0 +1,93 @@
+"""What the systems of LapRLS take, by the method that solves them."""
+
+from dataclasses import dataclass
+
+from ...execution.cost import Cost, cost_of, count
+from .dense import chunk_bytes
+from .gram import SYSTEMS_IN_A_TASK, runs_within
+from .iterations import factors_that_fit
+from .params import SystemParams
+from .preconditioner import sample_shares
+from .products import block_bytes, gram_bytes
+from .system import block_height, whitening_bytes
+
+
+@dataclass(frozen=True)
+class Systems:
+    """What the costs of systems follow from.
+
+    v : distinct points, of `row_bytes` each. nnz : entries of W. s : landmarks. columns : of a system. folds : that
+    labels have, with one for points that are never held out. pairs, held : of penalties, with those of the baselines,
+    and the systems that cross-validation solves. kernels : how many. written : bytes of all models.
+    """
+
+    v: int
+    nnz: int
+    s: int
+    row_bytes: int
+    columns: int
+    folds: int
+    pairs: int
+    held: int
+    kernels: int
+    written: int
+    params: SystemParams
+    budget: int
+
+    @property
+    def split_bytes(self) -> int:
+        """Return what the one task takes that orders the graph and cuts it into blocks."""
+        return 60 * self.nnz + 80 * self.v
+
+    def right_bytes(self, n: int) -> int:
+        """Return the bytes of all right-hand sides of n numbers each."""
+        return 8 * n * self.columns * (self.pairs + self.held)
+
+
+def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
+    """Return what systems of landmarks take.
+
+    The graph in blocks; K of the landmarks and what whitens it; then a block and sums, or kept blocks and columns.
+
+    halo : the neighbors that blocks read beside their own points, as a share of these.
+    """
+    v, s, square, size, kernels = of.v, of.s, 8 * of.s * of.s, of.params.itemsize, of.kernels
+    height = min(v, block_height(v, s, of.row_bytes, size, of.budget))
+    whitening = whitening_bytes(s, of.params.cutoff)
+    sums = gram_bytes(s, of.folds, points=True, n_outputs=of.columns)
+    runs = len(runs_within(count(v, height), sums, of.budget))
+    fixed = max(of.split_bytes, whitening, min(v * of.row_bytes, of.budget // 4) * 3)
+    if method == "nystrom-direct":
+        peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
+                   sums + 4 * square + of.right_bytes(s))
+        tasks = 2 + runs + count(of.pairs + of.held, SYSTEMS_IN_A_TASK)
+        return cost_of(kernels * tasks, kernels * v * of.row_bytes, kernels * runs * sums + of.written, peak,
+                       max(whitening, sums))
+    # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
+    reached = size * s * (1 + halo)
+    kept = min(int(reached * v), of.budget // 2)
+    factors = min(of.pairs, factors_that_fit(s, of.budget))
+    sampled = (4 + sample_shares(s, of.budget)) * square + min(of.budget // 4, 4 * square)
+    peak = max(fixed, sampled, kept + int(reached * height) + square * (6 + factors) + 6 * of.right_bytes(s))
+    return cost_of(kernels * (3 + 2 * runs), kernels * v * of.row_bytes, of.written, peak, max(whitening, 6 * square))
+
+
+def dense_cost(of: Systems, method: str) -> Cost:
+    """Return what systems on all points take, in one task: K where it is kept, and what the method has beside it."""
+    matrix, least = 8 * of.v * of.v, 2 * 8 * of.v + 8 * of.v * 3 * of.s
+    if method == "direct":
+        own = least = 3 * matrix
+    else:
+        own = 2 * matrix if 2 * matrix <= of.budget else 2 * min(chunk_bytes(of.budget // 2), matrix)
+        own += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s
+    tasks = of.kernels * (2 if of.held else 1)
+    graph = of.split_bytes + 3 * of.v * of.row_bytes
+    return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + own + 6 * of.right_bytes(of.v), least)
+
+
+def restored_cost(of: Systems, n_models: int, n_labeled: int) -> Cost:
+    """Return what systems of Gram matrices that were kept take: these and their factors, and the labeled points."""
+    sums = gram_bytes(of.s, of.folds, points=True, n_outputs=of.columns)
+    return cost_of(count(n_models, SYSTEMS_IN_A_TASK), sums, of.written,
+                   sums + 8 * of.s * (4 * of.s + of.columns * n_models) + min(n_labeled * of.row_bytes, of.budget),
+                   sums)

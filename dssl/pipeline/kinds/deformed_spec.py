@@ -1,0 +1,141 @@
+"""The pipeline files of the kinds `svm` and `ridge`."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from ...graph.regularizer import RegularizerParams
+from ...kernels.deformed import check_eta
+from ...kernels.subsample import chain_steps
+from ...learners.ridge_and_svm import LearnerParams
+from ...selection.search import GridParams
+from ...solvers.solve import SolverParams
+from ..spec import GraphSpec, LabelSpec, ModelSpec, SelectionSpec, Spec, SpecSection
+
+
+class RegularizedGraph(GraphSpec):
+    """The neighbor graph of all training points, and the regularizer Q = (L + ridge I)^power it makes."""
+
+    ridge: float = 0.01
+    power: int = 2
+
+    def regularizer(self) -> RegularizerParams:
+        """Return the regularizer's parameters."""
+        return RegularizerParams(laplacian=self.laplacian, ridge=self.ridge, power=self.power)
+
+
+class SubsampleSpec(SpecSection):
+    """The points at which functions are measured: the labeled ones, as many as fit, and a random draw of the others."""
+
+    size: int = Field(default=1000, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+
+class SolverSpec(SpecSection):
+    """How the columns of the subsample are solved."""
+
+    method: Literal["auto", "jacobi", "deflated", "amg", "direct"] = "auto"
+    tolerance: float = 1e-6
+    max_iterations: int = 3000
+    block_columns: int = 64
+    form: Literal["energy", "restriction"] = "energy"
+
+    def params(self) -> SolverParams:
+        """Return the solver's parameters."""
+        return SolverParams(method=self.method, tolerance=self.tolerance, max_iterations=self.max_iterations,
+                            block_columns=self.block_columns)
+
+
+class LearnerSpec(ModelSpec):
+    """The learner in the deformed kernel; eta 0 is the base kernel."""
+
+    kind: Literal["svm", "ridge"]
+    C: float = 10.0
+    eta: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+
+    def params(self) -> LearnerParams:
+        """Return the learner's parameters."""
+        check_eta(self.eta)
+        return LearnerParams(kind=self.kind, C=self.C)
+
+
+class SvmSpec(LearnerSpec):
+    """A support vector machine in the deformed kernel."""
+
+    kind: Literal["svm"] = "svm"
+
+
+class RidgeSpec(LearnerSpec):
+    """Ridge regression in the deformed kernel, of classes or quantities."""
+
+    kind: Literal["ridge"]
+
+
+class GridSpec(SelectionSpec):
+    """Parameters chosen by cross-validation: power and eta of the deformed kernels, C of their learners, bandwidth.
+
+    The model and the baselines base and subsample_graph each choose their own, the shuffled control takes the model's.
+    """
+
+    power: list[int] | None = Field(None, min_length=1)
+    eta: list[float] | None = Field(None, min_length=1)
+    C: list[float] | None = Field(None, min_length=1)
+
+
+class DeformedSpec(Spec):
+    """A pipeline of a learner in a deformed kernel."""
+
+    labels: LabelSpec
+    graph: RegularizedGraph = RegularizedGraph()
+    subsample: SubsampleSpec = SubsampleSpec()
+    solver: SolverSpec = SolverSpec()
+    model: LearnerSpec
+    selection: GridSpec | None = None
+    baselines: tuple[Literal["base", "shuffled", "subsample_graph"], ...] = ("base", "shuffled")
+
+    @model_validator(mode="after")
+    def _baselines_can_be_made(self) -> "DeformedSpec":
+        if not {"base", "shuffled"} <= set(self.baselines):
+            raise ValueError("baselines always holds base and shuffled; subsample_graph may be added")
+        if "subsample_graph" in self.baselines and self.subsample.size < 2:
+            raise ValueError("subsample_graph takes two points: subsample.size is at least 2 then")
+        return self
+
+    @property
+    def grid(self) -> GridParams | None:
+        """Return the grid of the selection, or None where there is none."""
+        chosen, model = self.selection, self.model
+        if chosen is None:
+            return None
+        return GridParams(power=tuple(chosen.power or [self.graph.power]), eta=tuple(chosen.eta or [model.eta]),
+                          C=tuple(chosen.C or [model.C]), folds=chosen.folds, seed=chosen.seed)
+
+    @property
+    def powers(self) -> tuple[int, ...]:
+        """Return the powers of the regularizer that are solved for, ascending."""
+        return tuple(sorted(self.grid.power)) if self.grid else (self.graph.power,)
+
+    @property
+    def n_columns(self) -> int:
+        """Return how many columns are solved: a chain of solves for each point of the subsample."""
+        return self.subsample.size * chain_steps(self.powers)
+
+    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
+        yield from super().parameters()
+        yield "graph", self.graph.regularizer
+        yield "solver", self.solver.params
+        yield "model", self.model.params
+        yield "selection", lambda: self.grid
+
+
+class SvmPipeline(DeformedSpec):
+    """A pipeline of a support vector machine in a deformed kernel."""
+
+    model: SvmSpec = SvmSpec()
+
+
+class RidgePipeline(DeformedSpec):
+    """A pipeline of ridge regression in a deformed kernel."""
+
+    model: RidgeSpec

@@ -1,0 +1,98 @@
+"""The pipeline file of the kind `laprls`."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from ...errors import require
+from ...kernels.landmarks import LandmarkParams, Method
+from ...learners.laprls.params import Preconditioner, Solver, SystemParams
+from ...learners.laprls.penalties import Penalty, require_penalties
+from ...learners.laprls.problem import LapRLSParams
+from ..spec import LabelSpec, ModelSpec, SelectionSpec, Spec, SpecSection
+
+
+class LandmarkSpec(SpecSection):
+    """The points that functions are sums over."""
+
+    count: int | float | Literal["auto", "sqrt"] = Field(
+        default="auto", description="a number; a share of the distinct training points; sqrt, ceil(m^1/2) of m labeled "
+                                    "points and ceil((n - m)^1/2) of the others; auto, 1,000 or as many as sqrt if "
+                                    "these are more")
+    method: Method = Field(default="uniform", description="uniform, kmeans (centers) or leverage (by ridge leverage "
+                                                          "scores)")
+    seed: int = Field(default=0, ge=0)
+
+    def params(self) -> LandmarkParams:
+        """Return the landmarks' parameters."""
+        return LandmarkParams(n_landmarks=self.count, method=self.method, seed=self.seed)
+
+
+class LapRLSSpec(ModelSpec):
+    """Laplacian regularized least squares on landmarks; the penalties weigh against the mean squared residual."""
+
+    kind: Literal["laprls"]
+    gamma_A: Penalty = Field("auto", description="of the norm, > 0; a number, auto or a multiple such as 10*auto")
+    gamma_I: Penalty = Field("auto", description="of the graph's energy, >= 0; 0 is plain least squares")
+    solver: Solver = Field("auto", description="nystrom-direct, nystrom-pcg and nystrom-cg use landmarks; direct, pcg "
+                                               "and cg all points")
+    preconditioner: Preconditioner = "edges"
+    whitening: float | Literal["auto"] | None = Field(
+        "auto", description="eigenvalues of the landmarks' kernel below this share of the largest are dropped; null "
+                            "drops none")
+    precision: Literal["float64", "float32"] = "float64"
+    tolerance: float = 1e-6
+    max_iterations: int = 500
+    fit_intercept: bool = True
+    landmarks: LandmarkSpec = LandmarkSpec()
+
+    def system(self) -> SystemParams:
+        """Return the solver's parameters."""
+        return SystemParams(solver=self.solver, preconditioner=self.preconditioner, whitening=self.whitening,
+                            precision=self.precision, tolerance=self.tolerance, max_iterations=self.max_iterations,
+                            seed=self.landmarks.seed)
+
+    def params(self, laplacian: Literal["normalized", "unnormalized"],
+               selection: "PenaltySpec | None") -> LapRLSParams:
+        """Return the parameters with the grid of the selection."""
+        printed = self.preconditioner.startswith("paper") and self.solver in ("auto", "nystrom-pcg")
+        require(not (printed and self.landmarks.method == "kmeans"),
+                f"preconditioner={self.preconditioner!r} with landmarks that are centers",
+                why="it needs the graph's weights between landmarks, which must be points then",
+                fix='use "edges", or uniform landmarks')
+        require_penalties(self.gamma_A, self.gamma_I)  # those that the selection replaces too
+        gamma_A = selection.gamma_A if selection and selection.gamma_A else [self.gamma_A]
+        gamma_I = selection.gamma_I if selection and selection.gamma_I else [self.gamma_I]
+        return LapRLSParams(gamma_A=tuple(gamma_A), gamma_I=tuple(gamma_I), landmarks=self.landmarks.params(),
+                            system=self.system(), laplacian=laplacian, fit_intercept=self.fit_intercept)
+
+
+class PenaltySpec(SelectionSpec):
+    """Penalties and bandwidth chosen by cross-validation on the labels."""
+
+    gamma_A: list[Penalty] | None = Field(None, min_length=1)
+    gamma_I: list[Penalty] | None = Field(None, min_length=1)
+
+
+class LapRLSPipeline(Spec):
+    """A pipeline of Laplacian regularized least squares."""
+
+    labels: LabelSpec
+    model: LapRLSSpec
+    selection: PenaltySpec | None = None
+    baselines: tuple[Literal["base", "shuffled"], ...] = ("base", "shuffled")
+
+    @model_validator(mode="after")
+    def _has_baselines(self) -> "LapRLSPipeline":
+        if set(self.baselines) != {"base", "shuffled"}:
+            raise ValueError("baselines always holds base and shuffled")
+        return self
+
+    def laprls(self) -> LapRLSParams:
+        """Return the parameters with the grid of the selection."""
+        return self.model.params(self.graph.laplacian, self.selection)
+
+    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
+        yield from super().parameters()
+        yield "model", self.laprls
