@@ -10,8 +10,7 @@ import os
 import shutil
 import socket
 import urllib.request
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import DataError, explain, require
+from ..storage.files import draft_of
 from .patterns import expand, is_url, path_of
 from .readers.compressed import OPENERS
 from .readers.formats import ENDINGS, IDX_NAME, files_of, folder_format, format_of
@@ -273,19 +273,8 @@ def save_npz(path: Path, X: np.ndarray, y: np.ndarray | None, columns: list[str]
         arrays["y_names"] = np.array(label_names, str)
     if train_rows is not None and len(X) > train_rows:
         arrays["split"] = (np.arange(len(X)) >= train_rows).astype(np.uint8)
-    _publish(path, lambda file: np.savez(file, **arrays))
-
-
-def _publish(path: Path, write: Callable[[Any], Any]) -> None:
-    """Write a file beside its place and move it there when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with open(draft, "wb") as file:
-            write(file)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with draft_of(path) as draft, open(draft, "wb") as file:
+        np.savez(file, **arrays)
 
 
 # ---- URLs
@@ -320,9 +309,14 @@ def _download(url: str, download: bool) -> Path:
         return path
     require(download, f"{url} is not in the cache {path.parent}", why="downloads are off",
             fix="allow them, or download the file and give its path", error=DataError)
-    opened = _open_http if parts.scheme in ("http", "https") else fsspec.open
+    is_http = parts.scheme in ("http", "https")
     try:
-        _publish(path, lambda file: _copy(url, opened, file))
+        with draft_of(path) as draft, open(draft, "wb") as file, (
+                urllib.request.urlopen(url, timeout=TIMEOUT) if is_http else fsspec.open(url)) as source:
+            shutil.copyfileobj(source, file, 1 << 20)
+            expected = getattr(source, "headers", {}).get("Content-Length")
+            if expected is not None and int(expected) != file.tell():
+                raise OSError(f"{file.tell():,} of {int(expected):,} bytes arrived")
     except ImportError as error:
         raise DataError(explain(f"cannot read {url}", why=str(error),
                                 fix="pip install dssl[s3] for s3 URLs, or the package named above")) from error
@@ -334,15 +328,3 @@ def _download(url: str, download: bool) -> Path:
             fix="check the URL and the network, or download the file and give its path",
         )) from error
     return path
-
-
-def _open_http(url: str) -> Any:
-    return urllib.request.urlopen(url, timeout=TIMEOUT)
-
-
-def _copy(url: str, opened: Callable[[str], Any], file: Any) -> None:
-    with opened(url) as source:
-        shutil.copyfileobj(source, file, 1 << 20)
-        expected = getattr(source, "headers", {}).get("Content-Length")
-    if expected is not None and int(expected) != file.tell():
-        raise OSError(f"{file.tell():,} of {int(expected):,} bytes arrived")

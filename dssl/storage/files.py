@@ -3,10 +3,24 @@
 import json
 import os
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import IntegrityError, ParameterError, explain
+from ..errors import IntegrityError, explain, require
+
+
+@contextmanager
+def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace) -> Iterator[Path]:
+    """Yield the name of a file to write beside `path`, which it becomes at once at the end; an error leaves none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield draft
+        publish(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any, *, exclusive: bool = False) -> bool:
@@ -14,23 +28,16 @@ def write_json(path: Path, value: Any, *, exclusive: bool = False) -> bool:
 
     With `exclusive`, return False and change nothing if the file already exists; the first writer wins.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with open(draft, "w", encoding="utf-8") as file:
+        with draft_of(path, os.link if exclusive else os.replace) as draft, open(draft, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=1, sort_keys=True, allow_nan=False)
             file.flush()
             os.fsync(file.fileno())
+    except FileExistsError:
         if not exclusive:
-            os.replace(draft, path)
-            return True
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            return False
-        return True
-    finally:
-        draft.unlink(missing_ok=True)
+            raise
+        return False
+    return True
 
 
 def read_json(path: Path) -> Any:
@@ -45,16 +52,9 @@ def read_json(path: Path) -> Any:
 
 
 def local_path(url: str | Path) -> Path:
-    """Return the local folder that a workspace URL names.
-
-    Raises
-    ------
-    ParameterError : the URL names an object store; this version keeps artifacts on a local or shared file system.
-    """
+    """Return the local folder that a workspace URL names; raise ParameterError if it names an object store."""
     text = str(url)
-    if "://" in text and not text.startswith("file://"):
-        raise ParameterError(explain(
-            f"a workspace at {text} is not supported", why="artifacts are published by a file system's exclusive link",
-            fix="use a folder that every worker can open, on a local disk or a shared file system",
-        ))
+    require("://" not in text or text.startswith("file://"), f"a workspace at {text} is not supported",
+            why="artifacts are published by a file system's exclusive link",
+            fix="use a folder that every worker can open, on a local disk or a shared file system")
     return Path(text.removeprefix("file://")).expanduser().resolve()

@@ -26,52 +26,48 @@ def is_zarr(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class ForeignArray:
-    """What is known of an array before its values are read."""
+    """An array of a folder, opened where its rows are read; a chunk that is missing holds the fill value.
 
+    member : its name in the group, None where the folder is the array. unit_bytes : of the chunks that are decoded
+    whole to read one row.
+    """
+
+    folder: Path
     name: str
+    member: str | None
     shape: tuple[int, ...]
     dtype: np.dtype
-    unit_bytes: int  # of the chunks that are decoded whole to read one row
+    unit_bytes: int
 
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Return some rows; raise DataError if a chunk cannot be decoded."""
+        with _explained(self.name):
+            node: Any = zarr.open(str(self.folder), mode="r")
+            array = node if self.member is None else node[self.member]
+            _require_harmless(array, self.name)
+            return np.asarray(array[rows])
 
 
 def list_arrays(folder: Path, name: str) -> dict[str, ForeignArray]:
     """Return the arrays of a group by their names, or a lone array as X.
 
-    Raises
-    ------
-    DataError : the folder is not Zarr of version 2 or 3, or is damaged.
+    Raise DataError if the folder is not Zarr of version 2 or 3, or is damaged.
     """
-    with _explained(folder, name):
+    with _explained(name):
         node = zarr.open(str(folder), mode="r")
-        arrays = {"X": node} if isinstance(node, zarr.Array) else dict(node.arrays())
-        return {member: _describe(array, f"{name}[{member!r}]") for member, array in arrays.items()}
+        if isinstance(node, zarr.Array):
+            return {"X": _describe(folder, name, None, node)}
+        return {member: _describe(folder, name, member, array) for member, array in node.arrays()}
 
 
-def read_foreign(folder: Path, name: str, member: str, start: int, stop: int) -> np.ndarray:
-    """Return rows [start, stop) of an array; one whose chunks are missing holds its fill value there.
-
-    Raises
-    ------
-    DataError : a chunk cannot be decoded.
-    """
-    with _explained(folder, name):
-        node = zarr.open(str(folder), mode="r")
-        array: Any = node if isinstance(node, zarr.Array) else node[member]
-        _require_harmless(array, name)
-        return np.asarray(array[start:stop])
-
-
-def _describe(array: zarr.Array, name: str) -> ForeignArray:
-    _require_harmless(array, name)
+def _describe(folder: Path, name: str, member: str | None, array: zarr.Array) -> ForeignArray:
+    _require_harmless(array, f"{name}[{member or 'X'!r}]")
     dtype = np.dtype(array.dtype)
     # Of the chunks that a row lies in, Zarr decodes a few at a time.
     beside = int(np.prod([-(-size // chunk) for size, chunk in zip(array.shape[1:], array.chunks[1:], strict=True)]))
     at_once = min(beside, int(zarr.config.get("async.concurrency")))
-    return ForeignArray(name, array.shape, dtype, at_once * int(np.prod(array.chunks)) * dtype.itemsize)
+    return ForeignArray(folder, name, member, array.shape, dtype,
+                        at_once * int(np.prod(array.chunks)) * dtype.itemsize)
 
 
 def _require_harmless(array: zarr.Array, name: str) -> None:
@@ -82,7 +78,7 @@ def _require_harmless(array: zarr.Array, name: str) -> None:
 
 
 @contextmanager
-def _explained(folder: Path, name: str) -> Iterator[None]:
+def _explained(name: str) -> Iterator[None]:
     """Turn the errors of Zarr and its codecs into one that names the folder."""
     try:
         yield

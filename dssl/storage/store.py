@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import shutil
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
@@ -48,9 +48,7 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
                  attributes: dict[str, Any] | None = None) -> None:
     """Create a Zarr 3 array of numbers or booleans, chunked by rows (and columns), each chunk checksummed.
 
-    Raises
-    ------
-    DataError : the dtype is not numeric; strings and objects have no form that is safe to read back.
+    Raise DataError if the dtype is not numeric; strings and objects have no form that is safe to read back.
     """
     dtype = np.dtype(dtype)
     require(dtype.kind in "biuf", f"cannot store dtype {dtype}", error=DataError,
@@ -65,20 +63,16 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
 
 
 def _open(path: Path, mode: Any = "r") -> zarr.Array:
-    if not (path / "zarr.json").is_file():
-        raise IntegrityError(explain(
-            f"{path} is not a Zarr array", why="the array was deleted, or its stage never finished",
-            fix="run again: the stage that makes it will see that it is missing",
-        ))
+    require((path / "zarr.json").is_file(), f"{path} is not a Zarr array", error=IntegrityError,
+            why="the array was deleted, or its stage never finished",
+            fix="run again: the stage that makes it will see that it is missing")
     return zarr.open_array(str(path), mode=mode).with_config({"write_empty_chunks": True})
 
 
 def write_range(path: Path, axis: int, start: int, block: np.ndarray) -> None:
     """Write whole chunks along one axis (0 rows, 1 columns) from index `start` on.
 
-    Raises
-    ------
-    ParameterError : the block does not begin and end at chunk boundaries; a chunk that two tasks write loses data.
+    Raise ParameterError if the block does not begin and end at chunk boundaries.
     """
     array = _open(path, "r+")
     unit, stop = array.chunks[axis], start + block.shape[axis]
@@ -93,30 +87,23 @@ def write_range(path: Path, axis: int, start: int, block: np.ndarray) -> None:
         array[(rows,) if axis == 0 else (rows, slice(start, stop))] = block[row:row + band]
 
 
-def _chunk_paths(array: zarr.Array, path: Path, start: int, stop: int) -> Iterator[Path]:
-    """Yield the file of every chunk that rows [start, stop) touch."""
-    unit = array.chunks[0]
-    first, last = start // unit, -(-stop // unit)
-    others = [range(-(-size // chunk)) for size, chunk in zip(array.shape[1:], array.chunks[1:], strict=True)]
-    for key in itertools.product(range(first, last), *others):
-        yield path / array.metadata.encode_chunk_key(key)
+def _chunk_files(array: zarr.Array, path: Path, axis: int, start: int, stop: int) -> list[Path]:
+    """Return the files of the chunks that a range of rows (axis 0) or columns (1) touches, all of which are there."""
+    numbers = [range(-(-size // unit)) for size, unit in zip(array.shape, array.chunks, strict=True)]
+    numbers[axis] = range(start // array.chunks[axis], -(-stop // array.chunks[axis]))
+    files = [path / array.metadata.encode_chunk_key(key) for key in itertools.product(*numbers)]
+    for file in files:
+        if not file.is_file():
+            raise _lost(f"{file} is missing", path, "its values cannot be guessed, and Zarr would read them as zeros")
+    return files
 
 
 def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
-    """Return rows [start, stop).
-
-    Raises
-    ------
-    IntegrityError : a chunk is missing, cut short, or does not match its checksum; the message names the file.
-    """
+    """Return rows [start, stop); raise IntegrityError naming a chunk that is missing, cut short, or was changed."""
     array = _open(path)
     if stop <= start:
         return np.empty((0, *array.shape[1:]), array.dtype)
-    chunks = list(_chunk_paths(array, path, start, stop))
-    for chunk in chunks:
-        if not chunk.is_file():
-            raise _missing(chunk, path)
-    unit = array.chunks[0]
+    chunks, unit = _chunk_files(array, path, 0, start, stop), array.chunks[0]
     try:
         if start // unit == (stop - 1) // unit:
             return np.asarray(array[start:stop])
@@ -135,26 +122,21 @@ def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
 def check_chunks(path: Path, axis: int, start: int, stop: int) -> None:
     """Decode the chunks of a range of rows (axis 0) or columns (1); raise IntegrityError as `read_rows` does."""
     array = _open(path)
-    numbers = [range(-(-size // unit)) for size, unit in zip(array.shape, array.chunks, strict=True)]
-    numbers[axis] = range(start // array.chunks[axis], -(-stop // array.chunks[axis]))
-    for key in itertools.product(*numbers):
-        chunk = path / array.metadata.encode_chunk_key(key)
-        if not chunk.is_file():
-            raise _missing(chunk, path)
+    for chunk in _chunk_files(array, path, axis, start, stop):
         if not _readable(array, path, chunk):
             raise _damaged(chunk, path, "it does not decode")
 
 
-def _missing(chunk: Path, path: Path) -> IntegrityError:
-    return IntegrityError(explain(
-        f"{chunk} is missing", why="its values cannot be guessed, and Zarr would read them as zeros",
-        fix=f"delete {_artifact_of(path)} and run again: only that artifact is made anew"))
-
-
 def _damaged(chunk: Path, path: Path, why: str) -> IntegrityError:
-    return IntegrityError(explain(
-        f"{chunk} is damaged", why=f"its bytes do not match their checksum ({why})",
-        fix=f"delete {_artifact_of(path)} and run again: only that artifact is made anew; then check the disk"))
+    return _lost(f"{chunk} is damaged", path, f"its bytes do not match their checksum ({why})", "; then check the disk")
+
+
+def _lost(what: str, path: Path, why: str, then: str = "") -> IntegrityError:
+    """Return the error for an array that is not as it was written; the fix names the artifact that it belongs to."""
+    marks = ("manifest.json", "begun.json")
+    artifact = next((above for above in path.parents if any((above / mark).exists() for mark in marks)), path)
+    return IntegrityError(explain(what, why=why, fix=f"delete {artifact} and run again: only that artifact is made anew"
+                                                     + then))
 
 
 def _readable(array: zarr.Array, path: Path, chunk: Path) -> bool:
@@ -165,12 +147,6 @@ def _readable(array: zarr.Array, path: Path, chunk: Path) -> bool:
     except (ValueError, RuntimeError):
         return False
     return True
-
-
-def _artifact_of(path: Path) -> Path:
-    """Return the nearest folder above that is one artifact, or the array itself."""
-    marks = ("manifest.json", "begun.json")
-    return next((parent for parent in path.parents if any((parent / mark).exists() for mark in marks)), path)
 
 
 class StoredRows(Rows):
@@ -208,6 +184,10 @@ class StoredParts(Parts):
     def __repr__(self) -> str:
         return f"StoredParts({str(self.folder)!r})"
 
+    def part(self, index: int) -> Path:
+        """Return the folder of one part."""
+        return self.folder / "parts" / f"{index:06d}"
+
     def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
                  block_columns: int | None = None) -> None:
         path = self.folder / "shared" / name
@@ -223,13 +203,13 @@ class StoredParts(Parts):
             value = np.asarray(value)
             row_bytes = max(1, value.nbytes // max(len(value), 1)) if value.ndim else value.nbytes
             rows = value.reshape(1) if value.ndim == 0 else value
-            path = self.folder / "parts" / f"{index:06d}" / name
+            path = self.part(index) / name
             # No larger than the array: a chunk is filled up, and held whole, when it is written and read.
             create_array(path, rows.shape, rows.dtype, min(len(rows), max(1, CHUNK_BYTES // row_bytes)), None,
                          {"scalar": value.ndim == 0, "sha256": checksum(rows)})
             if rows.size:
                 write_range(path, 0, 0, rows)
-        write_json(self.folder / "parts" / f"{index:06d}" / NAMES, sorted(arrays))
+        write_json(self.part(index) / NAMES, sorted(arrays))
 
     def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
         for name, block in arrays.items():
@@ -246,14 +226,15 @@ class StoredParts(Parts):
         return {int(path.stem): read_json(path) for path in sorted((self.folder / "receipts").glob("*.json"))}
 
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
-        folder = self.folder / "parts" / f"{index:06d}"
+        held = self.names(index)
+        return {name: _read_whole(self.part(index) / name) for name in (held if names is None else names)}
+
+    def names(self, index: int) -> list[str]:
+        """Return the names of the arrays of one part."""
+        folder = self.part(index)
         if not folder.is_dir():
-            raise IntegrityError(explain(
-                f"{folder} is missing", why="the part is recorded as written, but its arrays are gone",
-                fix=f"delete {_artifact_of(folder)} and run again",
-            ))
-        wanted = read_json(folder / NAMES) if names is None else names
-        return {name: _read_whole(folder / name) for name in wanted}
+            raise _lost(f"{folder} is missing", folder, "the part is recorded as written, but its arrays are gone")
+        return read_json(folder / NAMES)
 
     def within(self, name: str) -> "StoredParts":
         return StoredParts(self.folder / "within" / name)
@@ -272,10 +253,7 @@ def _read_whole(path: Path) -> np.ndarray:
     array = _open(path)
     value = read_rows(path, 0, array.shape[0]) if array.size else np.empty(array.shape, array.dtype)
     if checksum(value) != array.attrs["sha256"]:
-        raise IntegrityError(explain(
-            f"{path} does not hold what was written", why="its SHA-256 differs from the one recorded with it",
-            fix=f"delete {_artifact_of(path)} and run again",
-        ))
+        raise _lost(f"{path} does not hold what was written", path, "its SHA-256 differs from the one recorded with it")
     return value.reshape(()) if array.attrs["scalar"] else value
 
 
@@ -285,20 +263,19 @@ class StoredArrays(Arrays):
     _cache: ClassVar[OrderedDict[tuple[str, ...], dict[str, np.ndarray]]] = OrderedDict()
     _lock = Lock()
 
-    def __init__(self, parts: StoredParts, index: int = 0):
+    def __init__(self, parts: StoredParts, index: int):
         self.parts, self.index = parts, index
+
+    def _arrays(self) -> list[zarr.Array]:
+        return [_open(self.parts.part(self.index) / name) for name in self.parts.names(self.index)]
 
     @property
     def nbytes(self) -> int:
-        folder = self.parts.folder / "parts" / f"{self.index:06d}"
-        return sum(_open(folder / name).nbytes for name in read_json(folder / NAMES))
+        return sum(array.nbytes for array in self._arrays())
 
     def load(self) -> dict[str, np.ndarray]:
         """Return the arrays; the same content is read once a process, up to `CACHE_BYTES` of it."""
-        folder = self.parts.folder / "parts" / f"{self.index:06d}"
-        names = read_json(folder / NAMES) if (folder / NAMES).is_file() else []
-        sums = [str(_open(folder / name).attrs["sha256"]) for name in names]
-        key = (str(folder), *sums)
+        key = (str(self.parts.part(self.index)), *(str(array.attrs["sha256"]) for array in self._arrays()))
         with self._lock:
             if key in self._cache:
                 self._cache.move_to_end(key)
@@ -307,13 +284,10 @@ class StoredArrays(Arrays):
             for array in arrays.values():
                 array.flags.writeable = False
             self._cache[key] = arrays
-            while sum(_bytes(kept) for kept in self._cache.values()) > CACHE_BYTES and len(self._cache) > 1:
+            while len(self._cache) > 1 and sum(
+                    array.nbytes for cached in self._cache.values() for array in cached.values()) > CACHE_BYTES:
                 self._cache.popitem(last=False)
             return arrays
-
-
-def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
-    return sum(array.nbytes for array in arrays.values())
 
 
 def describe_arrays(folder: Path) -> list[dict[str, Any]]:

@@ -10,9 +10,8 @@ def verify_parts(parts: StoredParts) -> None:
         rows = StoredRows(path)
         for start, stop in row_ranges(len(rows), rows.chunk_rows):
             rows.read(start, stop)
-    written = {int(path.name) for path in (parts.folder / "parts").glob("*")}
-    for index in sorted(written):
-        parts.read(index)
+    for path in sorted((parts.folder / "parts").glob("*")):
+        parts.read(int(path.name))
     for folder in sorted((parts.folder / "within").glob("*")):
         verify_parts(StoredParts(folder))
 
@@ -20,13 +19,11 @@ def verify_parts(parts: StoredParts) -> None:
 def verify_finished(parts: StoredParts) -> int:
     """Read what the finished parts of a stage wrote, and return their number; what is under way is left out.
 
-    Raises
-    ------
-    IntegrityError : a receipt, or an array that it is of, is missing or not as written.
+    Raise IntegrityError if a receipt, or an array that it is of, is missing or not as written.
     """
     receipts = parts.receipts()
     for index, receipt in receipts.items():
-        if (parts.folder / "parts" / f"{index:06d}").is_dir():
+        if parts.part(index).is_dir():
             parts.read(index)
         axis = "rows" if "rows" in receipt else "columns"
         for name in receipt.get("arrays", ()):

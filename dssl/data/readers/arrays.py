@@ -3,55 +3,36 @@
 import math
 from abc import abstractmethod
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ...errors import DataError, require
+from ...storage.foreign_zarr import ForeignArray
 from ..targets import target_values
 from .base import NO_TARGET, Block, Reader, Scan, no_rows
 
 SPLIT_ROWS = 1 << 20  # of a split that are looked at together
 
-
-class Described(Protocol):
-    """What is known of an array before its values are read."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> np.dtype: ...
+OnDisk = np.ndarray | ForeignArray  # an array whose rows are read where they are asked for
 
 
 class ArrayReader(Reader):
-    """X from one array, y and split from others; axes of X after the first become columns.
-
-    A format gives the names of its arrays, what each is, and any rows of it.
-    """
+    """X from one array, y and split from others; axes of X after the first become columns."""
 
     _y: str | None = None  # the arrays in use
     _split: str | None = None
 
     @abstractmethod
-    def _array(self, member: str) -> Described:
-        """Return the shape and the type of an array."""
-
-    @abstractmethod
-    def _rows(self, member: str, start: int, stop: int) -> np.ndarray:
-        """Return rows [start, stop) of an array."""
+    def _array(self, member: str) -> OnDisk:
+        """Return an array by its name."""
 
     def _label(self, member: str) -> str:
         """Return how messages name an array."""
         return f"{self.name}[{member!r}]"
 
     def _choose(self, members: Collection[str], target: str | int | None = None, split: str | None = None) -> None:
-        """Choose the arrays of y and split: those asked for, or those named so where there are any.
-
-        Raises
-        ------
-        DataError : there is no array of that name.
-        """
+        """Choose the arrays of y and split: those asked for, or those named so; raise DataError if there is none."""
         found = []
         for wanted, default in ((target, "y"), (split, "split")):
             wanted = (default if default in members else NO_TARGET) if wanted is None else str(wanted)
@@ -62,19 +43,21 @@ class ArrayReader(Reader):
         self._y, self._split = found
 
     def _scan_of(self, n_rows: int, n_columns: int, row_bytes: int, **more: Any) -> Scan:
-        """Return the scan of a file whose X has this shape; y and split are checked.
-
-        Raises
-        ------
-        DataError : y or split has not one value a row, or is not of the values that it may have.
-        """
+        """Return the scan of a file whose X has this shape, after checking what the values of y and split are."""
         for member in (self._y, self._split):
             if member is not None:
-                require_length(self._array(member), n_rows, self._label(member))
-        if self._y is not None:
-            self._labels(0, 1)
-        if self._split is not None:
-            self._check_split(self._split, n_rows)
+                values = self._array(member)
+                require(values.shape == (n_rows,), f"{self._label(member)} has shape {values.shape}, expected "
+                        f"({n_rows},)", why="every row has one value of it, or the two do not belong together",
+                        fix="name the right array, or save as many values as X has rows, in one dimension",
+                        error=DataError)
+        self._labels(0, 1)
+        for start in range(0, n_rows, SPLIT_ROWS):
+            found = np.empty(0) if self._split is None else np.unique(
+                self._array(self._split)[start:start + SPLIT_ROWS])
+            require(bool(np.isin(found, (0, 1)).all()), error=DataError,
+                    what=f"{self.name}[{self._split!r}] holds {found[:6].tolist()}, expected 0 and 1",
+                    why="0 marks training rows and 1 test rows", fix="save it as 0 and 1")
         return Scan(**{"n_rows": n_rows, "n_columns": n_columns, "row_bytes": row_bytes, "target": self._y,
                        "has_split": self._split is not None, **more})
 
@@ -85,36 +68,24 @@ class ArrayReader(Reader):
         return self._scan_of(n_rows, n_columns, n_columns * X.dtype.itemsize, dtype=str(X.dtype.newbyteorder("=")),
                              **more)
 
-    def _check_split(self, member: str, n_rows: int) -> None:
-        for start in range(0, n_rows, SPLIT_ROWS):
-            found = np.unique(self._rows(member, start, min(start + SPLIT_ROWS, n_rows)))
-            require(bool(np.isin(found, (0, 1)).all()), error=DataError,
-                    what=f"{self._label(member)} holds {found[:6].tolist()}, expected 0 and 1",
-                    why="0 marks training rows and 1 test rows", fix="save it as 0 and 1")
-
-    def _labels(self, start: int, stop: int) -> np.ndarray:
-        assert self._y is not None
-        return target_values(self._rows(self._y, start, stop), self._label(self._y))
+    def _labels(self, start: int, stop: int) -> np.ndarray | None:
+        return None if self._y is None else target_values(self._array(self._y)[start:stop], self._label(self._y))
 
     def _points(self, start: int, stop: int) -> Any:
         """Return rows [start, stop) of X."""
-        X = self._rows("X", start, stop)
+        X = self._array("X")[start:stop]
         return X.reshape(len(X), -1)
 
     def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
         self.scan()
-        return Block(self._points(start, stop), None if self._y is None else self._labels(start, stop),
-                     None if self._split is None else np.asarray(self._rows(self._split, start, stop), np.uint8))
+        return Block(self._points(start, stop), self._labels(start, stop),
+                     None if self._split is None else np.asarray(self._array(self._split)[start:stop], np.uint8))
 
 
-def table_shape(array: Described, name: str) -> tuple[int, int]:
+def table_shape(array: OnDisk, name: str) -> tuple[int, int]:
     """Return the shape (n, d) of an array of numbers as a table: one axis is one column, further axes are flattened.
 
-    Only the description of the array is looked at: a reshape copies a memory map whose columns lie together.
-
-    Raises
-    ------
-    DataError : the array is a scalar, holds no numbers, or has no rows or no columns.
+    Raise DataError if the array is a scalar, holds no numbers, or has no rows or no columns.
     """
     require(len(array.shape) >= 1, f"{name} holds one number, expected an array of shape (rows, columns)",
             why="points are rows", fix="save an array of two dimensions", error=DataError)
@@ -126,16 +97,9 @@ def table_shape(array: Described, name: str) -> tuple[int, int]:
     return array.shape[0], math.prod(array.shape[1:])
 
 
-def require_numbers(array: Described, name: str) -> None:
+def require_numbers(array: OnDisk, name: str) -> None:
     """Raise DataError unless an array holds real numbers or booleans."""
     require(array.dtype.kind in "biuf", f"{name} holds values of type {array.dtype}, expected numbers", error=DataError,
             why="distances and kernels are computed from real numbers",
             fix="store numbers: code categories as integers or one column each, dates as days, and save again; "
                 "from CSV, `when_text: one_hot` makes the columns of categories")
-
-
-def require_length(values: Described, n_rows: int, name: str) -> None:
-    """Raise DataError unless there is one value a row."""
-    require(values.shape == (n_rows,), f"{name} has shape {values.shape}, expected ({n_rows},)", error=DataError,
-            why="every row has one value of it, or the two do not belong together",
-            fix="name the right array, or save as many values as X has rows, in one dimension")

@@ -5,15 +5,14 @@ import errno
 import gzip
 import hashlib
 import lzma
-import os
 import shutil
-import uuid
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 from ...errors import DataError, explain
+from ...storage.files import draft_of
 
 OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
 
@@ -21,9 +20,7 @@ OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".bz2": bz2.B
 def unpack(path: Path, folder: Path) -> Path:
     """Return the file that a compressed file holds, unpacked into `folder`; any other file and folder as it is.
 
-    Raises
-    ------
-    DataError : the compressed bytes are damaged or cut short.
+    Raise DataError if the compressed bytes are damaged or cut short.
     """
     opener = OPENERS.get(path.suffix.lower())
     if opener is None or path.is_dir():
@@ -36,25 +33,18 @@ def unpack(path: Path, folder: Path) -> Path:
 
 def scratch_file(path: Path, folder: Path, stem: str) -> Path:
     """Return the name in `folder` for something unpacked from `path`; two sources never share one."""
-    folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}-{stem}"
 
 
 def write_stream(source: IO[bytes], out: Path, path: Path) -> None:
     """Write a decompressing stream to `out`; a damaged stream leaves no file behind."""
-    draft = out.with_name(f".{out.name}.{uuid.uuid4().hex}")
-    try:
-        with open(draft, "wb") as target:
-            try:
-                shutil.copyfileobj(source, target, 1 << 20)
-            except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EACCES):
-                    raise
-                raise DataError(explain(
-                    f"{path} is damaged: it cannot be unpacked beyond byte {target.tell():,}",
-                    why=f"its compressed bytes are cut short or changed ({error})",
-                    fix="copy or download the file again",
-                )) from error
-        os.replace(draft, out)
-    finally:
-        draft.unlink(missing_ok=True)
+    with draft_of(out) as draft, open(draft, "wb") as target:
+        try:
+            shutil.copyfileobj(source, target, 1 << 20)
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EACCES):
+                raise
+            raise DataError(explain(
+                f"{path} is damaged: it cannot be unpacked beyond byte {target.tell():,}",
+                why=f"its compressed bytes are cut short or changed ({error})",
+                fix="copy or download the file again")) from error

@@ -14,9 +14,7 @@ from .base import Scan
 def map_npy(path: Path, name: str) -> np.ndarray:
     """Return the array of a .npy file, read from disk where it is used; never unpickles.
 
-    Raises
-    ------
-    DataError : the file is not a .npy file, holds Python objects, or is cut short.
+    Raise DataError if the file is not a .npy file, holds Python objects, or is cut short.
     """
     try:
         return np.lib.format.open_memmap(path, mode="r")
@@ -55,6 +53,3 @@ class NpyReader(ArrayReader):
         path = self.path if member == "X" else self.labels
         assert path is not None
         return self._map(path, self._label(member))
-
-    def _rows(self, member: str, start: int, stop: int) -> np.ndarray:
-        return self._array(member)[start:stop]

@@ -104,9 +104,6 @@ class NpzReader(ArrayReader):
     def _array(self, member: str) -> np.ndarray:
         return map_npy(self._members[member], self._label(member))
 
-    def _rows(self, member: str, start: int, stop: int) -> np.ndarray:
-        return self._array(member)[start:stop]
-
     def _names(self, member: str, length: int | None = None) -> tuple[str, ...] | None:
         """Return the texts of a member, or None if it is not there or not one name each."""
         if member not in self._members:

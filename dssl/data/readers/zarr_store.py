@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from ...errors import DataError, require
-from ...storage.foreign_zarr import ForeignArray, list_arrays, read_foreign
+from ...storage.foreign_zarr import ForeignArray, list_arrays
 from .arrays import ArrayReader
 from .base import Scan
 
@@ -38,6 +36,3 @@ class ZarrReader(ArrayReader):
 
     def _array(self, member: str) -> ForeignArray:
         return self._arrays[member]
-
-    def _rows(self, member: str, start: int, stop: int) -> np.ndarray:
-        return read_foreign(self.path, self.name, member, start, stop)
