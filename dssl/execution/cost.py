@@ -12,15 +12,13 @@ COMPILED = 30 << 20  # the first compiled kernels of a process; none from its se
 
 @dataclass(frozen=True)
 class Cost:
-    """tasks; bytes of arrays read and written over all tasks; peak memory of the largest task or of a step of the
-    driver; the least that peak can be, however small the blocks. The last two in bytes, beside what the process holds.
-    """
+    """What a stage takes; memory is beside what the process holds."""
 
     tasks: int
-    read: int
+    read: int  # bytes of arrays, over all tasks
     written: int
-    peak: int
-    least: int
+    peak: int  # bytes of the largest task, or of a step of the driver
+    least: int  # that the peak can be, however small the blocks
 
 
 def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0) -> Cost:

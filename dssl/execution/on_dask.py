@@ -4,6 +4,7 @@ import shutil
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from tempfile import mkdtemp
 from typing import Any
 
@@ -40,27 +41,22 @@ class OnDask(Execution):
 
     def __init__(self, client: Client, memory_budget: int | None = None):
         self.client = client
-        self.memory_limit = self._share_of_a_worker()
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        shares = [worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]]
+        self.memory_limit = min(shares, default=None)  # of a task's share of the smallest worker
         # Half of it unless told otherwise, since NumPy cannot spill.
         self.memory_budget = memory_budget or min(MEMORY_BUDGET, (self.memory_limit or 2 * MEMORY_BUDGET) // 2)
         self.tasks_per_process = max(client.nthreads().values(), default=1)
         self._folder: str | None = None
         self._scratches = 0
 
-    def _share_of_a_worker(self) -> int | None:
-        """Return the bytes of a task's share of the smallest worker, or None if no worker has a limit."""
-        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        shares = [worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]]
-        return min(shares, default=None)
-
     def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         return self.client.run(question, *arguments)
 
     def scratch(self) -> Parts:
-        """Return parts in a folder that lives as long as this execution.
+        """Return parts in a folder that lives as long as this execution, and that every worker must be able to open.
 
-        The folder is made in `scratch_folder`, in Dask's `temporary-directory`, or in the system's; every worker must
-        be able to open it. A pipeline's run sets `scratch_folder` to a folder of its workspace.
+        It is made in `scratch_folder` (a pipeline's run sets it), in Dask's `temporary-directory`, or in the system's.
         """
         if self._folder is None:
             place = self.scratch_folder or dask.config.get("temporary-directory", None)
@@ -104,28 +100,23 @@ class OnDask(Execution):
                 f"task {error.task} ended {error.last_worker.address} and every worker that tried it",
                 why="a task that ends its worker again and again most often needs more memory than the worker has",
                 fix="give workers more memory, or lower memory_budget so that blocks get smaller, then run again: "
-                    "finished parts are kept",
-            )) from error
+                    "finished parts are kept")) from error
         except BaseException as error:
             lost = isinstance(error, CommClosedError) or type(error).__name__ == "FutureCancelledError"
             if lost or self.client.status != "running":
                 raise ClusterError(explain(
                     f"the scheduler at {self.client.scheduler.addr if self.client.scheduler else '?'} was lost",
                     why="tasks that were under way have no one to report to",
-                    fix="start the cluster again and repeat the command: finished parts are kept",
-                )) from error
+                    fix="start the cluster again and repeat the command: finished parts are kept")) from error
             self.client.cancel(list(running))
             raise
 
 
 def current_execution(memory_budget: int | None = None) -> Execution:
     """Return the execution on the active Dask client, if there is one, or else on the threads of this process."""
-    try:
+    with suppress(ValueError):  # unless this is not a Dask task
         get_worker()
         return InProcess(1, memory_budget or MEMORY_BUDGET)  # a task that waits for other tasks can wait forever
-    except ValueError:  # this is not a Dask task
-        pass
-    try:
+    with suppress(ValueError):  # unless no client is active
         return OnDask(get_client(), memory_budget)
-    except ValueError:  # no client is active
-        return InProcess(memory_budget=memory_budget or MEMORY_BUDGET)
+    return InProcess(memory_budget=memory_budget or MEMORY_BUDGET)

@@ -20,9 +20,7 @@ from ..measure import PeakMemory, process_peak
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 
 SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
-
 MEMORY_BUDGET = 1 << 30  # bytes a task may take unless told otherwise; equal everywhere, so that blocks and bits are
-
 FAN_IN = 8  # shares of a reduction that are combined at a time
 
 Progress = Callable[[int, int], None]  # (tasks done, tasks in all)
@@ -47,8 +45,8 @@ class Reduction(Generic[Found]):
     combine : returns what two shares are together, the second of blocks that come after those of the first; it may
         write to the first. A plain function, since tasks carry it.
     finish : returns what is sought from the share of all blocks.
-    fan_in : so many shares in a row are combined from the first to the last, then so many of these, and so on: the
-        result depends on it to the last digit, and never on which task was ready first, nor where it ran.
+    fan_in : so many shares in a row are combined, then so many of these, and so on: the result depends on it to the
+        last digit, and never on which task was ready first, nor where it ran.
     """
 
     tasks: Sequence[Task]
@@ -147,9 +145,7 @@ class Execution(ABC):
                progress: Progress | None = None) -> Found:
         """Run the tasks of a reduction, combine their shares as a tree, and finish.
 
-        Shares that fit a sixteenth of the memory budget together are combined in this process; larger ones by tasks,
-        none of which holds more than two.
-
+        Shares that fit a sixteenth of the memory budget together are combined here; larger ones by tasks of two each.
         parts : where the shares of the tasks go; finished ones are used, and all are kept. Scratch by default.
         """
         count, combine = len(reduction.tasks), reduction.combine
@@ -180,10 +176,8 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
     begin = time.perf_counter()
     with PeakMemory() as peak:
         receipt = dict(task(PartWriter(parts, index)) or {})
-    receipt["task_peak_bytes"] = peak.bytes
-    receipt["seconds"] = round(time.perf_counter() - begin, 6)
-    receipt["peak_rss_bytes"] = process_peak()
-    receipt["process"] = os.getpid()
+    receipt |= {"task_peak_bytes": peak.bytes, "seconds": round(time.perf_counter() - begin, 6),
+                "peak_rss_bytes": process_peak(), "process": os.getpid()}
     parts.finish(index, receipt)
     return receipt
 

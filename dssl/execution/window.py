@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
+from itertools import islice
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Self
@@ -64,16 +65,14 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
     """
     queue = iter(pending)
 
-    def more() -> None:
-        for index, task in queue:
+    def start(most: int) -> None:
+        for index, task in islice(queue, most):
             future = submit(index, task)
             running[future] = index
             future.add_done_callback(finished.put)
-            return
 
-    for _ in range(size):
-        more()
+    start(size)
     while running:
         future = finished.get()
         done(running.pop(future), future.result())
-        more()
+        start(1)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import BudgetError, explain, require
+from ..errors import BudgetError, require
 
 Receipt = dict[str, Any]  # JSON: what a task reports about the part it wrote
 
@@ -26,19 +26,14 @@ def row_ranges(n_rows: int, block_rows: int) -> list[tuple[int, int]]:
 
 
 def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_bytes: int = 0) -> int:
-    """Return the largest block height within the budget.
+    """Return the largest block height within the budget, beside the `fixed_bytes` that every block needs.
 
-    Raises
-    ------
-    BudgetError : not even one row fits beside the `fixed_bytes` that every block needs.
+    Raise BudgetError if not even one row fits.
     """
     fit = (budget_bytes - fixed_bytes) // max(bytes_per_row, 1)
-    if fit < 1:
-        raise BudgetError(explain(
-            f"one row needs {fixed_bytes + bytes_per_row:,} bytes, the memory budget is {budget_bytes:,} bytes",
-            why="a task holds at least one row of its block in memory",
-            fix="raise memory_budget, or lower the size that each row drags along (columns, subsample, neighbors)",
-        ))
+    require(fit >= 1, f"one row needs {fixed_bytes + bytes_per_row:,} bytes, the memory budget is {budget_bytes:,}",
+            why="a task holds at least one row of its block in memory", error=BudgetError,
+            fix="raise memory_budget, or lower the size that each row drags along (columns, subsample, neighbors)")
     return int(min(fit, max(n_rows, 1)))
 
 
@@ -94,14 +89,12 @@ def take_by_group(rows: Rows, ids: np.ndarray, group: np.ndarray, read: Callable
     order = np.argsort(group, kind="stable")
     groups, starts = np.unique(group[order], return_index=True)
     places = np.split(order, starts[1:])
+    found = ((place, read(int(g), ids[place])) for g, place in zip(groups, places, strict=False))
     if rows.is_sparse:
-        blocks = [read(int(g), ids[place]) for g, place in zip(groups, places, strict=False)] or [rows.read(0, 0)]
-        back = np.empty(len(ids), np.int64)
-        back[order] = np.arange(len(ids))
-        return sparse.vstack(blocks, format="csr")[back]
+        return sparse.vstack([block for _, block in found] or [rows.read(0, 0)], format="csr")[np.argsort(order)]
     out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
-    for g, place in zip(groups, places, strict=False):
-        out[place] = read(int(g), ids[place])
+    for place, block in found:
+        out[place] = block
     return out
 
 

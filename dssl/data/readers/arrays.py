@@ -52,12 +52,13 @@ class ArrayReader(Reader):
                         fix="name the right array, or save as many values as X has rows, in one dimension",
                         error=DataError)
         self._labels(0, 1)
-        for start in range(0, n_rows, SPLIT_ROWS):
-            found = np.empty(0) if self._split is None else np.unique(
-                self._array(self._split)[start:start + SPLIT_ROWS])
-            require(bool(np.isin(found, (0, 1)).all()), error=DataError,
-                    what=f"{self.name}[{self._split!r}] holds {found[:6].tolist()}, expected 0 and 1",
-                    why="0 marks training rows and 1 test rows", fix="save it as 0 and 1")
+        if self._split is not None:
+            split = self._array(self._split)
+            for start in range(0, n_rows, SPLIT_ROWS):
+                found = np.unique(split[start:start + SPLIT_ROWS])
+                require(bool(np.isin(found, (0, 1)).all()), error=DataError,
+                        what=f"{self._label(self._split)} holds {found[:6].tolist()}, expected 0 and 1",
+                        why="0 marks training rows and 1 test rows", fix="save it as 0 and 1")
         return Scan(**{"n_rows": n_rows, "n_columns": n_columns, "row_bytes": row_bytes, "target": self._y,
                        "has_split": self._split is not None, **more})
 
