@@ -43,6 +43,8 @@ def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
 
 
 SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles"])
+COMPILES = pytest.mark.slow  # pynndescent compiles for a minute in every process that searches
+METHODS = pytest.mark.parametrize("method", ["exact", pytest.param("descent", marks=COMPILES)])
 
 
 @SEARCHES
@@ -155,11 +157,11 @@ def test_row_order_does_not_matter():
     assert_array_equal(order[mixed], plain[order])
 
 
-def test_every_other_point_is_listed_when_k_is_n_minus_1():
+@METHODS
+def test_every_other_point_is_listed_when_k_is_n_minus_1(method):
     X = np.random.default_rng(11).normal(size=(12, 3))
-    for method in ("exact", "descent"):
-        ids = neighbors(X, 11, method=method).ids.read_all()
-        assert_array_equal(np.sort(ids, axis=1), [[j for j in range(12) if j != i] for i in range(12)])
+    ids = neighbors(X, 11, method=method).ids.read_all()
+    assert_array_equal(np.sort(ids, axis=1), [[j for j in range(12) if j != i] for i in range(12)])
 
 
 def test_all_points_equal():
@@ -186,7 +188,7 @@ def stored(X, folder, chunk_rows=333):
     return parts.rows("X")
 
 
-@pytest.mark.parametrize("method", ["exact", "descent"])
+@METHODS
 def test_stored_rows_and_parts_give_what_memory_gives(tmp_path, method):
     X = np.random.default_rng(13).normal(size=(2500, 10)).astype(np.float32)
     memory = neighbors(X, 6, method=method)
@@ -198,6 +200,7 @@ def test_stored_rows_and_parts_give_what_memory_gives(tmp_path, method):
     assert len(parts.receipts()) == (3 if method == "exact" else 1)
 
 
+@COMPILES
 def test_descent_is_seeded_certified_and_measured_in_float64():
     X = np.random.default_rng(15).normal(size=(3000, 8)) + 1e4
     first, again = (neighbors(X, 10, method="descent", seed=3) for _ in range(2))
@@ -210,6 +213,7 @@ def test_descent_is_seeded_certified_and_measured_in_float64():
     assert 0.9 < first.attributes["recall"]["lower"] < first.attributes["recall"]["recall"]
 
 
+@COMPILES
 def test_descent_does_not_depend_on_units_and_refuses_distances_beyond_float32():
     X = np.random.default_rng(8).normal(size=(300, 5))
     expected = neighbors(X, 5).ids.read_all()
@@ -243,6 +247,7 @@ def test_auto_is_exact_for_small_data_and_says_so():
     assert found.attributes["recall"]["lower"] == 1.0
 
 
+@COMPILES
 def test_auto_descends_where_an_exact_search_is_predicted_to_take_longer(monkeypatch):
     X = np.random.default_rng(19).normal(size=(2000, 3))
     monkeypatch.setattr("dssl.graph.neighbors.ALWAYS_EXACT_ROWS", 100)
