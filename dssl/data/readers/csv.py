@@ -6,7 +6,6 @@ false, or missing (NaN); the target is read as numbers, or as text where it is n
 
 import csv
 import io
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -16,7 +15,7 @@ import pandas as pd
 
 from ...errors import DataError, ParameterError, explain, require
 from ..targets import whole_numbers
-from .base import Block, Reader, Scan, no_rows
+from .base import Block, Scan, no_rows
 from .column_choice import Column, features_and_target, text_is_no_feature
 from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
 from .lines import (
@@ -29,12 +28,10 @@ from .lines import (
     START,
     WANTED,
     LineIndex,
+    LineReader,
     index_delimited,
     index_lines,
-    line_number,
     new_state,
-    read_bytes,
-    require_plain_text,
 )
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "?")
@@ -44,7 +41,7 @@ PROBE_ROWS = 1000  # a target that is text within so many rows is read as text e
 
 
 @dataclass(frozen=True)
-class Layout:
+class RecordFormat:
     """How the records of one file are read: what the options and the first records say."""
 
     delimiter: str
@@ -59,11 +56,8 @@ class Layout:
         """The fields that are read."""
         return sorted([*self.features, *([] if self.target is None else [self.target])])
 
-    def describe(self, field: int) -> str:
-        return f"column {self.names[field]!r}" if self.header else f"column {field} (counted from 0)"
 
-
-class CsvReader(Reader):
+class CsvReader(LineReader):
     """Rows of delimited text.
 
     Parameters
@@ -88,34 +82,31 @@ class CsvReader(Reader):
         self.path, self.name, self.target, self.header, self.delimiter = path, name, target, header, delimiter
         self.decimal, self.encoding, self.drop, self.when_text = decimal, encoding, drop, when_text
         self.missing = [*MISSING, *([missing] if isinstance(missing, str) else missing)]
-        self._layout: Layout | None = None
-        self._index = LineIndex(np.empty(0, np.int64), np.empty(0, np.int64))
         self._text: frozenset[int] = frozenset()  # fields that the first rows show not to be numbers
 
     def _look(self) -> Scan:
-        self._layout = layout = self._look_at_head()
-        n_rows = self._follow_records(layout)
-        frame = self._fields(0, min(n_rows, PROBE_ROWS), layout, set())
+        self._records = records = self._look_at_head()
+        n_rows = self._follow_records()
+        frame = self._fields(0, min(n_rows, PROBE_ROWS), frozenset())
         self._text = frozenset(field for field in frame.columns if frame[field].dtype == object)
-        self._features(frame, 0, layout, frozenset())  # text that is refused is so before all rows are read
+        self._features(frame, 0, frozenset())  # text that is refused is so before all rows are read
         return Scan(
-            n_rows=n_rows, n_columns=len(layout.features), dtype="float64",
-            target=None if layout.target is None else layout.names[layout.target],
+            n_rows=n_rows, n_columns=len(records.features), dtype="float64",
+            target=None if records.target is None else records.names[records.target],
             row_bytes=int(self._index.offsets[-1]) // n_rows + 1,
-            feature_names=tuple(layout.names[field] for field in layout.features) if layout.header else None,
+            feature_names=tuple(records.names[field] for field in records.features) if records.header else None,
         )
 
     def column_names(self) -> list[str]:
-        """Return the names in the header, features and target alike, or [] if there is none; reads no more than it."""
-        layout = self._look_at_head()
-        return list(layout.names) if layout.header else []
+        records = self._look_at_head()
+        return list(records.names) if records.header else []
 
     # ---- the first records
 
-    def _look_at_head(self) -> Layout:
+    def _look_at_head(self) -> RecordFormat:
         with open(self.path, "rb") as file:
             head = file.read(HEAD_BYTES) + file.readline()
-        require_plain_text(self.path, self.name, head)
+        self._require_plain_text(head)
         bom = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         try:
             text = head[bom:].decode(self.encoding)
@@ -126,37 +117,36 @@ class CsvReader(Reader):
                                          fix="use utf-8, latin-1 or cp1252")) from error
         require("\r" not in text or "\n" in text, f"{self.name} ends its lines with carriage returns only",
                 why="rows are found by their newlines", fix="convert the file: tr '\\r' '\\n'", error=DataError)
-        lines = [line for line in text.splitlines() if line.strip()]
-        if not lines:
-            raise no_rows(self.name)
+        require(self.delimiter is None or len(self.delimiter) == 1 or self.delimiter == WHITESPACE,
+                f"delimiter={self.delimiter!r}", why="fields are separated by one character",
+                fix=f'name one character, or "{WHITESPACE}"')
+        first = next((line for line in text.splitlines() if line.strip()), None)
         try:
-            delimiter = self.delimiter or find_delimiter(lines[0], self.decimal)
-            records = first_records(text, delimiter) if len(delimiter) == 1 or delimiter == WHITESPACE else []
+            delimiter = self.delimiter or find_delimiter(first or "", self.decimal)
+            records = first_records(text, delimiter)
         except csv.Error as error:
             raise self._at(bom, f"cannot be split into fields: {error}", "it is not delimited text",
                            "name its true format with `format:`") from error
-        require(len(delimiter) == 1 or delimiter == WHITESPACE, f"delimiter={delimiter!r}",
-                why="fields are separated by one character", fix=f'name one character, or "{WHITESPACE}"')
-        if not records:  # lines of empty quotes
+        if first is None or not records:  # blank lines, or lines of empty quotes
             raise no_rows(self.name)
         header = looks_like_header(records, self.missing) if self.header is None else self.header
-        fields = len(records[0])
-        names = tuple(name.strip() for name in records[0]) if header else tuple(str(i) for i in range(fields))
+        names = tuple(name.strip() for name in records[0]) if header else tuple(map(str, range(len(records[0]))))
         features, target = features_and_target(names, self.name, target=self.target, drop=self.drop, header=header)
         unnamed = [i for i in features if header and names[i] == ""]
         require(not unnamed, f"{self.name}: column {unnamed} (counted from 0) has no name in the header",
                 why="a column without a name most often numbers the rows, and would be learned from as a feature",
                 fix=f"leave it out with drop: {unnamed}, or give it a name", error=DataError)
-        return Layout(delimiter, header, bom, names, target, features)
+        return RecordFormat(delimiter, header, bom, names, target, features)
 
     # ---- all records, by their newlines
 
-    def _follow_records(self, layout: Layout) -> int:
-        state = new_state(layout.first_byte)
-        state[BAD_START], state[LONE_RETURN], state[WANTED] = -1, -1, len(layout.names)
-        blank = layout.delimiter == WHITESPACE
-        delimiter = np.uint8(0 if blank else ord(layout.delimiter))
-        index = index_lines(self.path, layout.first_byte, state,
+    def _follow_records(self) -> int:
+        """Make the index, and return the number of rows."""
+        records, state = self._records, new_state(self._records.first_byte)
+        state[BAD_START], state[LONE_RETURN], state[WANTED] = -1, -1, len(records.names)
+        blank = records.delimiter == WHITESPACE
+        delimiter = np.uint8(0 if blank else ord(records.delimiter))
+        index = index_lines(self.path, records.first_byte, state,
                             lambda buffer, at, state, rows, offsets: index_delimited(
                                 buffer, at, state, delimiter, blank, rows, offsets))
         bad, alone = int(state[BAD_START]), int(state[LONE_RETURN])
@@ -167,18 +157,16 @@ class CsvReader(Reader):
             raise self._at(alone, "holds a carriage return within a row", "it could end the row or belong to a cell",
                            "convert the line ends: tr '\\r' '\\n'")
         if bad >= 0:
-            raise self._at(bad, f"has {state[BAD_FIELDS]} fields, the first row has {len(layout.names)}",
+            raise self._at(bad, f"has {state[BAD_FIELDS]} fields, the first row has {len(records.names)}",
                            "cells would move into other columns", "correct the line, or set `delimiter:`")
-        rows = np.maximum(index.rows - layout.header, 0)  # record 1 is noted, so that a header is never parsed
-        keep = slice(1 if layout.header else 0, None)
-        self._index = LineIndex(rows[keep], index.offsets[keep])
-        if state[ROWS] - layout.header <= 0:
+        # Record 1 is noted, so that a header is never parsed.
+        self._index = LineIndex(index.rows[records.header:] - records.header, index.offsets[records.header:])
+        if state[ROWS] <= records.header:
             raise no_rows(self.name)
-        return int(state[ROWS]) - layout.header
+        return int(state[ROWS]) - records.header
 
     def _at(self, offset: int, what: str, why: str, fix: str) -> DataError:
-        line = line_number(self.path, offset)
-        return DataError(explain(f"{self.name} line {line} (byte {offset:,}) {what}", why=why, fix=fix))
+        return DataError(explain(f"{self._line_at(offset)} {what}", why=why, fix=fix))
 
     def _not_encoded(self, raw: bytes, begin: int) -> DataError:
         """Return the error for bytes that are not text of the encoding, at the first that is not."""
@@ -190,53 +178,43 @@ class CsvReader(Reader):
         return self._at(offset, f"is not {self.encoding} text: bytes {found.hex(' ')}",
                         "names and labels would be read wrongly", "set `encoding:`, for example latin-1")
 
-    def narrow(self, start: int, stop: int) -> "CsvReader":
-        self.scan()
-        small = copy(self)
-        small._index = self._index.narrow(start, stop)
-        return small
-
     # ---- cells
 
     def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
         self.scan()
-        layout = self._layout
-        assert layout is not None
-        text = {*self._text, *(layout.features[j] for j in as_text)}
-        if text_target and layout.target is not None:
-            text.add(layout.target)
-        frame = self._fields(start, stop, layout, text)
-        y = None if layout.target is None else frame[layout.target]
+        target = self._records.target
+        frame = self._fields(start, stop, self._text | {self._records.features[j] for j in as_text}
+                             | ({target} if text_target and target is not None else set()))
+        y = None if target is None else frame[target]
         if y is not None:
             y = whole_numbers(y.to_numpy()) if y.dtype == np.float64 else texts(y)
-        return Block(self._features(frame, start, layout, as_text), y)
+        return Block(self._features(frame, start, as_text), y)
 
-    def _fields(self, start: int, stop: int, layout: Layout, text: set[int]) -> pd.DataFrame:
+    def _fields(self, start: int, stop: int, text: frozenset[int]) -> pd.DataFrame:
         """Return rows [start, stop) of the fields in use: as text those of `text`, and others that are not numbers."""
-        first, begin, end = self._index.span(start, stop)
-        raw = read_bytes(self.path, self.name, begin, end)
+        first, begin, raw = self._stretch(start, stop)
         try:
             try:
-                frame = self._parse(raw, layout, text)
-            except ValueError as error:
-                if isinstance(error, UnicodeError):
-                    raise
-                cells = self._parse(raw, layout, set(layout.used))
-                found = {field for field in cells.columns if self._no_number(cells[field]).any()}
-                frame = self._parse(raw, layout, text | found)
+                frame = self._parse(raw, text)
+            except UnicodeError:
+                raise
+            except ValueError:
+                cells = self._parse(raw, frozenset(self._records.used))
+                frame = self._parse(raw, text | {field for field in cells if self._no_number(cells[field]).any()})
         except UnicodeError as error:
             raise self._not_encoded(raw, begin) from error
-        require(len(frame) >= stop - first, f"{self.name}: {len(frame)} rows in bytes {begin:,} to {end:,}, expected "
-                f"at least {stop - first}", why="its rows do not end where its newlines are", error=DataError,
+        require(len(frame) >= stop - first, f"{self.name}: {len(frame)} rows in {len(raw):,} bytes from {begin:,} on, "
+                f"expected at least {stop - first}", why="its rows do not end where its newlines are", error=DataError,
                 fix="check the quotes and line ends of these rows")
         return frame.iloc[start - first:stop - first]
 
-    def _parse(self, raw: bytes, layout: Layout, text: set[int]) -> pd.DataFrame:
+    def _parse(self, raw: bytes, text: frozenset[int]) -> pd.DataFrame:
         """Return the fields in use as float64 columns, those of `text` as text."""
+        records = self._records
         return pd.read_csv(
-            io.BytesIO(raw), header=None, names=list(range(len(layout.names))), index_col=False, usecols=layout.used,
-            sep=r"\s+" if layout.delimiter == WHITESPACE else layout.delimiter, skipinitialspace=True,
-            dtype={field: object if field in text else np.float64 for field in layout.used}, na_values=self.missing,
+            io.BytesIO(raw), header=None, names=list(range(len(records.names))), index_col=False, usecols=records.used,
+            sep=r"\s+" if records.delimiter == WHITESPACE else records.delimiter, skipinitialspace=True,
+            dtype={field: object if field in text else np.float64 for field in records.used}, na_values=self.missing,
             keep_default_na=False, decimal=self.decimal, encoding=self.encoding, engine="c", low_memory=False,
         )
 
@@ -245,23 +223,22 @@ class CsvReader(Reader):
         plain = cells.str.replace(self.decimal, ".", regex=False) if self.decimal != "." else cells
         return cells.notna() & pd.to_numeric(plain, errors="coerce").isna()
 
-    def _features(self, frame: pd.DataFrame, start: int, layout: Layout, as_text: frozenset[int]) -> pd.DataFrame:
+    def _features(self, frame: pd.DataFrame, start: int, as_text: frozenset[int]) -> pd.DataFrame:
         """Return the features of rows from `start` on: numbers, or text where it is asked for or a cell is text.
 
-        Raises
-        ------
-        DataError : text is an error, and there is some.
+        Raise DataError if text is an error, and there is some.
         """
-        features = {}
-        for j, field in enumerate(layout.features):
+        features, records = {}, self._records
+        for j, field in enumerate(records.features):
             cells = frame[field]
             if cells.dtype == object:
                 strange = self._no_number(cells) & ~cells.astype(str).str.strip().str.lower().isin(["", *TRUTH])
                 if self.when_text == "error" and strange.any():
                     row = int(np.argmax(strange))
+                    named = repr(records.names[field]) if records.header else f"{field} (counted from 0)"
                     raise text_is_no_feature(
-                        f"{self.name}: {layout.describe(field)} holds text: {cells.iloc[row]!r} in row {start + row} "
-                        "(rows of data, counted from 0)", layout.names[field] if layout.header else field)
+                        f"{self.name}: column {named} holds text: {cells.iloc[row]!r} in row {start + row} (rows of "
+                        "data, counted from 0)", records.names[field] if records.header else field)
                 found = texts(cells)
                 cells = found if j in as_text or strange.any() else truth(found, self.decimal)
             features[j] = pd.Series(cells, frame.index, dtype=cells.dtype)

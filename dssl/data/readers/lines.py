@@ -1,18 +1,21 @@
 """Where the rows of a text file begin: one pass over its bytes, so that any rows can be read on their own.
 
 The pass is a small state machine a format, compiled, at the speed of the disk. It notes the byte of a row every
-`STRIDE` bytes, counts fields, and remembers the first row that cannot be right; nothing is parsed here.
+`STRIDE` bytes, counts fields, and remembers the first row that cannot be right; nothing is parsed here. Own code,
+since pandas, pyarrow and scikit-learn reach a row only by parsing all before it, and do not say which line is wrong.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numba import njit
 
-from ...errors import DataError, explain
-from .base import cut_short
+from ...errors import DataError, require
+from .base import Reader, cut_short
 
 STRIDE = 1 << 16  # bytes between two noted rows: what a block reads too much at either end
 PIECE = 1 << 24  # bytes read at once
@@ -32,17 +35,64 @@ class LineIndex:
     rows: np.ndarray  # (m,), int64, ascending
     offsets: np.ndarray  # (m,), int64
 
-    def span(self, start: int, stop: int) -> tuple[int, int, int]:
-        """Return (first row, from byte, to byte) of a stretch that holds rows [start, stop) and few others."""
-        first = int(np.searchsorted(self.rows, start, side="right")) - 1
-        last = int(np.searchsorted(self.rows, stop, side="left"))
-        return int(self.rows[first]), int(self.offsets[first]), int(self.offsets[last])
-
     def narrow(self, start: int, stop: int) -> "LineIndex":
-        """Return the entries that rows [start, stop) need."""
-        keep = slice(int(np.searchsorted(self.rows, start, side="right")) - 1,
-                     int(np.searchsorted(self.rows, stop, side="left")) + 1)
-        return LineIndex(self.rows[keep], self.offsets[keep])
+        """Return the entries from the last row up to `start` to the first from `stop` on."""
+        around = slice(int(np.searchsorted(self.rows, start, side="right")) - 1,
+                       int(np.searchsorted(self.rows, stop, side="left")) + 1)
+        return LineIndex(self.rows[around], self.offsets[around])
+
+
+class LineReader(Reader):
+    """A text file, of which any rows are read from the byte where they begin, as the index that its scan makes says."""
+
+    _index = LineIndex(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def narrow(self, start: int, stop: int) -> Self:
+        self.scan()
+        small = copy(self)
+        small._index = self._index.narrow(start, stop)
+        return small
+
+    def _stretch(self, start: int, stop: int) -> tuple[int, int, bytes]:
+        """Return (first row, its byte, text) of a stretch that holds rows [start, stop) and few others.
+
+        Raise DataError if the file has become shorter since it was scanned.
+        """
+        around = self._index.narrow(start, stop)
+        begin, end = int(around.offsets[0]), int(around.offsets[-1])
+        with open(self.path, "rb") as file:
+            file.seek(begin)
+            raw = file.read(end - begin)
+        if len(raw) < end - begin:
+            raise cut_short(self.name, end, begin + len(raw))
+        return int(around.rows[0]), begin, raw
+
+    def _line_at(self, offset: int) -> str:
+        """Return how messages name the line that holds a byte: lines count from 1."""
+        newlines, left = 0, offset
+        with open(self.path, "rb") as file:
+            while left > 0 and (piece := file.read(min(left, PIECE))):
+                newlines += piece.count(b"\n")
+                left -= len(piece)
+        return f"{self.name} line {newlines + 1} (byte {offset:,})"
+
+    def _require_plain_text(self, first: bytes) -> None:
+        """Raise DataError if the first bytes of the file show that it is not text of one byte a character."""
+        require(first[:2] not in (b"\xff\xfe", b"\xfe\xff") and b"\0" not in first, error=DataError,
+                what=f"{self.name} is not plain text: it holds zero bytes or begins with {first[:4]!r}",
+                why="it is a binary file, or text of two bytes a character (UTF-16)",
+                fix="name its true format with `format:`, or convert it: iconv -f utf-16 -t utf-8")
+
+
+@njit(nogil=True, cache=True)
+def _end_row(state, rows, offsets, found):
+    """Count a row that ends, and note where it began every `STRIDE` bytes; return how many rows are noted."""
+    noted = state[ROWS] <= 1 or state[START] - state[MARK] >= STRIDE
+    if noted:
+        rows[found], offsets[found] = state[ROWS], state[START]
+        state[MARK] = state[START]
+    state[ROWS] += 1
+    return found + noted
 
 
 @njit(nogil=True, cache=True)
@@ -76,12 +126,7 @@ def index_delimited(buffer, base, state, delimiter, blank_delimiter, rows, offse
                 elif fields != state[WANTED] and state[BAD_START] < 0:
                     state[BAD_START] = state[START]
                     state[BAD_FIELDS] = fields
-                if state[ROWS] <= 1 or state[START] - state[MARK] >= STRIDE:
-                    rows[found] = state[ROWS]
-                    offsets[found] = state[START]
-                    state[MARK] = state[START]
-                    found += 1
-                state[ROWS] += 1
+                found = _end_row(state, rows, offsets, found)
             state[MODE], state[FIELDS], state[BLANK], state[START] = START_FIELD, 0, 1, base + i + 1
         elif byte == CARRIAGE:
             state[RETURN] = 1
@@ -102,21 +147,13 @@ def index_delimited(buffer, base, state, delimiter, blank_delimiter, rows, offse
 
 @njit(nogil=True, cache=True)
 def index_svmlight(buffer, base, state, rows, offsets):
-    """Follow the lines of svmlight text through one piece, and find the smallest and the largest column number.
-
-    Counts the entries on the way.
-    """
+    """Follow the lines of svmlight text through one piece; find the smallest and largest column, count the entries."""
     found = 0
     for i in range(len(buffer)):
         byte = buffer[i]
         if byte == NEWLINE:
             if state[BLANK] == 0:
-                if state[ROWS] == 0 or state[START] - state[MARK] >= STRIDE:
-                    rows[found] = state[ROWS]
-                    offsets[found] = state[START]
-                    state[MARK] = state[START]
-                    found += 1
-                state[ROWS] += 1
+                found = _end_row(state, rows, offsets, found)
             state[MODE], state[TOKEN], state[BLANK], state[START] = 0, 0, 1, base + i + 1
         elif state[MODE] == COMMENT:
             continue
@@ -166,33 +203,3 @@ def index_lines(path: Path, first_byte: int, state: np.ndarray,
             at, last = at + len(piece), buffer[-1]
     end = np.array([state[ROWS]]), np.array([at])
     return LineIndex(np.concatenate([*all_rows, end[0]]), np.concatenate([*all_offsets, end[1]]))
-
-
-def read_bytes(path: Path, name: str, begin: int, end: int) -> bytes:
-    """Return bytes [begin, end) of a file; raise DataError if it has become shorter since it was scanned."""
-    with open(path, "rb") as file:
-        file.seek(begin)
-        raw = file.read(end - begin)
-    if len(raw) < end - begin:
-        raise cut_short(name, end, begin + len(raw))
-    return raw
-
-
-def line_number(path: Path, offset: int) -> int:
-    """Return the number (from 1) of the line that holds a byte, for a message."""
-    newlines, left = 0, offset
-    with open(path, "rb") as file:
-        while left > 0 and (piece := file.read(min(left, PIECE))):
-            newlines += piece.count(b"\n")
-            left -= len(piece)
-    return newlines + 1
-
-
-def require_plain_text(path: Path, name: str, first: bytes) -> None:
-    """Raise DataError if the first bytes of a file show that it is not text of one byte a character."""
-    if first[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in first:
-        raise DataError(explain(
-            f"{name} is not plain text: it holds zero bytes or begins with {first[:4]!r}",
-            why="it is a binary file, or text of two bytes a character (UTF-16)",
-            fix="name its true format with `format:`, or convert it: iconv -f utf-16 -t utf-8",
-        ))

@@ -13,24 +13,12 @@ from scipy import sparse
 from ...errors import DataError, explain, require
 from ..targets import whole_numbers
 from .base import Block, Reader, Scan, no_rows
-from .lines import (
-    ENTRIES,
-    LARGEST,
-    ROWS,
-    SMALLEST,
-    LineIndex,
-    index_lines,
-    index_svmlight,
-    line_number,
-    new_state,
-    read_bytes,
-    require_plain_text,
-)
+from .lines import ENTRIES, LARGEST, ROWS, SMALLEST, LineReader, index_lines, index_svmlight, new_state
 
 MOST_COLUMNS = (1 << 31) - 1
 
 
-class SvmlightReader(Reader):
+class SvmlightReader(LineReader):
     """Rows of svmlight text. Columns count from 1, or from 0 if the file has a column 0 or `zero_based` says so."""
 
     format: ClassVar[str] = "svmlight"
@@ -39,11 +27,10 @@ class SvmlightReader(Reader):
     def __init__(self, path: Path, name: str, scratch: Path, *, n_columns: int | None = None,
                  zero_based: bool | None = None):
         self.path, self.name, self.n_columns, self.zero_based = path, name, n_columns, zero_based
-        self._index = LineIndex(np.empty(0, np.int64), np.empty(0, np.int64))
 
     def _look(self) -> Scan:
         with open(self.path, "rb") as file:
-            require_plain_text(self.path, self.name, file.read(1 << 12))
+            self._require_plain_text(file.read(1 << 12))
         state = new_state(0)
         state[SMALLEST], state[LARGEST] = MOST_COLUMNS, -1
         self._index = index_lines(self.path, 0, state, index_svmlight)
@@ -58,9 +45,9 @@ class SvmlightReader(Reader):
                 why="points without features cannot be told apart", fix="check the format: `label 1:0.5 7:1.25`")
         require(found <= MOST_COLUMNS, f"{self.name} has column {largest}, the largest possible is {MOST_COLUMNS}",
                 why="column numbers are stored in 32 bits", fix="number the columns from 1", error=DataError)
-        if self.n_columns is not None:
-            require(self.n_columns >= found, f"{self.name} has column {largest}, though n_columns is {self.n_columns}",
-                    why="its values would be lost", fix=f"set n_columns to {found} or more", error=DataError)
+        require(self.n_columns is None or self.n_columns >= found, f"{self.name} has column {largest}, though "
+                f"n_columns is {self.n_columns}", why="its values would be lost", error=DataError,
+                fix=f"set n_columns to {found} or more")
         return Scan(n_rows=n_rows, n_columns=self.n_columns or found, dtype="float64", target="the first field",
                     row_bytes=int(self._index.offsets[-1]) // n_rows + 1, nnz=int(state[ENTRIES]))
 
@@ -74,44 +61,27 @@ class SvmlightReader(Reader):
         settled._scan, settled.zero_based = replace(self.scan(), n_columns=self.n_columns or widest), zero_based
         return settled
 
-    def narrow(self, start: int, stop: int) -> "SvmlightReader":
-        self.scan()
-        small = copy(self)
-        small._index = self._index.narrow(start, stop)
-        return small
-
     def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
-        scan = self.scan()
-        first, begin, end = self._index.span(start, stop)
-        raw = read_bytes(self.path, self.name, begin, end)
+        self.scan()
+        first, begin, raw = self._stretch(start, stop)
         try:
-            values, labels = self._parse(raw, scan.n_columns)
-        except (ValueError, OverflowError) as error:
-            raise self._explain(raw, begin, scan.n_columns, error) from error
+            values, labels = self._parse(raw)
+        except (ValueError, OverflowError):
+            for line in io.BytesIO(raw):
+                try:
+                    self._parse(line)
+                except (ValueError, OverflowError) as error:
+                    shown = line.strip()[:60].decode("utf-8", "replace")
+                    raise DataError(explain(
+                        f"{self._line_at(begin)} is not svmlight text: {shown!r}: {error}",
+                        why="a line is one number, then column:value pairs with ascending columns",
+                        fix="correct the line; several labels a row are not supported")) from error
+                begin += len(line)
+            raise
         rows = slice(start - first, stop - first)
         return Block(sparse.csr_array(values[rows]), whole_numbers(np.asarray(labels[rows], np.float64)))
 
-    def _parse(self, raw: bytes, n_columns: int) -> tuple[Any, np.ndarray]:
+    def _parse(self, raw: bytes) -> tuple[Any, np.ndarray]:
         from sklearn.datasets import load_svmlight_file  # takes two seconds, which other formats do without
 
-        return load_svmlight_file(io.BytesIO(raw), n_features=n_columns, zero_based=bool(self.zero_based))
-
-    def _explain(self, raw: bytes, begin: int, n_columns: int, error: Exception) -> DataError:
-        """Return the error of the first line that cannot be parsed on its own."""
-        at, offset = begin, begin
-        text = b""
-        for text in raw.splitlines(keepends=True):
-            offset = at
-            at += len(text)
-            try:
-                self._parse(text, n_columns)
-            except (ValueError, OverflowError) as cause:
-                error = cause
-                break
-        shown = text.strip()[:60].decode("utf-8", "replace")
-        return DataError(explain(
-            f"{self.name} line {line_number(self.path, offset)} (byte {offset:,}) is not svmlight text: "
-            f"{shown!r}: {error}",
-            why="a line is one number, then column:value pairs with ascending columns",
-            fix="correct the line; several labels a row are not supported",
-        ))
+        return load_svmlight_file(io.BytesIO(raw), n_features=self.scan().n_columns, zero_based=bool(self.zero_based))
