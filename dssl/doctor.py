@@ -15,7 +15,6 @@ from typing import Literal
 import numba
 import psutil
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from .data.sources import cache_folder, named_files
 from .errors import DsslError
@@ -25,8 +24,10 @@ from .runtime.start import open_runtime
 from .storage.files import local_path
 
 Level = Literal["ok", "warning", "problem"]
+LEVELS = ("ok", "warning", "problem")
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 LEAST_FREE = 2 << 30  # bytes of a disk below which a warning is due
+PYTHON = "Python"
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
@@ -39,13 +40,18 @@ class Check:
     found: str
     fix: str = ""
 
+    @classmethod
+    def unless(cls, well: bool, level: Level, name: str, found: str, fix: str) -> "Check":
+        """Return a check of this level with its fix, or one that is ok and needs none."""
+        return cls(name, "ok", found) if well else cls(name, level, found, fix)
+
     def to_dict(self) -> dict[str, str]:
         return asdict(self)
 
 
 def examine(workspace: str | Path, where: str | Path | None = None) -> Iterator[Check]:
     """Yield all checks of this machine and this workspace, and of a cluster if one is named."""
-    yield check_python()
+    yield Check(PYTHON, "ok", f"{platform.python_version()}, {sys.executable}")
     yield from check_libraries()
     yield check_machine()
     yield check_threads()
@@ -58,76 +64,56 @@ def examine(workspace: str | Path, where: str | Path | None = None) -> Iterator[
 
 
 def requirements() -> list[Requirement]:
-    """Return what dssl depends on, with bounds: of the installed package, or else of the pyproject.toml beside it."""
+    """Return what dssl depends on, with bounds, Python first: of the installed package, or of the checkout."""
     try:
-        found = requires("dssl") or []
+        python, found = metadata("dssl")["Requires-Python"], requires("dssl") or []
     except PackageNotFoundError:
         project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
-        found = project["dependencies"] + [f"{item} ; extra == '{extra}'" for extra, items in
-                                           project["optional-dependencies"].items() for item in items]
-    return [Requirement(text) for text in found]
-
-
-def check_python() -> Check:
-    """Compare the interpreter with the bounds of the package."""
-    try:
-        bound = metadata("dssl")["Requires-Python"] or ""
-    except PackageNotFoundError:
-        bound = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["requires-python"]
-    mine = platform.python_version()
-    if SpecifierSet(bound).contains(mine, prereleases=True):
-        return Check("Python", "ok", f"{mine}, {sys.executable}")
-    return Check("Python", "problem", f"{mine}, dssl needs {bound}", f"make an environment with Python {bound}")
+        python, extras = project["requires-python"], project["optional-dependencies"]
+        found = project["dependencies"] + [f"{item} ; extra == '{extra}'" for extra in extras for item in extras[extra]]
+    return [Requirement(text) for text in (f"Python{python}", *found)]
 
 
 def check_libraries() -> Iterator[Check]:
-    """Compare the installed versions with the bounds of the package."""
-    wrong, fine = [], []
-    for requirement in requirements():
-        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+    """Compare the interpreter and the installed versions with the bounds of the package."""
+    fine = []
+    for needed in requirements():
+        if needed.marker and not needed.marker.evaluate({"extra": ""}):
             continue
-        try:
-            found = version(requirement.name)
-        except PackageNotFoundError:
-            wrong.append(Check(requirement.name, "problem", "is not installed", f'pip install "{requirement}"'))
-            continue
-        if requirement.specifier.contains(found, prereleases=True):
-            fine.append(f"{requirement.name} {found}")
+        found = _version(needed.name)
+        if found is not None and needed.specifier.contains(found, prereleases=True):
+            fine.append(f"{needed.name} {found}")
         else:
-            wrong.append(Check(requirement.name, "problem", f"{found}, dssl needs {requirement.specifier}",
-                               f'pip install "{requirement}"'))
+            yield Check(needed.name, "problem", f"{found}, dssl needs {needed.specifier}" if found else
+                        "is not installed", f'make an environment with "{needed}"' if needed.name == PYTHON else
+                        f'pip install "{needed}"')
     yield Check("libraries", "ok", ", ".join(fine))
-    yield from wrong
 
 
 def check_machine() -> Check:
     """Compare memory with what one task a core may take."""
     memory, cores = psutil.virtual_memory(), available_cores()
-    found = f"{cores} cores, {_size(memory.total)} of memory, {_size(memory.available)} of it free"
-    if memory.available < cores * MEMORY_BUDGET:
-        return Check("machine", "warning", found, f"one task a core may take {_size(MEMORY_BUDGET)}: lower "
-                     "--memory-budget, or name fewer workers with --on")
-    return Check("machine", "ok", found)
+    return Check.unless(
+        memory.available >= cores * MEMORY_BUDGET, "warning", "machine",
+        f"{cores} cores, {_size(memory.total)} of memory, {_size(memory.available)} of it free",
+        f"one task a core may take {_size(MEMORY_BUDGET)}: lower --memory-budget, or name fewer workers with --on")
 
 
 def check_threads() -> Check:
     """Tell the settings by which libraries start threads; dssl runs each task on one core."""
     given = {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}
-    wrong = [name for name, value in given.items() if not value.isdigit() or int(value) < 1]
+    wrong = ", ".join(name for name, value in given.items() if not value.isdigit() or int(value) < 1)
     found = ", ".join(f"{name}={value}" for name, value in given.items()) or "none set; a task uses one core"
-    if wrong:
-        return Check("threads", "problem", found, f"unset {', '.join(wrong)}, or set it to a whole number from 1 on")
-    return Check("threads", "ok", found)
+    return Check.unless(not wrong, "problem", "threads", found, f"unset {wrong}, or set it to a whole number from 1 on")
 
 
 def check_compiled_code() -> Check:
     """See whether compiled functions can be kept: else each process compiles them anew, for a minute or more."""
     folder = Path(numba.config.CACHE_DIR or Path(__file__).parent / "__pycache__")  # type: ignore[attr-defined]
     error = _write_error(folder)
-    if error is None:
-        return Check("compiled code", "ok", f"is kept in {folder}")
-    return Check("compiled code", "warning", f"{folder} cannot be written ({error})",
-                 "set NUMBA_CACHE_DIR to a folder that can be, or every process compiles for itself")
+    return Check.unless(error is None, "warning", "compiled code",
+                        f"{folder} cannot be written ({error})" if error else f"is kept in {folder}",
+                        "set NUMBA_CACHE_DIR to a folder that can be, or every process compiles for itself")
 
 
 def check_data() -> Check:
@@ -136,9 +122,8 @@ def check_data() -> Check:
     if not named:
         return Check("DSSL_DATA", "ok", f"is not set; named data sets are looked for in {cache_folder()}")
     sets = named_files(Path(named).expanduser())
-    if not sets:
-        return Check("DSSL_DATA", "warning", f"{named} holds no data sets", "set it to the folder of mnist.npz")
-    return Check("DSSL_DATA", "ok", f"{named}: {len(sets)} data sets")
+    return Check.unless(bool(sets), "warning", "DSSL_DATA", f"{named}: {len(sets)} data sets",
+                        "set it to the folder of mnist.npz")
 
 
 def check_workspace(workspace: str | Path) -> Iterator[Check]:
@@ -148,16 +133,15 @@ def check_workspace(workspace: str | Path) -> Iterator[Check]:
     except DsslError as refused:
         yield Check("workspace", "problem", str(refused).splitlines()[0], "name a folder")
         return
-    place = next(path for path in (folder, *folder.parents) if path.exists())
+    place = _existing(folder)
     error = _write_error(place)
     if error is not None:
         yield Check("workspace", "problem", f"{place} cannot be written ({error})", "mend permissions, or name another")
         return
     yield Check("workspace", "ok", f"{folder}{'' if folder.exists() else ' (will be made)'}")
     free = shutil.disk_usage(place).free
-    low = free < LEAST_FREE
-    yield Check("disk", "warning" if low else "ok", f"{_size(free)} free at {place}",
-                "`dssl plan` tells what a run writes; free some space" if low else "")
+    yield Check.unless(free >= LEAST_FREE, "warning", "disk", f"{_size(free)} free at {place}",
+                       "`dssl plan` tells what a run writes; free some space")
     yield _check_locks(place)
 
 
@@ -185,15 +169,12 @@ def _check_locks(place: Path) -> Check:
 def check_extras() -> Iterator[Check]:
     """Tell which optional libraries are there; none is needed."""
     by_extra: dict[str, list[str]] = {}
-    for requirement in requirements():
-        text = str(requirement.marker or "")
-        if "extra" in text and requirement.name != "dssl":
-            by_extra.setdefault(text.split("extra ==")[-1].strip(" '\")"), []).append(requirement.name)
+    for needed in requirements():
+        extra = str(needed.marker or "").partition("extra ==")[2].strip(" '\")")
+        if extra not in ("", "dev", "test") and needed.name != "dssl":
+            by_extra.setdefault(extra, []).append(needed.name)
     for extra, names in sorted(by_extra.items()):
-        if extra in ("dev", "test"):
-            continue
-        missing = [name for name in names if not _is_installed(name)]
-        yield Check(f"extra {extra}", "ok", "is installed" if not missing else
+        yield Check(f"extra {extra}", "ok", "is installed" if all(map(_version, names)) else
                     f"is not installed; where it is needed: pip install 'dssl[{extra}]'")
 
 
@@ -220,35 +201,29 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
         return
     different = [f"{address}: {name} {theirs.get(name, 'missing')}, here {own}" for address, theirs in workers.items()
                  for name, own in mine.items() if theirs.get(name) != own]
-    yield Check("versions", "problem" if different else "ok", "; ".join(different[:4]) or
-                f"equal on {len(workers)} workers", "install the same versions on every machine" if different else "")
-    limit = execution.memory_limit
+    yield Check.unless(not different, "problem", "versions", "; ".join(different[:4]) or
+                       f"equal on {len(workers)} workers", "install the same versions on every machine")
+    limit, budget = execution.memory_limit, execution.memory_budget
     if limit is None:
         yield Check("memory of workers", "warning", "no limit is set", "start workers with a memory limit, so that one "
                     "that grows is ended and not its machine")
-    elif limit < execution.memory_budget:
-        yield Check("memory of workers", "problem", f"{_size(limit)} a task, the budget is "
-                    f"{_size(execution.memory_budget)}", "lower --memory-budget, or raise the workers' memory limit")
     else:
-        yield Check("memory of workers", "ok", f"{_size(limit)} a task, the budget is {_size(execution.memory_budget)}")
-    place = next(path for path in (folder, *folder.parents) if path.exists())
-    with tempfile.TemporaryDirectory(prefix=".dssl-doctor-", dir=place) as made:
+        yield Check.unless(limit >= budget, "problem", "memory of workers", f"{_size(limit)} a task, the budget is "
+                           f"{_size(budget)}", "lower --memory-budget, or raise the workers' memory limit")
+    with tempfile.TemporaryDirectory(prefix=".dssl-doctor-", dir=_existing(folder)) as made:
         seen = execution.ask_workers(_leave_a_file, made)
         blind = [f"{address}: {error}" for address, error in seen.items() if error]
         lost = len(seen) - len(blind) - len(list(Path(made).iterdir()))
-    if blind or lost > 0:
-        yield Check("workspace on workers", "problem", "; ".join(blind[:4]) or f"{lost} workers wrote elsewhere",
-                    "name a workspace on a file system that every machine mounts at the same path")
-    else:
-        yield Check("workspace on workers", "ok", f"{len(seen)} workers can open {folder}")
+    found = f"{lost} workers wrote elsewhere" if lost > 0 else f"{len(seen)} workers can open {folder}"
+    yield Check.unless(not blind and lost <= 0, "problem", "workspace on workers", "; ".join(blind[:4]) or found,
+                       "name a workspace on a file system that every machine mounts at the same path")
 
 
 def _versions() -> dict[str, str]:
     from . import __version__
 
     names = [item.name for item in requirements() if not item.marker]
-    return {"dssl": __version__, "python": platform.python_version(),
-            **{name: version(name) for name in names if _is_installed(name)}}
+    return {"dssl": __version__, **{name: found for name in names if (found := _version(name))}}
 
 
 def _leave_a_file(folder: str) -> str | None:
@@ -260,19 +235,23 @@ def _leave_a_file(folder: str) -> str | None:
     return None
 
 
-def _is_installed(name: str) -> bool:
+def _version(name: str) -> str | None:
+    """Return the version of a library, or of the interpreter; None where it is not installed."""
     try:
-        version(name)
+        return platform.python_version() if name == PYTHON else version(name)
     except PackageNotFoundError:
-        return False
-    return True
+        return None
+
+
+def _existing(folder: Path) -> Path:
+    """Return a folder, or the nearest above it that is there."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
 def _write_error(folder: Path) -> str | None:
     """Return why nothing can be written to a folder, or to the one above it that is there; None if it can."""
-    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
-        with tempfile.TemporaryFile(dir=place):
+        with tempfile.TemporaryFile(dir=_existing(folder)):
             return None
     except OSError as error:
         return error.strerror or str(error)
@@ -284,5 +263,4 @@ def _size(nbytes: float) -> str:
 
 def worst(checks: list[Check]) -> Level:
     """Return the most serious level."""
-    levels: tuple[Level, ...] = ("problem", "warning", "ok")
-    return next((level for level in levels if any(check.level == level for check in checks)), "ok")
+    return max((check.level for check in checks), key=LEVELS.index, default="ok")
