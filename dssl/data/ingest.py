@@ -27,7 +27,7 @@ from .ingest_leftovers import clear_other_parts, remove_surveys, scratch_folder
 from .ingest_params import IngestParams, block_height
 from .readers.base import Reader, Scan
 from .readers.formats import format_of, open_reader
-from .readers.joined import JoinedReader
+from .readers.joined import JoinedReader, require_same_arrays
 from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
 from .reading import IngestTask, Reading
@@ -185,12 +185,8 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
 
 def _require_alike(like: Dataset, columns: Columns | None, params: IngestParams, scan: Scan, name: str) -> None:
     """Raise DataError unless the source of more rows has labels, a split and as many columns as the data set."""
-    for what, there, here, fix in (
-            ("target", like.y is not None, scan.target is not None, "name it, or none, with `target:`"),
-            ("split", like.split is not None, scan.has_split, "give both a split, or neither")):
-        require(there == here, f"{name} has {'a' if here else 'no'} {what}, {like.attributes['source']} has "
-                f"{'one' if there else 'none'}", why="rows of one data set have the same arrays", fix=fix,
-                error=DataError)
+    require_same_arrays(name, scan, like.attributes["source"], has_target=like.y is not None,
+                        has_split=like.split is not None)
     width = columns.n_columns if columns else like.X.shape[1]
     require(columns is not None or params.when_text == params.when_missing == "error", f"{name} has choices of "
             f"its own, when_missing={params.when_missing!r} and when_text={params.when_text!r}", error=DataError,

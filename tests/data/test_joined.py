@@ -181,8 +181,8 @@ def test_files_that_do_not_belong_together(tmp_path, first, second, message):
 
 def test_targets_and_splits_are_in_all_files_or_none(tmp_path):
     np.savez(tmp_path / "1.npz", X=np.ones((2, 1)), y=[0, 1])
-    for arrays, message in (({}, r"1\.npz has a target, .*2\.npz has none"),
-                            ({"y": [0, 1], "split": [0, 1]}, r"2\.npz has an official split, .*1\.npz has none")):
+    for arrays, message in (({}, r"2\.npz has no target, .*1\.npz has one"),
+                            ({"y": [0, 1], "split": [0, 1]}, r"2\.npz has a split, .*1\.npz has none")):
         np.savez(tmp_path / "2.npz", X=np.ones((2, 1)), **arrays)
         with pytest.raises(DataError, match=message):
             open_all(tmp_path / "*.npz")

@@ -60,9 +60,7 @@ class Reader(ABC):
     def scan(self) -> Scan:
         """Return what the file holds; the first call reads as much as it needs, later ones nothing.
 
-        Raises
-        ------
-        DataError : the file is empty, cut short, or not of this format; the message names the file and the place.
+        Raise DataError naming the file and the place if it is empty, cut short, or not of this format.
         """
         if self._scan is None:
             self._scan = self._look()
@@ -97,14 +95,11 @@ def no_rows(name: str) -> DataError:
     """Return the error for a file without rows."""
     return DataError(explain(
         f"{name} has no rows", why="there is nothing to learn from",
-        fix="check that the file was written to its end, and that its format is the one given",
-    ))
+        fix="check that the file was written to its end, and that its format is the one given"))
 
 
 def cut_short(name: str, expected: int, found: int) -> DataError:
     """Return the error for a file that ends early (bytes)."""
     return DataError(explain(
         f"{name} is cut short: {expected:,} bytes expected, {found:,} found",
-        why="the rows that are missing cannot be guessed",
-        fix="copy or download the file again",
-    ))
+        why="the rows that are missing cannot be guessed", fix="copy or download the file again"))

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, ParameterError, explain, require
+from ...errors import DataError, require
 from ...storage.foreign_zarr import is_zarr
 from .base import Reader
 from .compressed import OPENERS, unpack
@@ -29,11 +29,6 @@ ENDINGS = {
 IDX_NAME = re.compile(r"idx\d(-\w+)?$")  # train-images-idx3-ubyte
 
 
-def plain_name(path: Path) -> str:
-    """Return the name of a file without the ending of its compression."""
-    return path.name.removesuffix(path.suffix) if path.suffix.lower() in OPENERS else path.name
-
-
 def folder_format(path: Path) -> str | None:
     """Return the format of a data set that is a folder: dssl, zarr, or None if it is none."""
     if (path / StoredReader.manifest).is_file():
@@ -49,9 +44,7 @@ def files_of(folder: Path) -> list[str]:
 def format_of(path: Path, format: str | None = None) -> str:
     """Return the format of a file: the one named, or the one its ending stands for.
 
-    Raises
-    ------
-    ParameterError : the format has no reader. DataError : the ending stands for no format.
+    Raise ParameterError if the format has no reader, DataError if the ending stands for no format.
     """
     if format is not None:
         require(format in FORMATS, f"format={format!r}", why="dssl has no reader for it",
@@ -60,17 +53,13 @@ def format_of(path: Path, format: str | None = None) -> str:
     in_folder = folder_format(path)
     if in_folder:
         return in_folder
-    name = plain_name(path).lower()
-    if IDX_NAME.search(name):
-        return IdxReader.format
-    found = ENDINGS.get(Path(name).suffix)
-    if found is None:
-        raise DataError(explain(
-            f"{path.name} has an ending that stands for no format", fix="name the format with `format:` ("
-            f"{', '.join(sorted(FORMATS))}); LIBSVM files are svmlight; convert HDF5 and others to npz or Parquet",
+    name = Path(path.name.lower())
+    name = name.with_suffix("") if name.suffix in OPENERS else name
+    found = IdxReader.format if IDX_NAME.search(name.name) else ENDINGS.get(name.suffix, "")
+    require(found != "", f"{path.name} has an ending that stands for no format", error=DataError,
             why=f"formats are told by their endings: {', '.join(ENDINGS)}, ...-idx3-ubyte, each also with "
-                f"{', '.join(OPENERS)}",
-        ))
+                f"{', '.join(OPENERS)}", fix=f"name the format with `format:` ({', '.join(sorted(FORMATS))}); LIBSVM "
+            "files are svmlight; convert HDF5 and others to npz or Parquet")
     return found
 
 
@@ -78,15 +67,11 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
                 **options: Any) -> Reader:
     """Return the reader of a local file. Compressed files are unpacked into `scratch`, which every worker must see.
 
-    Parameters
-    ----------
     labels : a second file with the labels, for formats that keep them apart (npy, idx).
     options : what the format understands, see the readers; None leaves an option at its default.
 
-    Raises
-    ------
-    DataError : the file is missing, empty, damaged, or of no known format.
-    ParameterError : the format does not understand an option.
+    Raise DataError if the file is missing, empty, damaged, or of no known format, ParameterError if the format does not
+    understand an option.
     """
     path, scratch = Path(path), Path(scratch)
     for file in (path, *([Path(labels)] if labels else [])):
@@ -100,12 +85,9 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
             fix="leave `format:` unset, or name another path")
     given = {name: value for name, value in {**options, "labels": labels}.items() if value is not None}
     unknown = sorted(set(given) - set(reader.options))
-    if unknown:
-        raise ParameterError(explain(
-            f"{', '.join(f'{name}={given[name]!r}' for name in unknown)} does not apply to {path.name}",
+    require(not unknown, f"{', '.join(f'{name}={given[name]!r}' for name in unknown)} does not apply to {path.name}",
             why=f"the {reader.format} format understands {', '.join(reader.options)}",
-            fix="remove the option, or name another format with `format:`",
-        ))
+            fix="remove the option, or name another format with `format:`")
     if labels is not None:
         given["labels"] = unpack(Path(labels), scratch)
     return reader(unpack(path, scratch), str(path), scratch, **given)

@@ -17,9 +17,7 @@ DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E:
 def map_idx(path: Path, name: str) -> np.ndarray:
     """Return the array of an IDX file, memory-mapped.
 
-    Raises
-    ------
-    DataError : the magic number is not one of IDX, or the file is shorter or longer than its header says.
+    Raise DataError if the magic number is not one of IDX, or the file is shorter or longer than its header says.
     """
     with open(path, "rb") as file:
         magic = file.read(4)
@@ -50,11 +48,9 @@ def labels_name(images: str) -> str | None:
 
 def labels_beside(path: Path) -> Path | None:
     """Return the file of labels that lies beside a file of images, compressed or not."""
-    name = labels_name(path.name)
-    if name is None:
-        return None
+    name = labels_name(path.name) or ""
     plain = name.removesuffix(".gz")
-    beside = [path.parent / found for found in (name, plain, plain + ".gz")]
+    beside = (path.parent / found for found in (name, plain, plain + ".gz"))
     return next((found for found in beside if found.is_file()), None)
 
 

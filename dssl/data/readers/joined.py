@@ -1,6 +1,6 @@
 """Several files of one format as one: their rows one after the other, their columns matched by name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import ClassVar
@@ -10,6 +10,7 @@ import pandas as pd
 
 from ...errors import DataError, explain, require
 from ...storage.csr import stack_points
+from ...storage.pieces import pieces_of
 from ..targets import named_labels, text_of
 from .base import Block, Reader, Scan
 
@@ -20,10 +21,8 @@ class JoinedReader(Reader):
     Columns are matched by name where files have names, in the order of the first, else by number. A target that is
     text in one file is text in all.
 
-    Parameters
-    ----------
-    readers : of one format, at least one.
-    feature_names : in this order, instead of the first file's; `origin` names what they come from.
+    readers : of one format, at least one. feature_names : in this order, instead of the first file's; `origin` names
+    what they come from.
     """
 
     format: ClassVar[str] = "joined"
@@ -38,7 +37,6 @@ class JoinedReader(Reader):
         self._names: list[tuple[str, ...] | None] = []  # of each file, the texts that its integer labels stand for
 
     def column_names(self) -> list[str]:
-        """Return the names of the first file's columns."""
         return self.readers[0].column_names()
 
     def _look(self) -> Scan:
@@ -46,18 +44,24 @@ class JoinedReader(Reader):
             reader.scan()
         self.readers = [reader.settle(self.readers) for reader in self.readers]
         scans = [reader.scan() for reader in self.readers]
-        self._orders = [self._order(reader.name, scan, scans[0]) for reader, scan in
-                        zip(self.readers, scans, strict=True)]
-        self._require_alike(scans)
+        first, other, has_target = scans[0], self.readers[0].name, scans[0].target is not None
+        self._orders = []
+        for reader, scan in zip(self.readers, scans, strict=True):
+            self._orders.append(self._order(reader.name, scan, first))
+            require_same_arrays(reader.name, scan, other, has_target=has_target, has_split=first.has_split)
+            named = scan.feature_names is not None and first.feature_names is not None
+            require(not named or scan.target == first.target, error=DataError,
+                    what=f"the target of {reader.name} is {scan.target!r}, that of {other} {first.target!r}",
+                    why="they may be different things", fix="name it with `target:`")
         self._starts = np.cumsum([0, *(scan.n_rows for scan in scans)])
-        named = {scan.label_names for scan in scans}
-        self._names = [None if len(named) == 1 else scan.label_names for scan in scans]
+        labels = {scan.label_names for scan in scans}
+        self._names = [None if len(labels) == 1 else scan.label_names for scan in scans]
         entries = [scan.nnz for scan in scans if scan.nnz is not None]
         return replace(
-            scans[0], n_rows=int(self._starts[-1]), dtype=str(np.result_type(*(scan.dtype for scan in scans))),
+            first, n_rows=int(self._starts[-1]), dtype=str(np.result_type(*(scan.dtype for scan in scans))),
             row_bytes=max(scan.row_bytes for scan in scans), unit_bytes=max(scan.unit_bytes for scan in scans),
-            feature_names=tuple(self.expected) if self.expected and scans[0].feature_names else scans[0].feature_names,
-            label_names=scans[0].label_names if len(named) == 1 else None,
+            feature_names=tuple(self.expected) if self.expected and first.feature_names else first.feature_names,
+            label_names=first.label_names if len(labels) == 1 else None,
             nnz=sum(entries) if len(entries) == len(scans) else None,
         )
 
@@ -73,44 +77,19 @@ class JoinedReader(Reader):
         lacking = [column for column in wanted if column not in scan.feature_names]
         more = [column for column in scan.feature_names if column not in wanted]
         if lacking or more or len(wanted) != len(scan.feature_names):
-            raise DataError(explain(
-                f"{name} and {other} have different columns: " + "; ".join(
-                    f"only {file} has {', '.join(map(repr, columns[:8]))}"
-                    for file, columns in ((other, lacking), (name, more)) if columns),
-                why="rows of one data set have the same columns, in any order",
-                fix="leave the file out, or name columns to leave out with `drop:`",
-            ))
+            found = "; ".join(f"only {file} has {', '.join(map(repr, columns[:8]))}"
+                              for file, columns in ((other, lacking), (name, more)) if columns)
+            raise DataError(explain(f"{name} and {other} have different columns: {found}",
+                                    why="rows of one data set have the same columns, in any order",
+                                    fix="leave the file out, or name columns to leave out with `drop:`"))
         order = [scan.feature_names.index(column) for column in wanted]
         return None if order == sorted(order) else order
 
-    def _require_alike(self, scans: list[Scan]) -> None:
-        first, other = scans[0], self.readers[0].name
-        for reader, scan in zip(self.readers, scans, strict=True):
-            require((scan.target is None) == (first.target is None), error=DataError,
-                    what=f"{reader.name if scan.target else other} has a target, "
-                         f"{other if scan.target else reader.name} has none",
-                    why="rows of one data set have labels or do not", fix="name it with `target:`, or `target: none`")
-            named = scan.feature_names is not None and first.feature_names is not None
-            require(not named or scan.target == first.target, error=DataError,
-                    what=f"the target of {reader.name} is {scan.target!r}, that of {other} {first.target!r}",
-                    why="they may be different things", fix="name it with `target:`")
-            require(scan.has_split == first.has_split, error=DataError,
-                    what=f"{reader.name if scan.has_split else other} has an official split, "
-                         f"{other if scan.has_split else reader.name} has none",
-                    why="each row is for training, or for testing", fix="give both a split, or neither")
-
     # ---- rows
-
-    def _places(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (number of a file, from row, to row of it) for the files that rows [start, stop) lie in."""
-        first = int(np.searchsorted(self._starts, start, side="right")) - 1
-        last = int(np.searchsorted(self._starts, stop, side="left"))
-        for i in range(first, last):
-            yield i, max(start - int(self._starts[i]), 0), min(stop, int(self._starts[i + 1])) - int(self._starts[i])
 
     def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
         self.scan()
-        places = list(self._places(start, stop))
+        places = list(pieces_of(self._starts, start, stop))
         while True:
             blocks = [self._read_one(*place, as_text, text_target) for place in places]
             if len(blocks) == 1:
@@ -144,14 +123,22 @@ class JoinedReader(Reader):
 
     def narrow(self, start: int, stop: int) -> "JoinedReader":
         self.scan()
-        places = list(self._places(start, stop))
+        places = list(pieces_of(self._starts, start, stop))
+        first, last = places[0][0], places[-1][0] + 1
         small = copy(self)
         small.readers = [self.readers[i].narrow(begin, end) for i, begin, end in places]
-        first = places[0][0]
-        kept = slice(first, first + len(places))
-        small._starts = self._starts[first:first + len(places) + 1]
-        small._orders, small._names = self._orders[kept], self._names[kept]
+        small._starts = self._starts[first:last + 1]
+        small._orders, small._names = self._orders[first:last], self._names[first:last]
         return small
+
+
+def require_same_arrays(name: str, scan: Scan, other: str, *, has_target: bool, has_split: bool) -> None:
+    """Raise DataError unless a file has a target and a split where another source has them."""
+    for what, here, there, fix in (
+            ("target", scan.target is not None, has_target, "name it with `target:`, or `target: none`"),
+            ("split", scan.has_split, has_split, "give both an official split, or neither")):
+        require(here == there, f"{name} has {'a' if here else 'no'} {what}, {other} has {'one' if there else 'none'}",
+                why="rows of one data set have the same arrays", fix=fix, error=DataError)
 
 
 def _texts_of_codes(y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:

@@ -19,15 +19,13 @@ def map_npy(path: Path, name: str) -> np.ndarray:
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
-        found = path.stat().st_size
-        objects = "Python objects" in str(error)
-        raise DataError(explain(
-            f"{name} ({found:,} bytes) cannot be read as .npy: {error}",
-            why="Python objects are pickles, and unpickling a file runs whatever code it holds" if objects else
-                "the file is cut short, or of another format",
-            fix="save the array again with a numeric or text dtype" if objects else
-                "copy or download the file again, or name its true format with `format:`",
-        )) from error
+        why, fix = ("the file is cut short, or of another format",
+                    "copy or download the file again, or name its true format with `format:`")
+        if "Python objects" in str(error):
+            why, fix = ("Python objects are pickles, and unpickling a file runs whatever code it holds",
+                        "save the array again with a numeric or text dtype")
+        raise DataError(explain(f"{name} ({path.stat().st_size:,} bytes) cannot be read as .npy: {error}",
+                                why=why, fix=fix)) from error
 
 
 class NpyReader(ArrayReader):

@@ -8,6 +8,8 @@ import lzma
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,11 +28,6 @@ CSR = ("data", "indices", "indptr", "shape")
 # What zipfile raises at a damaged archive, beside what it says on purpose: sizes and offsets are taken as they are.
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, NotImplementedError, RuntimeError, EOFError,
            OSError, ValueError, OverflowError, LookupError)
-
-
-def _of_the_disk(error: Exception) -> bool:
-    """Return whether an error says something of the disk and not of the archive; EINVAL: it points before its start."""
-    return isinstance(error, DataError) or (isinstance(error, OSError) and error.errno not in (None, errno.EINVAL))
 
 
 class NpzReader(ArrayReader):
@@ -65,19 +62,25 @@ class NpzReader(ArrayReader):
             scan = self._scan_of(n_rows, n_columns, row_bytes, dtype=str(data.dtype), nnz=len(data), **named)
         return replace(scan, feature_names=self._names("columns", scan.n_columns))
 
-    def _list(self) -> dict[str, str]:
-        """Return the file in the archive of each member; refuse an archive that has no X."""
+    @contextmanager
+    def _archive(self, what: str) -> Iterator[zipfile.ZipFile]:
+        """Open the archive; an error that is not of the disk says `what` cannot be done."""
         try:
             with zipfile.ZipFile(self.path) as archive:
-                files = archive.namelist()
+                yield archive
         except DAMAGED as error:
-            if _of_the_disk(error):
+            # EINVAL: the archive points before its start.
+            if isinstance(error, DataError) or (isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)):
                 raise
             raise DataError(explain(
-                f"{self.name} ({self.path.stat().st_size:,} bytes) is not a .npz archive: {error}",
-                why="the file is cut short, or of another format",
-                fix="copy or download the file again, or name its true format with `format:`",
-            )) from error
+                f"{what}: {error}", why="the file is cut short, damaged, encrypted, compressed in a way that Python "
+                "cannot read, or of another format", fix="copy or download the file again, save it again with "
+                "numpy.savez_compressed, or name its true format with `format:`")) from error
+
+    def _list(self) -> dict[str, str]:
+        """Return the file in the archive of each member; refuse an archive that has no X."""
+        with self._archive(f"{self.name} ({self.path.stat().st_size:,} bytes) is not a .npz archive") as archive:
+            files = archive.namelist()
         members = {file.removesuffix(".npy"): file for file in files if file.endswith(".npy")}
         require("X" in members or all(member in members for member in CSR), error=DataError,
                 what=f"{self.name} holds {', '.join(sorted(members)) or 'no arrays'}, expected X, "
@@ -88,17 +91,8 @@ class NpzReader(ArrayReader):
 
     def _unpack(self, file: str, member: str) -> Path:
         out = scratch_file(self.path, self.scratch, f"{member.replace('/', '_')}.npy")
-        try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(file) as source:
-                write_stream(source, out, self.path)
-        except DAMAGED as error:
-            if _of_the_disk(error):
-                raise
-            raise DataError(explain(
-                f"{self._label(member)} cannot be unpacked: {error}",
-                why="its bytes are damaged, encrypted, or compressed in a way that Python cannot read",
-                fix="copy or download the file again, or save it again with numpy.savez_compressed",
-            )) from error
+        with self._archive(f"{self._label(member)} cannot be unpacked") as archive, archive.open(file) as source:
+            write_stream(source, out, self.path)
         return out
 
     def _array(self, member: str) -> np.ndarray:
@@ -134,9 +128,8 @@ class NpzReader(ArrayReader):
         return n_rows, n_columns
 
     def _points(self, start: int, stop: int) -> Any:
-        return super()._points(start, stop) if "X" in self._members else self._csr_rows(start, stop)
-
-    def _csr_rows(self, start: int, stop: int) -> sparse.csr_array:
+        if "X" in self._members:
+            return super()._points(start, stop)
         indptr = np.asarray(self._array("indptr")[start:stop + 1], np.int64)
         n_columns = int(self._array("shape")[1])
         bad = np.flatnonzero(np.diff(indptr) < 0)
@@ -149,8 +142,7 @@ class NpzReader(ArrayReader):
             row = start + int(np.searchsorted(indptr - indptr[0], wrong[0], side="right")) - 1
             raise DataError(explain(
                 f"{self._label('indices')} holds column {indices[wrong[0]]} in row {row}, the last is {n_columns - 1}",
-                why="the matrix has no such column", fix="save shape=X.shape together with the other parts",
-            ))
+                why="the matrix has no such column", fix="save shape=X.shape together with the other parts"))
         data = np.asarray(self._array("data")[indptr[0]:indptr[-1]], np.float64)
         shape = (len(indptr) - 1, n_columns)
         return sparse.csr_array((data, indices.astype(np.int32), indptr - indptr[0]), shape)

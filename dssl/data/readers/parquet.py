@@ -34,13 +34,7 @@ class ParquetReader(Reader):
     """Rows of one Parquet file: numbers and booleans are features, a null is a missing value (NaN).
 
     A task decodes, of the row groups its rows lie in, the columns in use from the group's beginning to its last row.
-
-    Parameters
-    ----------
-    target : name or number of the target column (from 0; negative from the end), or "none". Unset: a column
-        named y, label, target or class, else the last one. It may be text, also as a dictionary (category).
-    drop : columns to leave out, names or numbers.
-    when_text : "error" refuses features that are text.
+    `target`, `drop`, `when_text` are as in `CsvReader`; text may be a dictionary (category).
     """
 
     format: ClassVar[str] = "parquet"
@@ -54,28 +48,30 @@ class ParquetReader(Reader):
         self._batch_rows = MOST_BATCH_ROWS
 
     def column_names(self) -> list[str]:
-        """Return the names of all columns."""
         with self._file() as file:
             return list(file.schema_arrow.names)
 
     def _look(self) -> Scan:
-        """Return the scan; everything is in the footer."""
-        with self._file() as file:
-            return self._look_at_footer(file.schema_arrow, file.metadata)
-
-    def _look_at_footer(self, schema: Any, metadata: Any) -> Scan:
+        with self._file() as file:  # everything is in its footer
+            schema, metadata = file.schema_arrow, file.metadata
         names = list(schema.names)
         twice = [name for name, count in Counter(names).items() if count > 1]
         require(not twice, f"{self.name} has several columns named {', '.join(map(repr, twice[:5]))}", error=DataError,
                 why="columns are told apart by their names", fix="rename them, and write the file again")
-        index = _index_columns(schema)
+        # Those that held the index of the pandas table that the file was written from
+        index = {column for column in (schema.pandas_metadata or {}).get("index_columns", []) if column in names}
         features, target = features_and_target(names, self.name, target=self.target, drop=self.drop,
                                                never=[names.index(name) for name in index])
         self._features = [names[i] for i in features]
         for name in self._features:
-            self._require_number(name, schema.field(name).type, index)
+            self._require_number(name, schema.field(name).type, name in index)
+        used = {*self._features}
         if target is not None:
-            self._require_label(names[target], schema.field(target).type)
+            label = _value_type(schema.field(target).type)
+            require(_is_number(label) or _is_text(label), f"{self.name}: the target {names[target]!r} is of type "
+                    f"{schema.field(target).type}", why="labels are integers, floats or text", error=DataError,
+                    fix="name another column with `target:`, or write this one as text or numbers")
+            used.add(names[target])
         if metadata.num_rows == 0:
             raise no_rows(self.name)
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
@@ -83,47 +79,38 @@ class ParquetReader(Reader):
         require(sum(counts) == metadata.num_rows and min(counts, default=0) >= 0, error=DataError,
                 what=f"{self.name} says it has {metadata.num_rows:,} rows, and {sum(counts):,} in its row groups",
                 why="its footer is damaged", fix="copy or download the file again")
-        self._groups = np.cumsum([0, *(group.num_rows for group in groups)])
-        used = {*self._features, *([] if target is None else [names[target]])}
+        self._groups = np.cumsum([0, *counts])
         width = sum(_width(schema.field(name).type) for name in used)
         self._batch_rows = max(1, min(MOST_BATCH_ROWS, BATCH_BYTES // width))
         stored = max(_stored_bytes(group, used) for group in groups)
         return Scan(
             n_rows=metadata.num_rows, n_columns=len(self._features), row_bytes=width,
             unit_bytes=stored + self._batch_rows * width, feature_names=tuple(self._features),
-            dtype=str(np.result_type(*(_numpy_type(schema.field(name).type) for name in self._features))),
+            dtype=str(np.result_type(*(
+                value.to_pandas_dtype() if _is_number(value := _value_type(schema.field(name).type)) else np.float64
+                for name in self._features))),
             target=None if target is None else names[target],
         )
 
-    def _require_number(self, name: str, type_: Any, index: list[str]) -> None:
+    def _require_number(self, name: str, type_: Any, is_index: bool) -> None:
         """Raise DataError, with the way out for its type, unless a column can be a feature."""
         types, value = _pyarrow().types, _value_type(type_)
-        leave = f"to leave it out, `drop: [{name}]`"
-        require(name not in index, f"{self.name}: column {name!r} is the index of a pandas table", error=DataError,
+        require(not is_index, f"{self.name}: column {name!r} is the index of a pandas table", error=DataError,
                 why="an index most often numbers or names the rows, and would be learned from as a feature",
-                fix=f"{leave}; to learn from it, write the table again after reset_index()")
+                fix=f"to leave it out, `drop: [{name}]`; to learn from it, write the table again after reset_index()")
         if _is_number(value) or (_is_text(value) and self.when_text != "error"):
             return
         what = f"{self.name}: column {name!r} is of type {type_}"
         if _is_text(value):
             raise text_is_no_feature(what, name)
-        if types.is_null(value):
-            why, fix = "no row has a value in it", leave
-        elif types.is_decimal(value):
-            why, fix = "decimals have no floating-point form of their own", f"write it as double, or {leave}"
-        elif types.is_temporal(value):
-            why, fix = "a date or a time has no unit as a distance", f"write it as a number of days or seconds; {leave}"
-        elif types.is_nested(value):
-            why, fix = "a feature is one number a row", f"write its elements as one column each, or {leave}"
-        else:
-            why, fix = "features are numbers", f"write it as numbers, or {leave}"
-        raise DataError(explain(what, why=why, fix=fix))
-
-    def _require_label(self, name: str, type_: Any) -> None:
-        value = _value_type(type_)
-        require(_is_number(value) or _is_text(value), f"{self.name}: the target {name!r} is of type {type_}",
-                why="labels are integers, floats or text", error=DataError,
-                fix="name another column with `target:`, or write this one as text or numbers")
+        why, fix = next((why, fix) for is_it, why, fix in (
+            (types.is_null, "no row has a value in it", ""),
+            (types.is_decimal, "decimals have no floating-point form of their own", "write it as double, or "),
+            (types.is_temporal, "a date or a time has no unit as a distance",
+             "write it as a number of days or seconds; "),
+            (types.is_nested, "a feature is one number a row", "write its elements as one column each, or "),
+            (lambda _: True, "features are numbers", "write it as numbers, or ")) if is_it(value))
+        raise DataError(explain(what, why=why, fix=f"{fix}to leave it out, `drop: [{name}]`"))
 
     # ---- rows
 
@@ -156,8 +143,7 @@ class ParquetReader(Reader):
         scan, table = self.scan(), self.table(start, stop)
         with self._explained():
             columns = {j: _values(table.column(name)) for j, name in enumerate(self._features)}
-            for j in as_text:
-                columns[j] = text_of(columns[j])
+            columns |= {j: text_of(columns[j]) for j in as_text}
             X = pd.DataFrame({j: pd.Series(values, dtype=values.dtype) for j, values in columns.items()}, copy=False)
             y = None if scan.target is None else target_values(_values(table.column(scan.target)), self.name)
             return Block(X, y)
@@ -183,14 +169,7 @@ class ParquetReader(Reader):
             raise DataError(explain(
                 f"{self.name} ({self.path.stat().st_size:,} bytes) cannot be read as Parquet: {error}",
                 why="the file is cut short, damaged, encrypted, or of another format",
-                fix="copy or download the file again, or name its true format with `format:`",
-            )) from error
-
-
-def _index_columns(schema: Any) -> list[str]:
-    """Return the columns that hold the index of the pandas table a file was written from."""
-    columns = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [column for column in columns if isinstance(column, str) and column in schema.names]
+                fix="copy or download the file again, or name its true format with `format:`")) from error
 
 
 def _value_type(type_: Any) -> Any:
@@ -206,11 +185,6 @@ def _is_number(type_: Any) -> bool:
 def _is_text(type_: Any) -> bool:
     types = _pyarrow().types
     return types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
-
-
-def _numpy_type(type_: Any) -> np.dtype:
-    value = _value_type(type_)
-    return np.dtype(value.to_pandas_dtype() if _is_number(value) else np.float64)
 
 
 def _width(type_: Any) -> int:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...errors import DataError, require
-from ...storage.blocks import Rows
 from ...storage.files import read_json
 from ...storage.store import MANIFEST
 from ..dataset import Dataset, open_stored
@@ -28,10 +27,9 @@ def all_files(folder: Path) -> list[str]:
 
 def stored_files(folder: Path) -> list[str]:
     """Return the relative paths of the files that are a stored data set; what a killed append left is none of them."""
-    kept = {"segments": set(segments_of(folder))}
-    names = [Path(name).parts for name in all_files(folder)]
+    segments, names = segments_of(folder), [Path(name).parts for name in all_files(folder)]
     return ["/".join(parts) for parts in names
-            if not LEFT_OUT & set(parts) and (parts[0] not in kept or parts[1] in kept[parts[0]])]
+            if not LEFT_OUT & set(parts) and (parts[0] != "segments" or parts[1] in segments)]
 
 
 class StoredReader(Reader):
@@ -53,14 +51,12 @@ class StoredReader(Reader):
         """The data set; without y if `target` is "none"."""
         stored = open_stored(self.path)
         named = stored.attributes.get("target")
-        kept = named or (NO_TARGET if stored.y is None else "y")
-        require(self.target in (None, NO_TARGET, named), error=DataError,
-                what=f"target={self.target!r}: the target of {self.name} is {kept!r}",
+        require(self.target in (None, NO_TARGET, named), error=DataError, what=f"target={self.target!r}: the target of "
+                f"{self.name} is {named or (NO_TARGET if stored.y is None else 'y')!r}",
                 why="it was chosen when the data set was made", fix="leave it unset, or none")
         return stored if self.target != NO_TARGET else replace(stored, y=None)
 
     def column_names(self) -> list[str]:
-        """Return the names of the features."""
         return list(self.dataset.feature_names or ())
 
     def _look(self) -> Scan:
@@ -68,7 +64,8 @@ class StoredReader(Reader):
         names, labels = data.feature_names, data.attributes.get("label_names")
         return Scan(
             n_rows=len(data), n_columns=data.X.shape[1], dtype=str(data.X.dtype), row_bytes=data.X.row_bytes,
-            unit_bytes=_unit_rows(data.X) * data.X.row_bytes, has_split=data.split is not None,
+            unit_bytes=getattr(data.X, "block_rows" if data.X.is_sparse else "chunk_rows") * data.X.row_bytes,
+            has_split=data.split is not None,
             target=None if data.y is None else str(data.attributes.get("target") or "y"),
             feature_names=tuple(names) if names else None,
             label_names=tuple(labels) if labels and data.y is not None else None,
@@ -78,8 +75,3 @@ class StoredReader(Reader):
     def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
         data = self.dataset
         return Block(*(None if rows is None else rows.read(start, stop) for rows in (data.X, data.y, data.split)))
-
-
-def _unit_rows(rows: Rows) -> int:
-    """Return the rows that are read whole for one of them."""
-    return int(getattr(rows, "chunk_rows", 0) or getattr(rows, "block_rows", 1))
