@@ -92,7 +92,7 @@ def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) ->
         del spec["subsample"]
     result = run(spec, workspace=folder / "work", execution=execution)
     model = open_model(result["model"])
-    rows = model.points_of(str(source), execution)
+    rows = model.dataset_of(str(source), execution).X
     model.write(rows, folder / "labels.zarr", execution)
     return {"metrics": result["metrics"], "baselines": result["baselines"], "labels": model.predict(rows, execution),
             "stored labels": zarr.open_array(folder / "labels.zarr")[:],

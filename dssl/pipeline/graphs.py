@@ -1,25 +1,42 @@
-"""The stages of the graph: vertices, neighbor lists, weights, and their health."""
+"""The stages of the graph: vertices, neighbor lists, weights, and their health.
 
+A graph that a spec names as a file is over all rows of the source: read, checked, and cut to the training points.
+
+    weights    scipy.sparse.save_npz of a CSR matrix (n, n), symmetric, non-negative, finite
+    neighbors  numpy.savez(ids=..., distances=...), both (n, k)
+
+Each is read whole by one task: weights take 40 bytes an edge in each direction, neighbors 60 bytes an entry.
+"""
+
+import csv
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile, is_zipfile
 
-from ..errors import DataError, require
+import numpy as np
+import scipy.sparse as sp
+
+from ..data.sources import Source, find_source, is_url
+from ..errors import DataError, explain, require
 from ..execution.cost import Cost
 from ..graph.descent import descent_cost
 from ..graph.exact import exact_cost
-from ..graph.given import described_weights, given_cost
-from ..graph.health import health_cost
+from ..graph.given import checked_neighbors, checked_weights, described_weights, given_cost, restricted, store_weights
+from ..graph.health import graph_health, health_cost, unreached_points
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from ..graph.vertices import Vertices, distinct_rows, find_vertices, vertices_cost
-from ..graph.weights import WeightParams, weigh, weights_cost
+from ..graph.weights import WeightParams, read_graph, weigh, weights_cost
 from ..report.sections.graph import graph_section
-from ..storage.blocks import PartWriter
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from .artifacts import Artifact
 from .facts import Facts
-from .given import GivenNeighborsTask, GivenWeightsTask
-from .health import HealthTask
 from .spec import Spec
 from .stage import Context, NoParams, Stage
+
+LIST_ROWS = 1 << 16  # lists in one chunk
+SHOWN = 20  # of the points that no label reaches
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,71 @@ def vertices_of(context: Context) -> Vertices:
     return Vertices.from_arrays(context.arrays("vertices"))
 
 
+def given_file(kind: str, path: str) -> Source:
+    """Return the local file of a given graph, "weights" or "neighbors", a path or a URL.
+
+    Raises
+    ------
+    DataError : there is no such file.
+    """
+    if is_url(path):
+        return find_source(path, format="npz")
+    file = Path(path).expanduser()
+    require(file.is_file(), f"graph.given.{kind}: {path} is not a file", error=DataError,
+            why="the graph is read from it", fix="give the path or the URL of an .npz file")
+    return Source(path, file)
+
+
+def _read(path: str, kind: str) -> Any:
+    """Return the sparse matrix, or the pair of arrays, of a file; raise DataError if it holds none."""
+    try:
+        if not is_zipfile(path):
+            raise BadZipFile("it is not an .npz archive")
+        if kind == "weights":
+            return sp.load_npz(path)
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays["ids"], arrays["distances"]
+    except (ValueError, KeyError, OSError, BadZipFile) as error:
+        made = {"weights": "scipy.sparse.save_npz(path, W)", "neighbors": "numpy.savez(path, ids=..., distances=...)"}
+        raise DataError(explain(f"{path} holds no {kind}: {error}", why=f"graph.given.{kind} names a file of them",
+                                fix=f"write it with {made[kind]}")) from error
+
+
+@dataclass(frozen=True)
+class GivenTask:
+    """Write given weights among the training points as the one part of the graph; or given lists, as shared arrays."""
+
+    kind: str
+    path: str
+    split: Arrays  # train (n,): rows of the source
+    n_rows: int  # of the source
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        found, train = _read(self.path, self.kind), self.split.load()["train"]
+        if self.kind == "weights":
+            W = checked_weights(found, self.n_rows)[train][:, train]
+            require(W.nnz > 0, f"the weights of {self.path} join none of the {len(train)} training points",
+                    error=DataError, why="without an edge the unlabeled points say nothing",
+                    fix="use more points, or a denser graph")
+            W.sort_indices()
+            return store_weights(W, out)
+        lists = restricted(checked_neighbors(found, self.n_rows), train)
+        arrays = lists.to_arrays()
+        for name, array in arrays.items():
+            out.parts.allocate(name, array.shape, array.dtype, LIST_ROWS)
+        for start, stop in row_ranges(len(lists), LIST_ROWS):
+            out.write_rows(start, **{name: array[start:stop] for name, array in arrays.items()})
+        return {"lists": lists.attributes}
+
+
+def _given(context: Context, kind: str) -> Receipt:
+    """Return the receipt of the task that reads the given weights or neighbors."""
+    task = GivenTask(kind, str(context.files[kind].source.path), context.inputs["split"].parts.arrays(0),
+                     context.attributes("dataset")["n"])
+    receipt, = context.execution.map([task], context.parts)
+    return receipt
+
+
 @dataclass(frozen=True)
 class ListParams:
     """How neighbors are searched; None where lists, or weights in their place, are given."""
@@ -72,10 +154,7 @@ def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
         return find_neighbors(rows, search, context.execution, context.parts).attributes
     if "neighbors" not in context.files:
         return {"method": "given"}
-    task = GivenNeighborsTask(str(context.files["neighbors"].source.path), context.inputs["split"].parts.arrays(0),
-                              context.attributes("dataset")["n"])
-    receipt, = context.execution.map([task], context.parts)
-    return receipt["lists"]
+    return _given(context, "neighbors")["lists"]
 
 
 def _neighbors(context: Context) -> Neighbors | None:
@@ -103,10 +182,32 @@ def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
     lists = _neighbors(context)
     if params.weights is not None and lists is not None:
         return weigh(lists, params.weights, context.execution, context.parts)
-    task = GivenWeightsTask(str(context.files["weights"].source.path), context.inputs["split"].parts.arrays(0),
-                            context.attributes("dataset")["n"])
-    receipt, = context.execution.map([task], context.parts)
-    return described_weights(receipt)
+    return described_weights(_given(context, "weights"))
+
+
+@dataclass(frozen=True)
+class HealthTask:
+    """Describe the graph; write the source rows of points that no label reaches, and the sizes of their components."""
+
+    neighbors: Neighbors | None  # None where the weights were given
+    graph: Parts
+    labels: Arrays | None  # None of a kind without labels
+    split: Arrays
+    vertices: Arrays
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        labels, train = self.labels.load() if self.labels else {}, self.split.load()["train"]
+        points, W = Vertices.from_arrays(self.vertices.load()), read_graph(self.graph)
+        labeled, y = labels.get("labeled"), None  # quantities have no classes that neighbors could share
+        if "codes" in labels:
+            y = np.full(len(train), -1)
+            y[labeled] = labels["codes"]
+        health = graph_health(W, labeled, self.neighbors, y=y, vertices=points, numbers=train)
+        places, sizes = np.arange(0), np.arange(0)
+        if labeled is not None and health["unreached"]["count"]:
+            places, sizes = unreached_points(W, labeled, points)
+        out.write(row=train[places], component_size=sizes)
+        return {"health": health}
 
 
 def make_health(context: Context, params: NoParams) -> dict[str, Any]:
@@ -116,6 +217,23 @@ def make_health(context: Context, params: NoParams) -> dict[str, Any]:
                       context.inputs["split"].parts.arrays(0), context.inputs["vertices"].parts.arrays(0))
     receipt, = context.execution.map([task], context.parts)
     return receipt["health"]
+
+
+def write_unreached(folder: Path, health: Artifact) -> dict[str, Any]:
+    """Return what a result says of the points that no label reaches; write all of them to `unreached.csv`, if any.
+
+    The file has a line a point: its row in the source, from 0, and the points of its component.
+    """
+    unreached = health.attributes["unreached"]
+    file = folder / "unreached.csv" if unreached["count"] else None
+    if file:
+        found = health.parts.read(0)
+        with open(file, "w", encoding="utf-8", newline="") as text:
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(["row", "component_size"])
+            writer.writerows(zip(found["row"].tolist(), found["component_size"].tolist(), strict=True))
+    return {"count": unreached["count"], "ids": unreached["ids"][:SHOWN], "handled": "ambient kernel",
+            "file": str(file) if file else None}
 
 
 def _vertices_cost(f: Facts[Any]) -> Cost:

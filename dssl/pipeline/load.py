@@ -1,5 +1,6 @@
 """Read a pipeline file: YAML checked before any work, by the sections that its kind of model has."""
 
+from copy import deepcopy
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -81,12 +82,12 @@ def _message(item: Any, kind: Kind) -> str:
     if item["type"] != "extra_forbidden":
         return item["msg"]
     theirs = [other.name for other in KINDS.values() if has_key(other.spec, place)]
-    if theirs:
-        own = kind.spec if len(place) == 1 else section_at(kind.spec, place[:-1])
-        return (f"model.kind is {kind.name}, which has no use for it, leave it out; {' and '.join(theirs)} "
-                f"{'have' if len(theirs) > 1 else 'has'} it, {kind.name} has here "
-                f"{', '.join(own.model_fields) if own else 'nothing'}")
-    return item["msg"]
+    if not theirs:
+        return item["msg"]
+    own = section_at(kind.spec, place[:-1])
+    return (f"model.kind is {kind.name}, which has no use for it, leave it out; {' and '.join(theirs)} "
+            f"{'have' if len(theirs) > 1 else 'has'} it, {kind.name} has here "
+            f"{', '.join(own.model_fields) if own else 'nothing'}")
 
 
 def section_at(section: type[BaseModel], place: tuple[int | str, ...]) -> type[BaseModel] | None:
@@ -113,7 +114,7 @@ def _short(value: Any) -> bool:
 
 def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str]) -> dict[str, Any]:
     """Return a copy of the fields with each `a.b=value` set; values are YAML."""
-    result = _copied(fields)
+    result = deepcopy(fields)
     for override in overrides:
         path, equals, text = override.partition("=")
         keys = path.split(".")
@@ -128,7 +129,3 @@ def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str]) 
                                         why="only sections hold keys", fix="name a key of a section"))
         place[keys[-1]] = parse_yaml(text, f"--set {override}")
     return result
-
-
-def _copied(value: Any) -> Any:
-    return {key: _copied(item) for key, item in value.items()} if isinstance(value, dict) else value

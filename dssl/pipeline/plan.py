@@ -17,7 +17,7 @@ from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..params import digest, plain
 from .artifacts import Artifact, Workspace
 from .facts import Bound, Facts
-from .given import given_file
+from .graphs import given_file
 from .kinds.registry import KINDS, all_stage_names
 from .load import load_spec
 from .spec import Spec
@@ -45,12 +45,10 @@ class PlannedStage:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; of a cached stage nothing is run, so its figures are 0."""
-        cost = self.cost or (Cost(0, 0, 0, 0, 0) if self.status == "cached" else None)
-        figures = {"tasks": cost.tasks, "read_bytes": cost.read, "written_bytes": cost.written,
-                   "peak_bytes": cost.peak} if cost else dict.fromkeys(
-                       ("tasks", "read_bytes", "written_bytes", "peak_bytes"))
+        cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
         return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
-                **figures, "estimated": list(self.estimated)}
+                "tasks": cost and cost.tasks, "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,
+                "peak_bytes": cost and cost.peak, "estimated": list(self.estimated)}
 
 
 def check_stage(name: str, option: str, kind: Kind) -> str:
@@ -70,15 +68,13 @@ def find_files(spec: Spec) -> dict[str, File]:
     ------
     DataError : there is no such file.
     """
-    params, found = spec.data.ingest_params(), {}
-    for name, path in spec.files.items():
-        if name == "source":
-            source = find_source(path, labels=params.labels, format=params.format)
-            found[name] = File(source, digest({"bytes": fingerprint(source),
-                                               "format": format_of(source.path, params.format)}))
-        else:
-            source = given_file(name, str(path))
-            found[name] = File(source, fingerprint(source))
+    params, given = spec.data.ingest_params(), spec.graph.given
+    source = find_source(spec.data.source, labels=params.labels, format=params.format)
+    found = {"source": File(source, digest({"bytes": fingerprint(source),
+                                            "format": format_of(source.path, params.format)}))}
+    if given is not None:
+        file = given_file(given.kind, given.path)
+        found[given.kind] = File(file, fingerprint(file))
     return found
 
 

@@ -73,10 +73,6 @@ class FittedPipeline:
         return {"n": len(values), "unsupported": int(beyond.sum()),
                 **coding.total([coding.summary(coding.entries(values)[~empty])])}
 
-    def points_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Rows:
-        """Return the points of a source, see `dataset_of`."""
-        return self.dataset_of(source, execution, **options).X
-
     def dataset_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Dataset:
         """Return the points of a source, read as the training points were, with `options` of the reader on top.
 

@@ -14,13 +14,16 @@ from ..errors import ParameterError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
+from ..report.page import write_report
+from ..report.sections.answer import answer_section
+from ..report.sections.spec import spec_section
+from ..report.sections.stages import stages_section
 from ..storage.files import read_json, write_json
 from .artifacts import LIBRARIES
 from .facts import Facts
-from .health import write_unreached
-from .page import write_page
+from .graphs import write_unreached
 from .plan import DEFAULT_WORKSPACE, Plan, PlannedStage, make_plan, price, refuse_what_cannot_fit
-from .stage import Context
+from .stage import Context, Kind
 
 Events = Callable[[dict[str, Any]], None]
 
@@ -69,7 +72,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         identity = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
         folder = place.root / "runs" / identity
         # Paths as well as addresses: a run's record is read by people.
-        write_json(folder / "spec.json", made.spec.record())
+        write_json(folder / "spec.json", made.spec.model_dump())
         known = made.facts and replace(made.facts, attributes=dict(made.facts.attributes))
         records = [_run_stage(item, made, known, execution, tell) for item in made.selected]
         result = _result(identity, made, records)
@@ -77,8 +80,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
             facts = _facts(made)
             if "unreached" in facts.get("health", {}):  # not of a kind without labels
                 result["unreached"] = write_unreached(folder, made.artifact("health"))
-            facts |= {"spec": made.spec.record(), "libraries": {name: version(name) for name in LIBRARIES}}
-            result["report"] = str(write_page(folder / "report.html", made.kind, result, facts))
+            facts |= {"spec": made.spec.model_dump(), "libraries": {name: version(name) for name in LIBRARIES}}
+            result["report"] = str(_write_page(folder / "report.html", made.kind, result, facts))
         # In the file, paths are relative to it, so that a workspace can be moved.
         paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
         write_json(folder / "result.json", result | paths)
@@ -154,3 +157,16 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
     if made.kind.model:
         found["model"] = str(made.artifact(made.kind.model).folder)
     return result | found
+
+
+def _write_page(path: Path, kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> Path:
+    """Write the page of a run and return its path: results before how they came about.
+
+    result : what `run` returns. facts : the attributes of every stage by its name, `spec` (the checked pipeline file)
+    and `libraries` (versions by name).
+    """
+    first = [stage.section for stage in reversed(kind.stages) if stage.section and stage.leads]
+    rest = [stage.section for stage in kind.stages if stage.section and not stage.leads]
+    return write_report(path, result["name"], result["run"], (
+        answer_section(facts, result, kind.words, kind.baselines),
+        *(section(facts, result) for section in (*first, *rest, stages_section, spec_section))))

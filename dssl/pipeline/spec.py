@@ -203,16 +203,6 @@ class Spec(SpecSection):
             raise ValueError("baselines names one twice")
         return self
 
-    @property
-    def files(self) -> dict[str, str | list[str]]:
-        """Return the paths or URLs of what comes from outside: the `source`, and given `weights` or `neighbors`."""
-        given = self.graph.given
-        return {"source": self.data.source} | ({} if given is None else {given.kind: given.path})
-
-    def record(self) -> dict[str, Any]:
-        """Return the spec with every default."""
-        return self.model_dump()
-
     def kernels(self) -> tuple[KernelSpec, ...]:
         """Return the base kernel with each bandwidth of the selection."""
         chosen = self.selection.bandwidth if self.selection else None

@@ -1,7 +1,7 @@
 """What a stage and a kind of model are, and what the function of a stage gets."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ class Stage:
     params : makes its frozen dataclass of the spec: what its address digests, and all that `make` gets of the spec.
     make : writes its parts, and returns JSON attributes.
     cost : what it takes, None where that is next to nothing. remedy : what to lower where it cannot fit.
-    files : names of files from outside (`Spec.files`) that it reads where the spec has them.
+    files : names of files from outside (`find_files`) that it reads where the spec has them.
     section : what the report says of it, from the attributes of all stages by name and the result; None of it, or
         where there is nothing to say. leads : whether that stands before the sections of earlier stages.
     """
@@ -107,10 +107,6 @@ class Kind:
     model: str | None = "models"
     words: Words = PLAIN
     baselines: tuple[Baseline, ...] = ()
-    by_name: dict[str, Stage] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "by_name", {stage.name: stage for stage in self.stages})
 
     @property
     def names(self) -> list[str]:

@@ -96,10 +96,10 @@ def understood_or_refused(source: Any, folder: Path, overrides: tuple[str, ...] 
         except SpecError as error:
             assert leaves(folder) == before
             return told(error)
-        again = load_spec(spec.record())
+        again = load_spec(spec.model_dump())
         assert repr(again) == repr(spec)  # as text: NaN may mark the points without a label
         try:
-            stages = plan(spec.record(), workspace=folder / "work")
+            stages = plan(spec.model_dump(), workspace=folder / "work")
         except DsslError as error:
             told(error)
         else:

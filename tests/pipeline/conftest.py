@@ -11,6 +11,11 @@ from sklearn.datasets import make_blobs
 
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.run import run
+from dssl.pipeline.stage import Kind, Stage
+
+
+def by_name(kind: Kind) -> dict[str, Stage]:
+    return {stage.name: stage for stage in kind.stages}
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,8 @@ from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
 
+from .conftest import by_name
+
 NAMES = KINDS["svm"].names
 MB = 1 << 20
 
@@ -43,14 +45,14 @@ def test_every_stage_has_a_cost_and_a_remedy():
 def test_costs_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, size, power):
     facts = facts_of(n, d, budget=1 << 40, subsample={"size": size}, graph={"power": power, "n_neighbors": 10,
                                                                             "method": "exact"})
-    cost = KINDS["svm"].by_name[name].cost(facts)
+    cost = by_name(KINDS["svm"])[name].cost(facts)
     assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
     assert 0 <= cost.least <= cost.peak
 
 
 @pytest.mark.parametrize("name", ["split", "graph", "health", "system", "columns"])
 def test_more_points_take_more(name):
-    small, large = (KINDS["svm"].by_name[name].cost(facts_of(n, budget=1 << 40)) for n in (100_000, 1_000_000))
+    small, large = (by_name(KINDS["svm"])[name].cost(facts_of(n, budget=1 << 40)) for n in (100_000, 1_000_000))
     assert large.peak > small.peak or name == "graph"  # its blocks have a fixed height
     assert large.read > 5 * small.read
 
@@ -58,7 +60,7 @@ def test_more_points_take_more(name):
 @pytest.mark.parametrize("name", ["dataset", "points", "neighbors", "columns", "covariance", "scores"])
 def test_a_smaller_budget_makes_more_tasks_and_smaller_ones(name):
     sizes = {"subsample": {"size": 2000}, "data": {"source": "none.npz", "test": {"count": 50_000}}}
-    large, small = (KINDS["svm"].by_name[name].cost(facts_of(100_000, 300, budget=budget, **sizes))
+    large, small = (by_name(KINDS["svm"])[name].cost(facts_of(100_000, 300, budget=budget, **sizes))
                     for budget in (4 << 30, 256 * MB))
     assert small.tasks >= large.tasks
     assert small.peak <= large.peak
@@ -67,31 +69,31 @@ def test_a_smaller_budget_makes_more_tasks_and_smaller_ones(name):
 def test_blocks_never_grow_beyond_the_budget_where_they_follow_it():
     for budget in (200 * MB, 400 * MB, 1 << 30):
         for name in ("columns", "covariance", "scores", "points"):
-            cost = KINDS["svm"].by_name[name].cost(facts_of(200_000, 100, budget=budget))
+            cost = by_name(KINDS["svm"])[name].cost(facts_of(200_000, 100, budget=budget))
             assert cost.peak <= 1.25 * budget, name
 
 
 def test_what_a_stage_has_yet_to_find_is_taken_from_above_and_named():
     facts = facts_of(solver={"method": "auto"}, graph={"n_neighbors": 10, "method": "auto"})
-    above = KINDS["svm"].by_name["columns"].cost(facts)
+    above = by_name(KINDS["svm"])["columns"].cost(facts)
     assert {"entries of W", "solver"} <= facts.estimated
-    below = KINDS["svm"].by_name["columns"].cost(replace(facts, bound="least", estimated=set()))
+    below = by_name(KINDS["svm"])["columns"].cost(replace(facts, bound="least", estimated=set()))
     facts.estimated.clear()
     facts.attributes |= {"vertices": {"vertices": 49_900}, "graph": {"nnz": 700_000},
                          "system": {"params": {"method": "deflated"}, "stored_bytes": 44 * 49_900 + 12 * 700_000}}
-    exact = KINDS["svm"].by_name["columns"].cost(facts)
+    exact = by_name(KINDS["svm"])["columns"].cost(facts)
     assert facts.estimated == set()
     assert below.least <= exact.peak <= above.peak
 
 
 def test_points_and_labels_of_a_finished_split_are_exact():
     facts = facts_of(data={"source": "none.npz", "test": {"fraction": 0.2}}, labels={"per_class": 7})
-    KINDS["svm"].by_name["models"].cost(facts)
+    by_name(KINDS["svm"])["models"].cost(facts)
     assert {"training points", "number of classes"} & facts.estimated
     facts.estimated.clear()
     facts.attributes |= {"split": {"classes": [0, 1, 2], "n_train": 40_000, "n_test": 10_000},
                          "labels": {"n_labeled": 21}}
-    KINDS["svm"].by_name["models"].cost(facts)
+    by_name(KINDS["svm"])["models"].cost(facts)
     assert (facts.n, facts.n_test, facts.n_labeled, facts.n_classes) == (40_000, 10_000, 21, 3)
     assert facts.estimated == set()
 
@@ -99,7 +101,7 @@ def test_points_and_labels_of_a_finished_split_are_exact():
 @pytest.mark.parametrize("name", ["columns", "scores", "covariance"])
 def test_a_row_that_does_not_fit_is_a_budget_error(name):
     with pytest.raises(BudgetError):
-        KINDS["svm"].by_name[name].cost(facts_of(1_000_000, 100, budget=1 * MB, subsample={"size": 3000}))
+        by_name(KINDS["svm"])[name].cost(facts_of(1_000_000, 100, budget=1 * MB, subsample={"size": 3000}))
 
 
 # model.kind: laprls
@@ -114,9 +116,9 @@ def laprls_facts(n=50_000, d=50, budget=1 << 30, **model):
 
 
 def test_kinds_have_costs_and_remedies_of_their_own():
-    assert KINDS["laprls"].by_name["models"].cost is not KINDS["svm"].by_name["models"].cost
+    assert by_name(KINDS["laprls"])["models"].cost is not by_name(KINDS["svm"])["models"].cost
     for name in ("landmarks", "models", "scores"):
-        assert "model.landmarks.count" in KINDS["laprls"].by_name[name].remedy
+        assert "model.landmarks.count" in by_name(KINDS["laprls"])[name].remedy
 
 
 @pytest.mark.parametrize("name", ["landmarks", "models", "scores"])
@@ -126,29 +128,29 @@ def test_kinds_have_costs_and_remedies_of_their_own():
 def test_costs_of_laprls_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, count, solver, method):
     facts = laprls_facts(n, d, 1 << 50, solver=solver, landmarks={"count": count, "method": method})
     for bound in ("most", "least"):
-        cost = KINDS[facts.spec.model.kind].by_name[name].cost(replace(facts, bound=bound, estimated=set()))
+        cost = by_name(KINDS[facts.spec.model.kind])[name].cost(replace(facts, bound=bound, estimated=set()))
         assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
         assert 0 <= cost.least <= cost.peak
 
 
 def test_more_landmarks_take_more_and_too_many_do_not_fit():
-    few, many = (KINDS[facts.spec.model.kind].by_name["models"].cost(facts) for facts in (
+    few, many = (by_name(KINDS[facts.spec.model.kind])["models"].cost(facts) for facts in (
         laprls_facts(landmarks={"count": count}) for count in (1000, 3000)))
     assert many.peak > few.peak
     assert many.written > few.written
     facts = laprls_facts(landmarks={"count": 40_000})
     with pytest.raises(BudgetError, match="fewer landmarks"):
-        KINDS[facts.spec.model.kind].by_name["models"].cost(facts)
-    assert KINDS[facts.spec.model.kind].by_name["models"].cost(laprls_facts(landmarks={"count": 6000})).least > 1 << 30
+        by_name(KINDS[facts.spec.model.kind])["models"].cost(facts)
+    assert by_name(KINDS[facts.spec.model.kind])["models"].cost(laprls_facts(landmarks={"count": 6000})).least > 1 << 30
 
 
 def test_landmarks_that_were_chosen_are_those_that_count():
     facts = laprls_facts(landmarks={"count": "auto"})
-    KINDS[facts.spec.model.kind].by_name["scores"].cost(facts)
+    by_name(KINDS[facts.spec.model.kind])["scores"].cost(facts)
     assert "landmarks" in facts.estimated
     facts.attributes["landmarks"] = {"landmarks": [{"count": 990}]}
     facts.estimated.clear()
-    assert KINDS[facts.spec.model.kind].by_name["landmarks"].cost(facts).written == 990 * (200 + 8)
+    assert by_name(KINDS[facts.spec.model.kind])["landmarks"].cost(facts).written == 990 * (200 + 8)
     assert "landmarks" not in facts.estimated
 
 

@@ -153,7 +153,7 @@ def test_equal_points_count_as_many(fields, points_file, tmp_path):
     with np.load(points_file) as arrays:
         X, y = arrays["X"], arrays["y"]
     np.savez(tmp_path / "twice.npz", X=np.concatenate([X, X]), y=np.concatenate([y, y]))
-    spec = changed(fields, f"data.source={tmp_path / 'twice.npz'}").record()
+    spec = changed(fields, f"data.source={tmp_path / 'twice.npz'}").model_dump()
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     evidence, = models_of(result)[1]["evidence"]
     assert evidence["points"] <= 260
@@ -259,9 +259,9 @@ def test_a_spec_that_makes_no_sense_is_refused_before_any_work(fields, overrides
 
 def test_a_spec_and_its_record_are_the_same_pipeline(fields):
     spec = load_spec(fields)
-    assert not {"subsample", "solver"} & set(spec.record())
-    assert not {"ridge", "power"} & set(spec.record()["graph"])
-    assert load_spec(spec.record()) == spec
+    assert not {"subsample", "solver"} & set(spec.model_dump())
+    assert not {"ridge", "power"} & set(spec.model_dump()["graph"])
+    assert load_spec(spec.model_dump()) == spec
 
 
 def test_landmarks_that_cannot_fit_are_refused_before_the_run(fields, tmp_path):
@@ -276,7 +276,7 @@ def test_landmarks_that_cannot_fit_are_refused_before_the_run(fields, tmp_path):
 @pytest.mark.filterwarnings("default")
 def test_a_command_tells_a_warning_without_its_line_of_code(fields, tmp_path):
     spec = changed(fields, "model.landmarks.count=5000")
-    (tmp_path / "spec.yaml").write_text(json.dumps(spec.record()), encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec.model_dump()), encoding="utf-8")
     done = CliRunner().invoke(main, ["run", str(tmp_path / "spec.yaml"), "--workspace", str(tmp_path / "work"), "--on",
                                      "in-process", "--until", "landmarks"])
     assert done.exit_code == 0
@@ -291,7 +291,7 @@ def test_only_the_official_training_rows(fields, points_file, tmp_path):
     half = (np.arange(len(y)) % 2).astype(np.int8)
     np.savez(tmp_path / "split.npz", X=X, y=y, split=half)
     spec = changed(fields, f"data.source={tmp_path / 'split.npz'}", "data.rows=official_train",
-                   "data.test.count=30").record()
+                   "data.test.count=30").model_dump()
     run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="labels")
     split, = (tmp_path / "work" / "artifacts" / "split").iterdir()
     found = StoredParts(split).read(0)

@@ -15,6 +15,8 @@ from dssl.pipeline.plan import make_plan, plan, refuse_what_cannot_fit
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 
+from .conftest import by_name
+
 NAMES = KINDS["svm"].names
 
 
@@ -205,4 +207,4 @@ def test_a_stage_of_another_kind_lists_those_of_this_one(spec, tmp_path, monkeyp
 def test_kinds_share_the_stages_up_to_the_health_of_the_graph():
     shared = NAMES[:NAMES.index("health") + 1]
     for kind in KINDS.values():
-        assert [name for name in shared if kind.by_name.get(name) is not KINDS["svm"].by_name[name]] == []
+        assert [name for name in shared if by_name(kind).get(name) is not by_name(KINDS["svm"])[name]] == []

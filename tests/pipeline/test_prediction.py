@@ -40,7 +40,7 @@ def trained(tmp_path_factory):
 def predict(trained, table, name, **options):
     folder, model, _ = trained
     table.to_csv(folder / name, index=False)
-    return model.predict(model.points_of(str(folder / name), InProcess(2), **options))
+    return model.predict(model.dataset_of(str(folder / name), InProcess(2), **options).X)
 
 
 @pytest.mark.parametrize("columns", [[*NAMES, "kind"], NAMES, NAMES[::-1], ["kind", *NAMES[::-1]]])
@@ -69,10 +69,10 @@ def test_points_without_names_are_counted(trained, tmp_path):
     _, model, table = trained
     np.savez(tmp_path / "good.npz", X=table[NAMES].to_numpy())
     np.savez(tmp_path / "bad.npz", X=table[NAMES[:4]].to_numpy())
-    good = model.predict(model.points_of(str(tmp_path / "good.npz"), InProcess(2)))
+    good = model.predict(model.dataset_of(str(tmp_path / "good.npz"), InProcess(2)).X)
     np.testing.assert_array_equal(good, predict(trained, table, "same.csv"))
     with pytest.raises(DataError, match="4 features, the model was fitted on 5"):
-        model.points_of(str(tmp_path / "bad.npz"), InProcess(2))
+        model.dataset_of(str(tmp_path / "bad.npz"), InProcess(2))
 
 
 def test_tables_of_another_format_are_matched_by_name(trained, tmp_path):
@@ -80,13 +80,13 @@ def test_tables_of_another_format_are_matched_by_name(trained, tmp_path):
     expected = predict(trained, table, "same.csv")
     for name, columns in (("all", [*NAMES, "kind"]), ("turned", ["kind", *NAMES[::-1]]), ("points", NAMES[::-1])):
         table[columns].to_parquet(tmp_path / f"{name}.parquet")
-        found = model.predict(model.points_of(tmp_path / f"{name}.parquet", InProcess(2)))
+        found = model.predict(model.dataset_of(tmp_path / f"{name}.parquet", InProcess(2)).X)
         np.testing.assert_array_equal(found, expected)
     table[["a", "b", "d"]].to_parquet(tmp_path / "narrow.parquet")
     with pytest.raises(DataError, match="no column c, e"):
-        model.points_of(tmp_path / "narrow.parquet", InProcess(2))
+        model.dataset_of(tmp_path / "narrow.parquet", InProcess(2))
     table[NAMES].set_axis(list("pqrst"), axis=1).to_parquet(tmp_path / "renamed.parquet")
-    found = model.predict(model.points_of(tmp_path / "renamed.parquet", InProcess(2), target="none"))
+    found = model.predict(model.dataset_of(tmp_path / "renamed.parquet", InProcess(2), target="none").X)
     np.testing.assert_array_equal(found, expected)  # none of the names is known: column by column
 
 
@@ -96,7 +96,7 @@ def test_patterns_and_lists_are_read_as_one_file(trained, tmp_path):
     table[:100].to_csv(tmp_path / "part-2.csv", index=False)
     table[100:][["kind", *NAMES[::-1]]].to_csv(tmp_path / "part-10.csv", index=False)
     for source in (str(tmp_path / "part-*.csv"), [tmp_path / "part-2.csv", tmp_path / "part-10.csv"]):
-        np.testing.assert_array_equal(model.predict(model.points_of(source, InProcess(2))), expected)
+        np.testing.assert_array_equal(model.predict(model.dataset_of(source, InProcess(2)).X), expected)
 
 
 def test_stored_data_sets_are_not_copied(trained, tmp_path):
@@ -106,23 +106,23 @@ def test_stored_data_sets_are_not_copied(trained, tmp_path):
     for name in ("same", "turned"):
         source = trained[0] / "same.csv" if name == "same" else tmp_path / "turned.csv"
         ingest(source, StoredParts(tmp_path / name), InProcess(2), target="kind").save(tmp_path / name)
-        X = model.points_of(tmp_path / name, InProcess(2))
+        X = model.dataset_of(tmp_path / name, InProcess(2)).X
         assert isinstance(X, StoredRows if name == "same" else ChosenColumns)
         np.testing.assert_array_equal(model.predict(X), expected)
         np.testing.assert_array_equal(X.take(np.array([250, 3])), X.read_all()[[250, 3]])
     append(tmp_path / "turned.csv", tmp_path / "same")
-    found = model.predict(model.points_of(tmp_path / "same", InProcess(2)))
+    found = model.predict(model.dataset_of(tmp_path / "same", InProcess(2)).X)
     np.testing.assert_array_equal(found, np.tile(expected, 2))
     table[NAMES[:4]].to_csv(tmp_path / "narrow.csv", index=False)
     ingest(tmp_path / "narrow.csv", StoredParts(tmp_path / "n"), InProcess(2), target="none").save(tmp_path / "n")
     with pytest.raises(DataError, match="no column e"):
-        model.points_of(tmp_path / "n", InProcess(2))
+        model.dataset_of(tmp_path / "n", InProcess(2))
 
 
 def test_zarr_is_taken_column_by_column(trained, tmp_path):
     _, model, table = trained
     zarr.create_array(str(tmp_path / "p.zarr"), data=table[NAMES].to_numpy(), chunks=(70, 5))
-    np.testing.assert_array_equal(model.predict(model.points_of(tmp_path / "p.zarr", InProcess(2))),
+    np.testing.assert_array_equal(model.predict(model.dataset_of(tmp_path / "p.zarr", InProcess(2)).X),
                                   predict(trained, table, "same.csv"))
 
 
@@ -142,7 +142,7 @@ def test_a_pipeline_of_several_files_or_of_a_folder_is_that_of_the_whole(trained
     again = open_model(made["model"])
     X = as_rows(table[NAMES].to_numpy(np.float32))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    found = again.predict(again.points_of(folder / "train.csv", InProcess(2)))
+    found = again.predict(again.dataset_of(folder / "train.csv", InProcess(2)).X)
     np.testing.assert_array_equal(found, predict(trained, table, "same.csv"))
 
 
@@ -188,7 +188,7 @@ def test_new_points_take_the_training_fills_and_levels(mixed):
 def test_the_training_file_becomes_the_training_points(mixed):
     folder, result, _ = mixed
     model = open_model(result["model"])
-    points = model.points_of(str(folder / "train.csv"), InProcess(1))
+    points = model.dataset_of(str(folder / "train.csv"), InProcess(1)).X
     trained_on = ingest(folder / "train.csv", MemoryParts(), InProcess(1), model.read)
     np.testing.assert_array_equal(points.read_all(), trained_on.X.read_all())
     assert set(model.predict(points)) == {"no", "yes"}
@@ -198,16 +198,16 @@ def test_arrays_hold_the_columns_of_the_levels(mixed, tmp_path):
     _, result, _ = mixed
     model = open_model(result["model"])
     np.save(tmp_path / "wide.npy", np.ones((3, 8)))
-    assert model.points_of(str(tmp_path / "wide.npy"), InProcess(1)).shape == (3, 8)
+    assert model.dataset_of(str(tmp_path / "wide.npy"), InProcess(1)).X.shape == (3, 8)
     np.save(tmp_path / "narrow.npy", np.ones((3, 3)))
     with pytest.raises(DataError, match="3 features, the model was fitted on 8"):
-        model.points_of(str(tmp_path / "narrow.npy"), InProcess(1))
+        model.dataset_of(str(tmp_path / "narrow.npy"), InProcess(1))
 
 
 def test_the_choice_is_made_in_training_only(mixed, trained):
     folder, result, _ = mixed
     with pytest.raises(SpecError, match="when_missing cannot be set for a prediction"):
-        open_model(result["model"]).points_of(str(folder / "train.csv"), InProcess(1), when_missing="error")
+        open_model(result["model"]).dataset_of(str(folder / "train.csv"), InProcess(1), when_missing="error")
     table = trained[2][NAMES].copy()
     table.loc[3, "b"] = None
     with pytest.raises(DataError, match=r"nan in row 3, column 1 \(b\)"):
@@ -223,7 +223,7 @@ def test_folders_are_taken_if_their_columns_were_made_alike(mixed, tmp_path):
         ingest(source, StoredParts(tmp_path / name), InProcess(1), **options).save(tmp_path / name)
     data = model.dataset_of(str(tmp_path / "same"), InProcess(1))
     np.testing.assert_array_equal(model.predict(data.X),
-                                  model.predict(model.points_of(str(folder / "train.csv"), InProcess(1))))
+                                  model.predict(model.dataset_of(str(folder / "train.csv"), InProcess(1)).X))
     assert "imputed" not in data.attributes
     with pytest.raises(DataError, match="other fills of missing cells or other levels"):
         model.dataset_of(str(tmp_path / "other"), InProcess(1))
@@ -251,7 +251,7 @@ def test_svmlight_files_need_not_show_their_first_and_last_column(tmp_path):
             "labels": {"per_class": 4}, "subsample": {"size": 20}, "graph": {"n_neighbors": 5}}
     model = open_model(run(spec, workspace=tmp_path / "work", execution=InProcess(2))["model"])
     (tmp_path / "new.svm").write_text("0 1:2.5 2:1\n0 2:3\n")
-    np.testing.assert_array_equal(model.points_of(str(tmp_path / "new.svm"), InProcess(1)).read_all(),
+    np.testing.assert_array_equal(model.dataset_of(str(tmp_path / "new.svm"), InProcess(1)).X.read_all(),
                                   [[0, 2.5, 1, 0], [0, 0, 3, 0]])
 
 

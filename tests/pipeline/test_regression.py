@@ -20,6 +20,8 @@ from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.storage.store import StoredParts
 
+from .conftest import by_name
+
 N = 260
 
 
@@ -102,7 +104,7 @@ def test_every_stage_has_a_cost_and_the_second_run_is_cached(fields, finished):
     made = make_plan(fields, workspace=workspace / "new")
     facts = Facts(made.spec, 1 << 30, made.facts.scan, {})
     assert facts.n_outputs == 1
-    KINDS[made.spec.model.kind].by_name["scores"].cost(facts)
+    by_name(KINDS[made.spec.model.kind])["scores"].cost(facts)
     assert "number of classes" not in facts.estimated
 
 

@@ -77,7 +77,7 @@ def test_a_model_of_sparse_points_predicts_sparse_and_dense_rows(runs, text_like
     for rows in (X, as_csr(X), CsrRows(as_csr(X))):
         assert_array_equal(on_sparse.predict(rows, InProcess(1)), labels)
         assert_array_equal(on_dense.predict(rows, InProcess(1)), labels)
-    dataset = on_sparse.points_of(str(text_like[0]), InProcess(1))
+    dataset = on_sparse.dataset_of(str(text_like[0]), InProcess(1)).X
     assert_array_equal(on_sparse.predict(dataset, InProcess(1)), labels)
 
 

@@ -40,7 +40,7 @@ def message_of(spec, overrides=()):
 def test_the_pipelines_of_the_repository_are_valid(path):
     spec = load_spec(path)
     assert spec.name == path.stem
-    assert load_spec(spec.record()) == spec
+    assert load_spec(spec.model_dump()) == spec
 
 
 def test_defaults_are_those_of_the_parameters():

@@ -16,6 +16,8 @@ from dssl.pipeline.plan import make_plan
 from dssl.pipeline.run import run
 from dssl.pipeline.stage import Context, Kind, Stage
 
+from .conftest import by_name
+
 STAGES = [pytest.param(kind, stage, id=f"{kind.name}-{stage.name}") for kind in KINDS.values() for stage in kind.stages]
 
 
@@ -114,7 +116,7 @@ def test_kinds_that_cannot_be_walked_are_refused():
     with pytest.raises(ParameterError, match="another kind of model named 'svm'"):
         register_kind(Kind("svm", svm.spec, ("regression",), svm.stages))
     with pytest.raises(ParameterError, match=r"stage graph of kind backwards needs \['dataset'"):
-        register_kind(Kind("backwards", svm.spec, svm.tasks, (svm.by_name["graph"], *svm.stages)))
+        register_kind(Kind("backwards", svm.spec, svm.tasks, (by_name(svm)["graph"], *svm.stages)))
     with pytest.raises(ParameterError, match="stage dataset of kind twice is there twice"):
-        register_kind(Kind("twice", svm.spec, svm.tasks, (*svm.stages, svm.by_name["dataset"])))
+        register_kind(Kind("twice", svm.spec, svm.tasks, (*svm.stages, by_name(svm)["dataset"])))
     assert not {"backwards", "twice"} & set(KINDS)
