@@ -21,7 +21,7 @@ import numpy as np
 from ..errors import DataError, explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
-from ..storage.blocks import ArrayRows, Rows
+from ..storage.blocks import ArrayRows, Rows, write_dense
 from ..storage.files import read_json, write_json
 from ..storage.lock import Lock
 from ..storage.store import MANIFEST, StoredParts, StoredRows
@@ -31,6 +31,7 @@ from .ingest_params import IngestParams
 from .readers.formats import format_of
 from .readers.stored import segments_of
 from .sources import Source, find_source
+from .targets import recoded
 
 
 def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Path,
@@ -70,8 +71,12 @@ def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Pat
         except BaseException:
             shutil.rmtree(segment.folder, ignore_errors=True)
             raise
-        write_json(folder / MANIFEST, {"dssl_dataset": SEGMENTED, "arrays": arrays, "segments": [*done, name],
-                                       "attributes": _attributes(current, added, label_names)})
+        sources = [*current.attributes.get("sources", [_source(current)]), _source(added)]
+        joined = " ".join(str(source["fingerprint"]) for source in sources)
+        write_json(folder / MANIFEST, {
+            "dssl_dataset": SEGMENTED, "arrays": arrays, "segments": [*done, name],
+            "attributes": {**current.attributes, "label_names": label_names, "sources": sources,
+                           "fingerprint": hashlib.sha256(joined.encode()).hexdigest()}})
         return open_stored(folder)
 
 
@@ -94,23 +99,16 @@ def _params(current: Dataset, source: Source, options: dict[str, Any]) -> Ingest
 def _joined(folder: Path, manifest: dict[str, Any], current: Dataset, added: Dataset,
             segment: StoredParts) -> tuple[dict[str, Any], list[str] | None]:
     """Return what `dataset.json` says of all arrays with the new rows, and the names of the codes of y."""
-    arrays = {}
-    for name, new in (("X", added.X), ("split", added.split)):
-        if new is not None:
-            arrays[name] = _with_piece(folder, name, manifest["arrays"][name], new)
-    label_names = current.attributes.get("label_names")
-    if current.y is not None and added.y is not None:
-        before, after, label_names = one_type(current, added)
-        if before is not None or not isinstance(after, StoredRows):
-            y = after.read_all() if before is None else np.concatenate([before.read_all(), after.read_all()])
-            height = chunk_rows(len(y), y.itemsize)
-            shutil.rmtree(segment.folder / "shared" / "y")
-            segment.allocate("y", y.shape, y.dtype, height)
-            segment.write_rows(0, {"y": y})
-        written = segment.rows("y")
-        nothing = {"pieces": [], "shape": [0]}
-        arrays["y"] = _with_piece(folder, "y", nothing if before is not None else manifest["arrays"]["y"], written)
-    return arrays, label_names
+    arrays = {name: _with_piece(folder, name, manifest["arrays"][name], new)
+              for name, new in (("X", added.X), ("split", added.split)) if new is not None}
+    if current.y is None or added.y is None:
+        return arrays, current.attributes.get("label_names")
+    y, is_whole, label_names = _joined_labels(current, added, current.y, added.y)
+    if y is not None:
+        shutil.rmtree(segment.folder / "shared" / "y")
+        write_dense(ArrayRows(y), segment, "y", chunk_rows(len(y), y.itemsize))
+    before = {"pieces": [], "shape": [0]} if is_whole else manifest["arrays"]["y"]
+    return {**arrays, "y": _with_piece(folder, "y", before, segment.rows("y"))}, label_names
 
 
 def _with_piece(folder: Path, name: str, described: dict[str, Any], new: Rows) -> dict[str, Any]:
@@ -122,55 +120,33 @@ def _with_piece(folder: Path, name: str, described: dict[str, Any], new: Rows) -
     return {**whole, "pieces": [*pieces, {**describe(new), "path": path}]}
 
 
-def one_type(current: Dataset, added: Dataset) -> tuple[Rows | None, Rows, list[str] | None]:
-    """Return (y of the rows that were there, or None if it stays as it is; y of the new rows; names of the codes).
+def _joined_labels(current: Dataset, added: Dataset, before: Rows,
+                   after: Rows) -> tuple[np.ndarray | None, bool, list[str] | None]:
+    """Return (y to write, None if that of the new rows stays as it is; whether it is of all rows; names of its codes).
 
-    Raises
-    ------
-    DataError : one is text and the other numbers.
+    Raise DataError if one is text and the other numbers.
     """
-    assert current.y is not None
-    assert added.y is not None
     old, new = current.attributes.get("label_names"), added.attributes.get("label_names")
-    if old is None and new is not None:
-        known = current.y.read_all()
-        if known.dtype.kind != "f" or not np.isnan(known).all():
-            raise _mixed("text", "numbers", added)
-        return ArrayRows(np.full(len(known), -1, np.int64)), added.y, list(new)
-    if old is not None:
-        codes = added.y.read_all()
-        if new is None and (codes != -1).any():
-            raise _mixed("numbers", "text", added)
-        names = list(old) if set(new or ()) <= set(old) else sorted({*old, *(new or ())})
-        kept = None if names == list(old) else ArrayRows(_recoded(current.y.read_all(), old, names))
-        return kept, added.y if names == new else ArrayRows(_recoded(codes.astype(np.int64), new or [], names)), names
-    if current.y.dtype == added.y.dtype:
-        return None, added.y, None
-    before, after = (rows if rows.dtype == np.float64 else ArrayRows(rows.read_all().astype(np.float64))
-                     for rows in (current.y, added.y))
-    return None if before is current.y else before, after, None
-
-
-def _mixed(new: str, old: str, added: Dataset) -> DataError:
-    return DataError(explain(
-        f"the labels of {added.attributes['source']} are {new}, those of the data set {old}",
-        why="how the numbers were written is not known any more",
-        fix="ingest all files at once, as a list or a pattern; or name another column with `target:`"))
-
-
-def _recoded(codes: np.ndarray, names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:
-    """Return codes of `names` as codes of `wanted`, -1 as it is."""
-    place = {name: code for code, name in enumerate(wanted)}
-    return np.array([*(place[name] for name in names), -1], np.int64)[codes]
-
-
-def _attributes(current: Dataset, added: Dataset, label_names: list[str] | None) -> dict[str, Any]:
-    """Return the attributes of the whole: `sources` lists every source with its fingerprint and rows."""
-    before = current.attributes
-    sources = [*before.get("sources", [_source(current)]), _source(added)]
-    joined = " ".join(str(source["fingerprint"]) for source in sources)
-    return {**before, "label_names": label_names, "sources": sources,
-            "fingerprint": hashlib.sha256(joined.encode()).hexdigest()}
+    y = after.read_all()
+    if old is None and new is None:
+        is_whole = before.dtype != y.dtype and before.dtype != np.float64
+        y = np.concatenate([before.read_all(), y]) if is_whole else y.astype(np.float64)
+        return None if before.dtype == after.dtype else y, is_whole, None
+    is_mixed = (y != -1).any() if new is None else old is None and not np.isnan(before.read_all()).all()
+    if is_mixed:
+        kinds = ("text", "numbers") if old is None else ("numbers", "text")
+        raise DataError(explain(
+            f"the labels of {added.attributes['source']} are {kinds[0]}, those of the data set {kinds[1]}",
+            why="how the numbers were written is not known any more",
+            fix="ingest all files at once, as a list or a pattern; or name another column with `target:`"))
+    names = list(old) if old is not None and set(new or ()) <= set(old) else sorted({*(old or ()), *(new or ())})
+    if names == old == new:
+        return None, False, names
+    y = recoded(y.astype(np.int64), new or [], names)
+    if names == old:
+        return y, False, names
+    known = np.full(len(before), -1) if old is None else recoded(before.read_all(), old, names)
+    return np.concatenate([known, y]), True, names
 
 
 def _source(dataset: Dataset) -> dict[str, Any]:

@@ -25,9 +25,7 @@ def path_of(text: str) -> Path:
 def expand(text: str) -> list[str]:
     """Return the paths that a pattern matches, in natural order; anything else, and a path that is there, as it is.
 
-    Raises
-    ------
-    DataError : the pattern matches nothing, or is a URL.
+    Raise DataError if the pattern matches nothing, or is a URL.
     """
     if is_url(text):
         require("*" not in text, f"{text} is a pattern", why="what a server or an object store holds is not listed",
@@ -43,8 +41,7 @@ def expand(text: str) -> list[str]:
         raise DataError(explain(
             f"no file matches {text}", why=f"{folder.absolute()} " + (f"holds {', '.join(beside)}" if beside else
                                                                     "is empty" if folder.is_dir() else "is no folder"),
-            fix="check the pattern; on a command line, put it in quotes",
-        ))
+            fix="check the pattern; on a command line, put it in quotes"))
     return found
 
 

@@ -25,8 +25,9 @@ from ..errors import DataError, explain, require
 from ..storage.files import draft_of
 from .patterns import expand, is_url, path_of
 from .readers.compressed import OPENERS
-from .readers.formats import ENDINGS, IDX_NAME, files_of, folder_format, format_of
+from .readers.formats import ENDINGS, files_of, folder_format, format_of_ending
 from .readers.idx import IdxReader, labels_beside, labels_name
+from .targets import target_of, whole_numbers
 
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")  # of scikit-learn
 OPENML_NAMES = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST", "usps": "USPS", "covtype": "covertype"}
@@ -55,16 +56,12 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
                 download: bool = True) -> Source:
     """Return the file or files that a path, URL or name stands for; downloads go to the cache, once.
 
-    Parameters
-    ----------
     name : or several of them; a path with `*`, `?` or `[` stands for the files that match it, in natural order
         (part-2 before part-10), `**` for folders at any depth.
     labels : path or URL of the labels; unset, those of an IDX file are looked for beside it under their
         conventional name. format : of the file, where its ending does not tell. download : whether to use the network.
 
-    Raises
-    ------
-    DataError : nothing is found; the message says where it was looked for, and which names are near.
+    Raise DataError saying where it was looked for, and which names are near, if nothing is found.
     """
     names = [str(name)] if isinstance(name, (str, Path)) else [str(one) for one in name]
     require(len(names) > 0, "the source is an empty list", why="there are no rows to read", error=DataError,
@@ -90,18 +87,19 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
 
 def _find_one(text: str, labels: str | Path | None, format: str | None, download: bool) -> Source:
     path = _download(text, download) if is_url(text) else _local(text, download)
+    beside = None
     if labels is not None:
         beside = _download(str(labels), download) if is_url(str(labels)) else path_of(str(labels))
         require(beside.is_file(), f"labels {labels} is not a file", why="the labels are read from it",
                 fix="check the path", error=DataError)
-        return Source(text, path, beside)
-    if format == IdxReader.format or (format is None and _may_be_idx(path)):
-        beside_url = _sibling(text) if is_url(text) else None
-        found = _download(beside_url, download) if beside_url else labels_beside(path)
-        require(found != path, f"{path} holds labels", why="points are read from the file of images",
+    elif (format or format_of_ending(path)) == IdxReader.format:
+        parts = urlsplit(text) if is_url(text) else None
+        named = labels_name(PurePosixPath(parts.path).name) if parts else None
+        beside = _download(urlunsplit(parts._replace(path=str(PurePosixPath(parts.path).with_name(named)))),
+                           download) if parts and named else labels_beside(path)
+        require(beside != path, f"{path} holds labels", why="points are read from the file of images",
                 fix="name the file of images", error=DataError)
-        return Source(text, path, found)
-    return Source(text, path)
+    return Source(text, path, beside)
 
 
 def fingerprint(source: Source | str | Path) -> str:
@@ -133,13 +131,6 @@ def cache_folder() -> Path:
     return Path(os.environ.get("DSSL_CACHE") or Path.home() / ".cache" / "dssl").expanduser()
 
 
-def _may_be_idx(path: Path) -> bool:
-    try:
-        return format_of(path) == IdxReader.format
-    except DataError:
-        return False
-
-
 # ---- paths and names
 
 
@@ -151,9 +142,8 @@ def _local(text: str, download: bool) -> Path:
     require(not looks_like_path or not path.is_dir(), f"{text} is a folder", error=DataError,
             why="it is neither a data set that dssl wrote nor a Zarr array or group",
             fix=f"name a file in it, or several with a pattern such as {text}/*.csv")
-    folders = [cache_folder()]
-    if os.environ.get("DSSL_DATA"):
-        folders.insert(0, Path(os.environ["DSSL_DATA"]).expanduser())
+    own = os.environ.get("DSSL_DATA")
+    folders = [*([Path(own).expanduser()] if own else []), cache_folder()]
     if not looks_like_path:
         found = next((file for folder in folders if (file := named_files(folder).get(text))), None)
         if found:
@@ -171,8 +161,8 @@ def named_files(folder: Path) -> dict[str, Path]:
         return {}
     named: dict[str, Path] = {}
     for file in sorted(folder.iterdir()):
-        plain = Path(file.name.removesuffix(file.suffix)) if file.suffix.lower() in OPENERS else Path(file.name)
-        if file.is_file() and (plain.suffix.lower() in ENDINGS or IDX_NAME.search(plain.name)):
+        if file.is_file() and format_of_ending(file):
+            plain = Path(file.stem if file.suffix.lower() in OPENERS else file.name)
             stem = plain.stem if plain.suffix.lower() in ENDINGS else plain.name
             if stem not in named or file.suffix == ".npz":
                 named[stem] = file
@@ -223,10 +213,8 @@ def _openml(name: str) -> Path:
     try:
         bunch = fetch_openml(known_as, as_frame=True, parser="auto", n_retries=2)
     except (ValueError, URLError, OSError) as error:
-        raise DataError(explain(
-            f"no data set {name!r}: OpenML does not give {known_as!r}", why=str(error),
-            fix="check the name at openml.org, or give a path or URL",
-        )) from error
+        raise DataError(explain(f"no data set {name!r}: OpenML does not give {known_as!r}", why=str(error),
+                                fix="check the name at openml.org, or give a path or URL")) from error
     path = cache_folder() / f"{name}.npz"
     X, y, label_names = table_of_frame(bunch.data, bunch.target, name)
     save_npz(path, X, y, list(map(str, bunch.data.columns)), label_names, OPENML_TRAIN_ROWS.get(known_as))
@@ -237,17 +225,13 @@ def table_of_frame(frame: pd.DataFrame, target: pd.Series | None,
                    name: str) -> tuple[np.ndarray, np.ndarray | None, list[str]]:
     """Return (X, y, names of the labels) of a pandas table; labels that are numbers as text become numbers.
 
-    Raises
-    ------
-    DataError : a feature is text.
+    Raise DataError if a feature is text.
     """
     for column in frame.columns:
-        if not pd.api.types.is_numeric_dtype(frame[column]):
-            raise DataError(explain(
-                f"{name}: column {column!r} holds text: {str(frame[column].iloc[0])!r}",
+        require(pd.api.types.is_numeric_dtype(frame[column]), error=DataError,
+                what=f"{name}: column {column!r} holds text: {str(frame[column].iloc[0])!r}",
                 why="features are numbers; text has no distance",
-                fix="fetch it with scikit-learn, code the column as numbers, and save X and y with numpy.savez",
-            ))
+                fix="fetch it with scikit-learn, code the column as numbers, and save X and y with numpy.savez")
     X = frame.to_numpy(np.float64)
     narrow = [dtype for dtype in (np.uint8, np.int16, np.float32)
               if np.array_equal(X.astype(dtype, casting="unsafe"), X)] if np.isfinite(X).all() else []
@@ -255,12 +239,11 @@ def table_of_frame(frame: pd.DataFrame, target: pd.Series | None,
     if target is None or pd.api.types.is_numeric_dtype(target):
         return X, None if target is None else target.to_numpy(), []
     text = target.astype(object)
-    as_numbers = pd.to_numeric(text, errors="coerce")
-    if not as_numbers.isna().any():
-        numbers = as_numbers.to_numpy()
-        return X, numbers.astype(np.int64) if np.array_equal(numbers, np.rint(numbers)) else numbers, []
-    codes, names = pd.factorize(text, sort=True)
-    return X, codes.astype(np.int64), [str(label) for label in names]
+    numbers = pd.to_numeric(text, errors="coerce").to_numpy(np.float64)
+    if not np.isnan(numbers).any():
+        return X, whole_numbers(numbers), []
+    codes, names = target_of(text, len(text))
+    return X, codes, names or []
 
 
 def save_npz(path: Path, X: np.ndarray, y: np.ndarray | None, columns: list[str], label_names: list[str],
@@ -278,14 +261,6 @@ def save_npz(path: Path, X: np.ndarray, y: np.ndarray | None, columns: list[str]
 
 
 # ---- URLs
-
-
-def _sibling(url: str) -> str | None:
-    """Return the URL of the labels that lie beside an IDX file of images."""
-    parts = urlsplit(url)
-    path = PurePosixPath(parts.path)
-    name = labels_name(path.name)
-    return None if name is None else urlunsplit(parts._replace(path=str(path.with_name(name))))
 
 
 def _download(url: str, download: bool) -> Path:
@@ -323,8 +298,6 @@ def _download(url: str, download: bool) -> Path:
     except (OSError, ValueError) as error:
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
-        raise DataError(explain(
-            f"cannot download {url}", why=f"{type(error).__name__}: {error}",
-            fix="check the URL and the network, or download the file and give its path",
-        )) from error
+        raise DataError(explain(f"cannot download {url}", why=f"{type(error).__name__}: {error}",
+                                fix="check the URL and the network, or download the file and give its path")) from error
     return path

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, require
+from ...errors import DataError, explain, require
 from ...storage.foreign_zarr import is_zarr
 from .base import Reader
 from .compressed import OPENERS, unpack
@@ -41,6 +41,13 @@ def files_of(folder: Path) -> list[str]:
     return stored_files(folder) if folder_format(folder) == StoredReader.format else all_files(folder)
 
 
+def format_of_ending(path: Path) -> str | None:
+    """Return the format that the ending of a file, compressed or not, stands for; None if it stands for none."""
+    name = Path(path.name.lower())
+    name = name.with_suffix("") if name.suffix in OPENERS else name
+    return IdxReader.format if IDX_NAME.search(name.name) else ENDINGS.get(name.suffix)
+
+
 def format_of(path: Path, format: str | None = None) -> str:
     """Return the format of a file: the one named, or the one its ending stands for.
 
@@ -50,16 +57,13 @@ def format_of(path: Path, format: str | None = None) -> str:
         require(format in FORMATS, f"format={format!r}", why="dssl has no reader for it",
                 fix=f"use one of {', '.join(sorted(FORMATS))}, or convert the file to npz")
         return format
-    in_folder = folder_format(path)
-    if in_folder:
-        return in_folder
-    name = Path(path.name.lower())
-    name = name.with_suffix("") if name.suffix in OPENERS else name
-    found = IdxReader.format if IDX_NAME.search(name.name) else ENDINGS.get(name.suffix, "")
-    require(found != "", f"{path.name} has an ending that stands for no format", error=DataError,
+    found = folder_format(path) or format_of_ending(path)
+    if found is None:
+        raise DataError(explain(
+            f"{path.name} has an ending that stands for no format", fix="name the format with `format:` ("
+            f"{', '.join(sorted(FORMATS))}); LIBSVM files are svmlight; convert HDF5 and others to npz or Parquet",
             why=f"formats are told by their endings: {', '.join(ENDINGS)}, ...-idx3-ubyte, each also with "
-                f"{', '.join(OPENERS)}", fix=f"name the format with `format:` ({', '.join(sorted(FORMATS))}); LIBSVM "
-            "files are svmlight; convert HDF5 and others to npz or Parquet")
+                f"{', '.join(OPENERS)}"))
     return found
 
 
