@@ -45,27 +45,18 @@ def type_of(values: Any) -> np.dtype:
     return np.result_type(*values.dtypes) if isinstance(values, pd.DataFrame) else values.dtype
 
 
-def first_not_finite(block: Any) -> tuple[int, int, str] | None:
-    """Return (row, column, text) of the first value that is not finite, row by row; zeros of sparse rows are finite."""
-    values = block.data if sparse.issparse(block) else block
-    bad = ~np.isfinite(values)
-    if not bad.any():
-        return None
-    if sparse.issparse(block):
-        entry = int(np.argmax(bad))
-        row, column = int(np.searchsorted(block.indptr, entry, side="right")) - 1, int(block.indices[entry])
-        return row, column, str(values[entry])
-    row, column = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    return row, column, str(values[row, column])
-
-
 def not_finite(X: Any) -> tuple[int, tuple[int, int, str] | None]:
     """Return how many values are not finite, and (row, column, text) of the first, row by row.
 
     X : ndarray, or CSR matrix with sorted columns, of which the stored entries are looked at.
     """
-    found = first_not_finite(X)
-    return (0 if found is None else int((~np.isfinite(X.data if sparse.issparse(X) else X)).sum())), found
+    values = X.data if sparse.issparse(X) else X
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return 0, None
+    place = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    row, column = place if values is X else (np.searchsorted(X.indptr, place[0], side="right") - 1, X.indices[place])
+    return int(bad.sum()), (int(row), int(column), str(values[place]))
 
 
 def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], known: Any) -> DataError:
@@ -103,12 +94,10 @@ def narrow_columns(values: Any) -> np.ndarray:
 
 
 def _narrow(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    if not len(numbers):
-        return np.empty((0, 4))
     smallest, largest = (np.asarray(bound, np.float64) for bound in (values.min(axis=0), values.max(axis=0)))
     near = largest - smallest < 2 * RESOLVED * _spacing(smallest, largest, np.float32)
-    kept = values[:, near]
-    exact = (kept.astype(np.float32) == kept).all(axis=0)
+    chosen = values[:, near]
+    exact = (chosen.astype(np.float32) == chosen).all(axis=0)
     return np.column_stack([numbers[near], smallest[near], largest[near], exact])
 
 

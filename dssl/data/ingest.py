@@ -5,6 +5,7 @@ target, and the names of its classes over all blocks. Finish step: write the tar
 or text are to become numbers, a pass before it finds out how (`survey`).
 """
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +17,14 @@ from ..errors import DataError, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..params import digest, plain
-from ..storage.blocks import MemoryParts, Parts, Receipt, Rows, row_ranges
+from ..storage.blocks import MemoryParts, Parts, Receipt, row_ranges
 from ..storage.foreign_zarr import is_zarr
 from ..storage.pieces import BlockedCsrRows
-from ..storage.store import MANIFEST
+from ..storage.store import MANIFEST, StoredParts
 from .columns import Columns, some_texts
 from .dataset import Dataset, open_stored
 from .floats import refuse_lost_columns, refuse_not_finite
-from .ingest_leftovers import clear_other_parts, remove_surveys, scratch_folder
+from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams, block_height
 from .readers.base import Reader, Scan
 from .readers.formats import format_of, open_reader
@@ -41,8 +42,6 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
            like: Dataset | None = None, columns: Columns | None = None, **options: Any) -> Dataset:
     """Read a file, URL or named data set, or several files of one format, into `parts`; return it as a Dataset.
 
-    Parameters
-    ----------
     params : how to read; or give its fields as `options`.
     scratch : folder for what compressed files hold, seen by every worker; unset: in the folder of the parts, or
         where temporary files go if the parts are in memory. It is emptied again.
@@ -52,10 +51,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
 
     A task needs `task_bytes` a row. The counting pass over text runs once, here.
 
-    Raises
-    ------
-    DataError : the file cannot be used; the message names it, the place and the remedy, and no data set exists.
-    BudgetError : one row does not fit the memory budget.
+    Raise DataError naming the file, the place and the remedy if it cannot be used (no data set exists then),
+    BudgetError if one row does not fit the memory budget.
     """
     params = replace(params, **options) if params else IngestParams(**options)
     if not isinstance(source, Source):
@@ -72,23 +69,17 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
             _require_alike(like, columns, params, reader.scan(), source.name)
         clear_other_parts(parts, key)
         if columns is None and params.encodes:
-            surveys = parts.within("surveys").within(key[:16])
-            columns = _survey(reader, params, source.name, surveys, execution, progress)
+            scan, surveys = reader.scan(), parts.within("surveys").within(key[:16])
+            height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
+            columns = survey_file(reader, row_ranges(scan.n_rows, height), source.name, execution, surveys, progress,
+                                  impute=params.when_missing == "impute")
         dataset = _written(reader, params, columns, source.name, key, parts, execution, progress,
                            as_text=like is not None and like.attributes.get("label_names") is not None)
-    remove_surveys(parts)
+    if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
+        shutil.rmtree(parts.folder / "within", ignore_errors=True)
     known = {"source": source.name, "fingerprint": bytes_digest, "format": format_of(source.path, params.format),
              "params": plain(params)}
     return replace(dataset, attributes=known | dataset.attributes)
-
-
-def _survey(reader: Reader, params: IngestParams, name: str, parts: Parts, execution: Execution,
-            progress: Progress | None) -> Columns:
-    """Return what becomes of the columns of a file, as its rows decide."""
-    scan = reader.scan()
-    height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
-    return survey_file(reader, row_ranges(scan.n_rows, height), name, execution, parts, progress,
-                       impute=params.when_missing == "impute")
 
 
 def _written(reader: Reader, params: IngestParams, columns: Columns | None, name: str, key: str, parts: Parts,
@@ -110,36 +101,26 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
     receipts = execution.map([IngestTask(reader.narrow(start, stop), start, stop, reading, key)
                               for start, stop in ranges], parts, progress)
     _refuse_bad_values(name, receipts, names)
-    _refuse_lost_columns(name, receipts, parts, names)
-    label_names = None
+    if all(receipt.get("narrow") for receipt in receipts):  # a column that one block clears is not lost
+        refuse_lost_columns([parts.read(index, ("narrow",))["narrow"] for index in range(len(receipts))], names, name,
+                            "read it in more digits, `read: {dtype: float64}`, or subtract the offset")
+    attributes: dict[str, Any] = {"target": scan.target, "label_names": None, "feature_names": names}
     if scan.target is not None:
-        label_names = write_target(parts, reader, ranges, receipts, height, as_text=as_text)
-    attributes = {"target": scan.target, "label_names": label_names, "feature_names": names}
-    X: Rows
-    if reading.sparse:
-        X = BlockedCsrRows(parts, (scan.n_rows, width), np.dtype(params.dtype), height,
-                           sum(receipt["nnz"] for receipt in receipts))
-    else:
-        X = parts.rows("X")
-    return Dataset(X, parts.rows("y") if scan.target is not None else None,
-                   parts.rows("split") if scan.has_split else None,
-                   attributes | _how_it_was_read(reader, reading, receipts))
-
-
-def _how_it_was_read(reader: Reader, reading: Reading, receipts: list[Receipt]) -> dict[str, Any]:
-    """Return the attributes that only some formats and choices have."""
-    found: dict[str, Any] = {}
+        attributes["label_names"] = write_target(parts, reader, ranges, receipts, height, as_text=as_text)
     if isinstance(reader, StoredReader):
-        kept = reader.dataset.attributes
-        found |= {name: kept[name] for name in ("when_missing", "columns") if name in kept}
+        before = reader.dataset.attributes
+        attributes |= {name: before[name] for name in ("when_missing", "columns") if name in before}
     if isinstance(reader, SvmlightReader):
-        found["zero_based"] = reader.zero_based
+        attributes["zero_based"] = reader.zero_based
     if reading.columns is not None:
-        found |= reading.columns.describe() | {"imputed": sum(receipt["imputed"] for receipt in receipts),
-                                               "unseen": _unseen(receipts, reading.columns)}
+        attributes |= reading.columns.describe() | {"imputed": sum(receipt["imputed"] for receipt in receipts),
+                                                    "unseen": _unseen(receipts, reading.columns)}
     if reading.sparse:
-        found["sparse"] = True
-    return found
+        attributes["sparse"] = True
+    X = parts.rows("X") if not reading.sparse else BlockedCsrRows(
+        parts, (scan.n_rows, width), np.dtype(params.dtype), height, sum(receipt["nnz"] for receipt in receipts))
+    return Dataset(X, parts.rows("y") if scan.target is not None else None,
+                   parts.rows("split") if scan.has_split else None, attributes)
 
 
 def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
@@ -163,12 +144,7 @@ def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> D
 
 def open_source(source: Source, params: IngestParams | None = None, *, scratch: Path, like: Dataset | None = None,
                 columns: Columns | None = None) -> Reader:
-    """Return the reader of a source: of one file, or of several as one; see `open_reader`.
-
-    Raises
-    ------
-    DataError : as `open_reader`; or two of the files have different formats.
-    """
+    """Return the reader of a source: of one file, or of several as one, which have one format; see `open_reader`."""
     params = params or IngestParams()
     formats = [format_of(file.path, params.format) for file in source.files]
     for file, found in zip(source.files, formats, strict=True):
@@ -205,12 +181,6 @@ def _refuse_bad_values(name: str, receipts: list[Receipt], names: list[str] | No
     infinite = [row for receipt in receipts for row in receipt.get("infinite", [])]
     require(not infinite, f"the target of {name} is infinite in row {infinite[:1]}, counted from 0", error=DataError,
             why="no model can fit it", fix="drop these rows, or leave the target empty to mark them unlabeled")
-
-
-def _refuse_lost_columns(name: str, receipts: list[Receipt], parts: Parts, names: list[str] | None) -> None:
-    if all(receipt.get("narrow") for receipt in receipts):  # a column that one block clears is not lost
-        refuse_lost_columns([parts.read(index, ("narrow",))["narrow"] for index in range(len(receipts))], names, name,
-                            "read it in more digits, `read: {dtype: float64}`, or subtract the offset")
 
 
 def _unseen(receipts: list[Receipt], columns: Columns) -> dict[str, dict[str, Any]]:

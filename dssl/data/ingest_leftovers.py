@@ -13,23 +13,12 @@ from ..storage.store import MANIFEST, StoredParts
 OWN_FOLDERS = ("receipts", "parts", "shared", "within")  # of StoredParts, in the order of their removal
 
 
-def remove_surveys(parts: Parts) -> None:
-    """Delete what surveys wrote, this one's and those that were cut off; the attributes say what came of it."""
-    if isinstance(parts, StoredParts):
-        within = parts.within("surveys").folder
-        shutil.rmtree(within, ignore_errors=True)
-        if within.parent.is_dir() and not any(within.parent.iterdir()):
-            within.parent.rmdir()
-
-
 def clear_other_parts(parts: Parts, key: str) -> None:
     """Remove what an ingest of other bytes or parameters left unfinished; refuse to touch a finished data set."""
-    others = [index for index, receipt in parts.receipts().items() if receipt.get("ingest") != key]
-    if not others:
+    if all(receipt.get("ingest") == key for receipt in parts.receipts().values()):
         return
     require(_unfinished(parts), f"{parts!r} holds parts of something else", error=IntegrityError,
             why="its rows would be mixed with those of this file", fix="delete the folder, or name another one")
-    assert isinstance(parts, StoredParts)
     _remove(parts)
 
 
@@ -40,12 +29,17 @@ def _unfinished(parts: Parts) -> bool:
             and all("ingest" in receipt for receipt in receipts))
 
 
-def _remove(parts: StoredParts) -> None:
+def _remove(parts: Parts) -> None:
     """Delete what an ingest wrote, and the folder if nothing else is in it."""
+    assert isinstance(parts, StoredParts)
     for name in OWN_FOLDERS:
         shutil.rmtree(parts.folder / name, ignore_errors=True)
-    if parts.folder.is_dir() and not any(parts.folder.iterdir()):
-        parts.folder.rmdir()
+    _remove_if_empty(parts.folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 @contextmanager
@@ -54,8 +48,9 @@ def scratch_folder(folder: str | Path | None, parts: Parts) -> Iterator[Path]:
 
     Data that are refused leave no parts either: the same bytes would be refused again, so none is worth going on with.
     """
-    empty = isinstance(parts, StoredParts) and not any((parts.folder / name).exists() for name in OWN_FOLDERS)
-    own = parts.folder / "unpacked" if folder is None and isinstance(parts, StoredParts) else None
+    stored = parts.folder if isinstance(parts, StoredParts) else None
+    was_empty = stored is not None and not any((stored / name).exists() for name in OWN_FOLDERS)
+    own = stored / "unpacked" if folder is None and stored else None
     if own:
         shutil.rmtree(own, ignore_errors=True)  # a killed ingest leaves it
         folder = own
@@ -65,11 +60,10 @@ def scratch_folder(folder: str | Path | None, parts: Parts) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="dssl-", dir=folder) as made:
             yield Path(made)
     except (DataError, ParameterError):
-        if isinstance(parts, StoredParts) and (empty or _unfinished(parts)):
+        if was_empty or _unfinished(parts):
             _remove(parts)
         raise
     finally:
         if own:
             shutil.rmtree(own, ignore_errors=True)
-            if not any(own.parent.iterdir()):
-                own.parent.rmdir()
+            _remove_if_empty(own.parent)

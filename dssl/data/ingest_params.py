@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import BudgetError, explain, require
+from ..errors import BudgetError, require
 from ..execution.cost import Cost, cost_of, count
 from ..storage.blocks import rows_that_fit
 from ..storage.csr import csr_row_bytes
@@ -103,9 +103,7 @@ def block_height(scan: Scan, params: IngestParams, memory_budget: int, width: in
                  is_sparse: bool | None = None) -> int:
     """Return the rows of a block, which is a chunk of the stored arrays; see `task_bytes` for what a row takes.
 
-    Raises
-    ------
-    BudgetError : the blocks asked for, or a single row, do not fit the memory budget.
+    Raise BudgetError if the blocks asked for, or a single row, do not fit the memory budget.
     """
     require(scan.unit_bytes < memory_budget, f"the largest row group or chunk of the file needs {scan.unit_bytes:,} "
             f"bytes, the memory budget is {memory_budget:,} bytes", why="it is read whole for any row in it",
@@ -120,12 +118,9 @@ def block_height(scan: Scan, params: IngestParams, memory_budget: int, width: in
             stored = csr_row_bytes(scan.nnz, scan.n_rows, dtype)
         return min(fit, chunk_rows(scan.n_rows, stored))
     height = min(params.block_rows, scan.n_rows)
-    if height > fit:
-        raise BudgetError(explain(
-            f"blocks of {height:,} rows need {scan.unit_bytes + height * row_bytes:,} bytes each, the memory budget is "
-            f"{memory_budget:,} bytes", why="a task holds its whole block in memory",
-            fix=f"set block_rows to {fit:,} or fewer, leave it unset, or raise memory_budget",
-        ))
+    require(height <= fit, f"blocks of {height:,} rows need {scan.unit_bytes + height * row_bytes:,} bytes each, the "
+            f"memory budget is {memory_budget:,} bytes", why="a task holds its whole block in memory",
+            fix=f"set block_rows to {fit:,} or fewer, leave it unset, or raise memory_budget", error=BudgetError)
     return height
 
 

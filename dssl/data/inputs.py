@@ -25,7 +25,7 @@ from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ra
 from ..storage.csr import CsrRows
 from ..storage.pieces import RowsInPieces
 from .dataset import Dataset
-from .floats import first_not_finite
+from .floats import not_finite
 
 READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own
 MISSING = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
@@ -148,7 +148,7 @@ def frame_block(frame: pd.DataFrame) -> np.ndarray:
     """Return the columns of a table as one array (n, d); raise DataError naming the column of a value it lacks."""
     dtype = frame_dtype(frame.dtypes)
     block = np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
-    found = first_not_finite(block)
+    found = not_finite(block)[1]
     if found:
         raise _not_finite(*found, names=list(frame.columns))
     return block
@@ -196,7 +196,7 @@ class FiniteTask:
     stop: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        return {"bad": first_not_finite(self.rows.read(self.start, self.stop))}
+        return {"bad": not_finite(self.rows.read(self.start, self.stop))[1]}
 
 
 def _checked(rows: Rows, execution: Execution) -> Rows:
@@ -248,7 +248,7 @@ class PieceTask:
         if isinstance(block, pd.DataFrame):
             block = block.to_numpy(dtype=self.dtype, na_value=np.nan)
         block = np.ascontiguousarray(block, self.dtype)
-        bad = first_not_finite(block)
+        bad = not_finite(block)[1]
         if block.size and not bad:
             write_dense(ArrayRows(block), out.parts, _piece(out.index), max(1, READ_BYTES // block[:1].nbytes))
         return {"shape": list(block.shape), "bad": bad}

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from dssl import Dataset
-from dssl.data.floats import first_not_finite
+from dssl.data.floats import not_finite
 from dssl.data.inputs import PieceRows, SlicedRows, header_of, labels_of, rows_of
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
@@ -199,11 +199,11 @@ def test_values_below_a_mask_are_not_data():
 
 
 def test_the_first_value_that_is_not_finite():
-    assert first_not_finite(TABLE) is None
-    assert first_not_finite(broken(broken(TABLE, 9, 0, np.nan), 4, 2, np.inf)) == (4, 2, "inf")
+    assert not_finite(TABLE) == (0, None)
+    assert not_finite(broken(broken(TABLE, 9, 0, np.nan), 4, 2, np.inf)) == (2, (4, 2, "inf"))
     matrix = sparse.csr_array(broken(np.where(TABLE > 0, TABLE, 0), 6, 1, np.inf))
-    assert first_not_finite(matrix) == (6, 1, "inf")
-    assert first_not_finite(sparse.csr_array((4, 2))) is None
+    assert not_finite(matrix)[1] == (6, 1, "inf")
+    assert not_finite(sparse.csr_array((4, 2))) == (0, None)
 
 
 @pytest.mark.parametrize(("column", "text"), [
