@@ -40,18 +40,20 @@ def measurable(rows: Any, metric: str) -> Any:
         unit = np.array(rows, np.float64, order="C")
         _scale_to_unit(unit)
         return unit
-    if rows.dtype == bool:
-        rows = rows.view(np.uint8)
-    elif rows.dtype == np.float16:
-        rows = rows.astype(np.float32)
-    elif rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
-        rows = rows.astype(np.float64)
-    return np.ascontiguousarray(rows, rows.dtype.newbyteorder("="))
+    return np.ascontiguousarray(rows, _measured_dtype(rows.dtype))
+
+
+def _measured_dtype(dtype: np.dtype) -> type[np.float32] | type[np.float64]:
+    """Return the type that distances are measured in: float32 where it holds every value, as it holds 16-bit integers.
+
+    Two types are all that kernels are compiled for.
+    """
+    return np.float32 if np.can_cast(dtype, np.float32) else np.float64
 
 
 def measured_itemsize(dtype: np.dtype, metric: str) -> int:
     """Return the bytes of one value of `measurable` rows."""
-    return 8 if metric == "cosine" else min(8, max(dtype.itemsize, 4 if dtype.kind == "f" else 1))
+    return 8 if metric == "cosine" else np.dtype(_measured_dtype(dtype)).itemsize
 
 
 def stored_distances(squared: np.ndarray) -> np.ndarray:

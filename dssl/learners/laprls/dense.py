@@ -151,8 +151,13 @@ class Problem:
             return found
         if system.control:
             a, b = self.chance
-            return found + system.lambda_I * (a * F + b * F.sum(axis=0))
-        return found + system.lambda_I * (self.E @ F)
+            energy = a * F
+            energy += b * F.sum(axis=0)
+        else:
+            energy = self.E @ F
+        energy *= system.lambda_I
+        found += energy
+        return found
 
     def direct(self, B: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
         """Return alpha (n, p, c) of right-hand sides B by an LU factorization each."""
