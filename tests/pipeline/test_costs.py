@@ -2,18 +2,15 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dssl.data.readers.base import Scan
 from dssl.errors import BudgetError
-from dssl.execution.in_process import InProcess
 from dssl.pipeline.facts import Facts
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.run import run
 
 from .conftest import by_name
 
@@ -152,33 +149,3 @@ def test_landmarks_that_were_chosen_are_those_that_count():
     facts.estimated.clear()
     assert by_name(KINDS[facts.spec.model.kind])["landmarks"].cost(facts).written == 990 * (200 + 8)
     assert "landmarks" not in facts.estimated
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", ["nystrom-direct", "nystrom-pcg"])
-def test_predictions_of_laprls_are_within_a_quarter(tmp_path, solver):
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 4, 24_000)
-    np.savez(tmp_path / "points.npz", X=(rng.normal(size=(24_000, 6)) + 2 * y[:, None]).astype(np.float32), y=y)
-    spec = {"name": "wide", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 1000}},
-            "labels": {"per_class": 100}, "graph": {"n_neighbors": 6},
-            "model": {"kind": "laprls", "solver": solver, "landmarks": {"count": 1200}}}
-    result = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
-    models = next(stage for stage in result["stages"] if stage["name"] == "models")
-    assert models["measured_peak_bytes"] > 100e6
-    assert 0.75 <= models["ratio"] <= 1.25, models
-
-
-@pytest.mark.slow
-def test_predictions_are_within_a_quarter_of_large_tasks(tmp_path):
-    """One task at a time in this process; the benchmark `memory` does it for real data on worker processes."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 4, 40_000)
-    np.savez(tmp_path / "points.npz", X=(rng.normal(size=(40_000, 8)) + 3 * y[:, None]).astype(np.float32), y=y)
-    spec = {"name": "wide", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 1000}},
-            "labels": {"per_class": 5}, "graph": {"n_neighbors": 6, "ridge": 1.0},
-            "subsample": {"size": 256}, "solver": {"method": "jacobi", "block_columns": 128}}
-    result = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
-    columns = next(stage for stage in result["stages"] if stage["name"] == "columns")
-    assert columns["measured_peak_bytes"] > 200e6
-    assert 0.75 <= columns["ratio"] <= 1.25

@@ -1,0 +1,157 @@
+"""The predicted peak memory of every stage against what it takes, over all formulas: one task at a time, here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
+
+from dssl.execution.cost import COMPILED, SMALL
+from dssl.execution.in_process import InProcess
+from dssl.graph.neighbors import neighbors
+from dssl.pipeline.run import run
+from dssl.storage.csr import as_csr, csr_arrays
+
+LARGE = 20e6  # bytes; what any step takes drowns what is smaller
+GRID = {"folds": 3, "gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}
+TEXT = {"read": {"sparse": True}, "scale": "unit_norm"}
+
+
+# Sources: a folder, rows and columns -> a file
+
+
+def dense(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (n, d) float32 of four classes, and the classes (n,)."""
+    rng = np.random.default_rng([n, d])
+    y = rng.integers(0, 4, n)
+    return (rng.normal(size=(n, d)) + 3 * y[:, None]).astype(np.float32), y
+
+
+def words(n: int, d: int) -> tuple[sparse.csr_array, np.ndarray]:
+    """Return X (n, d) of up to 40 entries a row, and the classes (n,)."""
+    rng = np.random.default_rng([n, d])
+    y = rng.integers(0, 2, n)
+    columns = (rng.zipf(1.3, (n, 40)) + y[:, None] * (d // 2)) % d
+    X = sparse.csr_array((np.ones(n * 40, np.float32), columns.ravel(), np.arange(0, 40 * n + 1, 40)), shape=(n, d))
+    X.sum_duplicates()
+    return as_csr(X), y
+
+
+def frame(n: int, d: int) -> pd.DataFrame:
+    X, y = dense(n, d)
+    return pd.DataFrame(X, columns=[f"c{j}" for j in range(d)]).round(3).assign(y=y)
+
+
+def npz(folder: Path, n: int, d: int) -> Path:
+    X, y = dense(n, d)
+    np.savez(folder / "points.npz", X=X, y=y)
+    return folder / "points.npz"
+
+
+def quantities(folder: Path, n: int, d: int) -> Path:
+    X, y = dense(n, d)
+    np.savez(folder / "points.npz", X=X, y=y + X[:, 0])
+    return folder / "points.npz"
+
+
+def csr(folder: Path, n: int, d: int) -> Path:
+    X, y = words(n, d)
+    np.savez(folder / "points.npz", **csr_arrays(X), shape=X.shape, y=y)
+    return folder / "points.npz"
+
+
+def svmlight(folder: Path, n: int, d: int) -> Path:
+    X, y = words(n, d)
+    dump_svmlight_file(X, y, str(folder / "points.svm"))
+    return folder / "points.svm"
+
+
+def parquet(folder: Path, n: int, d: int) -> Path:
+    frame(n, d).to_parquet(folder / "points.parquet", row_group_size=n // 6)
+    return folder / "points.parquet"
+
+
+def text(folder: Path, n: int, d: int) -> Path:
+    """Numbers, and one column of words."""
+    kinds = np.array(["oak", "ash", "elm", "fir"])[np.random.default_rng(n).integers(0, 4, n)]
+    frame(n, d).assign(kind=kinds).to_csv(folder / "points.csv", index=False)
+    return folder / "points.csv"
+
+
+def lists(folder: Path, n: int, d: int) -> dict[str, Any]:
+    np.savez(folder / "lists.npz", **neighbors(dense(n, d)[0], 6).to_arrays())
+    return {"given": {"neighbors": str(folder / "lists.npz")}}
+
+
+# Cases
+
+
+@dataclass(frozen=True)
+class Case:
+    source: Callable[[Path, int, int], Path]
+    n: int
+    d: int
+    sections: dict[str, Any] = field(default_factory=dict)
+    above: frozenset[str] = frozenset()  # stages whose formula is a bound from above only
+
+    def spec(self, folder: Path, n: int, size: int) -> dict[str, Any]:
+        """Return the spec on n points, with a subsample or landmarks of this size."""
+        folder.mkdir()
+        made = {key: value(folder, n, self.d) if callable(value) else value for key, value in self.sections.items()}
+        spec = {"name": "measured", "labels": {"per_class": 50}, "graph": {"n_neighbors": 6},
+                "subsample": {"size": size}, **made}
+        spec["data"] = {"source": str(self.source(folder, n, self.d)), "test": {"count": n // 10},
+                        **made.get("data", {})}
+        if spec.get("model", {}).get("kind") == "laprls":
+            del spec["subsample"]
+            spec["model"] = {"landmarks": {"count": size, "method": "uniform"} | spec["model"].get("landmarks", {}),
+                             **{key: value for key, value in spec["model"].items() if key != "landmarks"}}
+        return spec
+
+
+def laprls(**fields: Any) -> dict[str, Any]:
+    return {"model": {"kind": "laprls", **fields}}
+
+
+CASES = {
+    "tall": Case(npz, 40_000, 8, {"solver": {"method": "jacobi", "block_columns": 64}}),
+    "wide": Case(npz, 10_000, 700, {"solver": {"method": "deflated"}, "selection": {"folds": 3, "eta": [1, 10]}}),
+    "regression": Case(quantities, 20_000, 8, {"model": {"kind": "ridge"}, "data": {"task": "regression"},
+                                               "labels": {"count": 200}, "kernel": {"bandwidth": 3.0}}),
+    "parquet": Case(parquet, 40_000, 40, {"graph": {"n_neighbors": 4}}),
+    # Every column may hold text until it has been read.
+    "text": Case(text, 40_000, 20, {"graph": {"n_neighbors": 4}, "data": {"read": {"when_text": "one_hot"}}},
+                 above=frozenset({"dataset"})),
+    "sparse": Case(csr, 30_000, 3000, {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
+    "svmlight": Case(svmlight, 30_000, 3000, {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
+    "given graph": Case(npz, 40_000, 8, {"graph": lists}),
+    "NN-descent": Case(npz, 20_000, 60, {"graph": {"n_neighbors": 10, "method": "descent"}}),
+    "laprls": Case(npz, 24_000, 8, laprls() | {"selection": GRID}),
+    "laprls, iterations": Case(npz, 24_000, 8, laprls(solver="nystrom-pcg") | {"selection": GRID}),
+    "laprls, all points, direct": Case(npz, 2_500, 8, laprls(solver="direct")),
+    "laprls, all points, iterations": Case(npz, 4_000, 8, laprls(solver="pcg")),
+    "laprls, sparse, leverage": Case(csr, 20_000, 3000, laprls(landmarks={"method": "leverage"}) | {
+        "data": TEXT, "kernel": {"bandwidth": 1.0}}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
+def test_stages_take_what_is_predicted(case, tmp_path):
+    """Never a quarter more; never less than half, where kernels were compiled before by a run on fewer points."""
+    run(case.spec(tmp_path / "few", 1000, 50), workspace=tmp_path / "warm", execution=InProcess(1))
+    size = 256 if "model" not in case.sections or case.sections["model"]["kind"] == "ridge" else 800
+    result = run(case.spec(tmp_path / "many", case.n, size), workspace=tmp_path / "work", execution=InProcess(1))
+    found = {stage["name"]: (stage["measured_peak_bytes"], stage["predicted_peak_bytes"])
+             for stage in result["stages"] if stage["measured_peak_bytes"]}
+    large = {name: sizes for name, sizes in found.items() if max(sizes) > LARGE}
+    assert large
+    for name, (measured, predicted) in large.items():
+        assert measured <= 1.25 * predicted, (name, measured, predicted)
+        if name not in case.above:
+            assert predicted <= 2 * measured + COMPILED + SMALL, (name, measured, predicted)
