@@ -75,11 +75,10 @@ class LapRLSEstimator(KernelEstimator):
         problem = LapRLSProblem.of(
             rows, target, params, execution, graph=made, weight=weight, folds=folds,
             vertices=self.group("graph").vertices(rows, execution) if made is None else None)
-        found = fit_laprls(problem, self._kernel(rows), execution)
-        self.model_, self.cv_results_ = found.model("model"), cv_results(found.rows, PENALTIES)
+        found, tried = fit_laprls(problem, self._kernel(rows), execution)
+        self.model_, self.cv_results_ = found.models["model"], cv_results(tried, PENALTIES)
         self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds)}
-        chosen = found.functions["model"].chosen
-        self.gamma_A_, self.gamma_I_ = chosen.gamma_A, chosen.gamma_I
+        self.gamma_A_, self.gamma_I_ = found.chosen["model"].gamma_A, found.chosen["model"].gamma_I
 
     def _warn_of_all(self, n_labeled: int, n: int) -> None:
         if n_labeled == n:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..execution.tasks import Execution
 from ..kernels.base import Kernel
-from ..learners.laprls.penalties import System
+from ..learners.laprls.penalties import Penalties
 from ..learners.laprls.problem import FittedLapRLS, LapRLSProblem, PreparedLapRLS
 from ..learners.losses import SQUARED
 from .scores import held_out_scores
@@ -26,7 +26,7 @@ def search_penalties(prepared: PreparedLapRLS) -> list[dict[str, Any]]:
 
 
 def choose_penalties(problem: LapRLSProblem,
-                     tables: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, tuple[int, System]]:
+                     tables: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, tuple[int, Penalties]]:
     """Return by name the number of the kernel and the system of lowest error, then lowest rmse, then the first.
 
     tables : of each kernel, as `search_penalties` gives them; an empty one where there is nothing to choose.
@@ -41,8 +41,9 @@ def choose_penalties(problem: LapRLSProblem,
     return found
 
 
-def fit_laprls(problem: LapRLSProblem, kernel: Kernel, execution: Execution) -> FittedLapRLS:
-    """Return the functions of a problem in one kernel, with the baselines that its names ask for.
+def fit_laprls(problem: LapRLSProblem, kernel: Kernel,
+               execution: Execution) -> tuple[FittedLapRLS, list[dict[str, Any]]]:
+    """Return the models of a problem in one kernel, those that its names ask for, and the rows of the search.
 
     Raises
     ------
@@ -50,4 +51,4 @@ def fit_laprls(problem: LapRLSProblem, kernel: Kernel, execution: Execution) -> 
     """
     prepared = problem.prepared(kernel, execution, held_out=problem.has_choice)
     rows = search_penalties(prepared) if problem.has_choice else []
-    return prepared.fitted({name: system for name, (_, system) in choose_penalties(problem, [rows]).items()}, rows)
+    return prepared.fitted({name: system for name, (_, system) in choose_penalties(problem, [rows]).items()}), rows

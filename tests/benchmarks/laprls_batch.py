@@ -17,14 +17,14 @@ import numpy as np
 
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.params import SystemParams
-from dssl.learners.laprls.penalties import System, with_folds
-from dssl.learners.laprls.solve import NystromSolver
+from dssl.learners.laprls.penalties import Penalties, with_folds
+from dssl.learners.laprls.solve import nystrom_solver
 from dssl.selection.folds import labeled_folds
 
 from .laprls_problems import Problem, problem
 
 FOLDS = 5
-PAIRS = [System(a, i) for a in 10.0 ** np.arange(-3, 2) for i in 10.0 ** np.arange(-5.0, 3.0)]
+PAIRS = [Penalties(a, i) for a in 10.0 ** np.arange(-3, 2) for i in 10.0 ** np.arange(-5.0, 3.0)]
 
 
 def main() -> None:
@@ -53,13 +53,13 @@ def main() -> None:
             "ratio": round(min(apart) / min(together), 1)}), flush=True)
 
 
-def seconds(data: Problem, systems: list[System], held: list[np.ndarray], method: str, landmarks: int) -> float:
+def seconds(data: Problem, systems: list[Penalties], held: list[np.ndarray], method: str, landmarks: int) -> float:
     """Return the seconds from the landmarks to the coefficients."""
     execution = InProcess(memory_budget=4 << 30)
     begin = time.perf_counter()
     system = data.system(landmarks, SystemParams(), execution, held=held)
     params = SystemParams(solver=method)  # type: ignore[arg-type]
-    NystromSolver(replace(system, params=params), systems, execution).solve(systems)
+    nystrom_solver(replace(system, params=params), systems, execution).solve(systems)
     return time.perf_counter() - begin
 
 

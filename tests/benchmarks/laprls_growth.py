@@ -58,8 +58,8 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
     from dssl.kernels.base import RBF, median_bandwidth
     from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
     from dssl.learners.laprls.params import LabelLines, SystemParams
-    from dssl.learners.laprls.penalties import System
-    from dssl.learners.laprls.solve import NystromSolver
+    from dssl.learners.laprls.penalties import Penalties
+    from dssl.learners.laprls.solve import nystrom_solver
     from dssl.learners.laprls.system import assemble
     from dssl.measure import PeakMemory
     from dssl.storage.blocks import ArrayRows, MemoryParts
@@ -88,7 +88,7 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
                     lines = LabelLines.of(labeled, np.ones(len(labeled)), targets)
                     system = assemble(ArrayRows(X), lines, kernel, landmarks, graph, "normalized", SystemParams(
                         solver=solver), execution)  # type: ignore[arg-type]
-                    found = NystromSolver(system, [System(0.01, 0.01)], execution).solve([System(0.01, 0.01)])
+                    found = nystrom_solver(system, [Penalties(0.01, 0.01)], execution).solve([Penalties(0.01, 0.01)])
                 seconds.append(time.perf_counter() - begin)
                 peaks.append(peak.bytes or 0)
             print(json.dumps({

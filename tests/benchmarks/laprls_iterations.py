@@ -19,7 +19,7 @@ import numpy as np
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.iterations import solve_by_products
 from dssl.learners.laprls.params import SystemParams
-from dssl.learners.laprls.penalties import System
+from dssl.learners.laprls.penalties import Penalties
 
 from .laprls_problems import problem
 
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--landmarks", type=int, default=1000)
     parser.add_argument("--preconditioners", nargs="*", default=list(PRECONDITIONERS), choices=list(PRECONDITIONERS))
     args = parser.parse_args()
-    systems = [System(a, i) for a in VALUES for i in VALUES]
+    systems = [Penalties(a, i) for a in VALUES for i in VALUES]
     for name in args.sets:
         execution = InProcess(memory_budget=4 << 30)
         data = problem(name, seed=0, points=args.points)

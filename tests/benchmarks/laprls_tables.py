@@ -36,11 +36,10 @@ from dssl.learners.coding import Values
 from dssl.learners.kernel_model import KernelModel
 from dssl.learners.laprls.dense import DenseTask
 from dssl.learners.laprls.gram import gram_system, solve_from_gram
-from dssl.learners.laprls.held_out import held_out_values
 from dssl.learners.laprls.iterations import solve_by_products
 from dssl.learners.laprls.params import Functions, SystemParams
-from dssl.learners.laprls.penalties import System, with_folds
-from dssl.learners.laprls.solve import method_of
+from dssl.learners.laprls.penalties import Penalties, with_folds
+from dssl.learners.laprls.solve import held_out_values, method_of
 from dssl.selection.folds import labeled_folds
 from dssl.storage.blocks import ArrayRows
 
@@ -108,13 +107,13 @@ def measure(name: str, args: argparse.Namespace) -> None:
             "best": best, "p_value": None if own == lowest else float(ttest_rel(own, lowest).pvalue)}), flush=True)
 
 
-def choose(splits: list[Problem], most: int, execution: InProcess) -> dict[str, tuple[float, System, float]]:
+def choose(splits: list[Problem], most: int, execution: InProcess) -> dict[str, tuple[float, Penalties, float]]:
     """Return sigma, penalties and RMSE by 10-fold cross-validation on these splits, of "rls" and of "laprls"."""
-    pairs = [System(a, i) for a in LAMBDAS_A for i in LAMBDAS_I]
+    pairs = [Penalties(a, i) for a in LAMBDAS_A for i in LAMBDAS_I]
     found = {factor: np.mean([held_out_squares(data, factor, most, pairs, execution) for data in splits], axis=0)
              for factor in SIGMAS}
     width = 2 * np.mean([data.bandwidth for data in splits])  # a problem's own is half the median
-    best: dict[str, tuple[float, System, float]] = {}
+    best: dict[str, tuple[float, Penalties, float]] = {}
     for factor, squares in found.items():
         for pair, square in zip(pairs, squares, strict=True):
             for key in (("rls", "laprls") if pair.lambda_I == 0 else ("laprls",)):
@@ -123,7 +122,8 @@ def choose(splits: list[Problem], most: int, execution: InProcess) -> dict[str, 
     return best
 
 
-def held_out_squares(data: Problem, factor: float, most: int, pairs: list[System], execution: InProcess) -> np.ndarray:
+def held_out_squares(data: Problem, factor: float, most: int, pairs: list[Penalties],
+                     execution: InProcess) -> np.ndarray:
     """Return the mean squared residual of each pair of penalties at held-out labels of one split."""
     labeled = data.split.labeled
     codes = (data.split.Y[labeled].argmax(axis=1) if data.split.Y.shape[1] > 1 else
@@ -141,7 +141,7 @@ def held_out_squares(data: Problem, factor: float, most: int, pairs: list[System
 Run = Callable[[], tuple[Functions, Any, RBF]]
 
 
-def methods(data: Problem, chosen: dict[str, tuple[float, System, float]], dense: bool, seed: int,
+def methods(data: Problem, chosen: dict[str, tuple[float, Penalties, float]], dense: bool, seed: int,
             execution: InProcess) -> dict[str, Run]:
     """Return the methods by name, in the order of the tables."""
     (rls_sigma, rls, _), (sigma, laprls, _) = chosen["rls"], chosen["laprls"]
@@ -157,7 +157,7 @@ def methods(data: Problem, chosen: dict[str, tuple[float, System, float]], dense
             return functions, system.problem.landmarks.load()["Z"], system.problem.kernel
         return run
 
-    def whole(method: str, width: float, system: System) -> Run:
+    def whole(method: str, width: float, system: Penalties) -> Run:
         def run() -> tuple[Functions, Any, RBF]:
             kernel, lines, points = RBF(width), data.lines(), data.rows.array
             graph, copies = data.graph, execution.share(**data.points.to_arrays()) if data.points.joined else None
@@ -168,7 +168,7 @@ def methods(data: Problem, chosen: dict[str, tuple[float, System, float]], dense
             landmarks = uniform_rows(len(points), max(1, round(SHARE * len(points))), seed)
             shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
             task = DenseTask(ArrayRows(points), kernel, graph, copies, "unnormalized", shared, lines.n_held, landmarks,
-                             (system,), OURS, method, True, 24 << 30)
+                             (system,), replace(OURS, solver=method), True, 24 << 30)
             parts = execution.scratch()
             receipt, = execution.map([task], parts)
             arrays = parts.read(0)

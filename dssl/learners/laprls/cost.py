@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...execution.cost import Cost, cost_of, count
 from .dense import chunk_bytes
-from .gram import SYSTEMS_IN_A_TASK, runs_within
+from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
 from .iterations import factors_that_fit
 from .params import SystemParams
 from .preconditioner import sample_shares
@@ -55,7 +55,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     height = min(v, block_height(v, s, of.row_bytes, size, of.budget))
     whitening = whitening_bytes(s, of.params.cutoff)
     sums = gram_bytes(s, of.folds, points=True, n_outputs=of.columns)
-    runs = len(runs_within(count(v, height), sums, of.budget))
+    runs = min(count(v, height), runs_that_fit(sums, of.budget))
     fixed = max(of.split_bytes, whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     if method == "nystrom-direct":
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,

@@ -15,7 +15,6 @@ References
 Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equation (3) and Table 1.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,9 +29,10 @@ from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import Stop, blocked_cg
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
-from .factor import factor_raised
+from .factor import by_system, factor_raised
+from .iterations import convergence
 from .params import LabelLines, SystemParams
-from .penalties import System
+from .penalties import Penalties
 
 DIRECT_RESIDUAL = 1e-6  # relative, of a factored system; above it the penalties are too far apart for float64
 CHUNK_BYTES = 128 << 20  # of the kernel at most, where it is evaluated anew for each product
@@ -43,30 +43,23 @@ def chunk_bytes(limit: int) -> int:
     return min(CHUNK_BYTES, limit // 2)
 
 
-@dataclass(frozen=True)
 class HeldKernel:
     """Products with K (n, n) of all points: kept where `limit` bytes allow, or evaluated again a chunk at a time."""
 
-    kernel: Kernel
-    X: Any
-    K: np.ndarray | None
-    chunk_bytes: int
-
-    @classmethod
-    def of(cls, kernel: Kernel, X: Any, limit: int) -> "HeldKernel":
-        K = np.asarray(kernel(X, X), np.float64) if 8 * X.shape[0] ** 2 <= limit else None
-        return cls(kernel, X, K, chunk_bytes(limit))
+    def __init__(self, kernel: Kernel, X: Any, limit: int):
+        self.kernel, self.X, self.n = kernel, X, X.shape[0]
+        self.K = np.asarray(kernel(X, X), np.float64) if 8 * self.n**2 <= limit else None
+        self.height = max(1, chunk_bytes(limit) // (8 * self.n))
 
     def __call__(self, P: np.ndarray) -> np.ndarray:
         """Return K P, (n, t)."""
-        return self.K @ P if self.K is not None else self.of_rows(np.arange(self.X.shape[0]), P)
+        return self.K @ P if self.K is not None else self.of_rows(np.arange(self.n), P)
 
     def of_rows(self, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
         """Return these rows of K P, (m, t)."""
-        height = max(1, self.chunk_bytes // (8 * self.X.shape[0]))
         return np.concatenate([
             (np.asarray(self.kernel(self.X[own], self.X)) if self.K is None else self.K[own]) @ P
-            for own in (rows[start:stop] for start, stop in row_ranges(len(rows), height))])
+            for own in (rows[start:stop] for start, stop in row_ranges(len(rows), self.height))])
 
 
 @dataclass(frozen=True)
@@ -88,42 +81,37 @@ class DenseTask:
     labels: Arrays  # row, fold, weight, target
     n_held: int
     landmarks: np.ndarray | None  # rows, of "pcg"
-    systems: tuple[System, ...]
-    params: SystemParams
-    method: str
+    systems: tuple[Penalties, ...]
+    params: SystemParams  # of solver "direct", "pcg" or "cg"
     fit_intercept: bool
     budget: int
     held_out: bool = False
 
     def __call__(self, out: PartWriter) -> Receipt:
         X, lines = self.rows.read_all(), LabelLines(**self.labels.load(), n_held=self.n_held)
-        n = X.shape[0]
-        if self.method == "direct":
-            require(24 * n * n <= self.budget, f'solver="direct" with {n:,} points', error=BudgetError,
-                    why=f"its matrices take {24 * n * n:,} bytes, the budget is {self.budget:,}",
-                    fix='use solver "auto", which needs landmarks only, or raise the budget')
-        K = HeldKernel.of(self.kernel, X, self.budget if self.method == "direct" else self.budget // 2)
-        E = sp.csr_array((n, n))
-        chance = (0.0, 0.0)
+        n, method = X.shape[0], self.params.solver
+        require(method != "direct" or 24 * n * n <= self.budget, f'solver="direct" with {n:,} points',
+                error=BudgetError, why=f"its matrices take {24 * n * n:,} bytes, the budget is {self.budget:,}",
+                fix='use solver "auto", which needs landmarks only, or raise the budget')
+        K = HeldKernel(self.kernel, X, self.budget if method == "direct" else self.budget // 2)
+        E, chance = sp.csr_array((n, n)), (0.0, 0.0)
         if self.graph is not None:
             energy = GraphEnergy.of(read_graph(self.graph), self.laplacian, None if self.vertices is None
                                     else self.vertices.load()["multiplicity"])
             E, chance = energy.matrix(), energy.chance()
         p, c = len(self.systems), lines.target.shape[1]
-        means = np.array([lines.means(item.held) if self.fit_intercept else np.zeros(c) for item in self.systems])
+        means = lines.intercepts([item.held for item in self.systems], self.fit_intercept)
         B, weights = np.zeros((n, p, c)), np.zeros((n, p))
         for index, item in enumerate(self.systems):
             seen = lines.fold != item.held
             np.add.at(weights[:, index], lines.row[seen], lines.weight[seen])
             np.add.at(B[:, index], lines.row[seen], lines.weight[seen, None] * (lines.target[seen] - means[index]))
-        found = Problem(K, E, chance, weights, self.systems, c)
-        evidence: dict[str, Any]
-        if self.method == "direct":
+        found = DenseSystems(K, E, chance, weights, self.systems)
+        if method == "direct":
             alpha, evidence = found.direct(B)
         else:
-            precondition = found.two_level(X, self.landmarks, self.params) if self.method == "pcg" else None
-            alpha, evidence = found.iterate(B, precondition, Stop(self.params.tolerance, self.params.max_iterations))
-        evidence["method"] = self.method
+            alpha, evidence = found.iterate(B, self.landmarks if method == "pcg" else None, self.params)
+        evidence["method"] = method
         if not self.held_out:
             return {**out.write(coef=alpha.transpose(1, 0, 2), intercept=means), "evidence": evidence}
         values = K.of_rows(lines.row, alpha.reshape(n, p * c)).reshape(-1, p, c) + means
@@ -134,15 +122,14 @@ class DenseTask:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Systems on all points: K, E, the weights of labels (n, p), and c targets each."""
+class DenseSystems:
+    """Systems on all points: K, E or the mean of its relabelings, `chance`, and the weights of labels (n, p)."""
 
     K: HeldKernel
     E: sp.csr_array
     chance: tuple[float, float]
     weights: np.ndarray
-    systems: Sequence[System]
-    c: int
+    systems: tuple[Penalties, ...]
 
     def regularized(self, index: int, F: np.ndarray) -> np.ndarray:
         """Return M F of one system, (n, ...)."""
@@ -150,9 +137,8 @@ class Problem:
         if system.gamma_I == 0:
             return found
         if system.control:
-            a, b = self.chance
-            energy = a * F
-            energy += b * F.sum(axis=0)
+            energy = self.chance[0] * F
+            energy += self.chance[1] * F.sum(axis=0)
         else:
             energy = self.E @ F
         energy *= system.lambda_I
@@ -173,46 +159,36 @@ class Problem:
         above = sum(not residual <= DIRECT_RESIDUAL for residual in residuals)
         return alpha, {"max_residual": max(residuals, default=0.0), "not_converged": above}
 
-    def iterate(self, B: np.ndarray, precondition: Any, stop: Stop) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return alpha (n, p, c) by conjugate gradients in the inner product of K."""
+    def iterate(self, B: np.ndarray, landmarks: np.ndarray | None,
+                params: SystemParams) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return alpha (n, p, c) by conjugate gradients in the inner product of K, preconditioned by landmarks."""
         n, p, c = B.shape
         of_column = np.repeat(np.arange(p), c)
 
         def apply(P: np.ndarray, columns: np.ndarray, KP: np.ndarray) -> np.ndarray:
-            Q = np.empty_like(P)
-            for index in np.unique(of_column[columns]):
-                mine = of_column[columns] == index
-                Q[:, mine] = self.regularized(int(index), KP[:, mine]) + self.systems[index].lambda_A * P[:, mine]
-            return Q
+            return by_system(of_column[columns], P, lambda index, mine: (
+                self.regularized(index, KP[:, mine]) + self.systems[index].lambda_A * P[:, mine]))
 
-        made = None if precondition is None else (lambda R, columns, KR: precondition(R, of_column[columns], KR))
-        found = blocked_cg(apply, B.reshape(n, p * c), made, stop, metric=self.K)
-        return found.value.reshape(n, p, c), {
-            "iterations": found.iterations.reshape(p, c).max(axis=1).tolist(),
-            "max_residual": float(found.residuals.max(initial=0.0)),
-            "not_converged": int((~found.converged).sum())}
+        two_level = None if landmarks is None else self.two_level(landmarks, params)
+        precondition = None if two_level is None else (lambda R, columns, KR: two_level(R, of_column[columns], KR))
+        found = blocked_cg(apply, B.reshape(n, p * c), precondition, Stop(params.tolerance, params.max_iterations),
+                           metric=self.K)
+        return found.value.reshape(n, p, c), convergence(found, p)
 
-    def two_level(self, X: Any, landmarks: np.ndarray | None, params: SystemParams) -> Any:
+    def two_level(self, landmarks: np.ndarray, params: SystemParams) -> Any:
         """Return the preconditioner on the span of the landmarks: (R, systems (u,), K R) -> (Z, K Z)."""
-        assert landmarks is not None
-        C = np.asarray(self.K.kernel(X, X[landmarks]))
+        C = np.asarray(self.K.kernel(self.K.X, self.K.X[landmarks]))
         T = whiten(C[landmarks], params.cutoff or 1e-10).T
         Phi = C @ T
-        factors: dict[tuple, Any] = {}
-        for index, system in enumerate(self.systems):
-            key = (*system.penalties, system.held)
-            if key not in factors:
-                A = Phi.T @ self.regularized(index, Phi) + system.lambda_A * np.eye(T.shape[1])
-                factors[key] = factor_raised(A)
+        distinct = {system: index for index, system in enumerate(self.systems)}
+        factors = {system: factor_raised(Phi.T @ self.regularized(index, Phi) + system.lambda_A * np.eye(T.shape[1]))
+                   for system, index in distinct.items()}
 
         def precondition(R: np.ndarray, of: np.ndarray, KR: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             lambda_A = np.array([self.systems[index].lambda_A for index in of])
             reduced = T.T @ KR[landmarks]
-            coarse = -reduced / lambda_A
-            for index in np.unique(of):
-                system, mine = self.systems[index], of == index
-                factor = factors[*system.penalties, system.held]
-                coarse[:, mine] += cho_solve(factor, reduced[:, mine], check_finite=False)
+            coarse = by_system(of, reduced, lambda index, mine: cho_solve(
+                factors[self.systems[index]], reduced[:, mine], check_finite=False)) - reduced / lambda_A
             Z, KZ = R / lambda_A, KR / lambda_A
             Z[landmarks] += T @ coarse
             return Z, KZ + Phi @ coarse

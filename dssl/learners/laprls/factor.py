@@ -1,11 +1,24 @@
-"""Cholesky factors of systems that are positive semi-definite up to rounding."""
+"""Cholesky factors of systems that are positive semi-definite up to rounding, and columns of several systems."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor
 
 from ...errors import DataError, ParameterError, explain, require
+
+
+def by_system(of: np.ndarray, like: np.ndarray, columns_of: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return columns (n, u), of the form of `like`, of which column j is of system of[j].
+
+    columns_of : number of a system, which columns are its own (u,) bool -> these columns.
+    """
+    found = np.empty_like(like)
+    for index in np.unique(of):
+        mine = of == index
+        found[:, mine] = columns_of(int(index), mine)
+    return found
 
 
 def factor_raised(A: np.ndarray) -> Any:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve
 
-from ...errors import BudgetError, NotConverged, explain, require
+from ...errors import BudgetError, NotConverged, require
 from ...execution.tasks import Execution, sums
 from ...solvers.blocked_cg import column_scale
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .factor import factor_raised
 from .params import Functions, LabelLines, SystemParams
-from .penalties import System
-from .products import MOST_RUNS, GramTask, gram_bytes, runs_of_blocks
+from .penalties import Penalties
+from .products import MOST_RUNS, GramTask, gram_bytes
 from .system import Basis, NystromSystem
 
 SYSTEMS_IN_A_TASK = 8
@@ -25,16 +25,11 @@ REFINEMENTS, EXACT = 10, 1e-12  # steps at most, and the residual at which there
 class GramSystem(Basis):
     """Systems that are solved without the points.
 
+    chance : see `GraphEnergy.chance`.
     sums : `energy` (r, r) where a gamma_I is positive, `points` (r, r) and `sums` (r,) where one is the control's,
     `labels` (F, r, r) and `moments` (F, r, c + 1) of each fold, or of all labels in one.
-    chance : see `GraphEnergy.chance`.
     """
 
-    K_ss: np.ndarray
-    T: np.ndarray | None
-    lines: LabelLines
-    fit_intercept: bool
-    params: SystemParams
     chance: tuple[float, float]
     sums: dict[str, np.ndarray]
 
@@ -50,20 +45,19 @@ class GramSystem(Basis):
         """Return the systems of all labels, none held out, that `to_arrays` described; `lines` are those labels."""
         summed = {name: array for name, array in arrays.items() if name not in ("K_ss", "T")}
         whole = replace(lines, fold=np.zeros(len(lines.fold), np.int64), n_held=0)
-        return cls(arrays["K_ss"], arrays.get("T"), whole, fit_intercept, params, tuple(attributes["chance"]), summed)
+        return cls(arrays["K_ss"], arrays.get("T"), whole, params, fit_intercept, tuple(attributes["chance"]), summed)
 
 
-def runs_within(n_blocks: int, sums_bytes: int, budget: int) -> list[tuple[int, int]]:
-    """Return the runs of blocks whose sums, of so many bytes each, are made apart: as many as fit at once, 2 or more.
-    """
-    return runs_of_blocks(n_blocks, int(np.clip(budget // max(1, sums_bytes), 2, MOST_RUNS)))
+def runs_that_fit(sums_bytes: int, budget: int) -> int:
+    """Return into how many runs of blocks sums of so many bytes each are dealt: as many as fit at once, 2 or more."""
+    return int(np.clip(budget // max(1, sums_bytes), 2, MOST_RUNS))
 
 
-def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts, *, energy: bool = True,
+def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | None = None, *, energy: bool = True,
                   points: bool = False, labels: bool = True, ones: bool = False) -> dict[str, np.ndarray]:
     """Return the sums of `GramTask` over all blocks: `energy` (r, r), `points`, `sums`, `labels`, `moments`.
 
-    One pass over the points, whatever the folds and penalties are.
+    One pass over the points, whatever the folds and penalties are. parts : where shares go, scratch by default.
 
     Raises
     ------
@@ -74,8 +68,8 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts, *, 
     require(sums_bytes <= budget, f"Gram matrices of {system.s} landmarks and {system.problem.n_folds} folds",
             error=BudgetError, why=f"their sums take {sums_bytes:,} bytes, the budget is {budget:,}",
             fix='use solver "nystrom-pcg", fewer landmarks or folds, or raise memory_budget')
-    runs = runs_within(len(system.problem.ranges), sums_bytes, budget)
-    tasks = [GramTask(system.problem, first, last, energy, points, labels, ones) for first, last in runs]
+    tasks = [GramTask(system.problem, first, last, energy, points, labels, ones)
+             for first, last in system.problem.runs(runs_that_fit(sums_bytes, budget))]
     found = execution.reduce(sums(tasks), parts)
     if energy:
         E = found["energy"] if system.T is None else found["energy"] @ system.T
@@ -83,12 +77,12 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts, *, 
     return found | {name: system.lower(found[name]) for name in ("sums", "moments")}
 
 
-def gram_system(system: NystromSystem, systems: Sequence[System], execution: Execution,
+def gram_system(system: NystromSystem, systems: Sequence[Penalties], execution: Execution,
                 parts: Parts | None = None) -> GramSystem:
-    """Return the Gram matrices that these systems are made of; parts : where shares of them go, scratch by default."""
+    """Return the Gram matrices that these systems are made of."""
     control, graph = any(item.has_control for item in systems), any(item.has_graph for item in systems)
-    found = gram_matrices(system, execution, parts or execution.scratch(), energy=graph, points=control, ones=control)
-    return GramSystem(system.K_ss, system.T, system.lines, system.fit_intercept, system.params, system.blocks.chance,
+    found = gram_matrices(system, execution, parts, energy=graph, points=control, ones=control)
+    return GramSystem(system.K_ss, system.T, system.lines, system.params, system.fit_intercept, system.blocks.chance,
                       found)
 
 
@@ -97,14 +91,14 @@ class GramSolveTask:
     """Solve systems from `first` on from Gram matrices: `b` (p, r, c)."""
 
     sums: Arrays  # what `gram_matrices` returns, `penalty` (r, r), and `right` of all systems
-    systems: tuple[System, ...]
+    systems: tuple[Penalties, ...]
     first: int
     chance: tuple[float, float]
 
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
         labels = sums["labels"].sum(axis=0)
-        found, residual = [], 0.0
+        found, residuals = [], []
         for system, right in zip(self.systems, sums["right"][self.first:], strict=False):
             A = labels - sums["labels"][system.held] if system.held >= 0 else labels
             A = A + system.lambda_A * sums["penalty"]
@@ -113,10 +107,10 @@ class GramSolveTask:
                 A += system.lambda_I * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
             elif system.has_graph:
                 A += system.lambda_I * sums["energy"]
-            solution, own = refined(A, right)
-            residual = float(np.maximum(residual, own))  # NaN is larger than any number
+            solution, residual = refined(A, right)
             found.append(solution)
-        return {**out.write(b=np.array(found)), "residual": residual}
+            residuals.append(residual)
+        return {**out.write(b=np.array(found)), "residual": float(np.max(residuals))}  # NaN if one is
 
 
 def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
@@ -141,7 +135,7 @@ def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
     return solution * size, residual
 
 
-def solve_from_gram(system: GramSystem, systems: Sequence[System], execution: Execution) -> Functions:
+def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution: Execution) -> Functions:
     """Return the functions of all systems: a Cholesky factor, r^3 / 3 flops, for each.
 
     Raises
@@ -149,19 +143,16 @@ def solve_from_gram(system: GramSystem, systems: Sequence[System], execution: Ex
     ParameterError : a system is not positive. NotConverged : a residual is above the tolerance, or 1e-6 if that is
         more.
     """
-    shared = execution.share(**system.sums, penalty=system.penalty(), right=system.right_sides(system.sums, systems))
-    ranges = row_ranges(len(systems), SYSTEMS_IN_A_TASK)
-    parts = execution.scratch()
+    shared = execution.share(**system.sums, penalty=system.penalty(),
+                             right=system.right_sides(system.sums["moments"], systems))
+    ranges, parts = row_ranges(len(systems), SYSTEMS_IN_A_TASK), execution.scratch()
     receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), start, system.chance)
                               for start, stop in ranges], parts)
     worst = float(np.max([receipt["residual"] for receipt in receipts]))
-    if not worst <= max(system.params.tolerance, 1e-6):
-        raise NotConverged(explain(
-            f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
+    require(worst <= max(system.params.tolerance, 1e-6), error=NotConverged,
+            what=f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
             why="it is singular to the precision of the kernel blocks, or its numbers are too large for floats: "
                 "coefficients that do not solve it are no estimate of anything",
-            fix="use whitening, precision float64, or a larger gamma_A; scale targets and weights to about 1"))
+            fix="use whitening, precision float64, or a larger gamma_A; scale targets and weights to about 1")
     b = np.concatenate([parts.read(index)["b"] for index in range(len(ranges))])
-    coef = np.array([system.lift(own) for own in b])
-    return Functions(coef, system.intercepts(systems), {
-        "method": "nystrom-direct", "max_residual": worst})
+    return system.functions(b, systems, {"method": "nystrom-direct", "max_residual": worst})

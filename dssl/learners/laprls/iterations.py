@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import NotConverged, explain
+from ...errors import NotConverged, require
 from ...execution.tasks import Execution, sums
 from ...solvers.blocked_cg import Stop, blocked_cg
 from ...solvers.solve import Solution
+from .factor import by_system
 from .gram import gram_matrices
-from .kept import SystemProductTask, let_go
+from .kernel_cache import SystemProductTask, clear_cache
 from .params import Functions, SystemParams
-from .penalties import System
+from .penalties import Penalties
 from .preconditioner import Preconditioner, make_preconditioner
-from .products import MOST_RUNS, runs_of_blocks
 from .system import NystromSystem
 
 
@@ -24,42 +24,36 @@ class BlockedProduct:
     """The product of columns with their systems, over all blocks of points, by tasks."""
 
     system: NystromSystem
-    of_column: np.ndarray  # (t,), the system of each column
-    systems: Sequence[System]
+    penalties: Sequence[Penalties]  # of each column
     ones: np.ndarray  # Phi' 1 (r,)
     execution: Execution
     passes: int = 0
 
     def __post_init__(self) -> None:
         a, b = self.system.blocks.chance
-        own = [self.systems[index] for index in self.of_column]
-        self.lambda_A = np.array([item.lambda_A for item in own])
-        self.energy = np.array([item.lambda_I if item.has_graph else 0.0 for item in own])
-        self.points = np.array([item.lambda_I * a if item.has_control else 0.0 for item in own])
-        self.rank_one = np.array([item.lambda_I * b if item.has_control else 0.0 for item in own])
-        self.held = np.array([item.held for item in own])
-        budget = self.execution.memory_budget
-        self.runs = runs_of_blocks(len(self.system.problem.ranges), MOST_RUNS)
-        self.keep = budget // 2 * self.execution.tasks_per_process
+        self.lambda_A, self.energy, self.points, self.rank_one = np.array([
+            (own.lambda_A, own.lambda_I * own.has_graph, own.lambda_I * a * own.has_control,
+             own.lambda_I * b * own.has_control) for own in self.penalties]).T
+        self.held = np.array([own.held for own in self.penalties])
+        self.keep = self.execution.memory_budget // 2 * self.execution.tasks_per_process
 
     def __call__(self, P: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return the products (r, u) of P (r, u) with the systems of these columns (u,)."""
         self.passes += 1
-        execution, parts, given = self.execution, self.execution.scratch(), self.execution.scratch()
-        given.write(0, {"P": self.system.lift(P), "energy": self.energy[columns], "points": self.points[columns],
+        execution, system, given = self.execution, self.system, self.execution.scratch()
+        given.write(0, {"P": system.lift(P), "energy": self.energy[columns], "points": self.points[columns],
                         "held": self.held[columns]})
-        shares = sums([SystemProductTask(self.system.problem, given.arrays(0), first, last, self.keep, index)
-                       for index, (first, last) in enumerate(self.runs)])
-        total = self.system.lower(execution.reduce(shares, parts)["total"])
-        parts.remove()
+        total = system.lower(execution.reduce(sums([
+            SystemProductTask(system.problem, given.arrays(0), first, last, self.keep, index)
+            for index, (first, last) in enumerate(system.problem.runs())]))["total"])
         given.remove()
-        total += self.lambda_A[columns] * (self.system.penalty() @ P if self.system.T is None else P)
+        total += self.lambda_A[columns] * (system.penalty() @ P if system.T is None else P)
         if self.rank_one[columns].any():
             total += self.rank_one[columns] * np.outer(self.ones, self.ones @ P)
         return total
 
 
-def solve_by_products(system: NystromSystem, systems: Sequence[System], execution: Execution, *,
+def solve_by_products(system: NystromSystem, systems: Sequence[Penalties], execution: Execution, *,
                       preconditioned: bool, required: bool = True) -> Functions:
     """Return the functions of all systems by conjugate gradients, all columns in one run.
 
@@ -68,30 +62,33 @@ def solve_by_products(system: NystromSystem, systems: Sequence[System], executio
     NotConverged : a column ended above the tolerance, and that it does not is `required`.
     """
     params = system.params
-    moments = gram_matrices(system, execution, execution.scratch(), energy=False, labels=False,
+    moments = gram_matrices(system, execution, energy=False, labels=False,
                             ones=any(item.has_control for item in systems))
-    right = system.right_sides(moments, systems)
-    b, made, most = np.empty_like(right), None, len(systems)
+    right = system.right_sides(moments["moments"], systems)
+    b, made, most, passes = np.empty_like(right), None, len(systems), 0
     evidence: dict[str, Any] = {"preconditioner": "none"}
     if preconditioned and params.preconditioner != "none":
         made, evidence = make_preconditioner(system, systems, execution)
         most = factors_that_fit(system.r, execution.memory_budget)
-    passes, iterations, residual, not_converged = 0, np.zeros(len(systems), np.int64), 0.0, 0
+    found: dict[str, Any] = {"iterations": [0] * len(systems), "max_residual": 0.0, "not_converged": 0}
     try:
         for chosen in groups_of(systems, most):
-            own = [systems[index] for index in chosen]
-            b[chosen], found, own_passes = _iterate(system, own, right[chosen], moments["sums"], made, execution)
+            solution, own_passes = _iterate(system, [systems[index] for index in chosen], right[chosen],
+                                            moments["sums"], made, execution)
+            b[chosen] = solution.value.reshape(system.r, len(chosen), -1).transpose(1, 0, 2)
             passes += own_passes
-            iterations[chosen] = found.iterations.reshape(len(own), -1).max(axis=1)
-            residual = max(residual, float(found.residuals.max(initial=0.0)))
-            not_converged += int((~found.converged).sum())
+            own = convergence(solution, len(chosen))
+            for index, iterations in zip(chosen, own["iterations"], strict=True):
+                found["iterations"][index] = iterations
+            found["max_residual"] = max(found["max_residual"], own["max_residual"])
+            found["not_converged"] += own["not_converged"]
     finally:
-        forget(execution)
-    evidence |= {"method": "nystrom-pcg" if preconditioned else "nystrom-cg", "passes": passes,
-                 "iterations": iterations.tolist(), "max_residual": residual, "not_converged": not_converged}
+        clear_cache()
+        execution.ask_workers(clear_cache)
+    evidence |= {"method": "nystrom-pcg" if preconditioned else "nystrom-cg", "passes": passes, **found}
     if required:
         require_converged(evidence, params)
-    return Functions(np.array([system.lift(own) for own in b]), system.intercepts(systems), evidence)
+    return system.functions(b, systems, evidence)
 
 
 def factors_that_fit(r: int, budget: int) -> int:
@@ -99,50 +96,46 @@ def factors_that_fit(r: int, budget: int) -> int:
     return max(1, budget // 2 // (8 * r * r))
 
 
-def groups_of(systems: Sequence[System], most: int) -> list[list[int]]:
+def groups_of(systems: Sequence[Penalties], most: int) -> list[list[int]]:
     """Return the numbers of the systems in groups of at most `most` penalties each, in order."""
-    number = {key: index // most for index, key in enumerate(dict.fromkeys(item.penalties for item in systems))}
+    number = {key: index // most for index, key in enumerate(dict.fromkeys(item.whole for item in systems))}
     groups: list[list[int]] = [[] for _ in range(1 + max(number.values(), default=-1))]
     for index, item in enumerate(systems):
-        groups[number[item.penalties]].append(index)
+        groups[number[item.whole]].append(index)
     return groups
 
 
-def _iterate(system: NystromSystem, systems: Sequence[System], right: np.ndarray, ones: np.ndarray,
-             made: Preconditioner | None, execution: Execution) -> tuple[np.ndarray, Solution, int]:
-    """Return b (p, r, c) of right-hand sides of that shape, the solution in columns, and the passes over all blocks."""
+def _iterate(system: NystromSystem, systems: Sequence[Penalties], right: np.ndarray, ones: np.ndarray,
+             made: Preconditioner | None, execution: Execution) -> tuple[Solution, int]:
+    """Return the solutions (r, p c) of right-hand sides (p, r, c), and the passes over all blocks."""
     p, r, c = right.shape
     of_column = np.repeat(np.arange(p), c)
-    product = BlockedProduct(system, of_column, systems, ones, execution)
+    product = BlockedProduct(system, [systems[index] for index in of_column], ones, execution)
     precondition = None
     if made is not None:
-        factors = made.factors(systems)
+        inverses = made.inverses(systems)
 
         def precondition(R: np.ndarray, columns: np.ndarray) -> np.ndarray:
-            Z = np.empty_like(R)
-            for index in np.unique(of_column[columns]):
-                mine = of_column[columns] == index
-                Z[:, mine] = factors.solve(int(index), R[:, mine])
-            return Z
+            return by_system(of_column[columns], R, lambda index, mine: inverses[index](R[:, mine]))
 
-    B = right.transpose(1, 0, 2).reshape(r, p * c)
-    found = blocked_cg(product, B, precondition, Stop(system.params.tolerance, system.params.max_iterations))
-    return found.value.reshape(r, p, c).transpose(1, 0, 2), found, product.passes
+    found = blocked_cg(product, right.transpose(1, 0, 2).reshape(r, p * c), precondition,
+                       Stop(system.params.tolerance, system.params.max_iterations))
+    return found, product.passes
+
+
+def convergence(found: Solution, p: int) -> dict[str, Any]:
+    """Return how well the columns of p systems were solved (JSON)."""
+    return {"iterations": found.iterations.reshape(p, -1).max(axis=1).tolist(),
+            "max_residual": float(found.residuals.max(initial=0.0)),
+            "not_converged": int((~found.converged).sum())}
 
 
 def require_converged(evidence: dict[str, Any], params: SystemParams) -> None:
     """Raise NotConverged where a column is above its tolerance."""
-    if evidence["not_converged"]:
-        raise NotConverged(explain(
-            f"{evidence['not_converged']} columns did not converge in {params.max_iterations} iterations: the worst "
-            f"relative residual is {evidence['max_residual']:.2e}, tolerance {params.tolerance:.0e}",
+    require(not evidence["not_converged"], error=NotConverged,
+            what=f"{evidence['not_converged']} columns did not converge in {params.max_iterations} iterations: the "
+                 f"worst relative residual is {evidence['max_residual']:.2e}, tolerance {params.tolerance:.0e}",
             why="coefficients that do not solve the system are no estimate of anything",
             fix='use preconditioner "edges" with whitening, solver "nystrom-direct", a larger gamma_A, or raise '
                 "max_iterations" if evidence["method"].startswith("nystrom") else
-                'use solver "auto", "cg", or "pcg" with more landmarks, a larger gamma_A, or raise max_iterations'))
-
-
-def forget(execution: Execution) -> None:
-    """Let every process give back the kernel blocks that it kept."""
-    let_go()
-    execution.ask_workers(let_go)
+                'use solver "auto", "cg", or "pcg" with more landmarks, a larger gamma_A, or raise max_iterations')

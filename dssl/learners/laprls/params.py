@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from ...errors import require
 from ...solvers.blocked_cg import Stop
 
-SOLVERS = ("auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct")
-PRECONDITIONERS = ("edges", "paper", "paper-5", "paper-6", "none")
-CUTOFFS = {"float64": 1e-10, "float32": 1e-6}
+CUTOFFS = {"float64": 1e-10, "float32": 1e-6}  # of whitening "auto"
 
 Solver = Literal["auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct"]
 Preconditioner = Literal["edges", "paper", "paper-5", "paper-6", "none"]
@@ -43,11 +41,9 @@ class SystemParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self.solver in SOLVERS, f"solver={self.solver!r}, expected one of {', '.join(SOLVERS)}",
-                why="it names a method", fix='use "auto"')
-        require(self.preconditioner in PRECONDITIONERS,
-                f"preconditioner={self.preconditioner!r}, expected one of {', '.join(PRECONDITIONERS)}",
-                why="it names a matrix that approximates the system", fix='use "edges"')
+        for name, known, usual in (("solver", Solver, "auto"), ("preconditioner", Preconditioner, "edges")):
+            require(getattr(self, name) in get_args(known), f"{name}={getattr(self, name)!r}",
+                    why=f"it is one of {', '.join(get_args(known))}", fix=f'use "{usual}"')
         whole = isinstance(self.edges, (int, np.integer)) and not isinstance(self.edges, bool)
         require(whole and self.edges >= 1, f"edges={self.edges!r}, expected a whole number >= 1",
                 why="so many edges and labels are sampled, a landmark", fix="use 8")
@@ -96,15 +92,20 @@ class LabelLines:
         return int(self.fold.max(initial=0)) + 1
 
     @property
-    def kept(self) -> tuple[float, ...]:
+    def weights_without(self) -> tuple[float, ...]:
         """Return the weight of the points without each fold that is held out; last, of all."""
         whole = float(self.weight.sum())
         return *(whole - float(self.weight[self.fold == fold].sum()) for fold in range(self.n_held)), whole
 
-    def means(self, held: int = -1) -> np.ndarray:
-        """Return the weighted mean of the targets (c,) without a fold."""
-        seen = self.fold != held
-        return np.average(self.target[seen], axis=0, weights=self.weight[seen])
+    def intercepts(self, held: Sequence[int], fit: bool = True) -> np.ndarray:
+        """Return the weighted means of the targets without one of these folds each (-1 for none), (p, c); or zeros."""
+        if not fit:
+            return np.zeros((len(held), self.target.shape[1]))
+        means = {}
+        for fold in set(held):
+            seen = self.fold != fold
+            means[fold] = np.average(self.target[seen], axis=0, weights=self.weight[seen])
+        return np.array([means[fold] for fold in held])
 
 
 @dataclass(frozen=True)

@@ -31,28 +31,26 @@ Penalty = float | str  # a number, "auto", or a multiple such as "10*auto"
 
 
 @dataclass(frozen=True)
-class Scale:
+class PenaltyScale:
     """What stands between the two scales.
 
-    kept : the weight of the labels without each fold that is held out; last, of all labels. n : points, copies counted.
+    weights : of the labels without each fold that is held out; last, of all labels. n : points, copies counted.
     """
 
-    kept: tuple[float, ...]
+    weights: tuple[float, ...]
     n: int
 
-    @property
-    def auto(self) -> dict[str, float]:
-        """Return what "auto" is: the paper's lambda_A = 0.01 and lambda_I = 0.1, with all labels."""
-        return {"gamma_A": AUTO_A / self.kept[-1], "gamma_I": AUTO_I * self.n**2 / self.kept[-1]}
-
     def number(self, name: str, value: Penalty) -> float:
-        """Return a penalty as a number."""
-        return multiple_of("auto", value) * self.auto[name] if isinstance(value, str) else float(value)
+        """Return a penalty as a number; "auto" is the paper's lambda_A = 0.01 or lambda_I = 0.1, with all labels."""
+        if not isinstance(value, str):
+            return float(value)
+        auto = AUTO_A / self.weights[-1] if name == "gamma_A" else AUTO_I * self.n**2 / self.weights[-1]
+        return multiple_of("auto", value) * auto
 
 
 @dataclass(frozen=True)
-class System:
-    """Penalties, the fold that is held out (-1 for none), and whether the graph is the control.
+class Penalties:
+    """The penalties of a system, the fold that is held out (-1 for none), and whether the graph is the control.
 
     scale : None where the penalties are the paper's.
     """
@@ -61,31 +59,26 @@ class System:
     gamma_I: float
     held: int = -1
     control: bool = False
-    scale: Scale | None = None
+    scale: PenaltyScale | None = None
 
     @property
     def lambda_A(self) -> float:
         """Return the weight of the norm in the paper's scale."""
-        return self.gamma_A if self.scale is None else self.gamma_A * self.scale.kept[self.held]
+        return self.gamma_A if self.scale is None else self.gamma_A * self.scale.weights[self.held]
 
     @property
     def lambda_I(self) -> float:
         """Return the weight of the graph's energy in the paper's scale."""
-        return self.gamma_I if self.scale is None else self.gamma_I * self.scale.kept[self.held] / self.scale.n**2
+        return self.gamma_I if self.scale is None else self.gamma_I * self.scale.weights[self.held] / self.scale.n**2
 
     @property
-    def penalties(self) -> tuple[float, float, bool]:
-        """Return what systems have in common that differ in their folds."""
-        return self.gamma_A, self.gamma_I, self.control
-
-    @property
-    def whole(self) -> "System":
-        """Return the system with no fold held out."""
+    def whole(self) -> "Penalties":
+        """Return the same with no fold held out."""
         return replace(self, held=-1)
 
     @property
     def has_graph(self) -> bool:
-        """Return whether the graph's energy is in it."""
+        """Return whether the graph's energy is in the system."""
         return self.gamma_I > 0 and not self.control
 
     @property
@@ -94,8 +87,8 @@ class System:
         return self.gamma_I > 0 and self.control
 
 
-def with_folds(pairs: Sequence[System], n_folds: int) -> list[System]:
-    """Return each system once a fold, that fold held out."""
+def with_folds(pairs: Sequence[Penalties], n_folds: int) -> list[Penalties]:
+    """Return each pair of penalties once a fold, that fold held out."""
     return [replace(pair, held=fold) for pair in pairs for fold in range(n_folds)]
 
 

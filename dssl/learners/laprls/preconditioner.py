@@ -15,8 +15,9 @@ References
 Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equations (5) and (6).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ...execution.tasks import Execution, sums
 from ...graph.energy import sampled_edges
 from ...storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
 from .factor import factor_raised
-from .penalties import System
+from .penalties import Penalties
 from .products import Landmarked
 from .system import NystromSystem
 
@@ -79,19 +80,15 @@ class SampleTask:
     height: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        problem, features, sample = self.problem, self.problem.features("float64"), self.sample.load()
+        points, features, sample = self.problem.rows, self.problem.features("float64"), self.sample.load()
         r = features.width
         matrix, vector = np.zeros((r, r)), np.zeros(r)
-
-        def kernels(ends: np.ndarray) -> np.ndarray:
-            return features.block(problem.rows.take(ends))
-
         for start, stop in row_ranges(self.stop - self.start, self.height):
             own = {name: array[self.start + start:self.start + stop] for name, array in sample.items()}
-            rows = kernels(own["i"])
+            rows = features.block(points.take(own["i"]))
             if "j" in own:
                 rows = rows * own["ci"][:, None]
-                rows -= kernels(own["j"]) * own["cj"][:, None]
+                rows -= features.block(points.take(own["j"])) * own["cj"][:, None]
             rows = features.of_block(rows * np.sqrt(own["w"])[:, None])
             matrix += rows.T @ rows
             vector += rows.sum(axis=0)
@@ -103,11 +100,6 @@ def sample_shares(s: int, budget: int) -> int:
     return int(np.clip(budget // (8 * s * s), 2, MOST_SHARES))
 
 
-def chunk_rows(system: NystromSystem, budget: int) -> int:
-    """Return the rows that a task evaluates at a time: kernels of both ends of an edge and what they turn into."""
-    return max(64, budget // 4 // (32 * system.s + 2 * system.problem.rows.row_bytes))
-
-
 def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
                  execution: Execution) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Return J^ and E^ of sampled "labels" and "edges", and `control` of sampled "points", (r, r); and their counts.
@@ -116,22 +108,21 @@ def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
     The control is `a N^ + b u^ u^'`, with N^ and u^ the sums of k k' and of k over the sample times v over its size: of
     one sample, so that it is positive semi-definite like the mean that it stands for.
     """
-    problem, budget = system.problem, execution.memory_budget
-    draws, height = execution.scratch(), chunk_rows(system, budget)
+    problem, budget, draws = system.problem, execution.memory_budget, execution.scratch()
+    # Rows that a task evaluates at a time: kernels of both ends of an edge and what they turn into.
+    height = max(64, budget // 4 // (32 * system.s + 2 * problem.rows.row_bytes))
     most = sample_shares(system.s, budget)
     tasks = [DrawTask(problem, kind, count, system.params.seed) for kind, count in most_of.items()]
     counts = {kind: receipt["count"] for kind, receipt in zip(most_of, execution.map(tasks, draws), strict=True)}
     found = {}
     for number, (kind, count) in enumerate(counts.items()):
-        parts = execution.scratch()
         shares = row_ranges(count, max(1, -(-count // most))) if count else [(0, 0)]
         total = execution.reduce(sums([SampleTask(problem, draws.arrays(number), start, stop, height)
-                                       for start, stop in shares]), parts)
+                                       for start, stop in shares]))
         if kind == "points":
             (a, b), share = system.blocks.chance, system.blocks.n / count
             total["matrix"] = a * share * total["matrix"] + b * share**2 * np.outer(total["vector"], total["vector"])
         found[NAMES[kind]] = total["matrix"]
-        parts.remove()
     draws.remove()
     return found, counts
 
@@ -146,32 +137,21 @@ class Preconditioner:
     R: np.ndarray
     printed: bool  # as in the paper, which factors by LU
 
-    def matrix(self, system: System) -> np.ndarray:
+    def matrix(self, system: Penalties) -> np.ndarray:
         """Return the matrix that stands for a system's."""
         P = self.J + system.lambda_A * self.R
         graph = self.control if system.control else self.E
         return P if graph is None else P + system.lambda_I * graph
 
-    def factors(self, systems: Sequence[System]) -> "Factors":
-        """Return the factors for all systems; folds share those of their penalties."""
-        keys = [system.penalties for system in systems]
-        made: dict[Any, Any] = {}
-        for key, system in zip(keys, systems, strict=True):
-            if key not in made:
+    def inverses(self, systems: Sequence[Penalties]) -> list[Callable[[np.ndarray], np.ndarray]]:
+        """Return the products of columns with the inverse, for each system; folds share those of their penalties."""
+        made: dict[Penalties, Callable[[np.ndarray], np.ndarray]] = {}
+        for system in systems:
+            if system.whole not in made:
                 P = self.matrix(system.whole)  # J^ too is of all labels
-                made[key] = lu_factor(P, check_finite=False) if self.printed else factor_raised(P)
-        return Factors([made[key] for key in keys], self.printed)
-
-
-@dataclass(frozen=True)
-class Factors:
-    """The factors by system."""
-
-    of: list[Any]
-    printed: bool
-
-    def solve(self, system: int, R: np.ndarray) -> np.ndarray:
-        return (lu_solve if self.printed else cho_solve)(self.of[system], R, check_finite=False)
+                made[system.whole] = partial(lu_solve, lu_factor(P, check_finite=False), check_finite=False) \
+                    if self.printed else partial(cho_solve, factor_raised(P), check_finite=False)
+        return [made[system.whole] for system in systems]
 
 
 def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarray]:
@@ -198,7 +178,7 @@ def _in_basis(system: NystromSystem, A: np.ndarray) -> np.ndarray:
     return (found + found.T) / 2
 
 
-def make_preconditioner(system: NystromSystem, systems: Sequence[System],
+def make_preconditioner(system: NystromSystem, systems: Sequence[Penalties],
                         execution: Execution) -> tuple[Preconditioner, dict[str, Any]]:
     """Return the preconditioner that the parameters name, and what is known of it (JSON).
 

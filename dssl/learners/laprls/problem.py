@@ -8,7 +8,7 @@ which the kernel is evaluated once. Penalties are chosen in `selection/laprls.py
     problem = LapRLSProblem.of(rows, target, params, execution, graph=graph, folds=folds)
     prepared = problem.prepared(kernel, execution, held_out=True)     a pass over the points
     rows = search_penalties(prepared)                                 a row for each pair of penalties
-    prepared.fitted({"model": system})                                the functions of chosen systems
+    prepared.fitted({"model": penalties})                             the models of chosen penalties
     prepared.to_arrays()                                              what `restored` fits from, without the points
 """
 
@@ -34,8 +34,8 @@ from ..target import Target
 from .dense import DenseTask
 from .gram import GramSystem
 from .params import LabelLines, SystemParams
-from .penalties import PENALTIES, Penalty, Scale, System, require_penalties, with_folds
-from .solve import DenseSolver, GramSolver, NystromSolver, SystemSolver
+from .penalties import PENALTIES, Penalties, Penalty, PenaltyScale, require_penalties, with_folds
+from .solve import SystemSolver, dense_solver, gram_solver, nystrom_solver
 from .system import assemble
 
 DENSE = ("pcg", "cg", "direct")
@@ -74,45 +74,15 @@ class LapRLSParams:
     def uses_graph(self) -> bool:
         return any(value != 0 for value in self.gamma_I)
 
-    def pairs(self, scale: Scale) -> list[System]:
+    def pairs(self, scale: PenaltyScale) -> list[Penalties]:
         """Return all pairs of penalties."""
         numbers = ([scale.number(name, value) for value in getattr(self, name)] for name in PENALTIES)
-        return [System(gamma_A, gamma_I, scale=scale) for gamma_A, gamma_I in product(*numbers)]
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A function `K(x, points) coef + intercept`: coef (s, c), intercept (c,), and its penalties."""
-
-    coef: np.ndarray
-    intercept: np.ndarray
-    chosen: System
-
-
-@dataclass(frozen=True)
-class FittedLapRLS:
-    """Functions by name on common points, the rows of the search and the evidence (JSON).
-
-    points : (s, d), the landmarks, or all points for the methods without landmarks.
-    """
-
-    kernel: Kernel
-    target: Target
-    points: Any
-    functions: dict[str, Fitted]
-    evidence: dict[str, Any] = field(default_factory=dict)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    def model(self, name: str, attributes: dict[str, Any] | None = None) -> KernelModel:
-        """Return a function as a model, with a column for each class."""
-        own, coding = self.functions[name], self.target.coding
-        coef, intercept = coding.completed(own.coef, own.intercept)
-        return KernelModel(self.kernel, self.points, coef, intercept, coding, attributes or {})
+        return [Penalties(gamma_A, gamma_I, scale=scale) for gamma_A, gamma_I in product(*numbers)]
 
 
 @dataclass(frozen=True)
 class LapRLSProblem:
-    """Points with labels and a graph, before a kernel is chosen; `systems` of each kernel come from `prepared`.
+    """Points with labels and a graph, before a kernel is chosen; `prepared` for each.
 
     rows : distinct points (v, d). target, lines : the labeled points, and the same by distinct point, with weights and
     folds. graph : stored weights of `rows`, or None where no gamma_I is positive. copies : Arrays with `multiplicity`
@@ -152,16 +122,16 @@ class LapRLSProblem:
         return replace(self, folds=folds, lines=LabelLines.of(own.row, own.weight, own.target, folds))
 
     @cached_property
-    def allowed(self) -> dict[str, list[System]]:
-        """Return the systems among which each name has its choice; the control takes the model's."""
+    def allowed(self) -> dict[str, list[Penalties]]:
+        """Return the penalties among which each name has its choice; the control takes the model's."""
         n = len(self.rows) if self.copies is None else int(self.copies.load()["multiplicity"].sum())
-        scale = Scale(self.lines.kept, n)
+        scale = PenaltyScale(self.lines.weights_without, n)
         plain = {"base": replace(self.params, gamma_I=(0.0,)).pairs(scale)} if "base" in self.names else {}
         return {"model": self.params.pairs(scale), **plain}
 
     @property
-    def tried(self) -> list[System]:
-        """Return all systems that may be chosen, each once."""
+    def tried(self) -> list[Penalties]:
+        """Return all penalties that may be chosen, each once."""
         return list(dict.fromkeys(system for systems in self.allowed.values() for system in systems))
 
     @property
@@ -191,7 +161,16 @@ class LapRLSProblem:
         """
         own = self.params
         gram = GramSystem.from_arrays(arrays, attributes["gram"], self.lines, own.system, own.fit_intercept)
-        return PreparedLapRLS(self, kernel, GramSolver(gram, execution), points, dict(attributes["evidence"]))
+        return PreparedLapRLS(self, kernel, gram_solver(gram, execution), points, dict(attributes["evidence"]))
+
+
+@dataclass(frozen=True)
+class FittedLapRLS:
+    """Models, each with a column for each class, and their penalties, by name; and the evidence (JSON)."""
+
+    models: dict[str, KernelModel]
+    chosen: dict[str, Penalties]
+    evidence: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -207,11 +186,12 @@ class PreparedLapRLS:
     points: Any
     evidence: dict[str, Any]
 
-    def held_out(self) -> Iterator[tuple[System, np.ndarray]]:
-        """Yield each system that may be chosen, in the order of `tried`, with its values (l, c) at the labeled points.
+    def held_out(self) -> Iterator[tuple[Penalties, np.ndarray]]:
+        """Yield all penalties that may be chosen, in the order of `tried`, with values (l, c) at the labeled points.
 
         Each point's are those of a function that did not see its fold; NaN where a point is never held out.
         """
+        assert self.solver.held_out is not None
         begin, tried = time.perf_counter(), iter(self.problem.tried)
         with one_thread():
             for group in self.solver.held_out(with_folds(self.problem.tried, self.problem.lines.n_held)):
@@ -219,16 +199,16 @@ class PreparedLapRLS:
                     yield next(tried), group[:, column]
         self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
 
-    def fitted(self, chosen: dict[str, System], rows: list[dict[str, Any]] | None = None) -> FittedLapRLS:
-        """Return the functions of the chosen systems by name."""
-        begin = time.perf_counter()
+    def fitted(self, chosen: dict[str, Penalties]) -> FittedLapRLS:
+        """Return the models of the chosen penalties by name."""
+        begin, coding = time.perf_counter(), self.problem.target.coding
         with one_thread():
-            functions = self.solver.solve(list(chosen.values()))
+            found = self.solver.solve(list(chosen.values()))
         self.evidence["seconds"]["solve"] = round(time.perf_counter() - begin, 3)
-        evidence = {**self.evidence, **functions.evidence, "expected_seconds": self.solver.expected_seconds}
-        return FittedLapRLS(self.kernel, self.problem.target, self.points, {
-            name: Fitted(functions.coef[index], functions.intercept[index], system)
-            for index, (name, system) in enumerate(chosen.items())}, evidence, rows or [])
+        models = {name: KernelModel(self.kernel, self.points, *coding.completed(coef, intercept), coding)
+                  for name, coef, intercept in zip(chosen, found.coef, found.intercept, strict=True)}
+        return FittedLapRLS(models, chosen, {**self.evidence, **found.evidence,
+                                             "expected_seconds": self.solver.expected_seconds})
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Return the arrays and attributes that `LapRLSProblem.restored` takes; None where there is nothing to keep.
@@ -254,28 +234,29 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
     return choose_landmarks(rows, kernel, landmark_count(own, len(labeled), len(rows)), own, execution, labeled)
 
 
-def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[System],
+def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],
             execution: Execution, parts: Parts | None) -> tuple[SystemSolver, Any, dict[str, Any]]:
     """Return what solves the systems, the points of its functions, and what is known of both (JSON)."""
     rows, lines, copies, params = problem.rows, problem.lines, problem.copies, problem.params
-    labeled, solver = np.unique(lines.row), params.system.solver
-    if solver in DENSE and problem.graph is None:  # the coefficients of the others are zero
+    labeled, dense = np.unique(lines.row), params.system.solver in DENSE
+    if dense and problem.graph is None:  # the coefficients of the others are zero
         rows = execution.share_rows(as_rows(rows.take(labeled)))
         lines, copies, landmarks = replace(lines, row=np.searchsorted(labeled, lines.row)), None, None
         labeled = np.arange(len(labeled))
     landmarks = landmarks or landmarks_of(rows, kernel, params, labeled, execution)
     evidence: dict[str, Any] = {"points": len(rows), "labels": len(lines.row)}
-    if solver in DENSE:
+    if dense:
         chosen = None if landmarks is None else landmarks.rows
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
         task = DenseTask(rows, kernel, problem.graph, copies, params.laplacian, shared, lines.n_held, chosen, (),
-                         params.system, solver, params.fit_intercept, execution.memory_budget)
-        return DenseSolver(task, execution), rows.read_all(), evidence
+                         params.system, params.fit_intercept, execution.memory_budget)
+        return dense_solver(task, execution), rows.read_all(), evidence
     assert landmarks is not None
     system = assemble(rows, lines, kernel, landmarks, problem.graph, params.laplacian, params.system, execution,
                       vertices=copies, fit_intercept=params.fit_intercept)
+    blocks = system.blocks
     evidence |= {
         "landmarks": {"count": system.s, **landmarks.attributes},
         "whitening": None if system.whitening is None else {"cutoff": params.system.cutoff, **system.whitening},
-        "blocks": {"count": len(system.blocks.ranges), "rows": system.blocks.block_rows, "halo": system.blocks.halo}}
-    return NystromSolver(system, expected, execution, parts), landmarks.points, evidence
+        "blocks": {"count": len(blocks.ranges), "rows": blocks.block_rows, "halo": blocks.halo}}
+    return nystrom_solver(system, expected, execution, parts), landmarks.points, evidence

@@ -7,8 +7,8 @@ With `K = K(X, Z)` (v, s) of all vertices X against the landmarks Z, `Phi = K T`
     column form    K' (lambda_I E + J) K P   of columns P (s, t), each with its own lambda_I and held-out fold
 
 and shares are summed in the order of the blocks, so that the result does not depend on who computed them, nor on how
-many. The kernel of a block is evaluated once for all folds and all columns; in the column form it stays in the memory
-of its process from one product to the next, as long as there is room, and only (s, t) arrays move.
+many. The kernel of a block is evaluated once for all folds and all columns; in the column form (`kernel_cache.py`) it
+stays in the memory of its process from one product to the next, as long as there is room, and only (s, t) arrays move.
 """
 
 from collections.abc import Iterator
@@ -55,18 +55,26 @@ class Landmarked:
         """Return the map of points to their kernel with the landmarks."""
         return LandmarkMap(self.kernel, points_of(self.landmarks.load(), "Z"), None, self.dtype)
 
-    @property
-    def ranges(self) -> list[tuple[int, int]]:
-        return self.energy.ranges
+    def blocks(self, first: int, last: int) -> Iterator[tuple[int, int, int, dict[str, np.ndarray]]]:
+        """Yield (number, start, stop, label lines) of blocks; positions of lines count from `start`."""
+        lines = self.labels.load()
+        for index, (start, stop) in enumerate(self.energy.ranges[first:last], first):
+            low, high = np.searchsorted(lines["position"], [start, stop])
+            yield index, start, stop, {name: array[low:high] - (start if name == "position" else 0)
+                                       for name, array in lines.items()}
+
+    def runs(self, most: int = MOST_RUNS) -> list[tuple[int, int]]:
+        """Return at most `most` runs [first, last) of blocks, as equal as can be."""
+        n_blocks = len(self.energy.ranges)
+        edges = np.linspace(0, n_blocks, min(n_blocks, most) + 1).astype(int)
+        return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
 def add_product(total: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
-    """Add left' right to `total`, float64; float32 factors are multiplied in runs of `SUMMED_ROWS` rows."""
-    if left.dtype == np.float64:
-        total += left.T @ right
-        return
-    for start in range(0, len(left), SUMMED_ROWS):
-        total += left[start:start + SUMMED_ROWS].T @ right[start:start + SUMMED_ROWS]
+    """Add left' right to `total`, float64; float32 is multiplied in runs of `SUMMED_ROWS` rows, in the type of right.
+    """
+    for start, stop in row_ranges(len(left), SUMMED_ROWS if left.dtype != np.float64 else max(1, len(left))):
+        total += left[start:stop].astype(right.dtype, copy=False).T @ right[start:stop]
 
 
 def times(K: np.ndarray, P: np.ndarray) -> np.ndarray:
@@ -77,18 +85,6 @@ def times(K: np.ndarray, P: np.ndarray) -> np.ndarray:
     if K.dtype == np.float64:
         return K @ P
     return np.concatenate([K[start:stop].astype(np.float64) @ P for start, stop in row_ranges(len(K), SUMMED_ROWS)])
-
-
-def add_times(total: np.ndarray, K: np.ndarray, U: np.ndarray) -> None:
-    """Add K' U to `total`, both float64, as in `times`."""
-    for start, stop in row_ranges(len(K), SUMMED_ROWS if K.dtype != np.float64 else max(1, len(K))):
-        total += K[start:stop].astype(np.float64, copy=False).T @ U[start:stop]
-
-
-def labels_in(labels: dict[str, np.ndarray], start: int, stop: int) -> dict[str, np.ndarray]:
-    """Return the lines of the labels at positions [start, stop), counted from `start`."""
-    first, last = np.searchsorted(labels["position"], [start, stop])
-    return {name: array[first:last] - (start if name == "position" else 0) for name, array in labels.items()}
 
 
 def halo_chunks(E: sp.csr_array, halo: np.ndarray) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
@@ -112,25 +108,24 @@ class GramTask:
     energy: bool
     points: bool
     labels: bool
-    sums: bool = True
+    sums: bool
 
     def __call__(self, out: PartWriter) -> Receipt:
-        problem, features, lines = self.problem, self.problem.features(), self.problem.labels.load()
-        s, r, c, F = features.points.shape[0], features.width, lines["target"].shape[1], problem.n_folds
+        problem, features = self.problem, self.problem.features()
+        s, r, F = features.points.shape[0], features.width, problem.n_folds
+        c = problem.labels.load()["target"].shape[1]
         shapes = {"energy": (r, s), "points": (r, r), "labels": (F, r, r)}
         found = {"sums": np.zeros(s), "moments": np.zeros((F, s, c + 1)), **{
             name: np.zeros(shape) for name, shape in shapes.items() if getattr(self, name)}}
         whole = self.energy or self.points or self.sums
-        for index in range(self.first, self.last):
-            start, stop = problem.ranges[index]
-            own = labels_in(lines, start, stop)
-            if not whole and not len(own["position"]):
-                continue
+        for index, start, stop, own in problem.blocks(self.first, self.last):
             if whole:
                 X, place = problem.rows.read(start, stop), own["position"]
-            else:  # the labeled points alone
+            elif len(own["position"]):  # the labeled points alone
                 positions, place = np.unique(own["position"], return_inverse=True)
                 X = problem.rows.take(start + positions)
+            else:
+                continue
             K = features.block(X)
             Phi = features.of_block(K) if self.energy or self.points or self.labels else K
             if self.energy:
@@ -141,21 +136,6 @@ class GramTask:
                 add_product(found["points"], Phi, Phi)
             add_labels(found, K, Phi, {**own, "position": place})
         return out.write(**found)
-
-
-def block_bytes(s: int, row_bytes: int, itemsize: int) -> int:
-    """Return the bytes that a block takes a vertex, beside the sums.
-
-    Its kernel with s landmarks, Phi and its rows, E K, and the kernel of a chunk of the halo, which has no more
-    vertices than the block: 3 + 2 r / s <= 5 times s numbers; and its points, as they came and as kernels take them.
-    """
-    return 5 * itemsize * s + 8 * row_bytes
-
-
-def gram_bytes(s: int, n_folds: int, points: bool, energy: bool = True, labels: bool = True, n_outputs: int = 1) -> int:
-    """Return the bytes of a run's sums: energy, points, labels of each fold, a product that is being added; moments."""
-    matrices = energy + points + n_folds * labels
-    return 8 * s * s * (matrices + (matrices > 0)) + 8 * s * n_folds * (n_outputs + 1)
 
 
 def energy_product(problem: Landmarked, index: int, K: np.ndarray, features: LandmarkMap) -> np.ndarray:
@@ -180,14 +160,23 @@ def add_labels(found: dict[str, np.ndarray], K: np.ndarray, Phi: np.ndarray, lin
         weighed = np.zeros((len(K), moments.shape[1]))
         np.add.at(weighed, place, weight[:, None] * np.column_stack([lines["target"][mine], np.ones(len(weight))]))
         rows = np.unique(place)
-        add_times(moments, K[rows], weighed[rows])
+        add_product(moments, K[rows], weighed[rows])
         if "labels" in found:
             own = Phi[place]
             weighted = own if (weight == 1).all() else own * np.sqrt(weight, dtype=own.dtype)[:, None]
             add_product(found["labels"][fold], weighted, weighted)
 
 
-def runs_of_blocks(n_blocks: int, most: int) -> list[tuple[int, int]]:
-    """Return at most `most` runs [first, last) of blocks, as equal as can be."""
-    edges = np.linspace(0, n_blocks, min(n_blocks, most) + 1).astype(int)
-    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+def block_bytes(s: int, row_bytes: int, itemsize: int) -> int:
+    """Return the bytes that a block takes a vertex, beside the sums.
+
+    Its kernel with s landmarks, Phi and its rows, E K, and the kernel of a chunk of the halo, which has no more
+    vertices than the block: 3 + 2 r / s <= 5 times s numbers; and its points, as they came and as kernels take them.
+    """
+    return 5 * itemsize * s + 8 * row_bytes
+
+
+def gram_bytes(s: int, n_folds: int, points: bool, energy: bool = True, labels: bool = True, n_outputs: int = 1) -> int:
+    """Return the bytes of a run's sums: energy, points, labels of each fold, a product that is being added; moments."""
+    matrices = energy + points + n_folds * labels
+    return 8 * s * s * (matrices + (matrices > 0)) + 8 * s * n_folds * (n_outputs + 1)

@@ -1,27 +1,26 @@
-"""Solve many systems of LapRLS at once, by the method that is asked for or the cheaper one."""
+"""Solve many systems of LapRLS at once, by the method that is asked for or the cheaper one; held-out predictions."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from ...execution.tasks import Execution
-from ...storage.blocks import Parts
+from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .dense import DenseTask
 from .gram import GramSystem, gram_system, solve_from_gram
-from .held_out import held_out_values
 from .iterations import require_converged, solve_by_products
 from .params import Functions
-from .penalties import System
-from .products import gram_bytes
+from .penalties import Penalties
+from .products import Landmarked, gram_bytes, times
 from .system import NystromSystem
 
 FLOPS, SPARSE_FLOPS, ENTRY_SECONDS, READ_BYTES = 4e10, 1.5e9, 3e-9, 8e9  # of one core, a second, or seconds an entry
 USUAL_ITERATIONS = 25
 
 
-def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems: Sequence[System], n_outputs: int,
+def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems: Sequence[Penalties], n_outputs: int,
                   budget: int, itemsize: int, n_folds: int, edges: int = 8) -> tuple[str, dict[str, float]]:
     """Return "nystrom-direct" or "nystrom-pcg", and the seconds of one core that each is expected to take.
 
@@ -33,7 +32,7 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     entry = ENTRY_SECONDS + 2 * d / FLOPS
     graph = any(item.has_graph for item in systems)
     control = any(item.has_control for item in systems)
-    penalties = len({item.penalties for item in systems})
+    penalties = len({item.whole for item in systems})
     reached, t = (1 + halo if graph else 1.0), len(systems) * n_outputs
     points = float(v if graph or control else m)
     products = points * s * s * (1 + 2 * graph + control) + m * s * s + len(systems) * s**3 / 3
@@ -49,7 +48,8 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     return "nystrom-direct" if fits and direct <= pcg else "nystrom-pcg", costs
 
 
-def method_of(system: NystromSystem, systems: Sequence[System], execution: Execution) -> tuple[str, dict[str, float]]:
+def method_of(system: NystromSystem, systems: Sequence[Penalties],
+              execution: Execution) -> tuple[str, dict[str, float]]:
     """Return the method that the parameters name, or the cheaper one for "auto", and the costs of both."""
     if system.params.solver != "auto":
         return system.params.solver, {}
@@ -59,91 +59,107 @@ def method_of(system: NystromSystem, systems: Sequence[System], execution: Execu
                          system.problem.n_folds, system.params.edges)
 
 
-class SystemSolver(ABC):
-    """Solves systems of one problem.
+@dataclass(frozen=True)
+class SystemSolver:
+    """Solves systems of one problem by a method.
 
-    method : its name. expected_seconds : of the methods that were compared, by name.
+    solve : systems -> their functions. held_out : systems, F of each pair of penalties, held folds 0 to F - 1 in order
+    -> the values (m, g, c) of groups of pairs at the labeled points, each by the one of its fold.
+    gram : the matrices that later solutions can be made of; None where there are none. expected_seconds : of the
+    methods that were compared, by name.
     """
 
     method: str
-    expected_seconds: dict[str, float]
-
-    @abstractmethod
-    def solve(self, systems: Sequence[System]) -> Functions:
-        """Return the functions of some systems."""
-
-    @abstractmethod
-    def held_out(self, systems: Sequence[System]) -> Iterator[np.ndarray]:
-        """Yield the values (m, g, c) of groups of penalties at the labeled points, each by the one of its fold.
-
-        systems : F of each pair of penalties, held folds 0 to F - 1 in order.
-        """
-
-    @property
-    def gram(self) -> GramSystem | None:
-        """Return the Gram matrices that later solutions can be made of; None where there are none."""
-        return None
+    solve: Callable[[Sequence[Penalties]], Functions]
+    held_out: Callable[[Sequence[Penalties]], Iterator[np.ndarray]] | None
+    gram: GramSystem | None = None
+    expected_seconds: dict[str, float] = field(default_factory=dict)
 
 
-class NystromSolver(SystemSolver):
-    """Solves systems of landmarks; Gram matrices, once made, serve all that follow."""
+def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
+                   parts: Parts | None = None) -> SystemSolver:
+    """Return what solves systems of landmarks; parts : where shares of Gram matrices go, scratch by default."""
+    method, costs = method_of(system, expected, execution)
+    gram = gram_system(system, expected, execution, parts) if method == "nystrom-direct" else None
 
-    def __init__(self, system: NystromSystem, expected: Sequence[System], execution: Execution,
-                 parts: Parts | None = None):
-        self.system, self.execution = system, execution
-        self.method, self.expected_seconds = method_of(system, expected, execution)
-        self._gram = gram_system(system, expected, execution, parts) if self.method == "nystrom-direct" else None
+    def solve(systems: Sequence[Penalties]) -> Functions:
+        if gram is not None:
+            return solve_from_gram(gram, systems, execution)
+        return solve_by_products(system, systems, execution, preconditioned=method == "nystrom-pcg")
 
-    @property
-    def gram(self) -> GramSystem | None:
-        return self._gram
-
-    def solve(self, systems: Sequence[System]) -> Functions:
-        if self._gram is not None:
-            return solve_from_gram(self._gram, systems, self.execution)
-        return solve_by_products(self.system, systems, self.execution, preconditioned=self.method == "nystrom-pcg")
-
-    def held_out(self, systems: Sequence[System]) -> Iterator[np.ndarray]:
-        return held_out_values(self.system, self.solve(systems), systems, self.execution)
+    return SystemSolver(method, solve, lambda systems: held_out_values(system, solve(systems), systems, execution),
+                        gram, costs)
 
 
-class GramSolver(SystemSolver):
-    """Solves systems of all labels from Gram matrices that were made before."""
-
-    method = "nystrom-direct"
-
-    def __init__(self, gram: GramSystem, execution: Execution):
-        self._gram, self.execution, self.expected_seconds = gram, execution, {}
-
-    @property
-    def gram(self) -> GramSystem:
-        return self._gram
-
-    def solve(self, systems: Sequence[System]) -> Functions:
-        return solve_from_gram(self._gram, systems, self.execution)
-
-    def held_out(self, systems: Sequence[System]) -> Iterator[np.ndarray]:
-        raise NotImplementedError("the labels of all folds are in one")
+def gram_solver(gram: GramSystem, execution: Execution) -> SystemSolver:
+    """Return what solves systems of all labels from Gram matrices that were made before."""
+    return SystemSolver("nystrom-direct", lambda systems: solve_from_gram(gram, systems, execution), None, gram)
 
 
-class DenseSolver(SystemSolver):
-    """Solves systems on all points, in one task."""
+def dense_solver(task: DenseTask, execution: Execution) -> SystemSolver:
+    """Return what solves systems on all points, in one task."""
+    def run(systems: Sequence[Penalties], *, held_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        parts = execution.scratch()
+        receipt, = execution.map([replace(task, systems=tuple(systems), held_out=held_out)], parts)
+        require_converged(receipt["evidence"], task.params)
+        return parts.read(0), receipt["evidence"]
 
-    def __init__(self, task: DenseTask, execution: Execution):
-        self.task, self.execution = task, execution
-        self.method, self.expected_seconds = task.method, {}
+    def solve(systems: Sequence[Penalties]) -> Functions:
+        found, evidence = run(systems, held_out=False)
+        return Functions(found["coef"], found["intercept"], evidence)
 
-    def solve(self, systems: Sequence[System]) -> Functions:
-        return Functions(*self._run(systems, held_out=False))
+    return SystemSolver(task.params.solver, solve,
+                        lambda systems: iter([run(systems, held_out=True)[0]["values"]]))
 
-    def held_out(self, systems: Sequence[System]) -> Iterator[np.ndarray]:
-        yield self._run(systems, held_out=True)[0]
 
-    def _run(self, systems: Sequence[System], *, held_out: bool) -> tuple:
-        """Return the arrays that the task writes, and its evidence."""
-        parts = self.execution.scratch()
-        task = replace(self.task, systems=tuple(systems), held_out=held_out)
-        receipt, = self.execution.map([task], parts)
-        require_converged(receipt["evidence"], self.task.params)
-        found = parts.read(0)
-        return (found["values"],) if held_out else (found["coef"], found["intercept"], receipt["evidence"])
+@dataclass(frozen=True)
+class HeldOutTask:
+    """Write `values` (m, p, c) at the labeled points of a run of blocks; NaN at those that are never held out.
+
+    Coefficients `B` (F, s, p, c) and `intercept` (F, p, c), fold by fold, of p functions with c columns.
+    """
+
+    problem: Landmarked
+    functions: Arrays
+    first: int
+    last: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        problem, functions, landmarks = self.problem, self.functions.load(), self.problem.landmark_kernel()
+        B, intercept = functions["B"], functions["intercept"]
+        F, s, p, c = B.shape
+        found = [np.empty((0, p, c))]
+        for _, start, _, own in problem.blocks(self.first, self.last):
+            if not len(own["position"]):
+                continue
+            K = landmarks.block(problem.rows.take(start + own["position"]))
+            values = np.full((len(K), p, c), np.nan)
+            for fold in range(F):
+                mine = own["fold"] == fold
+                values[mine] = times(K[mine], B[fold].reshape(s, p * c)).reshape(-1, p, c) + intercept[fold]
+            found.append(values)
+        return out.write(values=np.concatenate(found))
+
+
+def held_out_values(system: NystromSystem, functions: Functions, systems: Sequence[Penalties],
+                    execution: Execution) -> Iterator[np.ndarray]:
+    """Yield the values (m, g, c) of groups of penalties at the m labeled points, in the order of their lines.
+
+    systems : F of each pair of penalties, held folds 0 to F - 1 in order. A group has as many pairs as have values that
+    fit a quarter of the memory budget.
+    """
+    F, (p, s, c) = system.lines.n_held, functions.coef.shape
+    assert [item.held for item in systems] == list(range(F)) * (p // F)
+    B = functions.coef.reshape(p // F, F, s, c).transpose(1, 2, 0, 3)
+    intercept = functions.intercept.reshape(p // F, F, c).transpose(1, 0, 2)
+    width = max(1, execution.memory_budget // 4 // (8 * c * max(1, len(system.lines.row))))
+    for first in range(0, p // F, width):
+        shared = execution.share(B=np.ascontiguousarray(B[:, :, first:first + width]),
+                                 intercept=np.ascontiguousarray(intercept[:, first:first + width]))
+        parts, runs = execution.scratch(), system.problem.runs()
+        execution.map([HeldOutTask(system.problem, shared, *run) for run in runs], parts)
+        by_place = np.concatenate([parts.read(index)["values"] for index in range(len(runs))])
+        parts.remove()
+        values = np.empty_like(by_place)
+        values[system.by_place] = by_place
+        yield values

@@ -13,7 +13,7 @@ graph adds is the same with the mean of E over all relabelings of its vertices, 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,21 +24,11 @@ from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap
 from ...kernels.landmarks import Landmarks
 from ...kernels.nystrom import lower_trapezoidal, whiten
-from ...storage.blocks import (
-    ArrayRows,
-    Arrays,
-    Parts,
-    PartWriter,
-    Receipt,
-    Rows,
-    SelectedRows,
-    row_ranges,
-    rows_that_fit,
-)
+from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges
 from ...storage.csr import point_arrays, points_of
 from ...storage.pieces import write_sparse
-from .params import LabelLines, SystemParams
-from .penalties import System
+from .params import Functions, LabelLines, SystemParams
+from .penalties import Penalties
 from .products import Landmarked, block_bytes
 
 MOST_BLOCK_BYTES = 256 << 20  # taller blocks make no product faster
@@ -54,14 +44,11 @@ def block_height(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -> 
     ------
     BudgetError : not `LEAST_ROWS` vertices fit.
     """
-    each = block_bytes(s, row_bytes, itemsize)
-    try:
-        fit = rows_that_fit(budget // 2, each, v)
-    except BudgetError:
-        fit = 0
-    require(fit >= min(LEAST_ROWS, v), f"{s} landmarks and a budget of {budget:,} bytes", error=BudgetError,
-            why=f"a block of {min(LEAST_ROWS, v)} points takes {min(LEAST_ROWS, v) * each:,} bytes, half the budget "
-                "is for blocks", fix="raise memory_budget, or use fewer landmarks")
+    each, least = block_bytes(s, row_bytes, itemsize), min(LEAST_ROWS, v)
+    fit = min(budget // 2 // each, v)
+    require(fit >= least, f"{s} landmarks and a budget of {budget:,} bytes", error=BudgetError,
+            why=f"a block of {least} points takes {least * each:,} bytes, half the budget is for blocks",
+            fix="raise memory_budget, or use fewer landmarks")
     return min(fit, max(LEAST_ROWS, MOST_BLOCK_BYTES // each), max(LEAST_ROWS, -(-v // 8)))
 
 
@@ -120,8 +107,9 @@ class WhitenTask:
                 "whitening": {"condition": found.condition}}
 
 
+@dataclass(frozen=True, eq=False)
 class Basis:
-    """What functions of landmarks are written in: whitened, or as the paper writes them.
+    """What functions of landmarks are written in, whitened or as the paper writes them, and what they are fitted to.
 
     T : (s, r), lower trapezoidal, T' K_ss T = I; None for T = I, then `K_ss` is the penalty.
     """
@@ -129,6 +117,7 @@ class Basis:
     K_ss: np.ndarray
     T: np.ndarray | None
     lines: LabelLines
+    params: SystemParams
     fit_intercept: bool
 
     @property
@@ -151,22 +140,21 @@ class Basis:
         """Return R, (r, r)."""
         return self.K_ss if self.T is None else np.eye(self.r)
 
-    def intercepts(self, systems: Sequence[System]) -> np.ndarray:
+    def intercepts(self, systems: Sequence[Penalties]) -> np.ndarray:
         """Return the intercept of each system, (p, c)."""
-        c = self.lines.target.shape[1]
-        if not self.fit_intercept:
-            return np.zeros((len(systems), c))
-        known = {held: self.lines.means(held) for held in {system.held for system in systems}}
-        return np.array([known[system.held] for system in systems])
+        return self.lines.intercepts([system.held for system in systems], self.fit_intercept)
 
-    def right_sides(self, sums: dict[str, np.ndarray], systems: Sequence[System]) -> np.ndarray:
-        """Return Phi_m' W (y - mean) of each system, (p, r, c), from the moments of the folds."""
-        moments, c = sums["moments"], self.lines.target.shape[1]
+    def right_sides(self, moments: np.ndarray, systems: Sequence[Penalties]) -> np.ndarray:
+        """Return Phi_m' W (y - mean) of each system, (p, r, c), from the moments (F, r, c + 1) of the folds."""
         whole, found = moments.sum(axis=0), []
         for system, mean in zip(systems, self.intercepts(systems), strict=True):
             own = whole - (moments[system.held] if system.held >= 0 else 0)
-            found.append(own[:, :c] - own[:, c:] * mean)
+            found.append(own[:, :-1] - own[:, -1:] * mean)
         return np.array(found)
+
+    def functions(self, b: np.ndarray, systems: Sequence[Penalties], evidence: dict[str, Any]) -> Functions:
+        """Return the functions whose coefficients in the basis are b (p, r, c)."""
+        return Functions(np.array([self.lift(own) for own in b]), self.intercepts(systems), evidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,14 +167,9 @@ class NystromSystem(Basis):
     """
 
     problem: Landmarked
-    lines: LabelLines
-    K_ss: np.ndarray
-    T: np.ndarray | None
     whitening: dict[str, float] | None
     by_place: np.ndarray
     places: np.ndarray | None
-    params: SystemParams
-    fit_intercept: bool
 
     @property
     def blocks(self) -> EnergyBlocks:
@@ -198,18 +181,16 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
              vertices: Arrays | None = None, fit_intercept: bool = True) -> NystromSystem:
     """Return the system of points `rows` (v, d), all distinct, whose graph `graph` is (None for none).
 
-    Parameters
-    ----------
     lines : labeled points by row. landmarks : `rows` of them, where they are points. vertices : Arrays with
-        `multiplicity` (v,), or None.
+    `multiplicity` (v,), or None.
 
     Raises
     ------
     BudgetError : blocks, or the kernel of the landmarks, do not fit.
     DataError : the kernel of the landmarks is zero, not finite or not positive.
     """
-    points, labeled = landmarks.points, np.unique(lines.row)
-    needed, budget = whitening_bytes(points.shape[0], params.cutoff), execution.memory_budget
+    points, labeled, budget = landmarks.points, np.unique(lines.row), execution.memory_budget
+    needed = whitening_bytes(points.shape[0], params.cutoff)
     require(needed <= budget, f"{points.shape[0]} landmarks and a budget of {budget:,} bytes", error=BudgetError,
             why=f"their kernel and what whitens it take {needed:,} bytes",
             fix="raise memory_budget, or use fewer landmarks")
@@ -217,7 +198,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
         rows, vertices = SelectedRows(rows, execution.share_rows(ArrayRows(labeled))), None
         lines = replace(lines, row=np.searchsorted(labeled, lines.row))
     v = len(rows)
-    height = block_height(v, points.shape[0], rows.row_bytes, params.itemsize, execution.memory_budget)
+    height = block_height(v, points.shape[0], rows.row_bytes, params.itemsize, budget)
     blocks = split_energy(graph, v, laplacian, height, execution, execution.scratch(), vertices)
     order = blocks.order()
     place = np.empty(v, np.int64)
@@ -235,4 +216,4 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
                          params.precision, uuid.uuid4().hex)
     places = None if landmarks.rows is None or graph is None else place[landmarks.rows]
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
-    return NystromSystem(problem, lines, found["K_ss"], features.T, whitening, by_place, places, params, fit_intercept)
+    return NystromSystem(found["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, by_place, places)

@@ -19,7 +19,7 @@ from ...kernels.base import Kernel, kernel_from
 from ...kernels.landmarks import Landmarks, landmark_count, landmarks_cost
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost
 from ...learners.laprls.params import SystemParams
-from ...learners.laprls.penalties import System
+from ...learners.laprls.penalties import Penalties
 from ...learners.laprls.problem import (
     DENSE,
     FittedLapRLS,
@@ -174,7 +174,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
             "kept": [attributes if number in used else None for number, attributes in enumerate(kept)]}
 
 
-def _choices(problem: LapRLSProblem, chosen: dict[str, tuple[int, System]],
+def _choices(problem: LapRLSProblem, chosen: dict[str, tuple[int, Penalties]],
              bandwidths: tuple[float | str | None, ...]) -> dict[str, dict[str, Any]]:
     """Return the parameters that were chosen for each model."""
     return {name: {"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidths[number]}
@@ -186,7 +186,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     target, kernels = labeled_target(context), params.kernels.on(context.points("train"))
     bandwidths, selection = params.kernels.bandwidths, context.attributes("selection")
     problem = params.problem(context, target)
-    systems: dict[int, dict[str, System]] = {}
+    systems: dict[int, dict[str, Penalties]] = {}
     for name, choice in selection["choices"].items():
         system = next(system for system in problem.allowed["model" if name == "shuffled" else name]
                       if (system.gamma_A, system.gamma_I) == (choice["gamma_A"], choice["gamma_I"]))
@@ -225,13 +225,12 @@ def _prepared(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
 def _described(context: Context, target: Target, found: FittedLapRLS, name: str,
                bandwidth: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays and attributes of a model."""
-    system = found.functions[name].chosen
-    facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": {
-        "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidth}}
-    model = found.model(name, facts)
+    system, model = found.chosen[name], found.models[name]
     values = model.values(SelectedRows(context.points("train"), target.labeled), context.execution)
-    facts |= target.missed(values, model.coding)
-    return model.to_arrays()
+    return replace(model, attributes={
+        "name": name, "n_labeled": len(target.labeled), "parameters": {
+            "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidth},
+        **target.missed(values, model.coding)}).to_arrays()
 
 
 def _n_landmarks(f: Facts[LapRLSPipeline]) -> int:

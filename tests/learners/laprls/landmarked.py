@@ -12,7 +12,7 @@ from dssl.graph.given import store_weights
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
 from dssl.kernels.base import RBF
-from dssl.learners.laprls.products import GramTask, Landmarked, runs_of_blocks
+from dssl.learners.laprls.products import GramTask, Landmarked
 from dssl.storage.blocks import PartWriter
 from dssl.storage.csr import as_rows, point_arrays
 
@@ -65,6 +65,6 @@ def gram(made, n_runs=3, execution=None, **asked):
     execution = execution or InProcess(1)
     wanted = {"energy": True, "points": True, "labels": True, "sums": True, **asked}
     return execution.reduce(sums([GramTask(made, first, last, **wanted)
-                                  for first, last in runs_of_blocks(len(made.ranges), n_runs)]))
+                                  for first, last in made.runs(n_runs)]))
 
 

@@ -23,7 +23,7 @@ def test_no_more_of_the_kernel_is_evaluated_than_may_be_held(limit):
         seen.append(8 * len(A) * len(B))
         return RBF(1.0)(A, B)
 
-    held, K = HeldKernel.of(kernel, X, limit), RBF(1.0)(X, X)
+    held, K = HeldKernel(kernel, X, limit), RBF(1.0)(X, X)
     assert_allclose(held(P), K @ P, rtol=1e-12)
     assert_allclose(held.of_rows(rows, P), K[rows] @ P, rtol=1e-12)
     assert (held.K is None) == (limit < 8 * 80 * 80)
@@ -36,6 +36,6 @@ def test_a_small_budget_changes_no_coefficient():
     target, folds = Quantities(np.arange(60), np.sin(X[:60, :1])), [np.arange(30), np.arange(30, 60)]
     params = LapRLSParams(gamma_A=("auto", "10*auto"), gamma_I=(0.0,), system=SystemParams(solver="cg"))
     problem = LapRLSProblem.of(ArrayRows(X), target, params, InProcess(1), folds=folds)
-    large, small = (fit_laprls(problem, RBF(1.0), InProcess(1, budget)) for budget in (1 << 30, 4000))
-    assert_allclose(large.functions["model"].coef, small.functions["model"].coef, atol=1e-5)
-    assert_allclose([row["rmse"] for row in large.rows], [row["rmse"] for row in small.rows], rtol=1e-4)
+    (large, rows), (small, others) = (fit_laprls(problem, RBF(1.0), InProcess(1, budget)) for budget in (1 << 30, 4000))
+    assert_allclose(large.models["model"].coef, small.models["model"].coef, atol=1e-5)
+    assert_allclose([row["rmse"] for row in rows], [row["rmse"] for row in others], rtol=1e-4)

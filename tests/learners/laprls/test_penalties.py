@@ -9,7 +9,7 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import LandmarkParams
 from dssl.learners.laprls.params import LabelLines
-from dssl.learners.laprls.penalties import Scale, System, require_penalties
+from dssl.learners.laprls.penalties import Penalties, PenaltyScale, require_penalties
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
 from dssl.learners.target import Quantities
 from dssl.storage.blocks import ArrayRows
@@ -31,13 +31,12 @@ def test_gamma_I_is_not_negative(value):
 
 
 def test_the_scale_of_a_fold_is_that_of_the_labels_that_are_kept():
-    system = System(0.5, 3.0, scale=Scale((6.0, 8.0, 10.0), 20))
+    system = Penalties(0.5, 3.0, scale=PenaltyScale((6.0, 8.0, 10.0), 20))
     assert (system.lambda_A, system.lambda_I) == (5.0, 3.0 * 10 / 400)
-    held = System(0.5, 3.0, held=1, scale=system.scale)
+    held = Penalties(0.5, 3.0, held=1, scale=system.scale)
     assert (held.lambda_A, held.lambda_I) == (4.0, 3.0 * 8 / 400)
-    assert held.penalties == system.penalties
     assert held.whole == system
-    assert (System(0.5, 3.0, 1).lambda_A, System(0.5, 3.0, 1).lambda_I) == (0.5, 3.0), "the paper's own"
+    assert (Penalties(0.5, 3.0, 1).lambda_A, Penalties(0.5, 3.0, 1).lambda_I) == (0.5, 3.0), "the paper's own"
 
 
 def test_auto_is_a_hundredth_and_a_tenth_in_the_scale_of_the_paper():
@@ -51,7 +50,7 @@ def test_auto_is_a_hundredth_and_a_tenth_in_the_scale_of_the_paper():
     assert_allclose([(pair.lambda_A, pair.lambda_I) for pair in pairs], [(0.01, 0.1), (0.01, 0), (0.1, 0.1), (0.1, 0)])
     assert_allclose([pair.gamma_A for pair in pairs], np.repeat([0.01, 0.1], 2) / 4.5)
     assert pairs[0].gamma_I == pytest.approx(0.1 * 64 / 4.5)
-    assert pairs[0].scale.kept == (1.5, 3.5, 4.5)
+    assert pairs[0].scale.weights == (1.5, 3.5, 4.5)
     assert problem.allowed["base"] == [pairs[1], pairs[3]]
     assert len(problem.tried) == 4
 
@@ -66,7 +65,7 @@ def test_weights_that_are_all_larger_change_nothing():
         problem = LapRLSProblem.of(ArrayRows(X), Quantities(np.arange(12), y), params, InProcess(1),
                                    weight=np.full(12, weight))
         found = problem.prepared(RBF(1.0), InProcess(1), held_out=False).fitted({"model": problem.tried[0]})
-        values.append(RBF(1.0)(X, found.points) @ found.functions["model"].coef)
+        values.append(RBF(1.0)(X, found.models["model"].points) @ found.models["model"].coef)
     assert_allclose(values[0], values[1], atol=1e-9)
     K = reference.rbf(X, X[:12], 1.0)
     expected = K @ np.linalg.solve(K[:12] + 12 * 0.02 * np.eye(12), y - y.mean())

@@ -13,13 +13,13 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
 from dssl.learners.laprls.factor import factor_raised
-from dssl.learners.laprls.penalties import System
+from dssl.learners.laprls.penalties import Penalties
 from dssl.learners.laprls.preconditioner import make_preconditioner, sample_shares, sampled_sums
 from tests import reference
 
 from .systems import case
 
-PAIR = System(0.3, 0.7)
+PAIR = Penalties(0.3, 0.7)
 
 
 def made_of(problem, items=(PAIR,), **params):
@@ -96,7 +96,7 @@ def test_all_edges_and_labels_are_the_system_itself():
     for whitening in ("auto", None):
         problem = case(whitening=whitening, kernel=RBF(0.7), edges=1000)
         assert_allclose(made_of(problem).matrix(PAIR), exact(problem), rtol=1e-8, atol=1e-8)
-        functions = problem.solve([PAIR, System(0.1, 0.0), System(2.0, 5.0)], "nystrom-pcg")
+        functions = problem.solve([PAIR, Penalties(0.1, 0.0), Penalties(2.0, 5.0)], "nystrom-pcg")
         assert functions.evidence["iterations"] == [1, 1, 1]
 
 
@@ -112,7 +112,7 @@ def test_samples_are_the_system_in_the_mean():
 
 
 def test_the_control_is_sampled_as_a_positive_matrix():
-    control = System(0.3, 0.7, control=True)
+    control = Penalties(0.3, 0.7, control=True)
     problem = case(edges=1000)
     whole = made_of(problem, [control])
     a, b = problem.system.blocks.chance
@@ -152,20 +152,20 @@ def test_a_sample_is_dealt_to_tasks(kinds):
 
 def test_factors_are_shared_by_folds_and_solve_their_own_penalties():
     problem = case()
-    items = [PAIR, replace(PAIR, held=1), System(1.0, 0.0), replace(PAIR, control=True)]
+    items = [PAIR, replace(PAIR, held=1), Penalties(1.0, 0.0), replace(PAIR, control=True)]
     made = made_of(problem, items)
-    factors = made.factors(items)
-    assert factors.of[0] is factors.of[1]
+    inverses = made.inverses(items)
+    assert inverses[0] is inverses[1]
     R = np.random.default_rng(0).normal(size=(problem.system.r, 3))
     for index, item in enumerate(items):
-        assert_allclose(made.matrix(item) @ factors.solve(index, R), R, atol=1e-8)
+        assert_allclose(made.matrix(item) @ inverses[index](R), R, atol=1e-8)
 
 
 def test_sampled_edges_need_fewer_iterations_than_the_paper():
     """Digits, 1,797 points: 30 to 3 times fewer where the graph matters, never more than one more."""
     X = load_digits().data[:1200] / 16
     problem = case(len(X), 150, 200, 1, X=X, kernel=RBF(1.5), tolerance=1e-6, max_iterations=3000, weighted=False)
-    pairs = [System(a, i) for a in (0.1, 1.0) for i in (0.01, 0.1, 1.0)]
+    pairs = [Penalties(a, i) for a in (0.1, 1.0) for i in (0.01, 0.1, 1.0)]
     needed = {name: np.array(problem.solve(pairs, "nystrom-pcg", preconditioner=name).evidence["iterations"])
               for name in ("edges", "paper", "none")}
     assert (needed["edges"] <= needed["paper"] + 1).all(), needed

@@ -15,9 +15,9 @@ from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import sums
 from dssl.kernels.base import RBF
 from dssl.kernels.features import times_lower
-from dssl.learners.laprls.held_out import HeldOutTask
-from dssl.learners.laprls.kept import _KEPT, SystemProductTask, let_go
-from dssl.learners.laprls.products import add_product, add_times, runs_of_blocks, times
+from dssl.learners.laprls.kernel_cache import CACHE, SystemProductTask, clear_cache
+from dssl.learners.laprls.products import add_product, times
+from dssl.learners.laprls.solve import HeldOutTask
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.csr import points_of
 
@@ -28,15 +28,15 @@ NOTHING, MUCH = 0, 1 << 30  # bytes of kernel blocks that may be kept
 
 @pytest.fixture(autouse=True)
 def _forget():
-    let_go()
+    clear_cache()
     yield
-    let_go()
+    clear_cache()
 
 
 @pytest.fixture
 def cluster(cluster_client):
     yield OnDask(cluster_client)
-    cluster_client.run(let_go)
+    cluster_client.run(clear_cache)
 
 
 def columns_of(s=12, t=6, seed=0):
@@ -48,7 +48,7 @@ def columns_of(s=12, t=6, seed=0):
 
 def product(made, columns, keep=MUCH, n_runs=3, execution=None):
     execution = execution or InProcess(1)
-    shared, runs = execution.share(**columns), runs_of_blocks(len(made.ranges), n_runs)
+    shared, runs = execution.share(**columns), made.runs(n_runs)
     return execution.reduce(sums([SystemProductTask(made, shared, first, last, keep, home)
                                   for home, (first, last) in enumerate(runs)]))["total"]
 
@@ -163,14 +163,14 @@ def test_products_of_float32_are_widened_in_runs():
     wide = K.astype(np.float64)
     assert_allclose(times(K, P), wide @ P, rtol=1e-12, atol=1e-13)
     total = np.ones((9, 4))
-    add_times(total, K, U)
+    add_product(total, K, U)
     assert_allclose(total, 1 + wide.T @ U, rtol=1e-11, atol=1e-12)
     total = np.ones((9, 9))
     add_product(total, K, K)
     assert_allclose(total, 1 + wide.T @ wide, rtol=1e-5, atol=1e-2)
     assert_array_equal(times(wide, P), wide @ P)
     empty = np.zeros((0, 9))
-    add_times(total, empty, np.zeros((0, 9)))
+    add_product(total, empty, np.zeros((0, 9)))
     assert times(empty, P).shape == (0, 4)
 
 
@@ -196,7 +196,7 @@ def test_threads_and_kept_blocks_do_not_change_a_bit(dtype):
     expected = product(made, columns, NOTHING)
     for keep in (NOTHING, 60_000, MUCH):
         for threads in (1, 2):
-            let_go()
+            clear_cache()
             for _ in range(2):
                 assert_array_equal(product(made, columns, keep, execution=InProcess(threads)), expected)
     one, two = (gram(made, execution=InProcess(threads)) for threads in (1, 2))
@@ -237,7 +237,7 @@ def test_kept_blocks_are_not_evaluated_again():
     made, _ = problem(kernel=CountingRBF(1.3))
     columns, whole = columns_of(), 90 + round(90 * made.energy.halo)
     for keep, then in ((NOTHING, whole), (MUCH, 0)):
-        let_go()
+        clear_cache()
         CountingRBF.rows = 0
         product(made, columns, keep)
         assert CountingRBF.rows == whole
@@ -251,15 +251,15 @@ def test_no_more_is_kept_than_there_is_room_for():
     made, _ = problem(kernel=CountingRBF(1.3))
     columns, limit = columns_of(), 12_000
     product(made, columns, limit)
-    kept = dict(_KEPT._blocks)
-    assert 0 < len(kept) < len(made.ranges)
-    assert sum(block.nbytes for block in kept.values()) == _KEPT._bytes <= limit
+    kept = dict(CACHE.blocks)
+    assert 0 < len(kept) < len(made.energy.ranges)
+    assert sum(block.nbytes for block in kept.values()) == CACHE.nbytes <= limit
     CountingRBF.rows = 0
     product(made, columns, limit)
     assert 0 < CountingRBF.rows < 90 + round(90 * made.energy.halo)
-    assert _KEPT._blocks == kept, "nothing is evicted"
-    let_go()
-    assert _KEPT._blocks == {}
+    assert CACHE.blocks == kept, "nothing is evicted"
+    clear_cache()
+    assert CACHE.blocks == {}
 
 
 def test_blocks_kept_without_the_graph_do_not_serve_products_with_it():
@@ -268,8 +268,8 @@ def test_blocks_kept_without_the_graph_do_not_serve_products_with_it():
     plain = columns | {"energy": np.zeros(6)}
     for asked in (plain, columns, plain, columns):
         assert_allclose(product(made, asked), dense_product(dense, asked), rtol=1e-10, atol=1e-10)
-    assert all(block.with_energy for block in _KEPT._blocks.values())
-    assert _KEPT._bytes == sum(block.nbytes for block in _KEPT._blocks.values())
+    assert all(block.with_energy for block in CACHE.blocks.values())
+    assert CACHE.nbytes == sum(block.nbytes for block in CACHE.blocks.values())
 
 
 @pytest.mark.cluster
@@ -302,7 +302,7 @@ def test_points_are_predicted_by_the_function_of_their_fold(c, dtype):
     for n_runs in (1, 4):
         execution, parts = InProcess(2), MemoryParts()
         shared = execution.share(B=B, intercept=intercept)
-        runs = runs_of_blocks(len(made.ranges), n_runs)
+        runs = made.runs(n_runs)
         execution.map([HeldOutTask(made, shared, first, last) for first, last in runs], parts)
         found = np.concatenate([parts.read(index)["values"] for index in range(len(runs))])
         tolerance = 1e-10 if dtype == "float64" else 1e-4
@@ -310,8 +310,8 @@ def test_points_are_predicted_by_the_function_of_their_fold(c, dtype):
 
 
 def test_runs_cover_all_blocks_evenly():
-    for n_blocks in (1, 5, 31, 32, 33, 100):
-        runs = runs_of_blocks(n_blocks, 32)
+    for n_blocks in (2, 5, 31, 32, 33, 100):
+        runs = problem(n_blocks, 1, 1, 1, graph=False)[0].runs(32)
         assert [block for first, last in runs for block in range(first, last)] == list(range(n_blocks))
         assert len(runs) == min(n_blocks, 32)
         sizes = {last - first for first, last in runs}

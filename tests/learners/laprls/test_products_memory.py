@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF, LaplacianKernel
-from dssl.learners.laprls.kept import _KEPT, SystemProductTask, let_go
+from dssl.learners.laprls.kernel_cache import CACHE, SystemProductTask, clear_cache
 from dssl.learners.laprls.products import SUMMED_ROWS, GramTask, block_bytes, gram_bytes
 
 from .landmarked import problem
@@ -23,16 +23,16 @@ WIDENED = {"float64": 0, "float32": 16 * S * SUMMED_ROWS}
 
 @pytest.fixture(autouse=True)
 def _forget():
-    let_go()
+    clear_cache()
     yield
-    let_go()
+    clear_cache()
 
 
 def peak_of(task):
     """Return how far the process grew during one task, bytes; the first task compiles."""
     for _ in range(2):
         execution = InProcess(1)
-        let_go()
+        clear_cache()
         receipt, = execution.map([task], execution.scratch())
     if receipt["task_peak_bytes"] is None:
         pytest.skip("this system does not tell")
@@ -60,8 +60,8 @@ def test_columns_take_the_memory_of_the_formula(dtype, keep):
     kernels = itemsize * S * (N + round(N * made.energy.halo) if keep else 2 * B)
     formula = kernels + 8 * t * (5 * B + 3 * S) + WIDENED[dtype]
     assert 0.5 * formula < peak < 1.05 * formula + (2 << 20)
-    assert (_KEPT._bytes > 0) == (keep > 0)
-    assert _KEPT._bytes < 1.1 * kernels
+    assert (CACHE.nbytes > 0) == (keep > 0)
+    assert CACHE.nbytes < 1.1 * kernels
 
 
 @pytest.mark.cluster

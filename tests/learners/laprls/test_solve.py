@@ -14,19 +14,18 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.landmarks import Landmarks
 from dssl.learners.laprls.gram import GramSystem, gram_system, refined, solve_from_gram
-from dssl.learners.laprls.held_out import held_out_values
 from dssl.learners.laprls.iterations import factors_that_fit, groups_of
-from dssl.learners.laprls.kept import _KEPT
-from dssl.learners.laprls.penalties import System, with_folds
+from dssl.learners.laprls.kernel_cache import CACHE
+from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.products import gram_bytes
-from dssl.learners.laprls.solve import NystromSolver, choose_method, method_of
+from dssl.learners.laprls.solve import choose_method, held_out_values, method_of, nystrom_solver
 from tests import reference
 
 from .systems import case
 
 METHODS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg")
-ITEMS = [System(0.5, 0.02), System(0.05, 1.0), System(2.0, 0.0), System(0.3, 0.4, 1), System(0.3, 0.4, 0, True),
-         System(0.1, 0.1, -1, True)]
+ITEMS = [Penalties(0.5, 0.02), Penalties(0.05, 1.0), Penalties(2.0, 0.0), Penalties(0.3, 0.4, 1),
+         Penalties(0.3, 0.4, 0, True), Penalties(0.1, 0.1, -1, True)]
 CLOSE = {"nystrom-direct": 1e-8, "nystrom-pcg": 2e-5, "nystrom-cg": 2e-5}  # of the largest value
 
 
@@ -73,7 +72,7 @@ def test_multiplicities_and_no_intercept(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_graph_and_lambda_I_zero_are_plain_nystrom_rls(method):
-    plain = [System(0.5, 0.0), System(0.01, 0.0, 2)]
+    plain = [Penalties(0.5, 0.0), Penalties(0.01, 0.0, 2)]
     for graph in (True, False):
         made = case(graph=graph, tolerance=1e-9, weighted=False)
         functions = made.solve(plain, method)
@@ -93,7 +92,7 @@ def test_all_points_as_landmarks_are_laprls(method):
     lines = replace(made.lines, row=row, **{name: getattr(made.lines, name)[first]
                                             for name in ("fold", "weight", "target")})
     again = case(60, landmarks=np.arange(60), kernel=RBF(0.5), weighted=False, n_folds=1, fit_intercept=False)
-    assert_functions(again, [System(0.1, 0.3)], again.solve([System(0.1, 0.3)], method), 1e-5)
+    assert_functions(again, [Penalties(0.1, 0.3)], again.solve([Penalties(0.1, 0.3)], method), 1e-5)
     y = np.zeros((60, 2))
     y[row] = lines.target
     labeled = np.isin(np.arange(60), row)
@@ -120,7 +119,7 @@ def test_constant_features_predict_one_number(method, whitening):
     X = np.ones((40, 2))
     made = case(40, graph=False, X=X, landmarks=np.arange(6), c=1, n_folds=2, fit_intercept=False, tolerance=1e-8,
                 whitening=whitening)
-    functions = made.solve([System(0.5, 0.0)], method)
+    functions = made.solve([Penalties(0.5, 0.0)], method)
     y, w = made.lines.target[:, 0], made.lines.weight
     assert_allclose(made.values(functions, 0)[:, 0], w @ y / (w.sum() + 0.5), rtol=1e-6)
 
@@ -144,7 +143,7 @@ def test_kernels_of_low_rank(method, preconditioner):
        lambda_I=st.floats(0, 10), held=st.integers(-1, 2), control=st.booleans())
 def test_a_system_does_not_depend_on_those_beside_it(seed, method, lambda_A, lambda_I, held, control):
     made = case(60, 10, 25, seed=seed, tolerance=1e-8, max_iterations=2000)
-    own = System(lambda_A, lambda_I, held, control)
+    own = Penalties(lambda_A, lambda_I, held, control)
     alone, among = made.solve([own], method), made.solve([*ITEMS[:3], own], method)
     expected = made.dense(own)
     for functions, index in ((alone, 0), (among, 3)):
@@ -160,16 +159,16 @@ def test_a_held_fold_is_as_if_it_were_not_labeled(method):
     seen = made.lines.fold != 1
     lines = replace(made.lines, **{name: getattr(made.lines, name)[seen]
                                    for name in ("row", "fold", "weight", "target")})
-    held = made.solve([System(0.2, 0.3, 1)], method)
+    held = made.solve([Penalties(0.2, 0.3, 1)], method)
     without = replace(made, lines=lines)
-    assert_allclose(made.values(held, 0), without.dense(System(0.2, 0.3)), atol=1e-6)
+    assert_allclose(made.values(held, 0), without.dense(Penalties(0.2, 0.3)), atol=1e-6)
 
 
 @pytest.mark.parametrize("c", [1, 3])
 @pytest.mark.parametrize("budget", [1 << 30, 4 * 8 * 45 * 3])
 def test_labeled_points_are_predicted_by_functions_that_did_not_see_their_fold(c, budget):
     made = case(c=c)
-    pairs = [System(0.5, 0.1), System(0.01, 0.0), System(3.0, 1.0)]
+    pairs = [Penalties(0.5, 0.1), Penalties(0.01, 0.0), Penalties(3.0, 1.0)]
     items = with_folds(pairs, 3)
     groups = list(held_out_values(made.system, made.solve(items), items, InProcess(2, budget)))
     assert len(groups) == (1 if budget > 1 << 20 else 3 if c == 3 else 1), "as many pairs at a time as fit"
@@ -185,7 +184,7 @@ def test_labeled_points_are_predicted_by_functions_that_did_not_see_their_fold(c
 @pytest.mark.parametrize("whitening", ["auto", None])
 def test_gram_matrices_that_were_stored_give_the_same_functions(whitening):
     made = case(whitening=whitening)
-    items = [System(0.5, 0.1), System(0.01, 0.0), System(3.0, 1.0, control=True)]
+    items = [Penalties(0.5, 0.1), Penalties(0.01, 0.0), Penalties(3.0, 1.0, control=True)]
     gram = gram_system(made.system, [*items, *with_folds(items[:1], 3)], made.execution)
     arrays, attributes = gram.to_arrays()
     again = GramSystem.from_arrays(arrays, json.loads(json.dumps(attributes)), made.lines, made.system.params,
@@ -203,17 +202,17 @@ def test_gram_matrices_that_were_stored_give_the_same_functions(whitening):
 def test_a_column_that_does_not_converge_is_an_error():
     made = case(tolerance=1e-10, max_iterations=3)
     with pytest.raises(NotConverged, match="did not converge in 3 iterations"):
-        made.solve([System(1e-4, 1.0)], "nystrom-cg")
-    assert not _KEPT._blocks, "its kernel blocks are given back all the same"
+        made.solve([Penalties(1e-4, 1.0)], "nystrom-cg")
+    assert not CACHE.blocks, "its kernel blocks are given back all the same"
 
 
 def test_an_error_gives_kernel_blocks_back():
     kept = []
 
     def broken(X, Z):
-        if _KEPT._blocks:
-            kept.append(len(_KEPT._blocks))
-            if len(_KEPT._blocks) == 3:
+        if CACHE.blocks:
+            kept.append(len(CACHE.blocks))
+            if len(CACHE.blocks) == 3:
                 raise OSError("the disk is gone")
         return RBF(1.0)(X, Z)
 
@@ -221,7 +220,7 @@ def test_an_error_gives_kernel_blocks_back():
     with pytest.raises(OSError, match="disk"):
         made.solve(ITEMS, "nystrom-cg")
     assert max(kept) == 3
-    assert not _KEPT._blocks
+    assert not CACHE.blocks
 
 
 def test_kernels_that_are_no_number_do_not_converge():
@@ -231,16 +230,16 @@ def test_kernels_that_are_no_number_do_not_converge():
     for method in METHODS:
         named = replace(broken, params=replace(broken.params, solver=method))
         with pytest.raises((NotConverged, DataError)):
-            NystromSolver(named, ITEMS[:1], InProcess(1)).solve(ITEMS[:1])
+            nystrom_solver(named, ITEMS[:1], InProcess(1)).solve(ITEMS[:1])
 
 
 def test_gram_systems_that_rounding_leaves_unsolved_are_an_error():
     """As the paper writes it in float32, with a wide kernel: the residual stays at 1e-2 and more, and says so."""
     made = case(400, 80, 150, kernel=RBF(30.0), whitening=None, precision="float32")
     with pytest.raises(NotConverged, match="relative residual of"):
-        made.solve([System(1e-6, 0.1)])
+        made.solve([Penalties(1e-6, 0.1)])
     whitened = case(400, 80, 150, kernel=RBF(30.0), precision="float32")
-    assert whitened.solve([System(1e-6, 0.1)]).evidence["max_residual"] < 1e-12
+    assert whitened.solve([Penalties(1e-6, 0.1)]).evidence["max_residual"] < 1e-12
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -256,7 +255,7 @@ def test_float32_blocks_keep_four_digits_of_the_function(method):
 
 def test_penalties_are_solved_in_groups_whose_factors_fit():
     made = case(tolerance=1e-9)
-    items = with_folds([System(a, i) for a in (0.1, 1.0) for i in (0.0, 0.2, 2.0)], 2)
+    items = with_folds([Penalties(a, i) for a in (0.1, 1.0) for i in (0.0, 0.2, 2.0)], 2)
     r = made.system.r
     assert (factors_that_fit(r, 16 * 8 * r * r), factors_that_fit(r, 1)) == (8, 1)
     assert groups_of(items, 4) == [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11]]
@@ -281,7 +280,7 @@ def test_right_hand_sides_of_any_size_are_solved(size):
 
 # The choice of a method
 
-GRID = with_folds([System(a, i) for a in (0.1, 1.0, 10.0) for i in (0.01, 0.1, 1.0)], 5)
+GRID = with_folds([Penalties(a, i) for a in (0.1, 1.0, 10.0) for i in (0.01, 0.1, 1.0)], 5)
 BIG = {"v": 500_000, "halo": 0.5, "nnz": 6_000_000, "m": 5000, "d": 50, "n_outputs": 1, "itemsize": 8,
        "n_folds": 5}
 

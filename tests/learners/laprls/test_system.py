@@ -13,7 +13,7 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear
 from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines, SystemParams
-from dssl.learners.laprls.penalties import System
+from dssl.learners.laprls.penalties import Penalties
 from dssl.learners.laprls.products import block_bytes
 from dssl.learners.laprls.system import LEAST_ROWS, block_height, ordered
 from dssl.storage.blocks import ArrayRows
@@ -47,8 +47,8 @@ def test_label_lines_know_which_folds_are_held():
                           [np.array([0, 2]), np.array([5])])
     assert_array_equal(lines.fold, [0, 2, 0, 2, 2, 1])
     assert (lines.n_held, lines.n_folds) == (2, 3)
-    assert_allclose(lines.means(), np.average(lines.target, axis=0, weights=lines.weight))
-    assert_allclose(lines.means(1), np.average(lines.target[:5], axis=0, weights=lines.weight[:5]))
+    assert_allclose(lines.intercepts([-1])[0], np.average(lines.target, axis=0, weights=lines.weight))
+    assert_allclose(lines.intercepts([1])[0], np.average(lines.target[:5], axis=0, weights=lines.weight[:5]))
     whole = LabelLines.of(np.arange(2), np.ones(2), np.ones((2, 1)), [np.array([0]), np.array([1])])
     assert (whole.n_held, whole.n_folds) == (2, 2)
 
@@ -130,14 +130,15 @@ def test_gram_matrices_are_symmetric_and_those_of_the_formula():
 def test_right_sides_leave_out_the_held_fold_and_the_mean():
     for fit_intercept in (True, False):
         made = case(fit_intercept=fit_intercept)
-        sums = gram_matrices(made.system, made.execution, made.execution.scratch(), energy=False, labels=False)
-        systems = [System(1.0, 0.0), System(1.0, 0.0, 2)]
-        for item, right, mean in zip(systems, made.system.right_sides(sums, systems), made.system.intercepts(systems),
-                                     strict=True):
+        moments = gram_matrices(made.system, made.execution, energy=False, labels=False)["moments"]
+        systems = [Penalties(1.0, 0.0), Penalties(1.0, 0.0, 2)]
+        found = zip(systems, made.system.right_sides(moments, systems), made.system.intercepts(systems), strict=True)
+        for item, right, mean in found:
             seen = made.lines.fold != item.held
-            assert_allclose(mean, made.lines.means(item.held) if fit_intercept else 0)
-            Phi, w = (made.K @ made.system.T)[made.lines.row[seen]], made.lines.weight[seen, None]
-            assert_allclose(right, Phi.T @ (w * (made.lines.target[seen] - mean)), rtol=1e-8, atol=1e-9)
+            Phi, w, target = (made.K @ made.system.T)[made.lines.row[seen]], made.lines.weight[seen, None], \
+                made.lines.target[seen]
+            assert_allclose(mean, (w * target).sum(axis=0) / w.sum() if fit_intercept else np.zeros(2))
+            assert_allclose(right, Phi.T @ (w * (target - mean)), rtol=1e-8, atol=1e-9)
 
 
 def test_the_cutoff_drops_directions():
