@@ -16,8 +16,7 @@ from ..execution.tasks import Execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import write_report
 from ..report.sections.answer import answer_section
-from ..report.sections.spec import spec_section
-from ..report.sections.stages import stages_section
+from ..report.sections.ran import spec_section, stages_section
 from ..storage.files import read_json, write_json
 from .artifacts import LIBRARIES
 from .facts import Facts

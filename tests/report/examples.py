@@ -9,11 +9,10 @@ from dssl.report.page import page
 from dssl.report.sections.answer import answer_section
 from dssl.report.sections.data import data_section
 from dssl.report.sections.graph import graph_section
+from dssl.report.sections.ran import spec_section, stages_section
 from dssl.report.sections.scores import scores_section
 from dssl.report.sections.selection import selection_section
 from dssl.report.sections.solver import solver_section
-from dssl.report.sections.spec import spec_section
-from dssl.report.sections.stages import stages_section
 from dssl.report.words import Baseline, Words
 
 WORDS = Words(model="The learner in a changed kernel.", changed="kernel that merely changed", cause="changed kernel",

@@ -1,6 +1,8 @@
-"""What ran: the stages, their time, and their memory as predicted and as measured."""
+"""What ran: the stages with their time and memory, the pipeline file as it was checked, the versions of libraries."""
 
 from typing import Any
+
+import yaml
 
 from ..markup import ABSENT, counted, duration, figure, finite, joined, number, size, table, tag
 from ..page import Section
@@ -32,3 +34,13 @@ def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     return Section("stages", "What ran", joined((
         tag("p", summary), figure(seconds_plot(ran), "Seconds a stage."), table(head, rows, (2, 3, 4, 5)), more, note,
         model)))
+
+
+def spec_section(facts: dict[str, Any], result: dict[str, Any]) -> Section:
+    """Return the spec and the libraries; where they are not known, where they are."""
+    checked, libraries = facts.get("spec"), facts.get("libraries") or {}
+    text = yaml.safe_dump(checked, sort_keys=False, allow_unicode=True, width=100) if checked else None
+    shown = tag("pre", text) if text else tag("p", "The spec is in spec.json beside this page.")
+    versions = table(("library", "version"), sorted(libraries.items())) if libraries else tag(
+        "p", "The versions of the libraries are in the manifest.json of each artifact.")
+    return Section("spec", "Spec and versions", joined((shown, tag("h3", "Libraries"), versions)))
