@@ -43,18 +43,15 @@ class FittedPipeline:
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted labels of raw points X (n, d), dense or sparse, shape (n,)."""
-        return self.model.coding.labels(self._values(X, execution)[0])
+        return self.predict_supported(X, execution)[0]
 
     def predict_supported(self, X: Rows, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the predicted labels of raw points X (n, d), shape (n,), and which of them have support, (n,) bool.
 
         The others lie where every kernel value is as good as zero, so that their label is that of the intercept alone.
         """
-        values, beyond = self._values(X, execution)
+        values, beyond = self.model.values_and_beyond(self._scaled(X, execution), execution)
         return self.model.coding.labels(values), ~beyond
-
-    def _values(self, X: Rows, execution: Execution | None) -> tuple[np.ndarray, np.ndarray]:
-        return self.model.values_and_beyond(self._scaled(X, execution), execution)
 
     def _scaled(self, X: Rows, execution: Execution | None) -> ScaledRows:
         return ScaledRows(execution.share_rows(as_rows(X)) if execution else as_rows(X), self.scaling)
@@ -65,9 +62,10 @@ class FittedPipeline:
         Only the last is written in blocks, without all predictions in memory; see `predict_to_zarr`, which tells what
         is returned. abstain : whether points without support get no label.
         """
+        rows = self._scaled(X, execution)
         if out.suffix == ".zarr":
-            return predict_to_zarr(self.model, self._scaled(X, execution), out, execution, abstain=abstain)
-        values, beyond = self._values(X, execution)
+            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain)
+        values, beyond = self.model.values_and_beyond(rows, execution)
         coding, empty = self.model.coding, beyond & abstain
         write_predictions(out, coding.labels(values), empty, name=coding.written_as)
         return {"n": len(values), "unsupported": int(beyond.sum()),
@@ -92,24 +90,22 @@ class FittedPipeline:
                 why="fills and levels are those of the training data", fix="set it under data.read, and run again")
         found = find_source(source, format=options.get("format") or None)
         kind = format_of(found.path, options.get("format") or None)
-        target = "none" if "target" in FORMATS[kind].options else None
-        params = replace(self.read, target=target, labels=None, split=None)
-        columns = Columns.of(self.dataset)
-        if kind != self.dataset["format"]:
-            has_text, levels = "when_text" in FORMATS[kind].options, columns is not None and bool(columns.levels)
-            params = IngestParams(target=target, dtype=self.read.dtype,
-                                  when_text="one_hot" if has_text and levels else "error")
-            columns = None if levels and not has_text else columns
-        if kind == StoredReader.format:
-            columns = None  # a stored data set has its own, which are compared
+        known, same, columns = FORMATS[kind].options, kind == self.dataset["format"], Columns.of(self.dataset)
+        levels = columns is not None and bool(columns.levels)
+        target = "none" if "target" in known else None
+        params = replace(self.read, target=target, labels=None, split=None) if same else IngestParams(
+            target=target, dtype=self.read.dtype, when_text="one_hot" if levels and "when_text" in known else "error")
+        # A stored data set has its own, which are compared; a format without text holds those that text became.
+        if kind == StoredReader.format or (not same and levels and "when_text" not in known):
+            columns = None
         expected = list(columns.names or ()) if columns else self.dataset.get("feature_names")
-        params = replace(params, sparse=bool(self.dataset.get("sparse")))
+        fixed = {"sparse": bool(self.dataset.get("sparse"))}
         if kind == self.dataset["format"] == "svmlight":  # a file need not show the last column, nor the first
-            params = replace(params, n_columns=self.model.n_features, zero_based=self.dataset["zero_based"])
-        params = replace(params, **options)
+            fixed |= {"n_columns": self.model.n_features, "zero_based": self.dataset["zero_based"]}
+        params = replace(params, **(fixed | options))
         if expected:
-            dropped = self._columns_to_drop(found, params, expected, strict=kind == self.dataset["format"])
-            params = replace(params, drop=dropped) if "drop" in FORMATS[kind].options else params
+            dropped = self._columns_to_drop(found, params, expected, strict=same)
+            params = replace(params, drop=dropped) if "drop" in known else params
         if kind == StoredReader.format and not found.more:
             reader = open_reader(found.path, scratch=Path(), **params.reader_options())
             assert isinstance(reader, StoredReader)
@@ -225,10 +221,9 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     DataError : there is no model. IntegrityError : it is damaged.
     """
     folder = Path(path)
-    if (folder / "result.json").is_file():
-        folder = folder / "result.json"  # of a run's folder
-    if folder.name == "result.json" and folder.is_file():
-        folder = _model_of(folder)
+    result = folder if folder.name == "result.json" else folder / "result.json"
+    if result.is_file():
+        folder = _model_of(result)
     manifest = folder / "manifest.json"
     if not manifest.is_file():
         raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",

@@ -3,12 +3,15 @@
 The page is a function of its arguments: equal ones give an equal file.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from .markup import Html, joined, tag
 
+Level = Literal["good", "note", "warning"]
+WORDS: dict[Level, str] = {"good": "fine", "note": "note", "warning": "look here"}
 CSS = """
 :root { color-scheme: light }
 body { margin: 0 auto; max-width: 58rem; padding: 1.5rem 1.25rem 4rem; background: #fff; color: #1f2933;
@@ -46,6 +49,29 @@ class Section:
     key: str
     title: str
     html: Html
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: its figures, whether it is fine, and what that means."""
+
+    subject: str
+    figures: str
+    level: Level
+    meaning: str
+
+
+def state(level: Level) -> Html:
+    """Return a level as a colored word."""
+    return tag("span", WORDS[level], class_=f"state {level}")
+
+
+def warning_box(found: Sequence[Finding], explained: bool = True) -> Html:
+    """Return a box of the findings that ask for attention; nothing where there are none."""
+    if not found:
+        return Html("")
+    return tag("div", *(tag("p", tag("b", f"{item.subject}: "), item.figures,
+                            f". {item.meaning}" if explained else "") for item in found), class_="box warning")
 
 
 def write_report(path: Path, title: str, run: str, sections: Iterable[Section | None]) -> Path:

@@ -4,24 +4,37 @@
     kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}
     kind: in-process   threads
 
-A new kind is a file with its class, and its place in `Described`.
+A new kind is a class, and its place in `Described`.
 """
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ..errors import SpecError, explain
+from ..execution.in_process import InProcess
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..plain_yaml import read_yaml
 from .address import AddressRuntime
 from .description import Runtime
-from .in_process import InProcessRuntime
 from .local import LocalRuntime
+
+
+class InProcessRuntime(Runtime):
+    """Threads of this process."""
+
+    kind: Literal["in-process"] = "in-process"
+    threads: int | None = Field(default=None, ge=1)
+
+    @contextmanager
+    def start(self, memory_budget: int) -> Iterator[tuple[InProcess, str]]:
+        execution = InProcess(self.threads, memory_budget)
+        yield execution, f"{execution.threads} threads of this process"
+
 
 Described = Annotated[LocalRuntime | AddressRuntime | InProcessRuntime, Field(discriminator="kind")]
 DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)

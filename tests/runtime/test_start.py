@@ -11,9 +11,8 @@ from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import MEMORY_BUDGET, available_cores
 from dssl.runtime.address import AddressRuntime
 from dssl.runtime.description import parse_size
-from dssl.runtime.in_process import InProcessRuntime
 from dssl.runtime.local import LocalRuntime
-from dssl.runtime.start import load_runtime, open_runtime
+from dssl.runtime.start import InProcessRuntime, load_runtime, open_runtime
 
 CLUSTERS = sorted((Path(__file__).parents[2] / "cluster").glob("*.yaml"))
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..error_measure import Measure, guess_error, measure_of
-from ..findings import Finding, Level, warning_box
 from ..markup import Html, at, figure, finite, joined, listed, number, p_value, percent, table, tag
-from ..page import Section
+from ..page import Finding, Level, Section, warning_box
 from ..plots import error_plot
 from ..words import Baseline, Words
 from .selection import choice_findings

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from ..findings import Finding, Level, state, warning_box
 from ..markup import ABSENT, at, counted, finite, joined, number, percent, table, tag
-from ..page import Section
+from ..page import Finding, Level, Section, state, warning_box
 
 RECALL = 0.95
 FEW_EDGES = 20

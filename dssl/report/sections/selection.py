@@ -3,9 +3,8 @@
 from typing import Any
 
 from ..error_measure import Measure, measure_of
-from ..findings import Finding
 from ..markup import Html, at, counted, described, figure, finite, joined, number, table, tag
-from ..page import Section
+from ..page import Finding, Section
 from ..plots import pairs_plot
 from ..words import Words
 

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from ..findings import Finding, warning_box
 from ..markup import ABSENT, at, counted, described, finite, joined, number, table, tag
-from ..page import Section
+from ..page import Finding, Section, warning_box
 
 METHODS = {
     "direct": "a sparse factorization, made once", "jacobi": "conjugate gradients with Jacobi preconditioning",
