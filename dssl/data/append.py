@@ -41,11 +41,9 @@ def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Pat
     Columns are matched by name where both have names, else by number. A source of the same format is read with the
     options of the first one; `options` change them. The same source may be added again: its rows are then there twice.
 
-    Raises
-    ------
-    DataError : the folder holds no data set; or the source has other columns, labels or a split where the folder has
-        none, or the other way round; or its labels are text where those of the folder are numbers.
-    LockedError : another process adds rows to the folder.
+    Raises DataError: the folder holds no data set; or the source has other columns, labels or a split where the folder
+    has none, or the other way round; or its labels are text where those of the folder are numbers. LockedError: another
+    process adds rows to the folder.
     """
     folder = Path(folder)
     require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,

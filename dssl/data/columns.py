@@ -103,9 +103,7 @@ class Columns:
     def order(self, names: Sequence[str] | None, n_columns: int, source: str) -> np.ndarray:
         """Return which column of a file is each input column: by name where both have the same ones, else in order.
 
-        Raises
-        ------
-        DataError : the file has another number of columns.
+        Raises DataError: the file has another number of columns.
         """
         require(n_columns == self.n_columns, f"{source} has {n_columns} columns of features, expected "
                 f"{self.n_columns}", why="their fills and levels belong to the columns of the training data",
@@ -118,15 +116,11 @@ class Columns:
     def apply(self, block: Any, order: np.ndarray, first_row: int = 0) -> Encoded:
         """Return the columns of X of a block of rows.
 
-        Parameters
-        ----------
         block : ndarray or csr_array of numbers, or DataFrame of numbers and text, shape (rows, n_columns).
         order : see `order`. first_row : number of the block's first row, for messages.
 
-        Raises
-        ------
-        DataError : a column is text where it should be numbers or the other way round, or a text is missing and
-            missing cells are an error. Missing numbers that are an error stay NaN.
+        Raises DataError: a column is text where it should be numbers or the other way round, or a text is missing and
+        missing cells are an error. Missing numbers that are an error stay NaN.
         """
         if isinstance(block, pd.DataFrame):
             return self._apply_table(block, order, first_row)
@@ -219,9 +213,7 @@ def cells_of(column: pd.Series, label: str) -> np.ndarray:
     Numbers and booleans are numbers, also as objects. Text, mixtures of it with numbers, and pandas categories are
     text.
 
-    Raises
-    ------
-    DataError : the cells are of another type, such as dates.
+    Raises DataError: the cells are of another type, such as dates.
     """
     dtype = column.dtype
     is_category = isinstance(dtype, pd.CategoricalDtype)

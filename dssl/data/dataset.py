@@ -215,9 +215,7 @@ def _table(values: Any, dtype: np.dtype, sparse: bool | None, names: list[str] |
 def open_stored(folder: str | Path) -> Dataset:
     """Return the data set that `Dataset.save` or an ingest wrote to a folder.
 
-    Raises
-    ------
-    DataError : the folder has no dataset.json. IntegrityError : the arrays are not what dataset.json says.
+    Raises DataError: the folder has no dataset.json. IntegrityError: the arrays are not what dataset.json says.
     """
     folder = Path(folder)
     require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,

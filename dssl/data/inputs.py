@@ -35,17 +35,13 @@ OPENED_ANYWHERE = ("LocalStore", "FsspecStore", "ObjectStore")  # stores of Zarr
 def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
     """Return the points X (n, d) as rows of float32 or float64, after checking them.
 
-    Parameters
-    ----------
     X : one of the kinds at the head of this file; anything else as scikit-learn converts it.
     execution : runs the checks and the partitions. On a cluster, arrays that only this process can open are copied by
         ranges to storage that every worker can open, and a dask collection never passes through this process.
     estimator : the name that scikit-learn's messages use.
 
-    Raises
-    ------
-    ValueError : an array that scikit-learn refuses: NaN, infinity, text, complex, not two-dimensional, or empty.
-    DataError : the same of the other kinds; the message names the row and the column.
+    Raises ValueError: an array that scikit-learn refuses: NaN, infinity, text, complex, not two-dimensional, or empty.
+    DataError: the same of the other kinds; the message names the row and the column.
     """
     from sklearn.utils.validation import check_array  # takes two seconds, which stored rows do without
 
@@ -84,9 +80,7 @@ def labels_of(y: Any) -> Any:
 
     A Dataset with an official split is refused: its test labels would be learned.
 
-    Raises
-    ------
-    DataError : a Dataset without a target, or with an official split.
+    Raises DataError: a Dataset without a target, or with an official split.
     """
     if isinstance(y, Dataset):
         require(y.split is None, "the data set has an official split, and labels of test rows among the others",
@@ -103,9 +97,7 @@ def labels_of(y: Any) -> Any:
 def float_dtype(dtype: Any) -> np.dtype:
     """Return the type that values of `dtype` are read as: float64 for float64 and wider, float32 for other numbers.
 
-    Raises
-    ------
-    DataError : not a real number.
+    Raises DataError: not a real number.
     """
     dtype = np.dtype(dtype)
     require(dtype.kind in "biuf", f"X holds values of type {dtype}, expected real numbers", error=DataError,
@@ -127,9 +119,7 @@ def _not_finite(row: int, column: int, value: str, names: list[Any] | None = Non
 def frame_dtype(dtypes: pd.Series) -> np.dtype:
     """Return the one type of the columns of a table.
 
-    Raises
-    ------
-    DataError : a column is text, categorical, a date or an object; the message names the first ones.
+    Raises DataError: a column is text, categorical, a date or an object; the message names the first ones.
     """
     kinds = pd.api.types
     wrong = [f"{name!r} ({dtype})" for name, dtype in dtypes.items()

@@ -18,17 +18,13 @@ def choose_labels(codes: np.ndarray, *, count: int | None = None, per_class: int
                   fraction: float | None = None, seed: int, n_classes: int | None = None) -> np.ndarray:
     """Return the ascending numbers of the points whose labels are shown to the method.
 
-    Parameters
-    ----------
     codes : ndarray, shape (n,), -1 where the label is unknown.
     count : so many points, at random, with at least one of each class. per_class : so many of each class.
     fraction : `count` as a share of the points whose label is known. Exactly one of the three is given.
     n_classes : the number of classes, where the codes may lack one.
 
-    Raises
-    ------
-    ParameterError : none or several of the three are given, or a number is out of range.
-    DataError : a class has too few points; the message names it.
+    Raises ParameterError: none or several of the three are given, or a number is out of range. DataError: a class has
+    too few points; the message names it.
     """
     codes = np.asarray(codes)
     _exactly_one(count=count, per_class=per_class, fraction=fraction)
@@ -56,16 +52,12 @@ def split_test(codes: np.ndarray | int, *, count: int | None = None, fraction: f
                official: np.ndarray | None = None, seed: int, stratify: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Return the ascending numbers of the training points and of the test points.
 
-    Parameters
-    ----------
     codes : ndarray, shape (n,), or n. Points of code -1 are never tested: there is nothing to compare with.
     count : so many test points. fraction : a share of the points that can be tested.
     official : ndarray, shape (n,), 0 for training and 1 for test. Exactly one of the three is given.
     stratify : keep the shares of the classes, to within one point, and a training point of each class.
 
-    Raises
-    ------
-    ParameterError : none or several of the three are given, or they leave no training or no test points.
+    Raises ParameterError: none or several of the three are given, or they leave no training or no test points.
     """
     n = int(codes) if np.ndim(codes) == 0 else len(np.asarray(codes))
     codes = np.zeros(n, np.int64) if np.ndim(codes) == 0 else np.asarray(codes)
@@ -106,9 +98,7 @@ def _shares(groups: list[np.ndarray], count: int) -> list[int]:
 def sample_points(ids: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Return `count` of the points with these numbers, at random, in ascending order.
 
-    Raises
-    ------
-    ParameterError : there are fewer points.
+    Raises ParameterError: there are fewer points.
     """
     ids = np.asarray(ids)
     require(1 <= count <= len(ids), f"{count} points asked for, from {len(ids)}", why="points are drawn once each",

@@ -223,18 +223,14 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
                 feature_names: list[str] | None = None) -> Scaling:
     """Return the scaling of some training rows.
 
-    Parameters
-    ----------
     rows : shape (n, d). ids : numbers of the training rows; None for all.
     feature_names : names of the columns, for the attributes.
 
     A task needs 24 d bytes a row: the block in float64, its deviations and their squares; of sparse rows 5 times the
     row, and 80 d.
 
-    Raises
-    ------
-    DataError : there are no training rows, the rows are sparse and the kind moves zeros, or a column is too large for
-        its variance to be a float64.
+    Raises DataError: there are no training rows, the rows are sparse and the kind moves zeros, or a column is too large
+    for its variance to be a float64.
     """
     n, d = rows.shape
     numbers = np.arange(0) if ids is None else np.unique(np.asarray(ids, np.int64))

@@ -114,10 +114,8 @@ def _add_entries(indices, data, present, high, low):
 def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, impute: bool) -> Columns:
     """Return what becomes of the columns of a whole file.
 
-    Raises
-    ------
-    DataError : a column has no cell at all to take the mean of, its mean is no float64, it has more than `MOST_LEVELS`
-        levels, or it is text with missing cells and these are an error.
+    Raises DataError: a column has no cell at all to take the mean of, its mean is no float64, it has more than
+    `MOST_LEVELS` levels, or it is text with missing cells and these are an error.
     """
     d = len(found.present)
     empty = [column_label(names, j) for j in np.flatnonzero(found.present == 0).tolist()]
