@@ -129,19 +129,14 @@ class Columns:
                 error=DataError)
         if (order != np.arange(self.n_columns)).any():
             block = block[:, order]
-        if self.fill is None:
+        missing = np.isnan(block.data if sparse.issparse(block) else block)
+        if self.fill is None or not missing.any():
             return Encoded(block)
-        if sparse.issparse(block):
-            missing = np.flatnonzero(np.isnan(block.data))
-            if not len(missing):
-                return Encoded(block)
-            filled = block.copy()
-            filled.data[missing] = self.fill[block.indices[missing]]
-            return Encoded(filled, len(missing))
-        missing = np.isnan(block)
-        if not missing.any():
-            return Encoded(block)
-        return Encoded(np.where(missing, self.fill, block), int(missing.sum()))
+        if not sparse.issparse(block):
+            return Encoded(np.where(missing, self.fill, block), int(missing.sum()))
+        filled = block.copy()
+        filled.data[missing] = self.fill[block.indices[missing]]
+        return Encoded(filled, int(missing.sum()))
 
     def _apply_table(self, table: pd.DataFrame, order: np.ndarray, first_row: int) -> Encoded:
         X = np.zeros((len(table), self.width))

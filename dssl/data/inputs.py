@@ -1,15 +1,11 @@
 """What a user passes as points and labels, as rows that every task can read.
 
-    ndarray, list                       checked by scikit-learn, as it is
-    pandas DataFrame                    columns of numbers and booleans
-    SciPy sparse matrix                 CSR
-    memory map, Zarr, HDF5              read by ranges, never whole
-    Rows, Dataset                       as they are
-    dask array, dask DataFrame          each partition computed where it lies, and written there to its own part
-
-float64 stays, every other number becomes float32, as in `Dataset`.
+Arrays are checked by scikit-learn, DataFrames are columns of numbers and booleans, SciPy's matrices become CSR; memory
+maps, Zarr and HDF5 are read by ranges, never whole; partitions of dask arrays and DataFrames are computed where they
+lie, and written there to their own parts. float64 stays, every other number becomes float32, as in `Dataset`.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -106,11 +102,15 @@ def float_dtype(dtype: Any) -> np.dtype:
     return np.dtype(np.float64 if dtype.kind == "f" and dtype.itemsize >= 8 else np.float32)
 
 
-def _not_finite(row: int, column: int, value: str, names: list[Any] | None = None) -> DataError:
-    named = f" ({names[column]!r})" if names else ""
-    return DataError(explain(
-        f"X is not finite: row {row}, column {column}{named} is {value}, counted from 0",
-        why="a distance to such a point is not a number", fix=MISSING))
+def _refuse_not_finite(receipts: Sequence[Receipt], starts: Iterable[int], names: list[Any] | None = None) -> None:
+    """Raise DataError if a block, which begins at row `start`, has a value that is not finite: its `bad`."""
+    for start, receipt in zip(starts, receipts, strict=False):
+        if receipt["bad"]:
+            row, column, value = receipt["bad"]
+            named = f" ({names[column]!r})" if names else ""
+            raise DataError(explain(
+                f"X is not finite: row {start + row}, column {column}{named} is {value}, counted from 0",
+                why="a distance to such a point is not a number", fix=MISSING))
 
 
 # Tables
@@ -138,9 +138,7 @@ def frame_block(frame: pd.DataFrame) -> np.ndarray:
     """Return the columns of a table as one array (n, d); raise DataError naming the column of a value it lacks."""
     dtype = frame_dtype(frame.dtypes)
     block = np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
-    found = not_finite(block)[1]
-    if found:
-        raise _not_finite(*found, names=list(frame.columns))
+    _refuse_not_finite([{"bad": not_finite(block)[1]}], [0], list(frame.columns))
     return block
 
 
@@ -198,11 +196,8 @@ def _checked(rows: Rows, execution: Execution) -> Rows:
     rows = execution.share_rows(rows)
     height = max(1, min(READ_BYTES, execution.memory_budget // 4) // rows.row_bytes)
     ranges = row_ranges(len(rows), height)
-    for (start, _), receipt in zip(ranges, execution.map([FiniteTask(rows, *span) for span in ranges],
-                                                         execution.scratch()), strict=True):
-        if receipt["bad"]:
-            row, column, value = receipt["bad"]
-            raise _not_finite(start + row, column, value)
+    receipts = execution.map([FiniteTask(rows, *span) for span in ranges], execution.scratch())
+    _refuse_not_finite(receipts, [start for start, _ in ranges])
     return rows
 
 
@@ -219,11 +214,7 @@ class PieceRows(RowsInPieces):
     dtype: np.dtype
 
     def piece(self, index: int) -> Rows:
-        return self.parts.rows(_piece(index))
-
-
-def _piece(index: int) -> str:
-    return f"piece{index:06d}"
+        return self.parts.rows(f"piece{index:06d}")
 
 
 @dataclass(frozen=True)
@@ -240,7 +231,8 @@ class PieceTask:
         block = np.ascontiguousarray(block, self.dtype)
         bad = not_finite(block)[1]
         if block.size and not bad:
-            write_dense(ArrayRows(block), out.parts, _piece(out.index), max(1, READ_BYTES // block[:1].nbytes))
+            height = max(1, READ_BYTES // block[:1].nbytes)
+            write_dense(ArrayRows(block), out.parts, f"piece{out.index:06d}", height)
         return {"shape": list(block.shape), "bad": bad}
 
 
@@ -260,11 +252,8 @@ def _rows_of_partitions(X: Any, execution: Execution) -> Rows:
     parts = execution.scratch()
     receipts = execution.map_delayed(blocks, partial(PieceTask, dtype=dtype), parts)
     shapes = [receipt["shape"] for receipt in receipts]
-    starts = np.concatenate([[0], np.cumsum([shape[0] for shape in shapes])]).astype(np.int64)
-    for start, receipt in zip(starts, receipts, strict=False):
-        if receipt["bad"]:
-            row, column, value = receipt["bad"]
-            raise _not_finite(int(start) + row, column, value, names)
+    starts = np.cumsum([0, *(shape[0] for shape in shapes)])
+    _refuse_not_finite(receipts, starts, names)
     widths = sorted({shape[1] for shape in shapes if shape[0]})
     require(len(widths) == 1 and widths[0] > 0, f"the partitions of X hold {int(starts[-1])} rows of {widths} columns",
             why="points are rows, all with the same features", fix="check what the partitions hold: X.partitions[0], "

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from ..errors import DataError, explain, require
+from ..errors import DataError, require
 from ..execution.cost import Cost, cost_of, count
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
@@ -70,20 +70,16 @@ class Moments:
     def _of_sparse(cls, X: Any) -> "Moments":
         """Return the moments of sparse rows; what is not stored counts as zero."""
         (n, d), columns, values = X.shape, X.indices, np.asarray(X.data, np.float64)
-        stored = np.bincount(columns, minlength=d)
-        smallest, largest = np.where(stored < n, 0.0, np.inf), np.where(stored < n, 0.0, -np.inf)
-        np.minimum.at(smallest, columns, values)
-        np.maximum.at(largest, columns, values)
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.bincount(columns, values, d) / n
-            squares = np.bincount(columns, (values - mean[columns]) ** 2, d) + (n - stored) * mean**2
+            squares = np.bincount(columns, (values - mean[columns]) ** 2, d)
+            squares += (n - np.bincount(columns, minlength=d)) * mean**2
+        smallest, largest = (np.asarray(of(axis=0).toarray().ravel(), np.float64) for of in (X.min, X.max))
         return cls(n, mean, squares, smallest, largest, int((csr_arithmetic.largest_of_rows(X) == 0).sum()))
 
     def merge(self, other: "Moments") -> "Moments":
         """Return the moments of both sets of rows.
 
-        References
-        ----------
         Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
         """
         count = self.count + other.count
@@ -91,10 +87,8 @@ class Moments:
             difference = other.mean - self.mean
             mean = self.mean + difference * (other.count / count)
             squares = self.squares + other.squares + difference**2 * (self.count * other.count / count)
-        return Moments(
-            count, mean, squares, np.minimum(self.smallest, other.smallest),
-            np.maximum(self.largest, other.largest), self.zero_rows + other.zero_rows,
-        )
+        return Moments(count, mean, squares, np.minimum(self.smallest, other.smallest),
+                       np.maximum(self.largest, other.largest), self.zero_rows + other.zero_rows)
 
     def to_arrays(self) -> Share:
         """Return the fields as named arrays, read by `from_arrays`."""
@@ -103,8 +97,7 @@ class Moments:
     @classmethod
     def from_arrays(cls, arrays: Share) -> "Moments":
         """Return the moments that `to_arrays` described."""
-        return cls(int(arrays["count"]), arrays["mean"], arrays["squares"], arrays["smallest"], arrays["largest"],
-                   int(arrays["zero_rows"]))
+        return cls(**{name: value if value.ndim else int(value) for name, value in arrays.items()})  # type: ignore[arg-type]
 
 
 def merged(share: Share, later: Share) -> Share:
@@ -257,19 +250,14 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
         spread = np.maximum(np.abs(found.smallest), np.abs(found.largest))
     elif params.kind == "global_range":
         spread = np.full(d, max(abs(float(found.smallest.min())), abs(float(found.largest.max()))))
-    wild = np.flatnonzero(~np.isfinite(spread))
-    if len(wild):
-        raise DataError(explain(
-            f"column {_name(feature_names, int(wild[0]))} spreads beyond float64", fix="leave it out, or rescale it",
-            why="its deviation from the mean, squared, is infinite",
-        ))
+    wild = [_name(feature_names, int(j)) for j in np.flatnonzero(~np.isfinite(spread))]
+    require(not wild, f"column {''.join(wild[:1])} spreads beyond float64", fix="leave it out, or rescale it",
+            why="its deviation from the mean, squared, is infinite", error=DataError)
     with np.errstate(divide="ignore", over="ignore"):
         factor = np.where(spread > 0, 1 / spread, 0)
     factor[~np.isfinite(factor)] = 0  # a spread below 1e-308 is no spread
-    attributes = {
-        "n_columns": d, "n_training_rows": found.count, "zero_rows": found.zero_rows,
-        "constant_columns": len(constant), "constant_column_names": [_name(feature_names, int(j)) for j in named],
-    }
+    attributes = {"n_columns": d, "n_training_rows": found.count, "zero_rows": found.zero_rows, "constant_columns":
+                  len(constant), "constant_column_names": [_name(feature_names, int(j)) for j in named]}
     if params.kind == "unit_norm":
         return Scaling(params.kind, empty, empty, attributes)
     return Scaling(params.kind, shift, factor, attributes)
@@ -277,11 +265,10 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
 
 def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None) -> int:
     """Return the rows of a block whose moments one task finds: whole chunks of `chunk` rows where one fits."""
-    if sparse_row_bytes is not None:
-        height = min(rows_that_fit(budget, 5 * sparse_row_bytes, n, fixed_bytes=80 * d),
-                     max(1, LARGEST_BLOCK // sparse_row_bytes))
-    else:
-        height = min(rows_that_fit(budget, 24 * d, n), max(1, LARGEST_BLOCK // (8 * max(d, 1))))
+    row_bytes = sparse_row_bytes or 8 * max(d, 1)
+    fit = rows_that_fit(budget, 5 * row_bytes if sparse_row_bytes else 24 * d, n,
+                        fixed_bytes=80 * d if sparse_row_bytes else 0)
+    height = min(fit, max(1, LARGEST_BLOCK // row_bytes))
     return max(1, height // chunk) * chunk if chunk <= height else height
 
 

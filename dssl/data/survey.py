@@ -42,27 +42,24 @@ class Survey:
     def of(cls, X: Any, first_row: int = 0, names: Sequence[str] | None = None) -> "Survey":
         """Return what a block holds: an ndarray or csr_array of float64, or a DataFrame; first_row is its first row."""
         n, d = X.shape
-        found = cls(n, np.zeros(d, np.int64), np.zeros(d), np.zeros(d))
-        if isinstance(X, pd.DataFrame):
-            for j in range(d):
-                found._add_column(j, cells_of(X.iloc[:, j], column_label(names, j)), first_row)
-        elif sparse.issparse(X):
-            _add_entries(X.indices, np.asarray(X.data, np.float64), found.present, found.high, found.low)
-            found.present += n  # the entries that are missing were counted down
+        found = cls(n, np.full(d, n), np.zeros(d), np.zeros(d))
+        sums = found.present, found.high, found.low
+        if sparse.issparse(X):
+            _add_entries(X.indices, np.asarray(X.data, np.float64), *sums)
+        elif not isinstance(X, pd.DataFrame):
+            _add_rows(np.ascontiguousarray(X, np.float64), *sums)
         else:
-            _add_rows(np.ascontiguousarray(X, np.float64), found.present, found.high, found.low)
+            for j in range(d):
+                cells = cells_of(X.iloc[:, j], column_label(names, j))
+                if cells.dtype != object:
+                    _add_entries(np.full(n, j), cells, *sums)
+                    continue
+                missing = pd.isna(cells)
+                found.present[j] -= missing.sum()
+                found.levels[j] = sorted(set(cells[~missing]))[:MOST_LEVELS + 1]
+                if missing.any():
+                    found.first_missing[j] = first_row + int(np.argmax(missing))
         return found
-
-    def _add_column(self, j: int, cells: np.ndarray, first_row: int) -> None:
-        if cells.dtype != object:
-            one = slice(j, j + 1)
-            _add_rows(cells[:, None], self.present[one], self.high[one], self.low[one])
-            return
-        missing = pd.isna(cells)
-        self.present[j] = len(cells) - missing.sum()
-        self.levels[j] = sorted(set(cells[~missing]))[:MOST_LEVELS + 1]
-        if missing.any():
-            self.first_missing[j] = first_row + int(np.argmax(missing))
 
     def merge(self, other: "Survey") -> "Survey":
         """Return what both hold; the rows of `other` come after these."""
@@ -86,29 +83,22 @@ _two_sum = njit(nogil=True, cache=True)(two_sum)
 
 
 @njit(nogil=True, cache=True)
-def _add_rows(X, present, high, low):
-    """Add the cells of X, shape (n, d), to the counts and sums of their columns; NaN is a missing cell."""
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            value = X[i, j]
-            if np.isnan(value):
-                continue
-            present[j] += 1
-            if np.isfinite(value):
-                high[j], error = _two_sum(high[j], value)
-                low[j] += error
-
-
-@njit(nogil=True, cache=True)
-def _add_entries(indices, data, present, high, low):
-    """Add stored entries to the sums of their columns, and count down those that are missing."""
-    for k in range(len(data)):
-        j, value = indices[k], data[k]
+def _add_entries(columns, values, present, high, low):
+    """Add values to the sums of their columns, and count down those that are missing: NaN."""
+    for k in range(len(values)):
+        j, value = columns[k], values[k]
         if np.isnan(value):
             present[j] -= 1
         elif np.isfinite(value):
             high[j], error = _two_sum(high[j], value)
             low[j] += error
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(X, present, high, low):
+    columns = np.arange(X.shape[1])
+    for i in range(X.shape[0]):
+        _add_entries(columns, X[i], present, high, low)
 
 
 def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, impute: bool) -> Columns:
