@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from dssl import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
-from dssl.graph.exact import query_rows
+from dssl.graph.exact import exact_block_rows
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
@@ -128,7 +128,7 @@ def test_permuted_new_points_permute_their_predictions(seed):
 def test_neighbors_do_not_depend_on_blocks_or_threads(seed, threads, height):
     X, _, _ = problem(seed, n=150, d=3)
     budget = 16 * QUERY_TILE * POINT_TILE + 4 * (40 * 3 + 16 * 4) * height
-    assert query_rows(len(X), 3, 4, budget) == min(height, len(X))
+    assert exact_block_rows(ArrayRows(X), 4, "euclidean", budget) == min(height, len(X))
     whole, blocks = (find_neighbors(ArrayRows(X), NeighborParams(n_neighbors=4), execution)
                      for execution in (InProcess(1), InProcess(threads, budget)))
     assert_array_equal(blocks.ids.read_all(), whole.ids.read_all())

@@ -10,32 +10,22 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from numba import njit
 from scipy import sparse
 
 from ..errors import require
 from ..execution.cost import COMPILED, Cost, cost_of
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
-from .heap import NONE, empty_heaps, offer, offer_all, sort_heaps
-from .inverted import Queries
-from .metric import measurable, measured_itemsize, stored_distances
-from .sparse_distance import measure_candidates
+from ..storage.csr import as_rows
+from .distances import candidate_distances
+from .exact import points_in_blocks
+from .metric import measurable, measured_itemsize, sample_ids, stored_distances
 
 FLOAT32_SQUARE = 1e15  # squares and their sums are far from the ends of float32
 EXTRA = 5  # candidates beyond k + 1 a row: they raise the recall, and survive the second measurement
-
-
-@njit(nogil=True, cache=True)
-def _measure_again(rows, candidates, distances, ids):
-    """Offer each row its candidates (n, c), without itself, without -1, each once."""
-    terms = np.empty(rows.shape[1])
-    for row in range(candidates.shape[0]):
-        mine = np.sort(candidates[row])
-        before = np.int64(-1)
-        for candidate in mine:
-            if candidate > before and candidate != row:
-                offer(rows[row], rows[candidate], candidate, distances[row], ids[row], terms)
-            before = max(before, candidate)
+FILL_ROWS, FILL_SAMPLE = 1 << 14, 512  # of points, where rows that lack neighbors are searched for
+# Measured on one core: seconds to compile pynndescent, once a process; nanoseconds of a row and candidate, of each of
+# its columns, of which no more than 200 count, and of each entry of a sparse row in their place.
+COMPILE_SECONDS, ROW_NS, COLUMN_NS, ENTRY_NS = 30.0, 3600.0, 45.0, 650.0
 
 
 def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
@@ -44,8 +34,8 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
 
     Parameters
     ----------
-    rows : ndarray (n, d); n (4 d + 40 (k + 6)) bytes beside it. Or sparse; it is then searched without centering, and
-        takes its own size three times and 40 (k + 6) bytes a row beside it.
+    rows : ndarray (n, d); n (4 d + 60 (k + 6)) bytes beside it. Or sparse; it is then searched without centering, and
+        takes its own size three times and 60 (k + 6) bytes a row beside it.
     k : neighbors a row, itself not among them.
     threads : of Numba, while the search runs.
     """
@@ -73,21 +63,17 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
             candidates = np.asarray(search.neighbor_graph[0], np.int64)
     finally:
         numba.set_num_threads(before)
-    distances, ids = empty_heaps(n, k)
-    if sparse.issparse(rows):
-        measure_candidates(rows, candidates, distances, ids)
-    else:
-        _measure_again(rows, candidates, distances, ids)
-    short = np.flatnonzero((ids == NONE).any(axis=1))
-    if len(short) and sparse.issparse(rows):
-        queries = Queries(rows[short], short, k)
-        queries.offer(0, rows)
-        distances[short], ids[short] = queries.nearest()
-    elif len(short):
-        heap, heap_id = empty_heaps(len(short), k)
-        offer_all(rows[short], short, rows, np.arange(n), heap, heap_id)
-        distances[short], ids[short] = heap, heap_id
-    sort_heaps(distances, ids)
+    del search, centered
+    ids = np.sort(candidates, axis=1)
+    distances = candidate_distances(rows, rows, ids)
+    distances[:, 1:][ids[:, 1:] == ids[:, :-1]] = np.inf
+    distances[ids == np.arange(n)[:, None]] = np.inf
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]  # ids ascend, and break ties
+    distances, ids = (np.take_along_axis(values, order, axis=1) for values in (distances, ids))
+    short = np.flatnonzero(np.isinf(distances[:, -1]))
+    if len(short):
+        points = points_in_blocks(as_rows(rows), "euclidean", FILL_ROWS, rows[sample_ids(n, FILL_SAMPLE)])
+        distances[short], ids[short] = points.nearest(rows[short], short, k)
     return distances, ids, len(short)
 
 
@@ -108,6 +94,12 @@ class DescentTask:
         for start, stop in row_ranges(len(distances), self.block_rows):
             out.write_rows(start, ids=ids[start:stop], distances=stored_distances(distances[start:stop]))
         return {"filled_exactly": filled}
+
+
+def descent_seconds(X: Rows, k: int) -> float:
+    """Return the predicted seconds of NN-descent on one core, for k and 6 more candidates a row."""
+    columns = ENTRY_NS * X.row_bytes / (X.dtype.itemsize + 4) if X.is_sparse else COLUMN_NS * min(X.shape[1], 200)
+    return COMPILE_SECONDS + len(X) * (k + 6) * (ROW_NS + columns) * 1e-9
 
 
 def descent_cost(n: int, d: int, k: int, dtype: np.dtype, metric: str) -> Cost:

@@ -1,12 +1,13 @@
 """The k nearest so far: one max-heap a row, ordered by (squared distance, id).
 
-The distance of two rows is summed in float64 from their differences, in one fixed order of additions, so it is
-equal on every machine and whichever of the two rows is the query. The id breaks ties. Hence the k nearest do not
-depend on the order in which candidates arrive.
+A distance is equal on every machine and whichever of the two rows is the query (`distances.py`), and the id breaks
+ties: the k nearest do not depend on the order in which candidates arrive.
 """
 
 import numpy as np
 from numba import njit
+
+from .distances import quick_squared_distance, squared_distance
 
 NONE = np.int64(2**63 - 1)  # id of an entry that holds no neighbor yet: it gives way to any other
 
@@ -16,46 +17,23 @@ def empty_heaps(n_rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     return np.full((n_rows, k), np.inf), np.full((n_rows, k), NONE)
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def quick_squared_distance(x, z):
-    """Return the sum of (x - z)^2 in float64, the additions in an order that suits the processor."""
-    total = 0.0
-    for column in range(x.shape[0]):
-        difference = np.float64(x[column]) - np.float64(z[column])
-        total += difference * difference
-    return total
-
-
-@njit(nogil=True, cache=True)
-def squared_distance(x, z, terms):
-    """Return the sum of (x - z)^2 in float64, the halves added until one term is left; `terms` (d,) is work space.
-
-    The order of additions is fixed, and each step is a loop without dependence, so it still runs in vectors.
-    """
-    size = x.shape[0]
-    for column in range(size):
-        difference = np.float64(x[column]) - np.float64(z[column])
-        terms[column] = difference * difference
-    while size > 1:
-        half = (size + 1) // 2
-        for column in range(size - half):
-            terms[column] += terms[column + half]
-        size = half
-    return terms[0]
-
-
 @njit(nogil=True, cache=True)
 def offer(query, point, identity, distances, ids, terms):
     """Measure one candidate and put it on the heap if it belongs there; return whether the heap changed."""
     # The two orders of additions differ by less than d 2^-52, relative: far below 1e-9.
     if quick_squared_distance(query, point) > distances[0] * (1 + 1e-9):
         return False
-    distance = squared_distance(query, point, terms)
-    if precedes(distance, identity, distances[0], ids[0]):
+    return put(squared_distance(query, point, terms), identity, distances, ids)
+
+
+@njit(nogil=True, cache=True)
+def put(distance, identity, distances, ids):
+    """Put a candidate on the heap if it belongs there; return whether it does."""
+    nearer = precedes(distance, identity, distances[0], ids[0])
+    if nearer:
         distances[0], ids[0] = distance, identity
         sift_down(distances, ids, 0, distances.shape[0])
-        return True
-    return False
+    return nearer
 
 
 @njit(nogil=True, cache=True)
@@ -89,13 +67,3 @@ def sort_heaps(distances, ids):
             distances[row, 0], distances[row, size] = distances[row, size], distances[row, 0]
             ids[row, 0], ids[row, size] = ids[row, size], ids[row, 0]
             sift_down(distances[row], ids[row], 0, size)
-
-
-@njit(nogil=True, cache=True)
-def offer_all(queries, query_ids, points, point_ids, distances, ids):
-    """Offer every point to every query: the search without shortcuts, used on samples."""
-    terms = np.empty(queries.shape[1])
-    for row in range(queries.shape[0]):
-        for column in range(points.shape[0]):
-            if point_ids[column] != query_ids[row]:
-                offer(queries[row], points[column], point_ids[column], distances[row], ids[row], terms)

@@ -8,7 +8,7 @@ follows is off by less than
     (3 e + 34) 2^-52 (|x|^2 + |z|^2),
 
 e for lengths and product, and 2 e + 2 for the measured distance, whose 2 e terms are at most twice these lengths. So
-pairs that are farther than the k-th by more are ruled out; the others are measured (`sparse_distance.py`). Where all
+pairs that are farther than the k-th by more are ruled out; the others are measured (`distances.py`). Where all
 values are whole numbers whose sums stay below 2^53 nothing is rounded, and the first distance is final.
 """
 
@@ -20,11 +20,11 @@ from numba import njit
 from scipy import sparse
 
 from ..execution.cost import COMPILED, Cost, cost_of, count
-from ..storage.blocks import PartWriter, Receipt, Rows, rows_that_fit
+from ..storage.blocks import Rows, row_ranges, rows_that_fit
 from ..storage.csr_arithmetic import add_products, squared_lengths
-from .heap import empty_heaps, sift_down, sort_heaps
-from .metric import measurable
-from .sparse_distance import offer_sparse
+from .distances import sparse_squared_distance
+from .heap import empty_heaps, put, sift_down, sort_heaps
+from .metric import measurable, sample_ids
 
 QUERY_TILE, POINT_TILE = 64, 2048
 HEAD_SHARE, MOST_HEADS = 0.2, 256  # of a tile's rows that hold a column which is multiplied densely
@@ -42,7 +42,7 @@ def measure_near(products, first_query, query_ids, query_indptr, query_columns, 
     """Improve the heaps of a tile of queries by a tile of points, whose products (q, p) are known but for rounding.
 
     `bounds` (queries, k) are heaps of upper bounds of the k smallest distances. `slack` 0 says that nothing was
-    rounded. Returns the number of pairs that were measured.
+    rounded.
     """
     n_points, k = products.shape[1], bounds.shape[1]
     flags = np.zeros(-(-n_points // 8) * 8, np.uint8)
@@ -50,7 +50,6 @@ def measure_near(products, first_query, query_ids, query_indptr, query_columns, 
     candidates = np.empty(n_points, np.int64)
     lowest = np.empty(n_points)
     unused = np.zeros(k, np.int64)
-    measured = 0
     for offset in range(products.shape[0]):
         which = first_query + offset
         line, bound, mine = products[offset], bounds[which], query_ids[which]
@@ -67,11 +66,7 @@ def measure_near(products, first_query, query_ids, query_indptr, query_columns, 
                 if flags[place] == 0 or lowest[place] > bound[0] or first_point + place == mine:
                     continue
                 if slack == 0:
-                    distance = lowest[place]
-                    # Points come in the order of their ids, so a later one loses every tie.
-                    if distance < distances[which, 0]:
-                        distances[which, 0], ids[which, 0] = distance, first_point + place
-                        sift_down(distances[which], ids[which], 0, k)
+                    if put(lowest[place], np.int64(first_point + place), distances[which], ids[which]):
                         bound[0] = distances[which, 0]
                     continue
                 candidates[count] = place
@@ -85,10 +80,8 @@ def measure_near(products, first_query, query_ids, query_indptr, query_columns, 
             if lowest[place] > bound[0]:
                 continue
             z = slice(points_indptr[place], points_indptr[place + 1])
-            measured += 1
-            offer_sparse(query_columns[x], query_values[x], points_columns[z], points_values[z],
-                         np.int64(first_point + place), distances[which], ids[which])
-    return measured
+            distance = sparse_squared_distance(query_columns[x], query_values[x], points_columns[z], points_values[z])
+            put(distance, np.int64(first_point + place), distances[which], ids[which])
 
 
 @dataclass(frozen=True)
@@ -142,19 +135,18 @@ class Queries:
         self.whole = nothing_is_rounded(rows)
         self.longest = int(np.diff(rows.indptr).max(initial=0))
 
-    def offer(self, first: int, points: sparse.csr_array) -> int:
-        """Offer sparse points with numbers first, first + 1, ...; return the number of pairs measured."""
+    def offer(self, first: int, points: sparse.csr_array) -> None:
+        """Offer sparse points with numbers first, first + 1, ..."""
         points = points.astype(np.float64, copy=False)
-        return sum(self._offer_tile(make_tile(first + start, points[start:start + POINT_TILE]))
-                   for start in range(0, points.shape[0], POINT_TILE))
+        for start, stop in row_ranges(points.shape[0], POINT_TILE):
+            self._offer_tile(make_tile(first + start, points[start:stop]))
 
-    def _offer_tile(self, tile: Tile) -> int:
+    def _offer_tile(self, tile: Tile) -> None:
         longest = max(self.longest, int(np.diff(tile.rows.indptr).max(initial=0)))
         exact = self.whole and nothing_is_rounded(tile.rows)
         slack = 0.0 if exact else (3 * longest + 34) * 2.0**-52
         query_heads = dense_columns(self.rows, tile.heads)
         work = np.empty((min(QUERY_TILE, self.rows.shape[0]), tile.rows.shape[0]))
-        measured = 0
         for start in range(0, self.rows.shape[0], QUERY_TILE):
             heads = query_heads[start:start + QUERY_TILE]
             products = work[:len(heads)]
@@ -164,11 +156,10 @@ class Queries:
                 products[:] = 0
             add_products(self.rows.indptr[start:start + len(heads) + 1], self.rows.indices, self.rows.data,
                          tile.tail.indptr, tile.tail.indices, tile.tail.data, products)
-            measured += measure_near(
+            measure_near(
                 products, start, self.ids, self.rows.indptr, self.rows.indices, self.rows.data, self.lengths,
                 tile.first, tile.rows.indptr, tile.rows.indices, tile.rows.data, tile.lengths, slack, self.bounds,
                 self.distances, self.neighbor_ids)
-        return measured
 
     def nearest(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the squared distances and ids (q, k) of the nearest points so far, ascending by (distance, id)."""
@@ -177,42 +168,26 @@ class Queries:
 
 
 @dataclass(frozen=True)
-class InvertedTask:
-    """Find the k nearest points of sparse rows [start, stop) and write them to those rows of `ids` and `distances`."""
+class SparsePoints:
+    """Sparse points to search, read in blocks."""
 
     rows: Rows
-    start: int
-    stop: int
-    k: int
     metric: str
-    block_rows: int  # points read at a time
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        mine = measurable(self.rows.read(self.start, self.stop), self.metric)
-        queries = Queries(mine, np.arange(self.start, self.stop), self.k)
-        measured = sum(queries.offer(first, measurable(block, self.metric))
-                       for first, block in self.rows.blocks(self.block_rows))
-        distances, ids = queries.nearest()
-        receipt = out.write_rows(self.start, ids=ids, distances=np.sqrt(distances).astype(np.float32))
-        return {**receipt, "measured": measured}
-
-
-@dataclass(frozen=True)
-class InvertedPoints:
-    """All points, read block by block."""
-
     block_rows: int
+    search = "inverted index"
+
+    def nearest(self, queries: Any, query_ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id)."""
+        found = Queries(measurable(queries, self.metric), query_ids, k)
+        for first, block in self.rows.blocks(self.block_rows):
+            found.offer(first, measurable(block, self.metric))
+        return found.nearest()
 
 
 def measured_row_bytes(X: Rows, metric: str) -> int:
     """Return the bytes of a sparse row while it is searched: as read, measurable, and in float64."""
     entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
     return 2 * X.row_bytes + 12 * entries * (2 if metric == "cosine" else 1) + 8
-
-
-def sparse_query_rows(X: Rows, k: int, metric: str, budget: int) -> int:
-    """Return the largest block of sparse rows for one task: `measured_row_bytes` and 40 k a row, in half the budget."""
-    return rows_that_fit(budget // 2, measured_row_bytes(X, metric) + 40 * k, len(X), fixed_bytes=tile_bytes(X))
 
 
 def point_rows(X: Rows, metric: str, budget: int) -> int:
@@ -246,8 +221,8 @@ def inverted_cost(X: Rows, k: int, metric: str, height: int, budget: int) -> Cos
 def inverted_seconds(X: Rows, k: int) -> float:
     """Return the predicted seconds of the search on one core, from how many of `SAMPLE_ROWS` rows hold each column."""
     n = len(X)
-    sample: Any = X.take(np.unique(np.linspace(0, n - 1, min(n, SAMPLE_ROWS)).astype(np.int64)))
+    sample: Any = X.take(sample_ids(n, SAMPLE_ROWS))
     share = np.bincount(sample.indices, minlength=X.shape[1]) / sample.shape[0]
-    entry = np.where(share > HEAD_SHARE, np.minimum(HEAD_NS, ENTRY_NS * share**2), ENTRY_NS * share**2)
+    entry = np.minimum(ENTRY_NS * share**2, np.where(share > HEAD_SHARE, HEAD_NS, np.inf))
     entries = sample.nnz / sample.shape[0]
     return (float(n) * n * (PAIR_NS + float(entry.sum())) + 3.0 * n * k * 2 * entries * MEASURED_NS) * 1e-9

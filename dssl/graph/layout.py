@@ -32,41 +32,44 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Rows in search order.
+class Coordinates:
+    """Rows seen from a frame.
 
-    Attributes
-    ----------
-    ids : (n,) int64; number of the row at each place.
-    rows : (n, d); the rows themselves, in their own dtype.
     lead : (n, m + 2) float32; coordinates along the axes, the length of the rest, and -norm / 2, all times `scale`
-        (the last one times its square).
+        (the last one times its square). Queries have 1 in place of -norm / 2.
     further : (n, e + 1) float32; coordinates along the e next axes, and the length of what is left, times `scale`.
     norm : (n,) float64; squared distance from the center, times the square of `scale`.
-    low, high : (nodes, b) float32; box of each node of the tree along the first b columns of `lead`.
+    scale : power of two that brings the longest of the points to a length in [1/2, 1], so float32 cannot overflow.
+    """
+
+    lead: np.ndarray
+    further: np.ndarray
+    norm: np.ndarray
+    scale: float
+
+
+@dataclass(frozen=True)
+class Layout(Coordinates):
+    """Rows in search order.
+
+    ids : (n,) int64; number of the row at each place.
+    rows : (n, d); the rows themselves, in their own dtype.
+    low, high : (nodes, b) float32; box of each node of the tree along the first b columns of `lead`. Node 0 holds all
+        rows, and node i has the children 2i + 1 and 2i + 2.
     center, basis : the frame; m follows from the width of `lead`.
-    scale : () float64; power of two that brings the longest row to a length in [1/2, 1], so float32 cannot overflow.
     """
 
     ids: np.ndarray
     rows: np.ndarray
-    lead: np.ndarray
-    further: np.ndarray
-    norm: np.ndarray
     low: np.ndarray
     high: np.ndarray
     center: np.ndarray
     basis: np.ndarray
-    scale: np.ndarray
 
     @property
     def frame(self) -> Frame:
         """Return the frame that the rows are seen from."""
         return Frame(self.center, self.basis, self.lead.shape[1] - 2)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the fields as named arrays."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def layout_bytes(n_rows: int, n_columns: int, itemsize: int) -> int:
@@ -81,8 +84,7 @@ def principal_frame(sample: np.ndarray) -> Frame:
     The leading axes explain `LEADING_SHARE` of the variance, 30 to `MAX_LEADING` of them; where they are not all,
     further axes explain `ALL_SHARE`, up to `MAX_FURTHER`.
     """
-    sample = np.asarray(sample, np.float64)
-    center = sample.mean(axis=0)
+    center = sample.mean(axis=0, dtype=np.float64)
     centered = sample - center
     d = sample.shape[1]
     if d <= len(sample):
@@ -102,28 +104,17 @@ def principal_frame(sample: np.ndarray) -> Frame:
     return Frame(center, np.ascontiguousarray(basis), leading)
 
 
-@dataclass(frozen=True)
-class Coordinates:
-    """Rows seen from a frame: `lead`, `further` and `norm` as in `Layout`; the last column of a query's lead is 1."""
-
-    lead: np.ndarray
-    further: np.ndarray
-    norm: np.ndarray
-    scale: float
-
-
 def project(rows: np.ndarray, frame: Frame, scale: float | None = None) -> Coordinates:
     """Return the coordinates of points (without a scale, which is then chosen), or of queries (with the points')."""
     leading, axes = frame.leading, frame.basis.shape[1]
-    all_axes = np.empty((len(rows), axes))
-    norm = np.empty(len(rows))
+    all_axes, norm = np.empty((len(rows), axes)), np.empty(len(rows))
     for start in range(0, len(rows), 1024):
         centered = rows[start:start + 1024].astype(np.float64)
         centered -= frame.center
         block = slice(start, start + len(centered))
         all_axes[block] = centered @ frame.basis
         norm[block] = np.einsum("ij,ij->i", centered, centered)
-    as_points = scale is None
+    of_points = scale is None
     if scale is None:
         scale = float(2.0 ** -np.ceil(np.log2(np.sqrt(norm.max())))) if norm.max() > 0 else 1.0
     all_axes *= scale
@@ -136,7 +127,7 @@ def project(rows: np.ndarray, frame: Frame, scale: float | None = None) -> Coord
     lead[:, leading] = np.sqrt(np.maximum(rest, 0)) if leading < len(frame.center) else 0
     rest -= np.einsum("ij,ij->i", all_axes[:, leading:], all_axes[:, leading:])
     further[:, -1] = np.sqrt(np.maximum(rest, 0)) if axes < len(frame.center) else 0
-    lead[:, leading + 1] = -norm / 2 if as_points else 1
+    lead[:, leading + 1] = -norm / 2 if of_points else 1
     return Coordinates(lead, further, norm, scale)
 
 
@@ -146,111 +137,57 @@ def tree_depth(n_rows: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _select(keys, order, start, stop, middle):
-    """Move the smallest keys of order[start:stop] before `middle` (quickselect by key, then row number)."""
-    left, right = start, stop - 1
-    while left < right:
-        pivot_row = order[(left + right) // 2]
-        pivot = keys[pivot_row]
-        i, j = left, right
-        while i <= j:
-            while keys[order[i]] < pivot or (keys[order[i]] == pivot and order[i] < pivot_row):
-                i += 1
-            while keys[order[j]] > pivot or (keys[order[j]] == pivot and order[j] > pivot_row):
-                j -= 1
-            if i <= j:
-                order[i], order[j] = order[j], order[i]
-                i += 1
-                j -= 1
-        if middle <= j:
-            right = j
-        elif middle >= i:
-            left = i
-        else:
-            return
+def level_bounds(n_rows, level):
+    """Return where the 2^level nodes of a level begin, and the end of the last; each is halved on the next level."""
+    bounds = np.array([0, n_rows])
+    for _ in range(level):
+        finer = np.empty(2 * len(bounds) - 1, np.int64)
+        finer[::2] = bounds
+        finer[1::2] = bounds[:-1] + (bounds[1:] - bounds[:-1]) // 2
+        bounds = finer
+    return bounds
 
 
 @njit(nogil=True, cache=True)
 def bisect(lead, depth):
     """Return the order (n,) of rows whose halves, quarters, ... are split at the median of their widest axis."""
-    n, axes = lead.shape
-    order = np.arange(n)
-    keys = np.empty(n, np.float32)
-    bounds = np.zeros(2, np.int64)
-    bounds[1] = n
-    for _ in range(depth):
-        finer = np.empty(2 * bounds.shape[0] - 1, np.int64)
-        for part in range(bounds.shape[0] - 1):
-            start, stop = bounds[part], bounds[part + 1]
-            middle = start + (stop - start) // 2
-            finer[2 * part], finer[2 * part + 1] = start, middle
-            step = max(1, (stop - start) // 128)
+    order = np.arange(lead.shape[0])
+    for level in range(depth):
+        bounds = level_bounds(len(order), level)
+        for node in range(2**level):
+            mine = order[bounds[node]:bounds[node + 1]]
             widest, axis = -1.0, 0
-            for column in range(axes):
+            for column in range(lead.shape[1]):
                 total, square, count = 0.0, 0.0, 0
-                origin = np.float64(lead[order[start], column])
-                for place in range(start, stop, step):
-                    value = np.float64(lead[order[place], column]) - origin
+                origin = np.float64(lead[mine[0], column])
+                for row in mine[::max(1, len(mine) // 128)]:
+                    value = np.float64(lead[row, column]) - origin
                     total += value
                     square += value * value
                     count += 1
                 spread = square / count - (total / count) ** 2
                 if spread > widest:
                     widest, axis = spread, column
-            for place in range(start, stop):
-                keys[order[place]] = lead[order[place], axis]
-            if stop - start > 1:
-                _select(keys, order, start, stop, middle)
-        finer[finer.shape[0] - 1] = n
-        bounds = finer
+            if len(mine) > 1:
+                mine[:] = mine[np.argpartition(lead[:, axis][mine], len(mine) // 2)]
     return order
 
 
-@njit(nogil=True, cache=True)
-def node_range(node, n_rows):
-    """Return [start, stop) of a node; node 0 holds all rows and node i has the children 2i + 1 and 2i + 2."""
-    level, first = 0, 0
-    while node >= 2 * first + 1:
-        first = 2 * first + 1
-        level += 1
-    start, stop = 0, n_rows
-    position = node - first
-    for bit in range(level - 1, -1, -1):
-        middle = start + (stop - start) // 2
-        if (position >> bit) & 1:
-            start = middle
-        else:
-            stop = middle
-    return start, stop
-
-
-@njit(nogil=True, cache=True)
-def node_boxes(lead, depth, axes):
-    """Return the lower and upper corner (nodes, axes) of every node's box; `lead` is in search order."""
-    n = lead.shape[0]
-    nodes, leaves = 2 ** (depth + 1) - 1, 2**depth
-    low = np.full((nodes, axes), np.inf, np.float32)
-    high = np.full((nodes, axes), -np.inf, np.float32)
-    for node in range(leaves - 1, nodes):
-        start, stop = node_range(node, n)
-        for place in range(start, stop):
-            for axis in range(axes):
-                low[node, axis] = min(low[node, axis], lead[place, axis])
-                high[node, axis] = max(high[node, axis], lead[place, axis])
-    for node in range(leaves - 2, -1, -1):
-        for axis in range(axes):
-            low[node, axis] = min(low[2 * node + 1, axis], low[2 * node + 2, axis])
-            high[node, axis] = max(high[2 * node + 1, axis], high[2 * node + 2, axis])
-    return low, high
+def node_boxes(lead: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lower and upper corner (nodes, b) of every node's box, from the leaves up; `lead` (n, b) in order."""
+    starts = level_bounds(len(lead), depth)[:-1]
+    low, high = [np.minimum.reduceat(lead, starts)], [np.maximum.reduceat(lead, starts)]
+    for _ in range(depth):
+        low.append(np.minimum(low[-1][::2], low[-1][1::2]))
+        high.append(np.maximum(high[-1][::2], high[-1][1::2]))
+    return np.concatenate(low[::-1]), np.concatenate(high[::-1])
 
 
 def lay_out(rows: np.ndarray, ids: np.ndarray, frame: Frame) -> Layout:
     """Return rows (n, d) with numbers `ids` in search order; takes about as much again meanwhile."""
-    seen = project(rows, frame)
-    depth = tree_depth(len(rows))
-    axes = frame.leading + 1
+    seen, depth, axes = project(rows, frame), tree_depth(len(rows)), frame.leading + 1
     order = bisect(seen.lead[:, :axes], depth)
     lead = seen.lead[order]
-    low, high = node_boxes(lead, depth, min(BOX_AXES, axes))
-    return Layout(np.asarray(ids, np.int64)[order], np.ascontiguousarray(rows[order]), lead, seen.further[order],
-                  seen.norm[order], low, high, frame.center, frame.basis, np.array(seen.scale))
+    low, high = node_boxes(lead[:, :min(BOX_AXES, axes)], depth)
+    return Layout(lead, seen.further[order], seen.norm[order], seen.scale, np.asarray(ids, np.int64)[order],
+                  np.ascontiguousarray(rows[order]), low, high, frame.center, frame.basis)

@@ -3,29 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 
 from ..errors import DataError, ParameterError, require
-from ..storage.blocks import Rows
+from ..storage.blocks import Rows, row_ranges
 from ..storage.csr_arithmetic import largest_of_rows, unit_rows, with_values
 
 METRICS = ("euclidean", "cosine")
 CHECK_BYTES = 64 << 20
-
-
-@njit(nogil=True, cache=True)
-def _scale_to_unit(rows):
-    for row in range(rows.shape[0]):
-        largest = 0.0
-        for column in range(rows.shape[1]):
-            largest = max(largest, abs(rows[row, column]))
-        total = 0.0
-        for column in range(rows.shape[1]):
-            total += (rows[row, column] / largest) ** 2
-        length = np.sqrt(total)
-        for column in range(rows.shape[1]):
-            rows[row, column] = rows[row, column] / largest / length
 
 
 def measurable(rows: Any, metric: str) -> Any:
@@ -38,7 +23,10 @@ def measurable(rows: Any, metric: str) -> Any:
         return unit_rows(rows) if metric == "cosine" else with_values(rows, measurable(rows.data, metric))
     if metric == "cosine":
         unit = np.array(rows, np.float64, order="C")
-        _scale_to_unit(unit)
+        for start, stop in row_ranges(len(unit), 1024):
+            part = unit[start:stop]
+            part /= np.abs(part).max(axis=1, keepdims=True)
+            part /= np.sqrt(np.cumsum(part**2, axis=1)[:, -1:])  # added in the order of the columns, as sparse rows are
         return unit
     return np.ascontiguousarray(rows, _measured_dtype(rows.dtype))
 
@@ -49,6 +37,11 @@ def _measured_dtype(dtype: np.dtype) -> type[np.float32] | type[np.float64]:
     Two types are all that kernels are compiled for.
     """
     return np.float32 if np.can_cast(dtype, np.float32) else np.float64
+
+
+def sample_ids(n_rows: int, most: int) -> np.ndarray:
+    """Return up to `most` row numbers, evenly spread."""
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(np.int64))
 
 
 def measured_itemsize(dtype: np.dtype, metric: str) -> int:

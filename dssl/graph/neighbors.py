@@ -9,20 +9,16 @@ import numpy as np
 from ..errors import explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..storage.blocks import Parts, Rows
+from ..storage.blocks import Parts, Rows, row_ranges
 from ..storage.csr import as_rows
-from .descent import DescentTask
-from .exact import exact_block_rows, exact_tasks, plan_exact
+from .descent import DescentTask, descent_seconds
+from .exact import NearestTask, exact_block_rows, plan_exact
 from .metric import METRICS, check_rows
 from .neighbor_lists import Neighbors
 from .recall import certify_recall
 
 METHODS = ("auto", "exact", "descent")
 ALWAYS_EXACT_ROWS = 20_000
-# Measured on one core: seconds to compile pynndescent, once a process; nanoseconds of a row and candidate, and of each
-# of its columns, of which no more than 200 count.
-DESCENT_COMPILE, DESCENT_ROW_NS, DESCENT_COLUMN_NS = 30.0, 3600.0, 45.0
-DESCENT_ENTRY_NS = 650.0  # of each entry of a sparse row, in place of its columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,29 +104,16 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     parts.allocate("ids", (n, k), np.int64, block_rows)
     parts.allocate("distances", (n, k), np.float32, block_rows)
     attributes = {**asdict(params), "n": n, "block_rows": block_rows}
-    plan = plan_exact(X, k, metric, execution) if params.method != "descent" else None
-    if plan and (params.method == "exact" or n <= ALWAYS_EXACT_ROWS or plan.seconds <= seconds_of_descent(X, k)):
-        execution.map(exact_tasks(X, plan, k, metric, block_rows), parts)
-        recall = {"recall": 1.0, "lower": 1.0, "certified": "exact"}
-        found = {"method": "exact", "search": plan.search, "recall": recall}
-        return Neighbors(parts.rows("ids"), parts.rows("distances"), {**attributes, **found})
+    if params.method != "descent":
+        points, seconds = plan_exact(X, k, metric, execution)
+        if params.method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= descent_seconds(X, k):
+            execution.map([NearestTask(points, start, stop, k) for start, stop in row_ranges(n, block_rows)], parts)
+            found = {"method": "exact", "search": points.search,
+                     "recall": {"recall": 1.0, "lower": 1.0, "certified": "exact"}}
+            return Neighbors(parts.rows("ids"), parts.rows("distances"), {**attributes, **found})
     task = DescentTask(X, k, metric, params.seed, params.descent_threads, block_rows)
     receipt, = execution.map([task], parts)
     lists = Neighbors(parts.rows("ids"), parts.rows("distances"),
                       {**attributes, "method": "descent", "filled_exactly": receipt["filled_exactly"]})
     recall = certify_recall(X, lists, seed=params.seed)
     return Neighbors(lists.ids, lists.distances, {**lists.attributes, "recall": recall})
-
-
-def seconds_of_descent(X: Rows, k: int) -> float:
-    """Return the predicted seconds of NN-descent on one core; for sparse rows by their entries."""
-    n, d = X.shape
-    if not X.is_sparse:
-        return descent_seconds(n, d, k)
-    entries = X.row_bytes / (X.dtype.itemsize + 4)
-    return DESCENT_COMPILE + n * (k + 6) * (DESCENT_ROW_NS + DESCENT_ENTRY_NS * entries) * 1e-9
-
-
-def descent_seconds(n: int, d: int, k: int) -> float:
-    """Return the predicted seconds of NN-descent on one core, for k and 6 more candidates a row."""
-    return DESCENT_COMPILE + n * (k + 6) * (DESCENT_ROW_NS + DESCENT_COLUMN_NS * min(d, 200)) * 1e-9

@@ -14,8 +14,9 @@ Work space of one search: 4 bytes x QUERY_TILE x POINT_TILE, and the heaps, 16 k
 import numpy as np
 from numba import njit
 
-from .heap import NONE, empty_heaps, offer, precedes, sift_down, squared_distance
-from .layout import Coordinates, Layout, node_range, tree_depth
+from .distances import squared_distance
+from .heap import NONE, empty_heaps, offer, precedes, sift_down
+from .layout import Coordinates, Layout, level_bounds, tree_depth
 
 QUERY_TILE = 512
 POINT_TILE = 1024
@@ -47,14 +48,13 @@ def scan_products(products, start, queries, query_ids, query_norm, query_rest, q
                   scale, reach, gamma, distances, heap_ids):
     """Measure every pair that its bound does not rule out; `products` (q, t) belongs to rows start, start + 1, ...
 
-    `reach` is the largest distance of these rows from the center. Returns the number of pairs measured.
+    `reach` is the largest distance of these rows from the center.
     """
     terms = np.empty(queries.shape[1])
     width = products.shape[1]
     # One comparison a byte runs in vectors; eight bytes are then skipped at a time.
     flags = np.zeros(-(-width // 8) * 8, np.uint8)
     words = flags.view(np.uint64)
-    measured = 0
     for which in range(products.shape[0]):
         heap, heap_id, line = distances[which], heap_ids[which], products[which]
         cut = _cut(heap[0], query_norm[which], scale, reach, gamma)
@@ -71,10 +71,8 @@ def scan_products(products, start, queries, query_ids, query_norm, query_rest, q
                 room = 2 * (line[column] - cut) + (query_rest[which] - rest[place]) ** 2
                 if _gap(query_further[which], further[place]) * np.float32(0.9999) > room:
                     continue
-                measured += 1
                 if offer(queries[which], rows[place], ids[place], heap, heap_id, terms):
                     cut = _cut(heap[0], query_norm[which], scale, reach, gamma)
-    return measured
 
 
 @njit(nogil=True, cache=True)
@@ -116,25 +114,18 @@ def product_slack(lead_columns: int, data_columns: int) -> float:
     return (lead_columns + 24) * 2.0**-24 + 4 * float(np.sqrt(data_columns * 2.0**-52))
 
 
-def _tiles_of(layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the ranges (t, 2) of the tree's nodes of at most POINT_TILE rows, with their boxes (t, b)."""
-    n, level = len(layout.ids), 0
+def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
+                     distances: np.ndarray, ids: np.ndarray) -> None:
+    """Improve the heaps (q, k) of the queries by the rows of a layout."""
+    gamma = product_slack(layout.lead.shape[1], layout.rows.shape[1])
+    n, boxed, level = len(layout.ids), layout.low.shape[1], 0
     while level < tree_depth(n) and -(-n // 2**level) > POINT_TILE:
         level += 1
-    nodes = range(2**level - 1, 2 ** (level + 1) - 1)
-    ranges = np.array([node_range(node, n) for node in nodes])
-    return ranges, layout.low[nodes.start:nodes.stop], layout.high[nodes.start:nodes.stop]
-
-
-def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
-                     distances: np.ndarray, ids: np.ndarray) -> int:
-    """Improve the heaps (q, k) of the queries by the rows of a layout; return the number of pairs measured."""
-    gamma = product_slack(layout.lead.shape[1], layout.rows.shape[1])
-    measured, boxed = 0, layout.low.shape[1]
-    ranges, low, high = _tiles_of(layout)
-    middle = np.add.reduceat(layout.lead, ranges[:, 0], axis=0)[:, :boxed] / np.diff(ranges, axis=1)
-    reach = np.sqrt(np.maximum.reduceat(layout.norm, ranges[:, 0]))
-    work = np.empty(QUERY_TILE * int(np.diff(ranges, axis=1).max()), np.float32)
+    bounds, nodes = level_bounds(n, level), slice(2**level - 1, 2 ** (level + 1) - 1)
+    low, high, starts, sizes = layout.low[nodes], layout.high[nodes], bounds[:-1], np.diff(bounds)
+    middle = np.add.reduceat(layout.lead, starts, axis=0)[:, :boxed] / sizes[:, None]
+    reach = np.sqrt(np.maximum.reduceat(layout.norm, starts))
+    work = np.empty(QUERY_TILE * int(sizes.max()), np.float32)
     rest = np.ascontiguousarray(layout.lead[:, -2])
     for first in range(0, len(order), QUERY_TILE):
         mine = order[first:first + QUERY_TILE]
@@ -149,20 +140,18 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
         turn = np.lexsort((nearness, np.maximum(gap, 0)))
 
         def multiply(tile: int, lead: np.ndarray = lead) -> np.ndarray:
-            start, stop = ranges[tile]
+            start, stop = bounds[tile:tile + 2]
             products = work[:len(lead) * (stop - start)].reshape(len(lead), stop - start)
             return np.dot(lead, layout.lead[start:stop].T, out=products)
 
         if (heap_id == NONE).all():
             values, places = empty_heaps(len(mine), heap.shape[1])
             for tile in turn[:FIRST_TILES]:
-                largest_products(multiply(tile), ranges[tile, 0], tile_ids, layout.ids, values, places)
+                largest_products(multiply(tile), bounds[tile], tile_ids, layout.ids, values, places)
             limit_heaps(tile_queries, layout.rows, places, heap, heap_id)
         for tile in turn:
             if gap[tile] > np.sqrt(heap[:, 0].max()) * seen.scale:
                 break
-            measured += scan_products(multiply(tile), ranges[tile, 0], tile_queries, tile_ids, norm, tile_rest,
-                                      further, layout.rows, layout.ids, rest, layout.further, seen.scale, reach[tile],
-                                      gamma, heap, heap_id)
+            scan_products(multiply(tile), bounds[tile], tile_queries, tile_ids, norm, tile_rest, further, layout.rows,
+                          layout.ids, rest, layout.further, seen.scale, reach[tile], gamma, heap, heap_id)
         distances[mine], ids[mine] = heap, heap_id
-    return measured

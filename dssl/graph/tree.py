@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from .heap import offer
-from .layout import Coordinates, Layout, node_range
+from .layout import Coordinates, Layout, level_bounds, tree_depth
 
 STEP = 16  # columns of `lead` between two looks at the limit
 
@@ -59,13 +59,14 @@ def _limit(kth, scale, length, slack, relative):
 
 
 @njit(nogil=True, cache=True)
-def search_tree(queries, query_ids, query_lead, query_length, rows, ids, lead, low, high, scale, slack, relative,
-                distances, heap_ids, order, most):
+def search_tree(queries, query_ids, query_lead, query_length, rows, ids, lead, leaves, low, high, scale, slack,
+                relative, distances, heap_ids, order, most):
     """Improve the heaps of all queries, in this order; return how many rows and boxes were looked at.
 
-    A query stops after `most` of them, and has then found k rows that are near, but perhaps not the nearest.
+    Leaf i holds the rows from leaves[i] to leaves[i + 1]. A query stops after `most` looks, and has then found k rows
+    that are near, but perhaps not the nearest.
     """
-    n, axes, boxed = lead.shape[0], lead.shape[1] - 1, low.shape[1]
+    axes, boxed = lead.shape[1] - 1, low.shape[1]
     first_leaf = low.shape[0] // 2
     stack = np.empty(256, np.int64)
     bounds = np.empty(256, np.float32)
@@ -96,7 +97,7 @@ def search_tree(queries, query_ids, query_lead, query_length, rows, ids, lead, l
                     stack[top], bounds[top] = right, to_right
                     top += 1
                 continue
-            start, stop = node_range(node, n)
+            start, stop = leaves[node - first_leaf], leaves[node - first_leaf + 1]
             seen += stop - start
             for place in range(start, stop):
                 if (_lead_distance(query, lead[place], axes, limit) <= limit and ids[place] != mine
@@ -110,5 +111,6 @@ def nearest_by_tree(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, 
                     distances: np.ndarray, ids: np.ndarray, most: int = 2**62) -> int:
     """Improve the heaps (q, k) of the queries by the rows of a layout; return the rows and boxes looked at."""
     slack, relative = float32_slack(layout.lead.shape[1], layout.rows.shape[1])
-    return search_tree(queries, query_ids, seen.lead, np.sqrt(seen.norm), layout.rows, layout.ids, layout.lead,
+    leaves = level_bounds(len(layout.ids), tree_depth(len(layout.ids)))
+    return search_tree(queries, query_ids, seen.lead, np.sqrt(seen.norm), layout.rows, layout.ids, layout.lead, leaves,
                        layout.low, layout.high, seen.scale, slack, relative, distances, ids, order, most)

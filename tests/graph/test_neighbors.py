@@ -10,7 +10,8 @@ from sklearn.neighbors import NearestNeighbors
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import exact
-from dssl.graph.exact import HeldPoints, StreamedPoints, plan_exact
+from dssl.graph.exact import plan_exact
+from dssl.graph.layout import Frame
 from dssl.graph.neighbor_lists import Neighbors
 from dssl.graph.neighbors import NeighborParams, descent_seconds, find_neighbors, neighbors
 from dssl.storage.blocks import ArrayRows
@@ -30,16 +31,16 @@ def dense_neighbors(X, k):
 
 
 def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
-    """Return the ids that one search finds within a memory budget, and its plan."""
+    """Return the ids that one search finds within a memory budget, and the points as they are planned."""
     monkeypatch.setattr(exact, "TREE_QUERY_NS", 0.0 if search == "tree" else 1e12)
     monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0)
     monkeypatch.setattr(exact, "TREE_AXIS_NS", 0.0)
     execution = InProcess(threads, memory_budget=budget)
     rows = ArrayRows(np.asarray(X))
-    plan = plan_exact(rows, k, "euclidean", execution)
-    assert plan.search == search
+    points, _ = plan_exact(rows, k, "euclidean", execution)
+    assert points.search == search
     found = find_neighbors(rows, NeighborParams(n_neighbors=k, method="exact"), execution)
-    return found.ids.read_all(), plan
+    return found.ids.read_all(), points
 
 
 SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles"])
@@ -173,11 +174,11 @@ def test_all_points_equal():
 @SEARCHES
 def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
     X = np.random.default_rng(12).normal(size=(6000, 60)).astype(np.float32)
-    whole, plan = ids_by(X, 5, search, monkeypatch)
-    assert isinstance(plan.points, HeldPoints)
-    streamed, plan = ids_by(X, 5, search, monkeypatch, budget=12_000_000)
-    assert isinstance(plan.points, StreamedPoints)
-    assert plan.points.block_rows < 6000
+    whole, points = ids_by(X, 5, search, monkeypatch)
+    assert not isinstance(points.held, Frame)
+    streamed, points = ids_by(X, 5, search, monkeypatch, budget=12_000_000)
+    assert isinstance(points.held, Frame)
+    assert points.block_rows < 6000
     assert_array_equal(streamed, whole)
 
 
@@ -252,7 +253,7 @@ def test_auto_descends_where_an_exact_search_is_predicted_to_take_longer(monkeyp
     X = np.random.default_rng(19).normal(size=(2000, 3))
     monkeypatch.setattr("dssl.graph.neighbors.ALWAYS_EXACT_ROWS", 100)
     assert neighbors(X, 5).attributes["method"] == "exact"
-    monkeypatch.setattr("dssl.graph.neighbors.descent_seconds", lambda n, d, k: 0.0)
+    monkeypatch.setattr("dssl.graph.neighbors.descent_seconds", lambda X, k: 0.0)
     found = neighbors(X, 5)
     assert found.attributes["method"] == "descent"
     assert found.attributes["recall"]["certified"] == "sample"
@@ -304,10 +305,9 @@ def test_the_tree_is_chosen_where_it_looks_at_few_points(dssl_data):
     """
     with np.load(dssl_data / "covtype.npz") as held:
         X = held["X"][::4].astype(np.float32)
-    descent = descent_seconds(*X.shape, 10)
-    raw = plan_exact(ArrayRows(X), 10, "euclidean", InProcess())
+    descent = descent_seconds(ArrayRows(X), 10)
+    raw, seconds = plan_exact(ArrayRows(X), 10, "euclidean", InProcess())
     assert raw.search == "tree"
-    assert raw.seconds < descent / 5
-    standardized = plan_exact(ArrayRows((X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)), 10, "euclidean",
-                              InProcess())
-    assert standardized.seconds > descent
+    assert seconds < descent / 5
+    standardized = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
+    assert plan_exact(ArrayRows(standardized), 10, "euclidean", InProcess())[1] > descent

@@ -12,19 +12,13 @@ from scipy import sparse
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import exact, inverted
+from dssl.graph.distances import candidate_distances
 from dssl.graph.exact import plan_exact
 from dssl.graph.inverted import Queries, nothing_is_rounded
 from dssl.graph.metric import check_rows, measurable
 from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbors import (
-    NeighborParams,
-    descent_seconds,
-    find_neighbors,
-    neighbors,
-    seconds_of_descent,
-)
+from dssl.graph.neighbors import NeighborParams, descent_seconds, find_neighbors, neighbors
 from dssl.graph.recall import certify_recall
-from dssl.graph.sparse_distance import row_distances
 from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
 from dssl.storage.csr import CsrRows, as_csr, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows
@@ -78,9 +72,11 @@ def test_a_distance_is_the_dense_one_and_the_same_from_both_sides(d, share, seed
     rng = np.random.default_rng(seed)
     X, Z = ((rng.normal(size=(6, d)) * 10 * (rng.random((6, d)) < share)).astype(dtype) for _ in range(2))
     X[1], Z[1], Z[2] = 0, 0, X[2]
-    found = row_distances(as_csr(X), as_csr(Z))
+    own = np.arange(6)[:, None]
+    found = candidate_distances(as_csr(X), as_csr(Z), own)[:, 0]
     assert_allclose(found, ((X.astype(float) - Z.astype(float)) ** 2).sum(axis=1), rtol=1e-13)
-    assert_array_equal(row_distances(as_csr(Z), as_csr(X)), found)
+    assert_array_equal(candidate_distances(as_csr(Z), as_csr(X), own)[:, 0], found)
+    assert_allclose(candidate_distances(X, Z, own)[:, 0], found, rtol=1e-13)
     assert found[1] == found[2] == 0
 
 
@@ -205,9 +201,9 @@ def test_nothing_of_the_size_of_the_dense_rows_is_made():
 
 def test_the_search_is_planned_without_reading_all_rows(monkeypatch):
     X = zipf(3000, 40, 4, 10)
-    plan = plan_exact(CsrRows(X), 5, "euclidean", InProcess(1))
-    assert plan.search == "inverted index"
-    assert 0 < plan.seconds < 10
+    points, seconds = plan_exact(CsrRows(X), 5, "euclidean", InProcess(1))
+    assert points.search == "inverted index"
+    assert 0 < seconds < 10
     wide = in_parts(X, 700)
     assert inverted.point_rows(wide, "euclidean", 1 << 30) % 700 == 0
     assert inverted.point_rows(wide, "euclidean", 1 << 17) in range(1, 700)
@@ -219,9 +215,9 @@ def test_the_method_is_chosen_by_predicted_seconds(monkeypatch):
     assert neighbors(X, 5).attributes["method"] == "exact"
     wider = sparse.csr_array((X.data, X.indices, X.indptr), shape=(300, 5000))
     longer = as_csr(X + sparse.csr_array(np.ones((300, 40), np.float32)))
-    assert seconds_of_descent(CsrRows(wider), 5) == seconds_of_descent(CsrRows(X), 5)
-    assert seconds_of_descent(CsrRows(longer), 5) > seconds_of_descent(CsrRows(X), 5)
-    assert seconds_of_descent(ArrayRows(X.toarray()), 5) == descent_seconds(300, 40, 5)
+    assert descent_seconds(CsrRows(wider), 5) == descent_seconds(CsrRows(X), 5)
+    assert descent_seconds(CsrRows(longer), 5) > descent_seconds(CsrRows(X), 5)
+    assert descent_seconds(ArrayRows(X.toarray()), 5) == 30 + 300 * 11 * (3600 + 45 * 40) * 1e-9
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])

@@ -1,0 +1,87 @@
+"""Squared distances of two rows, summed in float64 in one fixed order: equal on every machine, whichever is the query.
+
+Sparse rows add their terms in the order of the columns, dense rows by halves: of the same rows the two differ by
+rounding, and their lists where candidates are as far apart as that.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def quick_squared_distance(x, z):
+    """Return the sum of (x - z)^2 in float64, the additions in an order that suits the processor."""
+    total = 0.0
+    for column in range(x.shape[0]):
+        difference = np.float64(x[column]) - np.float64(z[column])
+        total += difference * difference
+    return total
+
+
+@njit(nogil=True, cache=True)
+def squared_distance(x, z, terms):
+    """Return the sum of (x - z)^2 in float64, the halves added until one term is left; `terms` (d,) is work space.
+
+    Each step is a loop without dependence, so it still runs in vectors.
+    """
+    size = x.shape[0]
+    for column in range(size):
+        difference = np.float64(x[column]) - np.float64(z[column])
+        terms[column] = difference * difference
+    while size > 1:
+        half = (size + 1) // 2
+        for column in range(size - half):
+            terms[column] += terms[column + half]
+        size = half
+    return terms[0]
+
+
+@njit(nogil=True, cache=True)
+def sparse_squared_distance(columns_x, values_x, columns_z, values_z):
+    """Return the sum of (x - z)^2 of two rows whose columns ascend."""
+    n_x, n_z = columns_x.shape[0], columns_z.shape[0]
+    i, j, total = 0, 0, 0.0
+    while i < n_x or j < n_z:
+        of_x = j == n_z or (i < n_x and columns_x[i] <= columns_z[j])
+        of_z = i == n_x or (j < n_z and columns_z[j] <= columns_x[i])
+        difference = 0.0
+        if of_x:
+            difference = np.float64(values_x[i])
+            i += 1
+        if of_z:
+            difference -= np.float64(values_z[j])
+            j += 1
+        total += difference * difference
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _dense_distances(X, Z, candidates, found):
+    terms = np.empty(X.shape[1])
+    for row in range(candidates.shape[0]):
+        for place in range(candidates.shape[1]):
+            found[row, place] = squared_distance(X[row], Z[candidates[row, place]], terms)
+
+
+@njit(nogil=True, cache=True)
+def _sparse_distances(indptr_x, columns_x, values_x, indptr_z, columns_z, values_z, candidates, found):
+    for row in range(candidates.shape[0]):
+        x = slice(indptr_x[row], indptr_x[row + 1])
+        for place in range(candidates.shape[1]):
+            other = candidates[row, place]
+            z = slice(indptr_z[other], indptr_z[other + 1])
+            found[row, place] = sparse_squared_distance(columns_x[x], values_x[x], columns_z[z], values_z[z])
+
+
+def candidate_distances(X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
+    """Return |x_i - z_j|^2 of the candidates j (n, c) of each row i, dense or sparse; infinite where j is -1."""
+    found, rows = np.empty(candidates.shape), np.maximum(candidates, 0)
+    if sparse.issparse(X):
+        _sparse_distances(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data, rows, found)
+    else:
+        _dense_distances(X, Z, rows, found)
+    found[candidates < 0] = np.inf
+    return found
