@@ -22,6 +22,7 @@ from .operators import ScaledMatrix
 COARSEST = 400  # unknowns that are solved by a dense inverse
 MAX_LEVELS = 20
 WORK = 8.0  # entries that a cycle touches for each of the matrix, where it is not known: 3 to 8 measured
+CSR = ("data", "indices", "indptr")
 ZERO = 1e-12  # eigenvalues and diagonals of a component whose null vector is all that is left of it
 
 
@@ -62,13 +63,11 @@ class Multigrid(Iterative):
         while matrix.shape[0] > COARSEST and len(levels) < MAX_LEVELS:
             P, near_null = _prolongation(matrix, near_null)
             matrix.sort_indices()
-            diagonal = matrix.diagonal()
-            inverse = np.where(diagonal > ZERO, 1 / np.maximum(diagonal, ZERO), 0).astype(np.float32)
-            levels.append(Level(matrix.astype(np.float32), inverse, P.astype(np.float32)))
+            levels.append(Level(matrix.astype(np.float32), _inverse(matrix.diagonal()).astype(np.float32),
+                                P.astype(np.float32)))
             matrix = sp.csr_matrix(P.T @ matrix @ P)
         values, vectors = eigh(matrix.toarray()) if matrix.shape[0] else (np.empty(0), np.empty((0, 0)))
-        inverse = np.where(values > ZERO, 1 / np.maximum(values, ZERO), 0)
-        return cls(A, levels, ((vectors * inverse) @ vectors.T).astype(np.float32))
+        return cls(A, levels, ((vectors * _inverse(values)) @ vectors.T).astype(np.float32))
 
     @property
     def work(self) -> float:
@@ -90,9 +89,7 @@ class Multigrid(Iterative):
         arrays = {"coarsest": self.coarsest, "n_levels": np.array(len(self.levels))}
         for i, level in enumerate(self.levels):
             arrays[f"{i}.inverse"] = level.inverse
-            for name, matrix in (("A", level.A), ("P", level.P)):
-                for field in ("data", "indices", "indptr"):
-                    arrays[f"{i}.{name}.{field}"] = getattr(matrix, field)
+            arrays |= {f"{i}.{name}.{field}": getattr(getattr(level, name), field) for name in "AP" for field in CSR}
         return arrays
 
     @classmethod
@@ -102,8 +99,8 @@ class Multigrid(Iterative):
             n = len(arrays[f"{i}.inverse"])
             coarser = f"{i + 1}.inverse"
             m = len(arrays[coarser]) if coarser in arrays else len(arrays["coarsest"])
-            fine, P = (sp.csr_matrix(tuple(arrays[f"{i}.{name}.{field}"] for field in ("data", "indices", "indptr")),
-                                     shape=shape) for name, shape in (("A", (n, n)), ("P", (n, m))))
+            fine, P = (sp.csr_matrix(tuple(arrays[f"{i}.{name}.{field}"] for field in CSR), shape=(n, width))
+                       for name, width in (("A", n), ("P", m)))
             levels.append(Level(fine, arrays[f"{i}.inverse"], P))
         return cls(A, levels, arrays["coarsest"])
 
@@ -121,18 +118,17 @@ class Multigrid(Iterative):
         A forward Gauss-Seidel sweep on the way down, its adjoint, a backward sweep, on the way up. The next call
         overwrites the result. Memory: two arrays (n, t) float32, and as much on the coarse levels as their rows need.
         """
-        workspace = [(np.empty((len(level.inverse), t), np.float32), np.empty((len(level.inverse), t), np.float32))
-                     for level in self.levels]
+        workspace = [np.empty((2, len(level.inverse), t), np.float32) for level in self.levels]
         return partial(self._descend, 0, workspace)
 
-    def _descend(self, number: int, workspace: list[tuple[np.ndarray, np.ndarray]], B: np.ndarray) -> np.ndarray:
+    def _descend(self, number: int, workspace: list[np.ndarray], B: np.ndarray) -> np.ndarray:
         if number == len(self.levels):
             return self.coarsest @ B
         level, (X, R) = self.levels[number], workspace[number]
         A, P, Pt = level.A, level.P, level.restriction
         _sweep_forward(A.indptr, A.indices, A.data, level.inverse, B, X, R)
-        coarse = np.empty((P.shape[1], B.shape[1]), np.float32)
-        _product(Pt.indptr, Pt.indices, Pt.data, R, coarse)
+        coarse = np.zeros((P.shape[1], B.shape[1]), np.float32)
+        _add_product(Pt.indptr, Pt.indices, Pt.data, R, coarse)
         _add_product(P.indptr, P.indices, P.data, self._descend(number + 1, workspace, coarse), X)
         _sweep_backward(A.indptr, A.indices, A.data, level.inverse, B, X)
         return X
@@ -151,10 +147,14 @@ def _prolongation(A: sp.csr_matrix, near_null: np.ndarray) -> tuple[sp.csr_matri
     return sp.csr_matrix(tentative - sp.diags_array(_damping(A)) @ (A @ tentative)), lengths
 
 
+def _inverse(values: np.ndarray) -> np.ndarray:
+    """Return 1 / values, 0 where they are."""
+    return np.where(values > ZERO, 1 / np.maximum(values, ZERO), 0)
+
+
 def _damping(A: sp.csr_matrix) -> np.ndarray:
     """Return omega / diagonal, omega = 4/3 over the largest eigenvalue of D^-1 A; 0 where the diagonal is."""
-    diagonal = A.diagonal()
-    inverse = np.where(diagonal > ZERO, 1 / np.maximum(diagonal, ZERO), 0)
+    inverse = _inverse(A.diagonal())
     v = np.random.default_rng(A.shape[0]).standard_normal(A.shape[0])
     rho = float(np.linalg.norm(v))
     for _ in range(15):  # power steps come within a few per cent, from below
@@ -207,19 +207,6 @@ def _sweep_backward(indptr, indices, data, inverse, B, X):
                     new[c] -= a * X[j, c]
         for c in range(t):
             X[i, c] = inverse[i] * new[c]
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _product(indptr, indices, data, X, out):
-    """Write `M X` to out."""
-    t = X.shape[1]
-    for i in range(out.shape[0]):
-        for c in range(t):
-            out[i, c] = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            a, j = data[e], indices[e]
-            for c in range(t):
-                out[i, c] += a * X[j, c]
 
 
 @njit(nogil=True, cache=True, fastmath=True)

@@ -8,6 +8,11 @@ import numpy as np
 from numba import njit
 
 
+def to_float32(X: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the columns of X times `scale` (t,) in float32."""
+    return np.multiply(X, scale, out=np.empty(X.shape, np.float32), casting="same_kind")
+
+
 @njit(nogil=True, cache=True, fastmath=True)
 def column_dots(X, Y):
     """Return the inner products (t,) float64 of the columns of X and Y (n, t)."""
@@ -34,16 +39,6 @@ def column_norms(X, weight):
         for c in range(X.shape[1]):
             total[c] += square * X[i, c] * X[i, c]
     return np.sqrt(total)
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def to_float32(X, scale):
-    """Return the columns of X times `scale` (t,) in float32."""
-    out = np.empty(X.shape, np.float32)
-    for i in range(X.shape[0]):
-        for c in range(X.shape[1]):
-            out[i, c] = scale[c] * X[i, c]
-    return out
 
 
 @njit(nogil=True, cache=True, fastmath=True)

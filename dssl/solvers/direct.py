@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import SuperLU, splu
 
 from .method import Method, scaled_to_one
-from .operators import ScaledMatrix
 
 LARGEST = 3_000  # unknowns up to which `auto` factors the matrix
 FILL = 60  # entries of the factor for each of the matrix: a guess, above what neighbor graphs of this size need
@@ -21,10 +19,6 @@ class Direct(Method):
 
     name = "direct"
     held_guess = ("fill of the factor",)
-
-    @classmethod
-    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, seed: int = 0) -> Self:
-        return cls(A)
 
     @cached_property
     def _lu(self) -> SuperLU:

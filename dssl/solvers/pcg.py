@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from .columns import column_dots
-from .operators import ScaledMatrix
+from .operators import ScaledMatrix, add_row
 
 CHUNK = 255  # rows between two foldings of the float32 partial sums into float64, minus one
 
@@ -25,18 +25,7 @@ def multiply_dot(indptr, indices, data, P, Q, pq):
     for i in range(P.shape[0]):
         for c in range(t):
             Q[i, c] = P[i, c]
-        e, end = indptr[i], indptr[i + 1]
-        while e + 3 < end:
-            a0, a1, a2, a3 = data[e], data[e + 1], data[e + 2], data[e + 3]
-            j0, j1, j2, j3 = indices[e], indices[e + 1], indices[e + 2], indices[e + 3]
-            for c in range(t):
-                Q[i, c] += a0 * P[j0, c] + a1 * P[j1, c] + a2 * P[j2, c] + a3 * P[j3, c]
-            e += 4
-        while e < end:
-            a0, j0 = data[e], indices[e]
-            for c in range(t):
-                Q[i, c] += a0 * P[j0, c]
-            e += 1
+        add_row(indptr, indices, data, i, P, Q, False)
         for c in range(t):
             part[c] += P[i, c] * Q[i, c]
         if i & CHUNK == CHUNK:

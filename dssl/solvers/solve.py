@@ -2,7 +2,7 @@
 
 Every method is a correction inside the same outer loop: the residual is formed in float64, the correction is
 computed in float32 to a few digits, and the two are repeated until the float64 residual meets the tolerance. So the
-bulk of the work moves half the bytes, and convergence is always judged by the true residual.
+bulk of the work moves half the bytes, and convergence is measured by the true residual.
 """
 
 import math
@@ -16,8 +16,7 @@ from .amg import Multigrid
 from .columns import add_columns, column_norms
 from .deflation import FEW_VECTORS, Deflated
 from .direct import LARGEST, Direct
-from .jacobi import Jacobi
-from .method import Iterative, Method
+from .method import Iterative, Jacobi, Method
 from .operators import ScaledMatrix, scaled_matrix
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Jacobi, Deflated, Multigrid, Direct)}
