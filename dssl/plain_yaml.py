@@ -1,6 +1,11 @@
-"""YAML as plain values: no code, no key twice, nothing endless, and an error with the place of what is wrong."""
+"""YAML as plain values: no code, no key twice, nothing endless, and an error with the place of what is wrong.
 
+PyYAML's safe loader has the first of these and the place; it takes the last of equal keys, and bounds nothing.
+"""
+
+import os
 import re
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +25,10 @@ class _StrictLoader(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, (str, int, float, bool)):
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is not a word or a number", key_node.start_mark)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is given twice", key_node.start_mark)
+            wrong = ("is not a word or a number" if not isinstance(key, (str, int, float, bool)) else
+                     "is given twice" if key in seen else None)
+            if wrong:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} {wrong}", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -40,12 +43,8 @@ def read_yaml(source: str | Path, *, why: str, fix: str) -> Any:
     SpecError : there is no such file, or it is not YAML in UTF-8.
     """
     path = Path(source)
-    try:
-        is_file = path.is_file()
-    except OSError:  # the system refuses some names, such as very long ones
-        is_file = False
-    if not is_file:
-        near = sorted(str(other) for other in path.parent.glob("*.y*ml"))[:8] if path.parent.is_dir() else []
+    if not os.path.isfile(path):  # other than `is_file`, it takes names that the system refuses, such as very long ones
+        near = sorted(map(str, path.parent.glob("*.y*ml")))[:8] if os.path.isdir(path.parent) else []
         raise SpecError(explain(f"there is no file {source}", why=why,
                                 fix=f"name one of: {', '.join(near)}" if near else fix))
     try:
@@ -72,11 +71,8 @@ def parse_yaml(text: str, origin: str) -> Any:
 
 def _open_brackets(text: str) -> int:
     """Return how many brackets are open at most at one place of a text."""
-    depth = most = 0
-    for bracket in re.findall(r"[\[\]{}]", text):
-        depth = max(0, depth + (1 if bracket in "[{" else -1))
-        most = max(most, depth)
-    return most
+    steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", text))
+    return max(accumulate(steps, lambda depth, step: max(0, depth + step), initial=0))
 
 
 def require_plain(value: Any, origin: str) -> None:

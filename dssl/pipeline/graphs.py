@@ -137,10 +137,6 @@ class ListParams:
 
     search: NeighborParams | None
 
-    @classmethod
-    def of(cls, spec: Spec) -> "ListParams":
-        return cls(None if spec.graph.given is not None else spec.graph.neighbors())
-
 
 def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
     """Search the neighbors of the vertices, or read given lists; weights that are given need none."""
@@ -170,11 +166,6 @@ class EdgeParams:
     """How the lists are weighed; None where weights are given."""
 
     weights: WeightParams | None
-
-    @classmethod
-    def of(cls, spec: Spec) -> "EdgeParams":
-        given = spec.graph.given
-        return cls(None if given is not None and given.kind == "weights" else spec.graph.weighting())
 
 
 def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
@@ -252,9 +243,12 @@ def _neighbors_cost(f: Facts[Any]) -> Cost:
 
 VERTICES = Stage("vertices", 2, ("points",), VertexParams.of, make_vertices, _vertices_cost,
                  "lower data.points, or set graph.duplicates to keep")
-NEIGHBORS = Stage("neighbors", 3, ("dataset", "split", "points", "vertices"), ListParams.of, make_neighbors,
+NEIGHBORS = Stage("neighbors", 3, ("dataset", "split", "points", "vertices"),
+                  lambda spec: ListParams(None if spec.graph.given else spec.graph.neighbors()), make_neighbors,
                   _neighbors_cost, "lower data.points, or set graph.method to exact", files=("neighbors",))
-GRAPH = Stage("graph", 3, ("dataset", "split", "neighbors"), EdgeParams.of, make_graph,
+GRAPH = Stage("graph", 3, ("dataset", "split", "neighbors"),
+              lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
+                                      spec.graph.weighting()), make_graph,
               lambda f: weights_cost(f.vertices, f.k, f.nnz, f.spec.graph.weights),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.

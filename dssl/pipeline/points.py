@@ -88,8 +88,6 @@ def _quantities(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.
     """Return the rows in use, and their quantities."""
     assert not isinstance(params.unlabeled, str)  # the spec refuses it
     target = Quantities.of(encode_values(dataset.named_targets(), params.unlabeled))
-    require(len(target.labeled) > 0, f"no point of {source} has a target", error=DataError,
-            why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
     return np.arange(len(dataset)), target
 
 
@@ -101,10 +99,7 @@ def _classes(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.nda
         ids, codes, classes = keep_classes(codes, classes, params.keep)
     if params.classes is not None:
         codes, classes = map_classes(codes, classes, dict(params.classes))
-    require(len(classes) >= 1, f"no point of {source} has a label", error=DataError,
-            why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no label")
-    require(len(classes) >= 2, f"{source} has {len(classes)} class(es): {classes.tolist()[:5]}",
-            error=DataError,
+    require(len(classes) != 1, f"{source} has 1 class(es): {classes.tolist()}", error=DataError,
             why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
     require(len(classes) <= 1000, f"the target has {len(classes)} different values", error=DataError,
             why="that is a quantity, not a class",
@@ -125,6 +120,8 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     """Choose classes, test points and training points; write their row numbers, and their codes or quantities."""
     dataset, source = _dataset(context), context.files["source"].source.name
     ids, target = TARGETS[params.task](params, dataset, source)
+    require(target is None or len(target.labeled) > 0, f"no point of {source} has a target", error=DataError,
+            why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
     official = _official(params, dataset, source)
     if params.rows == "official_train":
         assert official is not None
@@ -210,11 +207,6 @@ class LabelParams:
     given: bool
     seed: int
 
-    @classmethod
-    def of(cls, spec: Spec) -> "LabelParams":
-        assert spec.labels is not None  # kinds with this stage have that section
-        return cls(**spec.labels.model_dump())
-
 
 def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     """Choose the labeled points; write their places among the training points."""
@@ -249,7 +241,7 @@ DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_d
 SPLIT = Stage("split", 2, ("dataset",), SplitParams.of, make_split,
               lambda f: cost_of(0, 9 * f.n_rows, 16 * (f.n + f.n_test), 100 * f.n_rows, 100 * f.n_rows),
               "use a smaller file", files=("source",))
-LABELS = Stage("labels", 2, ("split",), LabelParams.of, make_labels,
+LABELS = Stage("labels", 2, ("split",), lambda spec: LabelParams(**spec.labels.model_dump()), make_labels,
                lambda f: cost_of(0, 16 * (f.n + f.n_test), 16 * f.n_labeled, 60 * f.n + 16 * f.n_test, 60 * f.n),
                "lower data.points")
 POINTS = Stage("points", 2, ("dataset", "split"), lambda spec: ScalingParams(kind=spec.data.scale), make_points,

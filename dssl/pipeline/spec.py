@@ -1,7 +1,7 @@
 """The sections of a pipeline file that all kinds of models share, checked with the path of what is wrong."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
@@ -22,6 +22,13 @@ class SpecSection(BaseModel):
     """A section of the spec; a key it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    one_of: ClassVar[tuple[str, ...]] = ()  # keys of which exactly one is given
+
+    @model_validator(mode="after")
+    def _one_is_given(self) -> Self:
+        if self.one_of and sum(getattr(self, key) not in (None, False) for key in self.one_of) != 1:
+            raise ValueError(f"set exactly one of {', '.join(self.one_of[:-1])} and {self.one_of[-1]}")
+        return self
 
 
 def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
@@ -42,15 +49,10 @@ def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
 class TestSplit(SpecSection):
     """Which points are kept for testing: a number, a share, or the split that the data set comes with."""
 
+    one_of = ("count", "fraction", "official")
     count: int | None = Field(default=None, ge=1)
     fraction: float | None = Field(default=None, gt=0, lt=1)
     official: bool = False
-
-    @model_validator(mode="after")
-    def _one_of_them(self) -> "TestSplit":
-        if sum((self.count is not None, self.fraction is not None, self.official)) != 1:
-            raise ValueError("set exactly one of count, fraction and official")
-        return self
 
 
 class DataSpec(SpecSection):
@@ -85,32 +87,22 @@ class DataSpec(SpecSection):
 class LabelSpec(SpecSection):
     """How many labels the method is shown."""
 
+    one_of = ("count", "per_class", "fraction", "given")
     count: int | None = Field(None, ge=1)
     per_class: int | None = Field(None, ge=1)
     fraction: float | None = Field(None, gt=0, le=1)
     given: bool = Field(False, description="show every label that the training points have")
     seed: int = Field(0, ge=0)
 
-    @model_validator(mode="after")
-    def _one_of_them(self) -> "LabelSpec":
-        if sum((self.count is not None, self.per_class is not None, self.fraction is not None, self.given)) != 1:
-            raise ValueError("set exactly one of count, per_class, fraction and given")
-        return self
-
 
 class GivenGraph(SpecSection):
     """A graph from a file, over all rows of the source in order, in place of the one made of the points."""
 
+    one_of = ("weights", "neighbors")
     weights: str | None = Field(None, description="scipy.sparse.save_npz of symmetric weights (n, n); the search and "
                                                   "the weighting are then ignored")
     neighbors: str | None = Field(None, description="npz of ids and distances, both (n, k), with or without each row's "
                                                     "own id; the search is then ignored, n_neighbors with it")
-
-    @model_validator(mode="after")
-    def _one_of_them(self) -> "GivenGraph":
-        if (self.weights is None) == (self.neighbors is None):
-            raise ValueError("set exactly one of weights and neighbors")
-        return self
 
     @property
     def kind(self) -> Literal["weights", "neighbors"]:
@@ -196,11 +188,14 @@ class Spec(SpecSection):
     model: ModelSpec
     selection: SelectionSpec | None = None
     baselines: tuple[str, ...] = ()
+    always: ClassVar[tuple[str, ...]] = ()  # baselines that are never left out
 
     @model_validator(mode="after")
-    def _baselines_differ(self) -> "Spec":
+    def _baselines_are_sound(self) -> Self:
         if len(set(self.baselines)) < len(self.baselines):
             raise ValueError("baselines names one twice")
+        if not {*self.always} <= {*self.baselines}:
+            raise ValueError(f"baselines always holds {' and '.join(self.always)}")
         return self
 
     def kernels(self) -> tuple[KernelSpec, ...]:

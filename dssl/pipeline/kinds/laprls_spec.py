@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ...errors import require
 from ...kernels.landmarks import LandmarkParams, Method
@@ -82,12 +82,7 @@ class LapRLSPipeline(Spec):
     model: LapRLSSpec
     selection: PenaltySpec | None = None
     baselines: tuple[Literal["base", "shuffled"], ...] = ("base", "shuffled")
-
-    @model_validator(mode="after")
-    def _has_baselines(self) -> "LapRLSPipeline":
-        if set(self.baselines) != {"base", "shuffled"}:
-            raise ValueError("baselines always holds base and shuffled")
-        return self
+    always = ("base", "shuffled")
 
     def laprls(self) -> LapRLSParams:
         """Return the parameters with the grid of the selection."""
