@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, ParameterError, explain, require
+from ..errors import DataError, require
 from ..storage.blocks import block_rng
 
 CHOOSE, SPLIT, SAMPLE = 1, 2, 3  # random streams: the labeled points say nothing about the test points
@@ -31,7 +31,11 @@ def choose_labels(codes: np.ndarray, *, count: int | None = None, per_class: int
     order, groups = _random_order(codes, n_classes, seed, CHOOSE)
     if per_class is not None:
         require(per_class >= 1, f"per_class={per_class}", why="a class without labels cannot be learned", fix="use 1")
-        _require_points(codes, groups, per_class)
+        short = {int(codes[group[0]]): len(group) for group in groups if len(group) < per_class}
+        shown = ", ".join(f"class {code} has {size}" for code, size in sorted(short.items())[:12])
+        require(not short, f"{per_class} labeled points a class asked for; by code, {shown}", error=DataError,
+                why="a point is labeled once",
+                fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out")
         return np.sort(np.concatenate([group[:per_class] for group in groups]))
     if fraction is not None:
         require(0 < fraction <= 1, f"fraction={fraction}", why="it is a share of the points", fix="use 0 to 1")
@@ -59,8 +63,8 @@ def split_test(codes: np.ndarray | int, *, count: int | None = None, fraction: f
 
     Raises ParameterError: none or several of the three are given, or they leave no training or no test points.
     """
-    n = int(codes) if np.ndim(codes) == 0 else len(np.asarray(codes))
-    codes = np.zeros(n, np.int64) if np.ndim(codes) == 0 else np.asarray(codes)
+    codes = np.zeros(int(codes), np.int64) if np.ndim(codes) == 0 else np.asarray(codes)
+    n = len(codes)
     _exactly_one(count=count, fraction=fraction, official=official)
     if official is not None:
         official = np.asarray(official)
@@ -127,19 +131,7 @@ def _random_order(codes: np.ndarray, n_classes: int | None, seed: int,
     return order, np.split(order[by_class], np.cumsum(sizes)[:-1])
 
 
-def _require_points(codes: np.ndarray, groups: list[np.ndarray], least: int) -> None:
-    """Raise DataError unless every group has so many points; the message gives the codes of those that have not."""
-    short = {int(codes[group[0]]): len(group) for group in groups if len(group) < least}
-    shown = ", ".join(f"class {code} has {size}" for code, size in sorted(short.items())[:12])
-    require(not short, f"{least} labeled points a class asked for; by code, {shown}", error=DataError,
-            why="a point is labeled once",
-            fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out")
-
-
 def _exactly_one(**given: Any) -> None:
     named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        raise ParameterError(explain(
-            f"given: {', '.join(named) or 'none'}", why=f"exactly one of {', '.join(given)} says how many points",
-            fix="set one of them and leave the others out",
-        ))
+    require(len(named) == 1, f"given: {', '.join(named) or 'none'}", fix="set one of them and leave the others out",
+            why=f"exactly one of {', '.join(given)} says how many points")

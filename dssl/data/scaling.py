@@ -42,67 +42,46 @@ class ScalingParams:
                 fix=f"use one of {', '.join(KINDS)}")
 
 
-@dataclass(frozen=True)
-class Moments:
-    """What is known of the columns of some rows; all arrays have shape (d,), float64."""
+def moments_of(X: Any) -> Share:
+    """Return what is known of the columns of a block, shape (rows, d), dense or sparse, at least one row.
 
-    count: int
-    mean: np.ndarray
-    squares: np.ndarray  # sum over rows of (x - mean)^2
-    smallest: np.ndarray
-    largest: np.ndarray
-    zero_rows: int
-
-    @classmethod
-    def of(cls, X: Any) -> "Moments":
-        """Return the moments of a block, shape (rows, d), dense or sparse, at least one row."""
+    count, zero_rows; mean, squares (sum over rows of (x - mean)^2), smallest and largest, shape (d,), float64. What
+    sparse rows do not store counts as zero.
+    """
+    n, d = X.shape
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e154 a square is infinite; fit_scaling refuses it
         if sparse.issparse(X):
-            return cls._of_sparse(X)
-        X = np.asarray(X, np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e154 a square is infinite; fit_scaling refuses it
-            mean = X.mean(axis=0)
-            deviation = X - mean
-            # The second term is zero but for the rounding of the mean.
-            squares = (deviation**2).sum(axis=0) - deviation.sum(axis=0) ** 2 / len(X)
-        return cls(len(X), mean, np.maximum(squares, 0), X.min(axis=0), X.max(axis=0), int((~X.any(axis=1)).sum()))
-
-    @classmethod
-    def _of_sparse(cls, X: Any) -> "Moments":
-        """Return the moments of sparse rows; what is not stored counts as zero."""
-        (n, d), columns, values = X.shape, X.indices, np.asarray(X.data, np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
+            columns, values = X.indices, np.asarray(X.data, np.float64)
             mean = np.bincount(columns, values, d) / n
             squares = np.bincount(columns, (values - mean[columns]) ** 2, d)
             squares += (n - np.bincount(columns, minlength=d)) * mean**2
-        smallest, largest = (np.asarray(of(axis=0).toarray().ravel(), np.float64) for of in (X.min, X.max))
-        return cls(n, mean, squares, smallest, largest, int((csr_arithmetic.largest_of_rows(X) == 0).sum()))
-
-    def merge(self, other: "Moments") -> "Moments":
-        """Return the moments of both sets of rows.
-
-        Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-        """
-        count = self.count + other.count
-        with np.errstate(over="ignore", invalid="ignore"):
-            difference = other.mean - self.mean
-            mean = self.mean + difference * (other.count / count)
-            squares = self.squares + other.squares + difference**2 * (self.count * other.count / count)
-        return Moments(count, mean, squares, np.minimum(self.smallest, other.smallest),
-                       np.maximum(self.largest, other.largest), self.zero_rows + other.zero_rows)
-
-    def to_arrays(self) -> Share:
-        """Return the fields as named arrays, read by `from_arrays`."""
-        return {name: np.asarray(value) for name, value in vars(self).items()}
-
-    @classmethod
-    def from_arrays(cls, arrays: Share) -> "Moments":
-        """Return the moments that `to_arrays` described."""
-        return cls(**{name: value if value.ndim else int(value) for name, value in arrays.items()})  # type: ignore[arg-type]
+            smallest, largest = (np.asarray(of(axis=0).toarray().ravel(), np.float64) for of in (X.min, X.max))
+            zero_rows = csr_arithmetic.largest_of_rows(X) == 0
+        else:
+            X = np.asarray(X, np.float64)
+            mean = X.mean(axis=0)
+            deviation = X - mean
+            # The second term is zero but for the rounding of the mean.
+            squares = np.maximum((deviation**2).sum(axis=0) - deviation.sum(axis=0) ** 2 / n, 0)
+            smallest, largest, zero_rows = X.min(axis=0), X.max(axis=0), ~X.any(axis=1)
+    return {"count": np.array(n), "mean": mean, "squares": squares, "smallest": smallest, "largest": largest,
+            "zero_rows": np.array(zero_rows.sum())}
 
 
 def merged(share: Share, later: Share) -> Share:
-    """Return the moments of two sets of rows, as arrays."""
-    return Moments.from_arrays(share).merge(Moments.from_arrays(later)).to_arrays()
+    """Return the moments of two sets of rows.
+
+    Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+    """
+    n, m = int(share["count"]), int(later["count"])
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = later["mean"] - share["mean"]
+        mean = share["mean"] + difference * (m / (n + m))
+        squares = share["squares"] + later["squares"] + difference**2 * (n * m / (n + m))
+    return {"count": np.array(n + m), "mean": mean, "squares": squares,
+            "smallest": np.minimum(share["smallest"], later["smallest"]),
+            "largest": np.maximum(share["largest"], later["largest"]),
+            "zero_rows": share["zero_rows"] + later["zero_rows"]}
 
 
 @dataclass(frozen=True)
@@ -116,7 +95,7 @@ class MomentsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         block = self.rows.read(self.start, self.stop)
-        return out.write(**Moments.of(block if self.chosen is None else block[self.chosen]).to_arrays())
+        return out.write(**moments_of(block if self.chosen is None else block[self.chosen]))
 
 
 @dataclass(frozen=True)
@@ -237,27 +216,28 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
     if params.kind == "none":
         return Scaling(params.kind, empty, empty, {"n_columns": d})
     found = _moments(rows, None if ids is None else numbers, execution)
-    shift = np.zeros(d)
+    smallest, largest, shift = found["smallest"], found["largest"], np.zeros(d)
     with np.errstate(over="ignore"):
-        spread = found.largest - found.smallest
+        spread = largest - smallest
     constant = np.flatnonzero(spread == 0)
     named = constant[:MOST_LISTED] if rows.is_sparse else constant
     if params.kind == "standardize":
-        shift, spread = found.mean, np.where(spread > 0, np.sqrt(found.squares / found.count), 0)
+        shift, spread = found["mean"], np.where(spread > 0, np.sqrt(found["squares"] / found["count"]), 0)
     elif params.kind == "unit_range":
-        shift = found.smallest
+        shift = smallest
     elif params.kind == "max_abs":
-        spread = np.maximum(np.abs(found.smallest), np.abs(found.largest))
+        spread = np.maximum(np.abs(smallest), np.abs(largest))
     elif params.kind == "global_range":
-        spread = np.full(d, max(abs(float(found.smallest.min())), abs(float(found.largest.max()))))
+        spread = np.full(d, max(abs(float(smallest.min())), abs(float(largest.max()))))
     wild = [_name(feature_names, int(j)) for j in np.flatnonzero(~np.isfinite(spread))]
     require(not wild, f"column {''.join(wild[:1])} spreads beyond float64", fix="leave it out, or rescale it",
             why="its deviation from the mean, squared, is infinite", error=DataError)
     with np.errstate(divide="ignore", over="ignore"):
         factor = np.where(spread > 0, 1 / spread, 0)
     factor[~np.isfinite(factor)] = 0  # a spread below 1e-308 is no spread
-    attributes = {"n_columns": d, "n_training_rows": found.count, "zero_rows": found.zero_rows, "constant_columns":
-                  len(constant), "constant_column_names": [_name(feature_names, int(j)) for j in named]}
+    attributes = {"n_columns": d, "n_training_rows": int(found["count"]), "zero_rows": int(found["zero_rows"]),
+                  "constant_columns": len(constant),
+                  "constant_column_names": [_name(feature_names, int(j)) for j in named]}
     if params.kind == "unit_norm":
         return Scaling(params.kind, empty, empty, attributes)
     return Scaling(params.kind, shift, factor, attributes)
@@ -278,7 +258,7 @@ def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
     return min(fit, max(1, SCALED_CHUNK // row_bytes))
 
 
-def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Moments:
+def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Share:
     n, d = rows.shape
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = moment_rows(n, d, chunk, execution.memory_budget, rows.row_bytes if rows.is_sparse else None)
@@ -288,7 +268,7 @@ def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Moment
         if chosen is None or len(chosen):
             tasks.append(MomentsTask(rows, start, stop, chosen))
     # By pairs of blocks, then pairs of these, ...: rounding grows with the height of this tree only.
-    return execution.reduce(Reduction(tasks, merged, Moments.from_arrays, fan_in=2))
+    return execution.reduce(Reduction(tasks, merged, lambda share: share, fan_in=2))
 
 
 def _name(feature_names: list[str] | None, column: int) -> str:

@@ -3,7 +3,6 @@
 The type of a target is that of all its rows: text in one block makes it text in all.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,10 +35,8 @@ def target_values(y: np.ndarray, name: str) -> np.ndarray:
         except (UnicodeDecodeError, SystemError) as error:  # SystemError: what Python calls a character beyond U+10FFFF
             raise DataError(explain(f"{name} holds labels that are not text: {error}", why="they would be read wrongly",
                                     fix="copy or download the file again, or save the labels as integers")) from error
-    raise DataError(explain(
-        f"{name} holds labels of type {y.dtype}", why="labels are integers, floats or text",
-        fix="convert the target and save the file again",
-    ))
+    raise DataError(explain(f"{name} holds labels of type {y.dtype}", why="labels are integers, floats or text",
+                            fix="convert the target and save the file again"))
 
 
 def target_of(y: Any, n_rows: int) -> tuple[np.ndarray, list[str] | None]:
@@ -75,13 +72,9 @@ def text_of(y: np.ndarray) -> np.ndarray:
     """
     if y.dtype == object:
         return y
-    return np.array([_shown(label) for label in y.tolist()], object)
-
-
-def _shown(label: int | float) -> str | None:
-    if isinstance(label, float):
-        return None if math.isnan(label) else str(int(label)) if label.is_integer() else repr(label)
-    return None if label == -1 else str(label)
+    missing = np.isnan(y) if y.dtype.kind == "f" else y == -1
+    return np.array([None if gone else str(int(label)) if label == label // 1 else repr(label)
+                     for label, gone in zip(y.tolist(), missing, strict=True)], object)
 
 
 def whole_numbers(y: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, no
 
 from dssl.data import scaling
 from dssl.data.dataset import Dataset
-from dssl.data.scaling import Moments, ScaledRows, Scaling, ScalingParams, fit_scaling
+from dssl.data.scaling import ScaledRows, Scaling, ScalingParams, fit_scaling, merged, moments_of
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
@@ -57,12 +57,12 @@ def test_moments_do_not_depend_on_blocks(n, seed, offset, data):
     X = np.random.default_rng(seed).normal(size=(n, 3)) + offset
     cuts = sorted(data.draw(st.sets(st.integers(1, n - 1)))) if n > 1 else []
     blocks = np.split(X, cuts)
-    merged, whole = reduce(Moments.merge, [Moments.of(block) for block in blocks]), Moments.of(X)
-    assert merged.count == n
-    assert_allclose(merged.mean, whole.mean, rtol=1e-13, atol=1e-14)
-    assert_allclose(merged.squares, ((X - X.mean(0)) ** 2).sum(0), rtol=1e-9, atol=1e-12 * (1 + offset**2 * 1e-3))
-    assert_array_equal(merged.smallest, X.min(0))
-    assert_array_equal(merged.largest, X.max(0))
+    found, whole = reduce(merged, [moments_of(block) for block in blocks]), moments_of(X)
+    assert found["count"] == n
+    assert_allclose(found["mean"], whole["mean"], rtol=1e-13, atol=1e-14)
+    assert_allclose(found["squares"], ((X - X.mean(0)) ** 2).sum(0), rtol=1e-9, atol=1e-12 * (1 + offset**2 * 1e-3))
+    assert_array_equal(found["smallest"], X.min(0))
+    assert_array_equal(found["largest"], X.max(0))
 
 
 @pytest.mark.parametrize("kind", scaling.KINDS)
@@ -202,12 +202,11 @@ def test_kinds_that_move_zeros_are_refused_for_sparse_rows_and_densify_a_block_a
 def test_moments_of_sparse_rows_are_those_of_dense_ones(n, seed, cut):
     X = sparse_points(max(n, 4), seed=seed)
     cut = min(cut, X.shape[0] - 1)
-    found, wanted = Moments.of(X[:cut]).merge(Moments.of(X[cut:])), Moments.of(X.toarray())
-    assert (found.count, found.zero_rows) == (wanted.count, wanted.zero_rows)
-    assert_array_equal(found.smallest, wanted.smallest)
-    assert_array_equal(found.largest, wanted.largest)
-    assert_allclose(found.mean, wanted.mean, atol=1e-14)
-    assert_allclose(found.squares, wanted.squares, atol=1e-12)
+    found, wanted = merged(moments_of(X[:cut]), moments_of(X[cut:])), moments_of(X.toarray())
+    for name in ("count", "zero_rows", "smallest", "largest"):
+        assert_array_equal(found[name], wanted[name])
+    assert_allclose(found["mean"], wanted["mean"], atol=1e-14)
+    assert_allclose(found["squares"], wanted["squares"], atol=1e-12)
 
 
 def test_constant_columns_of_sparse_rows_are_counted_and_some_are_named():
