@@ -7,34 +7,44 @@ or text are to become numbers, a pass before it finds out how (`survey`).
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
 
 from ..errors import DataError, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..params import digest, plain
-from ..storage.blocks import MemoryParts, Parts, Receipt, row_ranges
+from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges
+from ..storage.csr import as_csr, csr_arrays
 from ..storage.foreign_zarr import is_zarr
 from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST, StoredParts
-from .columns import Columns, some_texts
+from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
-from .floats import refuse_lost_columns, refuse_not_finite
+from .floats import (
+    floats,
+    loses_digits,
+    narrow_columns,
+    not_finite,
+    refuse_lost_columns,
+    refuse_not_finite,
+    type_of,
+)
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams, block_height
-from .readers.base import Reader, Scan
+from .readers.base import Block, Reader, Scan
 from .readers.formats import format_of, open_reader
 from .readers.joined import JoinedReader, require_same_arrays
 from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
-from .reading import IngestTask, Reading
 from .sources import Source, find_source, fingerprint
 from .survey import survey_file
-from .targets import write_target
+from .targets import code_text, write_target
 
 
 def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, execution: Execution,
@@ -121,6 +131,77 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
         parts, (scan.n_rows, width), np.dtype(params.dtype), height, sum(receipt["nnz"] for receipt in receipts))
     return Dataset(X, parts.rows("y") if scan.target is not None else None,
                    parts.rows("split") if scan.has_split else None, attributes)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rows of a file become rows of X.
+
+    sparse : whether X is CSR. columns : what becomes of the file's columns, or None to take them as they are.
+    order : which column of the file each is, where there are `columns`.
+    """
+
+    dtype: str
+    sparse: bool = False
+    columns: Columns | None = None
+    order: np.ndarray | None = None
+
+    def read(self, reader: Reader, start: int, stop: int) -> tuple[Block, Encoded]:
+        """Return rows [start, stop) of a file, and what they are as columns of X, in the precision of the file."""
+        if self.columns is None or self.order is None:
+            block = reader.read(start, stop)
+            return block, Encoded(self._of_kind(block.X))
+        block = reader.read(start, stop, frozenset(int(self.order[j]) for j in self.columns.levels))
+        made = self.columns.apply(block.X, self.order, start)
+        return block, Encoded(self._of_kind(made.X), made.imputed, made.unseen)
+
+    def _of_kind(self, X: Any) -> Any:
+        """Return X as CSR, or not, as it is stored."""
+        if self.sparse:
+            return as_csr(floats(X, None) if isinstance(X, pd.DataFrame) else X)
+        return X.toarray() if issparse(X) else X
+
+
+@dataclass(frozen=True)
+class IngestTask:
+    """Read one block of rows; write X and split to the shared arrays, and the target to the block's own part.
+
+    Sparse rows of X go into the own part as well, and so do the columns that float32 may not tell apart.
+    """
+
+    reader: Reader
+    start: int
+    stop: int
+    reading: Reading
+    key: str  # of the whole ingest, so that parts of another are not taken for its own
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        block, made = self.reading.read(self.reader, self.start, self.stop)
+        X = floats(made.X, self.reading.dtype)
+        count, first = not_finite(X)
+        receipt: Receipt = {"ingest": self.key, "not_finite": count, "imputed": made.imputed,
+                            "unseen": {str(j): [*found] for j, found in made.unseen.items()}}
+        if first is not None:
+            row, column, value = first
+            return receipt | {"first": [self.start + row, column, value]}
+        own = csr_arrays(X) if self.reading.sparse else {}
+        shared = {"X": X} if not self.reading.sparse else {}
+        if block.split is not None:
+            shared["split"] = block.split
+        if shared:
+            receipt |= out.write_rows(self.start, **shared)
+        receipt["nnz"] = len(own["data"]) if own else None
+        if loses_digits(type_of(made.X), self.reading.dtype):
+            narrow = narrow_columns(made.X)
+            receipt["narrow"] = len(narrow)
+            own |= {"narrow": narrow} if len(narrow) else {}
+        if block.y is not None:
+            own["y"], names = code_text(block.y)
+            receipt |= {"target": "text" if names is not None else str(own["y"].dtype), "names": names or []}
+            receipt["infinite"] = [self.start + int(row) for row in np.flatnonzero(np.isinf(own["y"]))[:1]]
+        if own:
+            out.write(**own)
+        return receipt
 
 
 def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:

@@ -135,6 +135,6 @@ def write_target(parts: Parts, reader: Reader, ranges: list[tuple[int, int]], re
         y = again[index] if index in again else parts.read(index, ("y",))["y"]
         if names is not None:
             y = recoded(y, coded[index] or [], names)
-        parts.write_rows(start, {"y": y.astype(dtype, copy=False)})
+        parts.write_range(start, {"y": y.astype(dtype, copy=False)})
         named = named and int(y.min()) >= -1 and int(y.max()) < len(scan.label_names or ())
     return list(scan.label_names) if named and scan.label_names else names

@@ -182,12 +182,8 @@ class Parts(ABC):
         """Write the named arrays of one part."""
 
     @abstractmethod
-    def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write whole blocks of rows of shared arrays, from row `start` on."""
-
-    @abstractmethod
-    def write_columns(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write whole blocks of columns of shared arrays, from column `start` on."""
+    def write_range(self, start: int, arrays: Mapping[str, np.ndarray], axis: int = 0) -> None:
+        """Write whole blocks of rows (axis 0) or columns (1) of shared arrays, from number `start` on."""
 
     @abstractmethod
     def finish(self, index: int, receipt: Receipt) -> None:
@@ -222,7 +218,7 @@ def write_dense(rows: Rows, parts: Parts, name: str, block_rows: int) -> Rows:
     """Write rows block by block as a shared array of parts, and return them as they lie there."""
     parts.allocate(name, rows.shape, rows.dtype, block_rows)
     for start, block in rows.blocks(block_rows):
-        parts.write_rows(start, {name: block})
+        parts.write_range(start, {name: block})
     return parts.rows(name)
 
 
@@ -240,12 +236,12 @@ class PartWriter:
 
     def write_rows(self, start: int, /, **arrays: np.ndarray) -> Receipt:
         """Write this task's rows of shared arrays."""
-        self.parts.write_rows(start, arrays)
+        self.parts.write_range(start, arrays)
         return {"rows": [start, start + len(next(iter(arrays.values())))], "arrays": sorted(arrays)}
 
     def write_columns(self, start: int, /, **arrays: np.ndarray) -> Receipt:
         """Write this task's columns of shared arrays."""
-        self.parts.write_columns(start, arrays)
+        self.parts.write_range(start, arrays, axis=1)
         return {"columns": [start, start + next(iter(arrays.values())).shape[1]], "arrays": sorted(arrays)}
 
 
@@ -270,13 +266,9 @@ class MemoryParts(Parts):
         with self._lock:
             self._parts[index] = dict(arrays)
 
-    def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+    def write_range(self, start: int, arrays: Mapping[str, np.ndarray], axis: int = 0) -> None:
         for name, block in arrays.items():
-            self._shared[name][start:start + len(block)] = block
-
-    def write_columns(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
-        for name, block in arrays.items():
-            self._shared[name][:, start:start + block.shape[1]] = block
+            self._shared[name].swapaxes(0, axis)[start:start + block.shape[axis]] = block.swapaxes(0, axis)
 
     def finish(self, index: int, receipt: Receipt) -> None:
         with self._lock:

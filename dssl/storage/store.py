@@ -69,7 +69,7 @@ def _open(path: Path, mode: Any = "r") -> zarr.Array:
     return zarr.open_array(str(path), mode=mode).with_config({"write_empty_chunks": True})
 
 
-def write_range(path: Path, axis: int, start: int, block: np.ndarray) -> None:
+def write_chunks(path: Path, axis: int, start: int, block: np.ndarray) -> None:
     """Write whole chunks along one axis (0 rows, 1 columns) from index `start` on.
 
     Raise ParameterError if the block does not begin and end at chunk boundaries.
@@ -208,16 +208,12 @@ class StoredParts(Parts):
             create_array(path, rows.shape, rows.dtype, min(len(rows), max(1, CHUNK_BYTES // row_bytes)), None,
                          {"scalar": value.ndim == 0, "sha256": checksum(rows)})
             if rows.size:
-                write_range(path, 0, 0, rows)
+                write_chunks(path, 0, 0, rows)
         write_json(self.part(index) / NAMES, sorted(arrays))
 
-    def write_rows(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
+    def write_range(self, start: int, arrays: Mapping[str, np.ndarray], axis: int = 0) -> None:
         for name, block in arrays.items():
-            write_range(self.folder / "shared" / name, 0, start, block)
-
-    def write_columns(self, start: int, arrays: Mapping[str, np.ndarray]) -> None:
-        for name, block in arrays.items():
-            write_range(self.folder / "shared" / name, 1, start, block)
+            write_chunks(self.folder / "shared" / name, axis, start, block)
 
     def finish(self, index: int, receipt: Receipt) -> None:
         write_json(self.folder / "receipts" / f"{index:06d}.json", receipt)

@@ -114,7 +114,7 @@ def test_values_that_are_not_finite_are_counted_and_located(tmp_path, height):
 def test_a_refusal_touches_nothing_that_was_there_before(tmp_path):
     parts = StoredParts(tmp_path / "out")
     parts.allocate("X", (2, 1), np.float32, 2)
-    parts.write_rows(0, {"X": np.ones((2, 1), np.float32)})  # of another stage, which has no receipt yet
+    parts.write_range(0, {"X": np.ones((2, 1), np.float32)})  # of another stage, which has no receipt yet
     (tmp_path / "out" / "notes.txt").write_text("kept")
     np.savez(tmp_path / "t.npz", X=np.full((3, 1), np.nan))
     with pytest.raises(DataError, match="not finite"):

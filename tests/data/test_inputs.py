@@ -135,7 +135,7 @@ def test_pieces_of_any_heights_are_one_table(data):
     for index, height in enumerate(heights):
         if height:
             parts.allocate(f"piece{index:06d}", (height, 2), float, 4)
-            parts.write_rows(0, {f"piece{index:06d}": table[starts[index]:starts[index + 1]]})
+            parts.write_range(0, {f"piece{index:06d}": table[starts[index]:starts[index + 1]]})
     rows = PieceRows(parts, starts, (n, 2), np.dtype(float))
     start, stop = sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n + 3))))
     assert_array_equal(rows.read(start, stop), table[start:stop])

@@ -185,7 +185,7 @@ def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
 def stored(X, folder, chunk_rows=333):
     parts = StoredParts(folder)
     parts.allocate("X", X.shape, X.dtype, chunk_rows)
-    parts.write_rows(0, {"X": X})
+    parts.write_range(0, {"X": X})
     return parts.rows("X")
 
 

@@ -108,7 +108,7 @@ def test_stored_rows_and_blocks_of_sparse_rows(tmp_path):
     X = np.random.default_rng(4).integers(0, 2, size=(90, 6)).astype(np.float32)
     parts = StoredParts(tmp_path)
     parts.allocate("X", X.shape, X.dtype, 16)
-    parts.write_rows(0, {"X": X})
+    parts.write_range(0, {"X": X})
     check(find_vertices(parts.rows("X"), InProcess(2), parts.within("hashes")), X)
     held = MemoryParts()
     for number, start in enumerate(range(0, 90, 20)):

@@ -211,7 +211,7 @@ class TestEveryMethod:
         X, parts = points(50), StoredParts(tmp_path)
         parts.allocate("X", X.shape, X.dtype, 16)
         for start in range(0, 50, 16):
-            parts.write_rows(start, {"X": X[start:start + 16]})
+            parts.write_range(start, {"X": X[start:start + 16]})
         assert_array_equal(choose(parts.rows("X"), 9, method).points, choose(X, 9, method).points)
 
 def test_zeros_of_either_sign_and_stored_zeros_are_equal():

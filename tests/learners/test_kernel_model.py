@@ -158,7 +158,7 @@ def test_stored_rows_and_a_stored_model_go_to_tasks_as_their_paths(tmp_path):
     X, made, parts = np.random.default_rng(2).normal(size=(20, 3)), model(), StoredParts(tmp_path)
     parts.allocate("X", X.shape, X.dtype, 8)
     for start in range(0, 20, 8):
-        parts.write_rows(start, {"X": X[start:start + 8]})
+        parts.write_range(start, {"X": X[start:start + 8]})
     arrays, attributes = made.to_arrays()
     parts.write(0, {f"mine.{name}": array for name, array in arrays.items()})
     shared, out = stored_models(parts, {"mine": attributes}), StoredParts(tmp_path / "found")

@@ -81,7 +81,7 @@ def stored_rows(tmp_path, array, height):
     parts = StoredParts(tmp_path)
     parts.allocate("X", array.shape, array.dtype, height)
     for start, stop in row_ranges(len(array), height):
-        parts.write_rows(start, {"X": array[start:stop]})
+        parts.write_range(start, {"X": array[start:stop]})
     return parts.rows("X")
 
 
@@ -142,7 +142,7 @@ def test_a_part_written_again_holds_the_new_values(parts):
 def test_shared_arrays_are_filled_by_rows(parts):
     parts.allocate("X", (10, 3), np.float64, 4)
     for start in (8, 0, 4):
-        parts.write_rows(start, {"X": TABLE[start:start + 4]})
+        parts.write_range(start, {"X": TABLE[start:start + 4]})
     assert_array_equal(parts.rows("X").read_all(), TABLE, strict=True)
     assert_array_equal(parts.rows("X").read(3, 9), TABLE[3:9])
     assert_array_equal(parts.rows("X").take(np.array([9, 2])), TABLE[[9, 2]])
@@ -152,7 +152,7 @@ def test_shared_arrays_are_filled_by_rows(parts):
 def test_shared_arrays_are_filled_by_columns(parts, width):
     parts.allocate("Z", (10, 3), np.float64, 4, width)
     for start in reversed(range(0, 3, width)):
-        parts.write_columns(start, {"Z": TABLE[:, start:start + width]})
+        parts.write_range(start, {"Z": TABLE[:, start:start + width]}, axis=1)
     assert_array_equal(parts.rows("Z").read_all(), TABLE, strict=True)
     assert_array_equal(parts.rows("Z").read(3, 9), TABLE[3:9])
 
@@ -161,7 +161,7 @@ def test_several_shared_arrays_at_once(parts):
     parts.allocate("X", (10, 3), np.float64, 5)
     parts.allocate("y", (10,), np.int64, 5)
     for start in (0, 5):
-        parts.write_rows(start, {"X": TABLE[start:start + 5], "y": np.arange(start, start + 5)})
+        parts.write_range(start, {"X": TABLE[start:start + 5], "y": np.arange(start, start + 5)})
     assert_array_equal(parts.rows("y").read_all(), np.arange(10), strict=True)
     assert_array_equal(parts.rows("X").read_all(), TABLE)
 
@@ -169,17 +169,17 @@ def test_several_shared_arrays_at_once(parts):
 def test_an_array_allocated_again_keeps_what_is_in_it(parts):
     """A resumed stage allocates first, then skips the parts that are done."""
     parts.allocate("X", (10, 3), np.float64, 5)
-    parts.write_rows(0, {"X": TABLE[:5]})
+    parts.write_range(0, {"X": TABLE[:5]})
     parts.allocate("X", (10, 3), np.float64, 5)
-    parts.write_rows(5, {"X": TABLE[5:]})
+    parts.write_range(5, {"X": TABLE[5:]})
     assert_array_equal(parts.rows("X").read_all(), TABLE)
 
 
 def test_an_array_allocated_otherwise_is_made_anew(parts):
     parts.allocate("X", (10, 3), np.float64, 5)
-    parts.write_rows(0, {"X": TABLE[:5]})
+    parts.write_range(0, {"X": TABLE[:5]})
     parts.allocate("X", (4, 2), np.float32, 4)
-    parts.write_rows(0, {"X": np.ones((4, 2), np.float32)})
+    parts.write_range(0, {"X": np.ones((4, 2), np.float32)})
     assert_array_equal(parts.rows("X").read_all(), np.ones((4, 2), np.float32), strict=True)
 
 

@@ -20,8 +20,8 @@ def parts(tmp_path):
     made = StoredParts(tmp_path / "stage")
     made.allocate("X", (100, 3), np.float32, 30)
     X = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
-    made.write_rows(0, {"X": X[:60]})
-    made.write_rows(60, {"X": X[60:]})
+    made.write_range(0, {"X": X[:60]})
+    made.write_range(60, {"X": X[60:]})
     made.write(0, {"ids": np.arange(50), "count": np.array(7)})
     made.finish(0, {"rows": [0, 100]})
     return made
@@ -92,7 +92,7 @@ def test_missing_arrays_and_folders_are_named(parts):
 def test_zeros_are_written_and_read_as_they_are(tmp_path):
     parts = StoredParts(tmp_path)
     parts.allocate("X", (10, 2), np.float64, 4)
-    parts.write_rows(0, {"X": np.zeros((10, 2))})
+    parts.write_range(0, {"X": np.zeros((10, 2))})
     parts.write(0, {"zeros": np.zeros(5), "none": np.empty((0, 3)), "scalar": np.array(0.0)})
     assert_array_equal(parts.rows("X").read_all(), np.zeros((10, 2)))
     read = parts.read(0)
@@ -118,17 +118,17 @@ def test_writes_that_share_a_chunk_are_refused(parts):
     block = np.ones((30, 3), np.float32)
     for start, rows in ((10, 30), (0, 20), (0, 45), (90, 5)):
         with pytest.raises(ParameterError, match="do not fill chunks of 30"):
-            parts.write_rows(start, {"X": np.resize(block, (rows, 3))})
+            parts.write_range(start, {"X": np.resize(block, (rows, 3))})
 
 
 def test_columns_are_written_by_whole_chunks_too(tmp_path):
     parts, Z = StoredParts(tmp_path), np.random.default_rng(1).normal(size=(20, 10))
     parts.allocate("Z", Z.shape, Z.dtype, 8, block_columns=4)
     for start in (0, 4, 8):
-        parts.write_columns(start, {"Z": Z[:, start:start + 4]})
+        parts.write_range(start, {"Z": Z[:, start:start + 4]}, axis=1)
     assert_array_equal(parts.rows("Z").read_all(), Z)
     with pytest.raises(ParameterError, match="columns 2 to 6 of Z do not fill chunks of 4"):
-        parts.write_columns(2, {"Z": Z[:, 2:6]})
+        parts.write_range(2, {"Z": Z[:, 2:6]}, axis=1)
     file = tmp_path / "shared" / "Z" / "c" / "1" / "2"
     flip(file)
     with pytest.raises(IntegrityError, match="c/1/2 is damaged"):

@@ -83,7 +83,7 @@ def test_rows_come_in_another_order(tmp_path, sparse):
     stored = StoredParts(tmp_path)
     stored.allocate("X", X.shape, X.dtype, 7)
     for start in range(0, 50, 7):
-        stored.write_rows(start, {"X": X[start:start + 7]})
+        stored.write_range(start, {"X": X[start:start + 7]})
     for rows in ([as_rows(sp.csr_array(X))] if sparse else [ArrayRows(X), stored.rows("X")]):
         for budget in (1 << 30, 2000):
             found = ordered(rows, order, InProcess(2, budget))
