@@ -146,12 +146,8 @@ class Facts(Generic[S]):
     @property
     def n_test(self) -> int:
         test = self.spec.data.test
-        if test.count is not None:
-            most = least = float(test.count)
-        elif test.fraction is not None:
-            most, least = float(math.ceil(test.fraction * self.n_rows)), 1.0
-        else:
-            most, least = float(self.n_rows), 1.0
+        most = test.count or (self.n_rows if test.fraction is None else math.ceil(test.fraction * self.n_rows))
+        least = test.count or 1
         return self.found("split", "n_test", min(most, self.n_rows), min(least, self.n_rows), "test points")
 
     @property
@@ -170,13 +166,10 @@ class Facts(Generic[S]):
     def n_labeled(self) -> int:
         labels = self.spec.labels
         assert labels is not None  # kinds whose stages ask have that section
-        if labels.count is not None:
-            return self.found("labels", "n_labeled", labels.count, labels.count, "labeled points")
-        if labels.per_class is not None:
-            each = labels.per_class * self.n_classes
-            return self.found("labels", "n_labeled", min(each, self.n), min(each, self.n), "labeled points")
-        share = labels.fraction or 1.0
-        return self.found("labels", "n_labeled", share * self.n, 2, "labeled points")
+        most: float = (labels.count if labels.count else min(labels.per_class * self.n_classes, self.n)
+                       if labels.per_class else (labels.fraction or 1.0) * self.n)
+        least = most if labels.count or labels.per_class else 2
+        return self.found("labels", "n_labeled", most, least, "labeled points")
 
     # The graph
 
@@ -187,14 +180,10 @@ class Facts(Generic[S]):
         return self.found("vertices", "vertices", self.n, 2 if collapse else self.n, "distinct points")
 
     @property
-    def k(self) -> int:
-        return self.spec.graph.n_neighbors
-
-    @property
     def nnz(self) -> int:
         """Return the entries of W: at most both directions of every list entry."""
         both = self.spec.graph.symmetrize != "minimum"
-        listed = self.vertices * self.k
+        listed = self.vertices * self.spec.graph.n_neighbors
         return self.found("graph", "nnz", (2 if both else 1) * listed, listed if both else 0, "entries of W")
 
     @property

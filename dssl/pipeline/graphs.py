@@ -233,7 +233,7 @@ def _vertices_cost(f: Facts[Any]) -> Cost:
 
 def _neighbors_cost(f: Facts[Any]) -> Cost:
     """Return that of the searches that may be used; or of lists from a file."""
-    graph, n, k, given = f.spec.graph, f.vertices, f.k, f.spec.graph.given
+    graph, n, k, given = f.spec.graph, f.vertices, f.spec.graph.n_neighbors, f.spec.graph.given
     if given is not None:
         f.estimated.add("given graph")
         return given_cost(n * k * (given.kind == "neighbors"))
@@ -249,9 +249,9 @@ NEIGHBORS = Stage("neighbors", 3, ("dataset", "split", "points", "vertices"),
 GRAPH = Stage("graph", 3, ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
                                       spec.graph.weighting()), make_graph,
-              lambda f: weights_cost(f.vertices, f.k, f.nnz, f.spec.graph.weights),
+              lambda f: weights_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.spec.graph.weights),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.
 HEALTH = Stage("health", 3, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
-               lambda f: health_cost(f.vertices, f.k, f.nnz), "lower graph.n_neighbors or data.points",
-               section=graph_section)
+               lambda f: health_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz),
+               "lower graph.n_neighbors or data.points", section=graph_section)

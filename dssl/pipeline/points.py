@@ -175,9 +175,8 @@ def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
     chosen, rows = context.arrays("split"), _dataset(context).X
     scaling = fit_scaling(rows, chosen["train"], params, context.execution,
                           feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
-    row_bytes = rows.row_bytes if rows.is_sparse else rows.shape[1] * rows.dtype.itemsize
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
-    height = scaled_rows(len(chosen["train"]), row_bytes, chunk, context.execution.memory_budget)
+    height = scaled_rows(len(chosen["train"]), rows.row_bytes, chunk, context.execution.memory_budget)
     tasks = {}
     for name in ("train", "test"):
         if not rows.is_sparse:

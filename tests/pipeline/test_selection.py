@@ -6,7 +6,7 @@ import pytest
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.artifacts import read_manifest
-from dssl.pipeline.kinds.deformed_fit import DeformedProblem
+from dssl.pipeline.kinds.deformed_fit import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
 from dssl.selection.search import choose
@@ -96,8 +96,8 @@ def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
     X = np.random.default_rng(0).normal(size=(12, 2))
     A = np.cov(np.random.default_rng(1).normal(size=(12, 40)))
     problem = DeformedProblem(ArrayRows(X), HeldArrays(power1=A), HeldArrays(subsample=np.arange(12)),
-                        HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])), ["a", "b"],
-                        "rbf", {}, "svm", 0, None)
+                              HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])), ["a", "b"],
+                              LearningParams("svm", "rbf", {}, ("base", "shuffled"), 0, None))
     found = problem.covariances("shuffled", (1,), X)[1]
     assert np.allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(A))
     assert not np.array_equal(found, A)

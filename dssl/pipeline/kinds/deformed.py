@@ -36,8 +36,8 @@ from ..stage import Context, Kind, Stage
 from .deformed_fit import (
     DeformedProblem,
     FitTask,
+    LearningParams,
     SearchTask,
-    SubsampleGraph,
     fit_cost,
     n_subsample,
     search_cost,
@@ -127,34 +127,16 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
     return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in found.items()}}
 
 
-@dataclass(frozen=True)
-class LearningParams:
-    """What the model and its baselines have in common; subsample_graph : of that baseline, where it is asked for."""
-
-    kind: Literal["svm", "ridge"]
-    kernel: str
-    parameters: dict[str, int | float]
-    baselines: tuple[str, ...]
-    seed: int
-    subsample_graph: SubsampleGraph | None
-
-    @classmethod
-    def of(cls, spec: DeformedSpec) -> "LearningParams":
-        graph = SubsampleGraph(spec.graph.neighbors(), spec.graph.weighting(), spec.graph.regularizer())
-        return cls(spec.model.kind, spec.kernel.name, spec.kernel.parameters, spec.baselines,
-                   spec.subsample.seed, graph if "subsample_graph" in spec.baselines else None)
-
-    def problem(self, context: Context) -> DeformedProblem:
-        """Return what the tasks that search and fit need."""
-        graph = self.subsample_graph
-        if graph is not None:
-            k = max(1, min(graph.neighbors.n_neighbors, context.attributes("subsample")["n_subsample"] - 1))
-            graph = replace(graph, neighbors=replace(graph.neighbors, n_neighbors=k))
-        return DeformedProblem(
-            points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
-            chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
-            classes=context.attributes("labels").get("classes"), kernel=self.kernel, parameters=self.parameters,
-            kind=self.kind, seed=self.seed, subsample_graph=graph)
+def _problem(context: Context, learning: LearningParams) -> DeformedProblem:
+    """Return what the tasks that search and fit need."""
+    graph = learning.subsample_graph
+    if graph is not None:
+        k = max(1, min(graph.neighbors.n_neighbors, context.attributes("subsample")["n_subsample"] - 1))
+        graph = replace(graph, neighbors=replace(graph.neighbors, n_neighbors=k))
+    return DeformedProblem(
+        points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
+        chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
+        classes=context.attributes("labels").get("classes"), learning=replace(learning, subsample_graph=graph))
 
 
 @dataclass(frozen=True)
@@ -181,7 +163,7 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
     if params.grid is None or params.learning is None:
         return {"choices": dict.fromkeys(("model", *params.baselines), params.given), "folds": 0}
     searched = tuple(name for name in ("model", *params.baselines) if name != "shuffled")
-    problem = params.learning.problem(context)
+    problem = _problem(context, params.learning)
     tasks = [SearchTask(problem, name, bandwidth, params.grid) for name in searched
              for bandwidth in params.bandwidths]
     receipts = context.execution.map(tasks, context.parts, context.progress)
@@ -193,7 +175,7 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
 
 def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
     """Fit the model and its baselines."""
-    task = FitTask(params.problem(context), ("model", *params.baselines), context.attributes("selection")["choices"])
+    task = FitTask(_problem(context, params), context.attributes("selection")["choices"])
     receipt, = context.execution.map([task], context.parts)
     return {"models": receipt["models"]}
 

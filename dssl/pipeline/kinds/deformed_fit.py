@@ -45,6 +45,27 @@ class SubsampleGraph:
 
 
 @dataclass(frozen=True)
+class LearningParams:
+    """What the model and its baselines have in common; subsample_graph : of that baseline, where it is asked for.
+
+    kernel, parameters : of the base kernel. seed : of the subsample, the median distance and the shuffled vertices.
+    """
+
+    kind: Literal["svm", "ridge"]
+    kernel: str
+    parameters: dict[str, int | float]
+    baselines: tuple[str, ...]
+    seed: int
+    subsample_graph: SubsampleGraph | None
+
+    @classmethod
+    def of(cls, spec: DeformedSpec) -> "LearningParams":
+        graph = SubsampleGraph(spec.graph.neighbors(), spec.graph.weighting(), spec.graph.regularizer())
+        return cls(spec.model.kind, spec.kernel.name, spec.kernel.parameters, spec.baselines,
+                   spec.subsample.seed, graph if "subsample_graph" in spec.baselines else None)
+
+
+@dataclass(frozen=True)
 class DeformedProblem:
     """What the model and its baselines are trained on, as the tasks that search and fit need it."""
 
@@ -53,15 +74,12 @@ class DeformedProblem:
     chosen: Arrays  # subsample (s,)
     labels: Arrays  # arrays of the `Target`
     classes: list[Any] | None  # and its attribute
-    kernel: str
-    parameters: dict[str, Any]  # of the kernel
-    kind: Literal["svm", "ridge"]
-    seed: int
-    subsample_graph: SubsampleGraph | None
+    learning: LearningParams
 
     def base(self, bandwidth: float | str | None) -> Kernel:
         """Return the base kernel with a bandwidth."""
-        return kernel_from(self.kernel, bandwidth, rows=self.points, seed=self.seed, **self.parameters)
+        own = self.learning
+        return kernel_from(own.kernel, bandwidth, rows=self.points, seed=own.seed, **own.parameters)
 
     def subsample(self) -> np.ndarray:
         """Return the row numbers of the subsample (s,)."""
@@ -74,10 +92,10 @@ class DeformedProblem:
     def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
         """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
         if name == "subsample_graph":
-            assert self.subsample_graph is not None
-            return subsample_graph_covariance(X_S, self.subsample_graph, powers)
-        arrays = self.covariance.load()
-        return {power: shuffled(arrays[f"power{power}"], self.seed) if name == "shuffled" else arrays[f"power{power}"]
+            assert self.learning.subsample_graph is not None
+            return subsample_graph_covariance(X_S, self.learning.subsample_graph, powers)
+        arrays, seed = self.covariance.load(), self.learning.seed
+        return {power: shuffled(arrays[f"power{power}"], seed) if name == "shuffled" else arrays[f"power{power}"]
                 for power in powers}
 
 
@@ -91,18 +109,17 @@ class SearchTask:
     grid: GridParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        subsample, target = self.problem.subsample(), self.problem.target()
-        X_l = self.problem.points.take(target.labeled)
-        base, folds = self.problem.base(self.bandwidth), held_out_folds(self.grid.folds, target, self.grid.seed)
+        problem, target, kind, grid = self.problem, self.problem.target(), self.problem.learning.kind, self.grid
+        X_l, base = problem.points.take(target.labeled), problem.base(self.bandwidth)
+        folds = held_out_folds(grid.folds, target, grid.seed)
         if self.name == "base":
-            found = search_base(base, X_l, target, self.problem.kind, self.grid, folds)
+            found = search_base(base, X_l, target, kind, grid, folds)
         else:
-            X_S = self.problem.points.take(subsample)
-            place = {int(row): position for position, row in enumerate(subsample)}
+            subsample = problem.subsample()
+            X_S, place = problem.points.take(subsample), {int(row): i for i, row in enumerate(subsample)}
             position = np.array([place.get(int(row), -1) for row in target.labeled])
-            found = search_deformed(base, X_S, X_l, target, position,
-                                    self.problem.covariances(self.name, self.grid.power, X_S), self.problem.kind,
-                                    self.grid, folds)
+            found = search_deformed(base, X_S, X_l, target, position, problem.covariances(self.name, grid.power, X_S),
+                                    kind, grid, folds)
         return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found], "folds": len(folds)}
 
 
@@ -111,7 +128,6 @@ class FitTask:
     """Fit the model and its baselines; write one model a name, `NAME.ARRAY`."""
 
     problem: DeformedProblem
-    names: tuple[str, ...]  # model, and the baselines
     choices: dict[str, dict[str, Any]]  # by name: power, eta, C, bandwidth
 
     def __call__(self, out: PartWriter) -> Receipt:
@@ -119,7 +135,7 @@ class FitTask:
         X_S, X_l = problem.points.take(problem.subsample()), problem.points.take(target.labeled)
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}
-        for name in self.names:
+        for name in ("model", *problem.learning.baselines):
             chosen = self.choices[name]
             base = problem.base(chosen["bandwidth"])
             kernel: Any = base
@@ -128,7 +144,7 @@ class FitTask:
                 kernel = deform(base, X_S, A, chosen["eta"])
             K = kernel(X_l, X_l)
             check_share(K, base, X_l, chosen["eta"] or 0.0)
-            learner = LearnerParams(kind=problem.kind, C=chosen["C"])
+            learner = LearnerParams(kind=problem.learning.kind, C=chosen["C"])
             coef, intercept, coding = fit_gram(K, target, learner)
             facts = {"name": name, "n_labeled": len(target.labeled), **target.missed(K @ coef + intercept, coding),
                      "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
