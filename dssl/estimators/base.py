@@ -15,7 +15,9 @@ from ..errors import DataError, explain, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, graph_of
+from ..graph.vertices import rows_differ
 from ..kernels.base import Kernel, kernel_from
+from ..learners.coding import ClassCoding
 from ..learners.kernel_model import KernelModel
 from ..learners.predict_to import predict_to_zarr
 from ..learners.target import Classes, Quantities, Target
@@ -116,8 +118,7 @@ class KernelEstimator(GroupedParams):
         relative to the largest of these with themselves. Below 1e-10 a prediction says nothing about the point.
         """
         execution = current_execution()
-        rows = self._new_rows(X, execution)
-        return self.model_.support(rows, execution)
+        return self.model_.support(self._new_rows(X, execution), execution)
 
     def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
         """Write what `predict(X)` returns to a new Zarr array at `out`, in blocks, where the tasks run.
@@ -126,8 +127,7 @@ class KernelEstimator(GroupedParams):
         not fit in memory: Rows, a Dataset, a Zarr array, a dask array.
         """
         execution = current_execution()
-        rows = self._new_rows(X, execution)
-        return predict_to_zarr(self.model_, rows, out, execution)
+        return predict_to_zarr(self.model_, self._new_rows(X, execution), out, execution)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -167,8 +167,7 @@ class KernelEstimator(GroupedParams):
 
     def _values(self, X: Any) -> np.ndarray:
         execution = current_execution()  # what it shares is gone when it is, so it outlives the rows
-        rows = self._new_rows(X, execution)
-        return self.model_.values(rows, execution)
+        return self.model_.values(self._new_rows(X, execution), execution)
 
     def _compared(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return the labels (l,) of some points, what is predicted for those that have one, and their weights."""
@@ -217,8 +216,13 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return one score a class, shape (n, n_classes), or for two classes one score, shape (n,)."""
-        values = self._values(X)
-        return self.model_.coding.decision(values)
+        return self._coding.decision(self._values(X))
+
+    @property
+    def _coding(self) -> ClassCoding:
+        check_is_fitted(self, "model_")
+        assert isinstance(self.model_.coding, ClassCoding)
+        return self.model_.coding
 
 
 class KernelRegressor(RegressorMixin, KernelEstimator):
@@ -246,21 +250,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
 
 
 def require_unequal(rows: Rows) -> None:
-    """Raise DataError if all rows are the same point."""
-    n = len(rows)
-    require(n == 1 or not _all_equal(rows), f"all {n} points are equal", error=DataError,
+    """Raise DataError if all rows are the same point; reads on only while they are."""
+    n, first = len(rows), rows.read(0, 1)
+    unequal = (rows_differ(block, first[np.zeros(block.shape[0], int)]).any() for _, block in rows.blocks(1024))
+    require(n == 1 or any(unequal), f"all {n} points are equal", error=DataError,
             why="nothing tells them apart, and a graph of them has no shape",
             fix="check that the features were read correctly")
-
-
-def _all_equal(rows: Rows) -> bool:
-    """Return whether all rows are the same point; reads on only while they are."""
-    lowest = highest = None
-    for _, block in rows.blocks(1024):
-        low, high = (np.asarray(found.todense() if hasattr(found, "todense") else found)
-                     for found in (block.min(axis=0), block.max(axis=0)))
-        lowest = low if lowest is None else np.minimum(lowest, low)
-        highest = high if highest is None else np.maximum(highest, high)
-        if not np.array_equal(lowest, highest):
-            return False
-    return True

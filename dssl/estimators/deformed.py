@@ -62,7 +62,11 @@ class DeformedKernelEstimator(KernelEstimator):
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
                execution: Execution) -> None:
         own, learner = params
-        self._warn_of_many(len(target.labeled), len(rows))
+        if len(target.labeled) >= self.n_subsample >= 1 and len(rows) > self.n_subsample:
+            warnings.warn(explain(
+                f"{len(target.labeled)} labeled points and n_subsample={self.n_subsample}",
+                why="functions are measured at labeled points alone, so the graph says little about the others",
+                fix=f"raise n_subsample to {2 * len(target.labeled)} or more"), UserWarning, stacklevel=3)
         base = self._kernel(rows)
         covariance = graph_covariance(self._graph(rows, graph, execution), target.labeled, own, execution)
         kernel = deform(base, rows.take(covariance.subsample), covariance.powers[own.regularizer.power], self.eta)
@@ -72,13 +76,6 @@ class DeformedKernelEstimator(KernelEstimator):
         self.model_ = expand(kernel, points, *fit_gram(K, target, learner, weight))
         self.evidence_, self.subsample_ = evidence_of(covariance), covariance.subsample
         self._calibrate(K, target, weight, learner)
-
-    def _warn_of_many(self, n_labeled: int, n: int) -> None:
-        if n_labeled >= self.n_subsample >= 1 and n > self.n_subsample:
-            warnings.warn(explain(
-                f"{n_labeled} labeled points and n_subsample={self.n_subsample}",
-                why="functions are measured at labeled points alone, so the graph says little about the others",
-                fix=f"raise n_subsample to {2 * n_labeled} or more"), UserWarning, stacklevel=4)
 
     def _calibrate(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
         """Keep what else the Gram matrix (l, l) of the labeled points says."""
@@ -153,7 +150,7 @@ class LapSVC(KernelClassifier, DeformedKernelEstimator):
         check_is_fitted(self, "model_")
         if self.calibration_ is None:
             raise NotFittedError("fitted with probability=False, so nothing was calibrated: call fit again")
-        return self.calibration_.probabilities(self.model_.coding.margins(self._values(X)))
+        return self.calibration_.probabilities(self._coding.margins(self._values(X)))
 
     @available_if(_calibrates)
     def predict_log_proba(self, X: Any) -> np.ndarray:

@@ -70,8 +70,9 @@ class LapRLSEstimator(KernelEstimator):
                execution: Execution) -> None:
         folds = held_out_folds(self.cv, target, self.seed) if params.n_pairs > 1 else []
         made = self._graph(rows, graph, execution) if params.uses_graph else None
-        if made is not None:
-            self._warn_of_all(len(target.labeled), len(rows))
+        if made is not None and len(target.labeled) == len(rows):
+            warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
+                                  fix="mark unlabeled points, or set gamma_I=0"), UserWarning, stacklevel=3)
         problem = LapRLSProblem.of(
             rows, target, params, execution, graph=made, weight=weight, folds=folds,
             vertices=self.group("graph").vertices(rows, execution) if made is None else None)
@@ -79,11 +80,6 @@ class LapRLSEstimator(KernelEstimator):
         self.model_, self.cv_results_ = found.models["model"], cv_results(tried, PENALTIES)
         self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds)}
         self.gamma_A_, self.gamma_I_ = found.chosen["model"].gamma_A, found.chosen["model"].gamma_I
-
-    def _warn_of_all(self, n_labeled: int, n: int) -> None:
-        if n_labeled == n:
-            warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
-                                  fix="mark unlabeled points, or set gamma_I=0"), UserWarning, stacklevel=4)
 
 
 class LapRLSClassifier(KernelClassifier, LapRLSEstimator):

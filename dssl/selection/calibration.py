@@ -10,11 +10,9 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
-from ..errors import DataError, require
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Classes
-from .folds import held_out_folds
-from .refit import held_out
+from .folds import held_out, held_out_folds
 
 FOLDS = 5
 # Of the logistic regression. On digits and mnist_vae with 2 to 10 labels a class, 1 has a larger log loss than 10; with
@@ -39,19 +37,8 @@ def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,
     """Return what is calibrated: the mean margins (l, n_classes) of each labeled point, fitted without its fold.
 
     Of margins, not of pairs won: on mnist_vae, 10 labels a class, the log loss is 0.51, of votes 0.72.
-
-    Parameters
-    ----------
-    K : ndarray, shape (l, l), the Gram matrix of the labeled points. seed : of the `FOLDS` folds.
-
-    Raises
-    ------
-    DataError : a class has one point, so that without it no learner knows the class.
+    K : (l, l), the Gram matrix of the labeled points, two or more of each class. seed : of the `FOLDS` folds.
     """
-    lonely = np.flatnonzero(np.bincount(target.coded, minlength=len(target.names)) < 2)
-    require(len(lonely) == 0, f"class {lonely.tolist()} (code) has one labeled point", error=DataError,
-            why="probabilities are calibrated on points held out, and without this one no learner knows the class",
-            fix="label a second point of it, or set probability=False")
     folds = held_out_folds(FOLDS, target, seed)
     values, coding = held_out([K] * len(folds), target, folds, params, sample_weight)
     return coding.margins(values)

@@ -1,12 +1,14 @@
-"""Folds of the labeled points; the unlabeled ones are in every training set."""
+"""Folds of the labeled points, and predictions without each; the unlabeled ones are in every training set."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import DataError, require
+from ..learners.coding import Coding
 from ..learners.encoding import encode_labels
+from ..learners.ridge_and_svm import LearnerParams, fit_gram
 from ..learners.target import Target
 from ..storage.blocks import block_rng
 
@@ -14,37 +16,25 @@ FOLDS = 4  # random stream, apart from those that choose labels and test points
 
 
 def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int) -> list[np.ndarray]:
-    """Return up to `n_folds` ascending, disjoint lists of positions in `codes` to hold out.
+    """Return up to `n_folds` ascending, disjoint lists of positions in `codes` (l,), classes 0, 1, ..., to hold out.
 
     Each class is spread evenly over the folds, in a random order that the seed gives. One point of each class is never
     held out with all others of it: a class of one point is in every training set, and is not held out at all.
-
-    Parameters
-    ----------
-    codes : ndarray, shape (l,), classes 0, 1, ... of the labeled points.
 
     Raises
     ------
     ParameterError : fewer than two folds, or no whole number of them. DataError : no class has two points.
     """
     require_folds(n_folds)
-    codes = np.asarray(codes)
     order = block_rng(seed, FOLDS).permutation(len(codes))
-    folds: list[list[int]] = [[] for _ in range(n_folds)]
-    place = 0
-    for code in np.unique(codes):
-        members = order[codes[order] == code]
-        if len(members) < 2:
-            continue
-        for member in members:
-            folds[place % n_folds].append(int(member))
-            place += 1
-    # A class of fewer points than folds is never whole in one fold: consecutive members go to different folds.
-    held = [np.sort(np.array(fold, np.int64)) for fold in folds if fold]
-    require(len(held) >= 2, f"{len(codes)} labeled points, no class has two", error=DataError,
+    shuffled = np.asarray(codes)[order]
+    dealt = [order[shuffled == code] for code in np.unique(shuffled) if (shuffled == code).sum() > 1]
+    require(len(dealt) > 0, f"{len(codes)} labeled points, no class has two", error=DataError,
             why="a point that is held out leaves its class without a label, or a regression without a point",
             fix="label two points of a class, or leave selection out: set the parameters by hand")
-    return held
+    # A class of fewer points than folds is never whole in one fold: consecutive members go to different folds.
+    members = np.concatenate(dealt)
+    return [np.sort(members[fold::n_folds]) for fold in range(min(n_folds, len(members)))]
 
 
 def require_folds(n_folds: int) -> None:
@@ -57,11 +47,8 @@ def require_folds(n_folds: int) -> None:
 def held_out_folds(cv: Any, target: Target, seed: int = 0) -> list[np.ndarray]:
     """Return lists of positions among the labeled points to hold out, ascending and disjoint.
 
-    Parameters
-    ----------
-    cv : a number of folds, dealt by strata (`labeled_folds`); a splitter of scikit-learn, which is given the labeled
-        points and their strata; or a list of its (train, test) pairs, or of lists of positions.
-    seed : of the folds that are dealt.
+    cv : a number of folds, dealt by strata (`labeled_folds`) by the seed; a splitter of scikit-learn, which is given
+    the labeled points and their strata; or a list of its (train, test) pairs, or of lists of positions.
 
     Raises
     ------
@@ -78,6 +65,24 @@ def held_out_folds(cv: Any, target: Target, seed: int = 0) -> list[np.ndarray]:
     require(len(np.unique(held)) == len(held), f"cv={cv!r} holds a labeled point out twice",
             why="its prediction is that of the one fit that did not see it", fix="use KFold or StratifiedKFold")
     return folds
+
+
+def held_out(grams: Sequence[np.ndarray], target: Target, folds: Sequence[np.ndarray], learner: LearnerParams,
+             sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, Coding]:
+    """Return the values (l, c) of each labeled point by a learner that was fitted without its fold, and their coding.
+
+    grams : a Gram matrix (l, l) of the labeled points for each fold. folds : positions; of points in none of them the
+    values are NaN.
+    """
+    predicted = []
+    for K, fold in zip(grams, folds, strict=True):
+        kept = np.setdiff1d(np.arange(len(K)), fold)
+        weight = None if sample_weight is None else sample_weight[kept]
+        coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), learner, weight)
+        predicted.append(K[np.ix_(fold, kept)] @ coef + intercept)
+    values = np.full((len(grams[0]), predicted[0].shape[1]), np.nan)
+    values[np.concatenate(folds)] = np.concatenate(predicted)
+    return values, coding
 
 
 class LabeledKFold:
@@ -97,7 +102,7 @@ class LabeledKFold:
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (training rows, test rows), the test rows all labeled."""
-        codes, _ = encode_labels(y, self.unlabeled)
+        codes = encode_labels(y, self.unlabeled)[0]
         labeled = np.flatnonzero(codes >= 0)
         for fold in labeled_folds(codes[labeled], self.n_splits, self.seed):
             test = labeled[fold]

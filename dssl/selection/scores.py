@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..kernels.gram import block_rows
 from ..learners.coding import Coding
 from ..learners.losses import Loss
 from ..learners.prediction import Output, SharedModels, predict_blocks
-from ..learners.target import Classes, Quantities, Target
+from ..learners.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
 
 MOST_SHOWN = 500  # test points of a regression that the report draws
@@ -52,69 +51,53 @@ def predict_test(rows: Rows, models: SharedModels, true: np.ndarray, execution: 
     return {name: {key: array[:, column] for key, array in found.items()} for column, name in enumerate(opened)}
 
 
-@singledispatch
 def scores_of(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the scores of predictions, (n,) by name, against the true target of the same points."""
-    raise NotImplementedError(type(true).__name__)
+    return _class_scores(true, found) if isinstance(true, Classes) else _value_scores(true.coded, found["values"])
 
 
-@scores_of.register
-def classification_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the scores of predicted codes; rmse is that of the columns from the codes +1 and -1, where there are such.
     """
     from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score  # two seconds, only for scores
 
     predicted, errors = found["codes"], found.get("code_errors")
     error, present = float((predicted != true.coded).mean()), np.unique(true.coded)
-    several = len(present) > 1
     return {"error": error, "accuracy": 1 - error,
             "standard_error": float(np.sqrt(error * (1 - error) / len(true.coded))),
-            "balanced_accuracy": float(balanced_accuracy_score(true.coded, predicted)) if several else 1 - error,
+            "balanced_accuracy": float(balanced_accuracy_score(true.coded, predicted)) if len(present) > 1
+            else 1 - error,
             "macro_f1": float(f1_score(true.coded, predicted, average="macro", labels=present, zero_division=0)),
             "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
             "confusion": confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist()}
 
 
-@scores_of.register
-def regression_scores(true: Quantities, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     """Return the scores of predicted quantities, in the target's unit but for r2.
 
     standard_error is that of rmse, by the delta method. r2 is None where all true ones are equal. deviation is that of
     the true ones, the rmse of always predicting their mean.
     """
-    predicted, known = found["values"], true.coded
-    squared = (predicted - known) ** 2
-    rmse, deviation = float(np.sqrt(squared.mean())), float(known.std())
-    return {"rmse": rmse, "mae": float(np.abs(predicted - known).mean()),
+    squared = (predicted - true) ** 2
+    rmse, deviation = float(np.sqrt(squared.mean())), float(true.std())
+    return {"rmse": rmse, "mae": float(np.abs(predicted - true).mean()),
             "r2": 1 - (rmse / deviation) ** 2 if deviation > 0 else None,
-            "standard_error": float(squared.std() / (2 * rmse * np.sqrt(len(known)))) if rmse > 0 else 0.0,
-            "deviation": deviation, "n_test": len(known)}
+            "standard_error": float(squared.std() / (2 * rmse * np.sqrt(len(true)))) if rmse > 0 else 0.0,
+            "deviation": deviation, "n_test": len(true)}
 
 
-@singledispatch
 def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Return the gain of predictions over others of the same points, and the p-value of a paired test."""
-    raise NotImplementedError(type(true).__name__)
+    """Return the gain of predictions over others of the same points, and the p-value of a paired test.
 
-
-@compared.register
-def _codes_compared(true: Classes, found: Mapping[str, np.ndarray],
-                    other: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Return the gain in error, and the p-value of McNemar's exact test on the points that one of the two gets right.
+    Of classes the gain in error, and McNemar's exact test on the points that one of the two gets right; of quantities
+    the gain in rmse, and the paired t-test of squared errors.
     """
-    from scipy.stats import binomtest
+    from scipy.stats import binomtest, ttest_rel
 
-    right, theirs = found["codes"] == true.coded, other["codes"] == true.coded
-    gained, lost = int((right & ~theirs).sum()), int((~right & theirs).sum())
-    return (gained - lost) / len(right), float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-
-
-@compared.register
-def _values_compared(true: Quantities, found: Mapping[str, np.ndarray],
-                     other: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Return the gain in rmse, and the p-value of the paired t-test of squared errors."""
-    from scipy.stats import ttest_rel
-
+    if isinstance(true, Classes):
+        right, also = found["codes"] == true.coded, other["codes"] == true.coded
+        gained, lost = int((right & ~also).sum()), int((~right & also).sum())
+        return (gained - lost) / len(right), float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
     own, theirs = (found["values"] - true.coded) ** 2, (other["values"] - true.coded) ** 2
     gain = float(np.sqrt(theirs.mean()) - np.sqrt(own.mean()))
     if len(own) < 2 or not (own != theirs).any():
@@ -125,14 +108,10 @@ def _values_compared(true: Quantities, found: Mapping[str, np.ndarray],
     return gain, p_value if np.isfinite(p_value) else 1.0
 
 
-@singledispatch
 def shown(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return some of the test points as a plot shows them; JSON, empty where a table says it all."""
-    return {}
-
-
-@shown.register
-def _values_shown(true: Quantities, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return some of the test points as a plot shows them; JSON, empty of classes, where a table says it all."""
+    if isinstance(true, Classes):
+        return {}
     some = np.unique(np.linspace(0, len(true.coded) - 1, MOST_SHOWN).astype(int))
     return {"shown": {"true": true.coded[some].tolist(), "predicted": found["values"][some].tolist()}}
 
@@ -151,13 +130,9 @@ def unlabeled_verdict(true: Target, found: Mapping[str, Mapping[str, np.ndarray]
     if not {"over_base", "over_shuffled"} <= verdict.keys():  # a kind without these baselines has no answer
         return verdict
     base, control = verdict["over_base"], verdict["over_shuffled"]
-    if base["gain"] > 0 and base["p_value"] < 0.05 and control["gain"] > 0:
-        verdict["unlabeled_data"] = "helped"
-    elif base["gain"] < 0 and base["p_value"] < 0.05:
-        verdict["unlabeled_data"] = "hurt"
-    else:
-        verdict["unlabeled_data"] = "no clear difference"
-    return verdict
+    clear = base["p_value"] < 0.05
+    return {**verdict, "unlabeled_data": "helped" if clear and base["gain"] > 0 and control["gain"] > 0
+            else "hurt" if clear and base["gain"] < 0 else "no clear difference"}
 
 
 def held_out_scores(true: Target, coding: Coding, values: np.ndarray, folds: Sequence[np.ndarray], tie: Loss,

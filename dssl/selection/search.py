@@ -20,12 +20,13 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from ..errors import require
+from ..graph.regularizer import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import absolute_eta, check_eta, factor_positive
 from ..learners.losses import HINGE
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Target
-from .refit import held_out
+from .folds import held_out, require_folds
 from .scores import held_out_scores
 
 
@@ -50,15 +51,15 @@ class GridParams:
             require(len(values) > 0, f"{name} has no values", why="the grid would be empty", fix="give at least one")
             require(len(set(values)) == len(values), f"{name}={list(values)} names a value twice",
                     why="equal grid points waste work", fix="leave one out")
-        require(all(isinstance(p, (int, np.integer)) and 1 <= p <= 64 for p in self.power),
-                f"power={list(self.power)}", why="Q = R^p is formed by p solves of R", fix="use 1, 2 and 3")
+        for power in self.power:
+            RegularizerParams(power=power)
+        for C in self.C:
+            LearnerParams(C=C)
         for eta in self.eta:
             check_eta(eta)
         require(min(self.eta) > 0, f"eta={list(self.eta)} has a 0", why="eta 0 is the base kernel, which is a baseline "
                 "of its own", fix="leave the 0 out")
-        require(all(0 < C < np.inf for C in self.C), f"C={list(self.C)}", why="it weighs the labels",
-                fix="use 1 to 100")
-        require(self.folds >= 2, f"folds={self.folds}", why="a fold is held out of the others", fix="use 5 or 10")
+        require_folds(self.folds)
 
 
 MEASURES = ("error", "rmse", "loss", "mae")  # of a row, those that there are in this order

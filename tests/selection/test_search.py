@@ -13,8 +13,7 @@ from dssl.kernels.deformed import absolute_eta
 from dssl.learners.losses import HINGE
 from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
 from dssl.learners.target import Classes, Quantities
-from dssl.selection.folds import labeled_folds
-from dssl.selection.refit import held_out
+from dssl.selection.folds import held_out, labeled_folds
 from dssl.selection.scores import held_out_scores
 from dssl.selection.search import GridParams, held_out_grams, search_base, search_deformed
 
