@@ -91,7 +91,8 @@ class KernelEstimator(GroupedParams):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
-        return self.model_.coding.labels(self._values(X))
+        values = self._values(X)
+        return self.model_.coding.labels(values)
 
     @property
     def transduction_(self) -> np.ndarray:
@@ -118,7 +119,8 @@ class KernelEstimator(GroupedParams):
         relative to the largest of these with themselves. Below 1e-10 a prediction says nothing about the point.
         """
         execution = current_execution()
-        return self.model_.support(self._new_rows(X, execution), execution)
+        rows = self._new_rows(X, execution)
+        return self.model_.support(rows, execution)
 
     def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
         """Write what `predict(X)` returns to a new Zarr array at `out`, in blocks, where the tasks run.
@@ -127,7 +129,8 @@ class KernelEstimator(GroupedParams):
         not fit in memory: Rows, a Dataset, a Zarr array, a dask array.
         """
         execution = current_execution()
-        return predict_to_zarr(self.model_, self._new_rows(X, execution), out, execution)
+        rows = self._new_rows(X, execution)
+        return predict_to_zarr(self.model_, rows, out, execution)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -167,7 +170,8 @@ class KernelEstimator(GroupedParams):
 
     def _values(self, X: Any) -> np.ndarray:
         execution = current_execution()  # what it shares is gone when it is, so it outlives the rows
-        return self.model_.values(self._new_rows(X, execution), execution)
+        rows = self._new_rows(X, execution)
+        return self.model_.values(rows, execution)
 
     def _compared(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return the labels (l,) of some points, what is predicted for those that have one, and their weights."""
