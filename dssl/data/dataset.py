@@ -16,7 +16,7 @@ from ..storage.files import read_json, write_json
 from ..storage.pieces import BlockedCsrRows, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import WhenMissing, WhenText, column_label
-from .floats import floats, loses_digits, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
+from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
 from .survey import Survey, choose_columns
 from .targets import named_labels, target_of
 
@@ -123,8 +123,7 @@ class Dataset:
         if self.y is None:
             raise DataError(explain(
                 f"{self.attributes.get('source', 'the data set')} has no target", why="labels are read from it",
-                fix="name it with `target:` at ingest",
-            ))
+                fix="name it with `target:` at ingest"))
         return self.y.read_all()
 
     def named_targets(self) -> np.ndarray:
@@ -207,8 +206,9 @@ def _table(values: Any, dtype: np.dtype, sparse: bool | None, names: list[str] |
     count, first = not_finite(table)
     if first is not None:
         raise refuse_not_finite("X", count, first, names)
-    if loses_digits(values.dtype, dtype):
-        refuse_lost_columns([narrow_columns(values)], names, "X", "pass X as float64, or subtract the offset")
+    narrow = narrow_columns(values, dtype)
+    if narrow is not None:
+        refuse_lost_columns([narrow], names, "X", "pass X as float64, or subtract the offset")
     return table
 
 

@@ -68,20 +68,17 @@ def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], known:
         f"{name} has {count:,} values that are not finite; the first is {value} in row {row}, column {column}"
         f"{column_name}, counted from 0",
         why="a distance to such a point is not a number, and one such value spoils whole columns of a result",
-        fix="leave these rows out; `when_missing: impute` gives missing cells (nan) the mean of their column" + beyond,
-    ))
+        fix="leave these rows out; `when_missing: impute` gives missing cells (nan) the mean of their column" + beyond))
 
 
-def loses_digits(source: Any, dtype: Any) -> bool:
-    """Return whether there are values of type `source` that `dtype` rounds, and `dtype` is float32."""
-    return np.dtype(dtype) == np.float32 and not np.can_cast(np.dtype(source), np.float32, "safe")
-
-
-def narrow_columns(values: Any) -> np.ndarray:
+def narrow_columns(values: Any, dtype: Any) -> np.ndarray | None:
     """Return the columns of a block that may be lost, shape (k, 4), float64: number, smallest, largest, exact or not.
 
     values : ndarray, canonical csr_array or DataFrame of numbers, shape (rows, d), finite in float32.
+    None where `dtype` is not float32, or rounds no value of their type.
     """
+    if np.dtype(dtype) != np.float32 or np.can_cast(type_of(values), np.float32, "safe"):
+        return None
     if sparse.issparse(values):
         full = np.flatnonzero(np.bincount(values.indices, minlength=values.shape[1]) == values.shape[0])
         # A column with a zero spans its magnitude. That is enough from 1e-41 on; entries below are as good as zero.

@@ -26,15 +26,7 @@ from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST, StoredParts
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
-from .floats import (
-    floats,
-    loses_digits,
-    narrow_columns,
-    not_finite,
-    refuse_lost_columns,
-    refuse_not_finite,
-    type_of,
-)
+from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams, block_height
 from .readers.base import Block, Reader, Scan
@@ -191,8 +183,8 @@ class IngestTask:
         if shared:
             receipt |= out.write_rows(self.start, **shared)
         receipt["nnz"] = len(own["data"]) if own else None
-        if loses_digits(type_of(made.X), self.reading.dtype):
-            narrow = narrow_columns(made.X)
+        narrow = narrow_columns(made.X, self.reading.dtype)
+        if narrow is not None:
             receipt["narrow"] = len(narrow)
             own |= {"narrow": narrow} if len(narrow) else {}
         if block.y is not None:

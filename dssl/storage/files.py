@@ -47,8 +47,7 @@ def read_json(path: Path) -> Any:
     except ValueError as error:
         raise IntegrityError(explain(
             f"{path} is not a JSON file", why=f"its bytes changed since it was written ({error})",
-            fix="delete the artifact that holds it and run again",
-        )) from error
+            fix="delete the artifact that holds it and run again")) from error
 
 
 def local_path(url: str | Path) -> Path:

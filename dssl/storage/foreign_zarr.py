@@ -90,8 +90,7 @@ def _explained(name: str) -> Iterator[None]:
         raise DataError(explain(
             f"{name} cannot be read as Zarr: {type(error).__name__}: {error}",
             why="its metadata or a chunk is damaged, or needs a codec that is not installed",
-            fix="copy the folder again, or write it again with Zarr 2 or 3",
-        )) from error
+            fix="copy the folder again, or write it again with Zarr 2 or 3")) from error
 
 
 def publish_array(source: Path, target: Path, attributes: dict[str, Any]) -> None:

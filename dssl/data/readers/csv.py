@@ -15,24 +15,10 @@ import pandas as pd
 
 from ...errors import DataError, ParameterError, explain, require
 from ..targets import whole_numbers
+from . import lines
 from .base import Block, Scan, no_rows
 from .column_choice import Column, features_and_target, text_is_no_feature
 from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
-from .lines import (
-    BAD_FIELDS,
-    BAD_START,
-    LONE_RETURN,
-    MODE,
-    QUOTED,
-    ROWS,
-    START,
-    WANTED,
-    LineIndex,
-    LineReader,
-    index_delimited,
-    index_lines,
-    new_state,
-)
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "?")
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -57,7 +43,7 @@ class RecordFormat:
         return sorted([*self.features, *([] if self.target is None else [self.target])])
 
 
-class CsvReader(LineReader):
+class CsvReader(lines.LineReader):
     """Rows of delimited text.
 
     Parameters
@@ -94,8 +80,7 @@ class CsvReader(LineReader):
             n_rows=n_rows, n_columns=len(records.features), dtype="float64",
             target=None if records.target is None else records.names[records.target],
             row_bytes=int(self._index.offsets[-1]) // n_rows + 1,
-            feature_names=tuple(records.names[field] for field in records.features) if records.header else None,
-        )
+            feature_names=tuple(records.names[field] for field in records.features) if records.header else None)
 
     def column_names(self) -> list[str]:
         records = self._look_at_head()
@@ -142,28 +127,26 @@ class CsvReader(LineReader):
 
     def _follow_records(self) -> int:
         """Make the index, and return the number of rows."""
-        records, state = self._records, new_state(self._records.first_byte)
-        state[BAD_START], state[LONE_RETURN], state[WANTED] = -1, -1, len(records.names)
+        records, state = self._records, lines.new_state(self._records.first_byte)
+        state[lines.BAD_START], state[lines.LONE_RETURN], state[lines.WANTED] = -1, -1, len(records.names)
         blank = records.delimiter == WHITESPACE
         delimiter = np.uint8(0 if blank else ord(records.delimiter))
-        index = index_lines(self.path, records.first_byte, state,
-                            lambda buffer, at, state, rows, offsets: index_delimited(
-                                buffer, at, state, delimiter, blank, rows, offsets))
-        bad, alone = int(state[BAD_START]), int(state[LONE_RETURN])
-        if state[MODE] == QUOTED:
-            raise self._at(int(state[START]), "opens a quote that never closes", "every row after it would be one cell",
-                           "close or remove the quote")
+        index = lines.index_lines(self.path, records.first_byte, state, lines.index_delimited, delimiter, blank)
+        bad, alone = int(state[lines.BAD_START]), int(state[lines.LONE_RETURN])
+        if state[lines.MODE] == lines.QUOTED:
+            raise self._at(int(state[lines.START]), "opens a quote that never closes",
+                           "every row after it would be one cell", "close or remove the quote")
         if alone >= 0:
             raise self._at(alone, "holds a carriage return within a row", "it could end the row or belong to a cell",
                            "convert the line ends: tr '\\r' '\\n'")
         if bad >= 0:
-            raise self._at(bad, f"has {state[BAD_FIELDS]} fields, the first row has {len(records.names)}",
+            raise self._at(bad, f"has {state[lines.BAD_FIELDS]} fields, the first row has {len(records.names)}",
                            "cells would move into other columns", "correct the line, or set `delimiter:`")
         # Record 1 is noted, so that a header is never parsed.
-        self._index = LineIndex(index.rows[records.header:] - records.header, index.offsets[records.header:])
-        if state[ROWS] <= records.header:
+        self._index = lines.LineIndex(index.rows[records.header:] - records.header, index.offsets[records.header:])
+        if state[lines.ROWS] <= records.header:
             raise no_rows(self.name)
-        return int(state[ROWS]) - records.header
+        return int(state[lines.ROWS]) - records.header
 
     def _at(self, offset: int, what: str, why: str, fix: str) -> DataError:
         return DataError(explain(f"{self._line_at(offset)} {what}", why=why, fix=fix))
@@ -215,8 +198,7 @@ class CsvReader(LineReader):
             io.BytesIO(raw), header=None, names=list(range(len(records.names))), index_col=False, usecols=records.used,
             sep=r"\s+" if records.delimiter == WHITESPACE else records.delimiter, skipinitialspace=True,
             dtype={field: object if field in text else np.float64 for field in records.used}, na_values=self.missing,
-            keep_default_na=False, decimal=self.decimal, encoding=self.encoding, engine="c", low_memory=False,
-        )
+            keep_default_na=False, decimal=self.decimal, encoding=self.encoding, engine="c", low_memory=False)
 
     def _no_number(self, cells: pd.Series) -> pd.Series:
         """Return which cells are there and are no numbers."""

@@ -62,8 +62,7 @@ class JoinedReader(Reader):
             row_bytes=max(scan.row_bytes for scan in scans), unit_bytes=max(scan.unit_bytes for scan in scans),
             feature_names=tuple(self.expected) if self.expected and first.feature_names else first.feature_names,
             label_names=first.label_names if len(labels) == 1 else None,
-            nnz=sum(entries) if len(entries) == len(scans) else None,
-        )
+            nnz=sum(entries) if len(entries) == len(scans) else None)
 
     def _order(self, name: str, scan: Scan, first: Scan) -> list[int] | None:
         """Return the numbers of a file's columns in the order they are given out in, None if that is their own."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numba import njit
@@ -96,7 +96,7 @@ def _end_row(state, rows, offsets, found):
 
 
 @njit(nogil=True, cache=True)
-def index_delimited(buffer, base, state, delimiter, blank_delimiter, rows, offsets):
+def index_delimited(buffer, base, state, rows, offsets, delimiter, blank_delimiter):
     """Follow the records of delimited text through one piece; return how many entries of rows and offsets it filled.
 
     The rules of quoting are those of the pandas parser: a quote opens a field only at its beginning, two quotes
@@ -185,7 +185,7 @@ def new_state(first_byte: int) -> np.ndarray:
 
 
 def index_lines(path: Path, first_byte: int, state: np.ndarray,
-                follow: Callable[[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray], int]) -> LineIndex:
+                follow: Callable[..., int], *options: Any) -> LineIndex:
     """Return the index of a text file from `first_byte` on; `state` then holds what the pass has seen."""
     all_rows, all_offsets, at, last = [], [], first_byte, NEWLINE
     room = 4 + PIECE // STRIDE
@@ -197,7 +197,7 @@ def index_lines(path: Path, first_byte: int, state: np.ndarray,
                 break
             buffer = np.frombuffer(piece or b"\n", np.uint8)  # the last line may lack its newline
             rows, offsets = np.empty(room, np.int64), np.empty(room, np.int64)
-            found = follow(buffer, at, state, rows, offsets)
+            found = follow(buffer, at, state, rows, offsets, *options)
             all_rows.append(rows[:found])
             all_offsets.append(offsets[:found])
             at, last = at + len(piece), buffer[-1]

@@ -89,8 +89,7 @@ class ParquetReader(Reader):
             dtype=str(np.result_type(*(
                 value.to_pandas_dtype() if _is_number(value := _value_type(schema.field(name).type)) else np.float64
                 for name in self._features))),
-            target=None if target is None else names[target],
-        )
+            target=None if target is None else names[target])
 
     def _require_number(self, name: str, type_: Any, is_index: bool) -> None:
         """Raise DataError, with the way out for its type, unless a column can be a feature."""

@@ -69,8 +69,7 @@ class StoredReader(Reader):
             target=None if data.y is None else str(data.attributes.get("target") or "y"),
             feature_names=tuple(names) if names else None,
             label_names=tuple(labels) if labels and data.y is not None else None,
-            nnz=getattr(data.X, "nnz", None) if data.X.is_sparse else None,
-        )
+            nnz=getattr(data.X, "nnz", None) if data.X.is_sparse else None)
 
     def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
         data = self.dataset
