@@ -12,7 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar, Self
 
-STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+import psutil
+
+CLEAR = Path("/proc/self/clear_refs")
 RESET_PEAK = "5"  # see proc_pid_clear_refs(5)
 M_TRIM_THRESHOLD, TRIM_BYTES = -1, 1 << 16  # the size that distributed sets for its workers
 
@@ -38,7 +40,7 @@ class PeakMemory:
             _give_back()
             try:
                 CLEAR.write_text(RESET_PEAK)
-                self._before = _status("VmRSS")
+                self._before = psutil.Process().memory_info().rss
             except OSError:  # another system, or a container that forbids it
                 return self
             self._open.append(self)
@@ -65,14 +67,6 @@ def process_peak() -> int:
     with PeakMemory._lock:
         PeakMemory._note()
         return PeakMemory._ever
-
-
-def _status(name: str) -> int:
-    """Return a size (bytes) from the kernel's description of this process."""
-    for line in STATUS.read_text(encoding="ascii").splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"{STATUS} has no {name}")
 
 
 def return_freed_memory() -> None:

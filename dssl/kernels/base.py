@@ -290,7 +290,10 @@ KERNELS: dict[str, type[MercerKernel]] = {
 
 
 def register_kernel(kernel: type[MercerKernel]) -> None:
-    """Make a kernel known under its `name`: in specs, estimators and stored models."""
+    """Make a kernel known under its `name`: in specs, estimators and stored models.
+
+    That is in this process; workers know besides what the modules of plugins register (`plugins.py`).
+    """
     require(KERNELS.get(kernel.name, kernel) is kernel, f"there is another kernel named {kernel.name!r}",
             why="specs and stored models name their kernel", fix="choose another name")
     KERNELS[kernel.name] = kernel

@@ -25,12 +25,9 @@ def inspect(name: str, workspace: Workspace) -> dict[str, Any]:
     DataError : it names nothing, or more than one artifact.
     """
     path = Path(name)
-    if path.name == "result.json" and path.is_file():
-        return describe_run(path.parent)
-    if name and path.is_dir():
-        return describe_folder(path)
-    if name and (workspace.root / "runs" / name).is_dir():
-        return describe_run(workspace.root / "runs" / name)
+    for folder in (path.parent if path.name == "result.json" else path, workspace.root / "runs" / name):
+        if name and folder.is_dir():
+            return describe_folder(folder)
     artifacts = workspace.root / "artifacts"
     if name in all_stage_names():
         made = sorted(artifacts.glob(f"{name}/*/manifest.json"), key=lambda path: path.stat().st_mtime_ns)

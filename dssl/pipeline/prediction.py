@@ -99,7 +99,7 @@ class FittedPipeline:
         if kind == StoredReader.format or (not same and levels and "when_text" not in known):
             columns = None
         expected = list(columns.names or ()) if columns else self.dataset.get("feature_names")
-        fixed = {"sparse": bool(self.dataset.get("sparse"))}
+        fixed: dict[str, Any] = {"sparse": bool(self.dataset.get("sparse"))}
         if kind == self.dataset["format"] == "svmlight":  # a file need not show the last column, nor the first
             fixed |= {"n_columns": self.model.n_features, "zero_based": self.dataset["zero_based"]}
         params = replace(params, **(fixed | options))
