@@ -15,6 +15,7 @@ joined to (its halo). Measured on covtype (581,012 points, 10-NN), blocks of 16,
 of the file 107 %.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +25,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
-from .laplacian import Laplacian
+from .laplacian import Laplacian, scaled_entries
 from .weights import read_graph
 
 
@@ -60,9 +61,7 @@ class GraphEnergy:
         DataError : W is not square, symmetric and non-negative.
         """
         laplacian = Laplacian(W, True, multiplicity)
-        joint = sp.csr_array((laplacian.joint, laplacian.W.indices, laplacian.W.indptr), shape=laplacian.W.shape)
-        joint.has_sorted_indices = True
-        degrees = laplacian.degrees
+        joint, degrees = laplacian.joint, laplacian.degrees
         if kind == "unnormalized":
             return cls(joint, (degrees > 0).astype(np.float64))
         m = np.ones(len(degrees)) if laplacian.multiplicity is None else laplacian.multiplicity
@@ -71,10 +70,7 @@ class GraphEnergy:
     def matrix(self) -> sp.csr_array:
         """Return E, CSR (v, v) with sorted columns, exactly symmetric."""
         degrees = np.asarray(self.W.sum(axis=1)).ravel()
-        rows = np.repeat(np.arange(len(self.scale)), np.diff(self.W.indptr))
-        # The product of the scales first: it is the same number for (i, j) and (j, i).
-        scaled = sp.csr_array((self.W.data * (self.scale[rows] * self.scale[self.W.indices]), self.W.indices,
-                               self.W.indptr), shape=self.W.shape)
+        scaled = sp.csr_array((scaled_entries(self.W, self.scale), self.W.indices, self.W.indptr), shape=self.W.shape)
         E = sp.csr_array(sp.diags_array(self.scale**2 * degrees) - scaled)
         E.sort_indices()
         return E
@@ -137,31 +133,28 @@ class EnergyBlocks:
 
     def edges(self) -> Edges:
         """Return all edges; 40 bytes each."""
-        scale, found = self.parts.read(len(self.ranges))["scale"], []
-        for index, (start, stop) in enumerate(self.ranges):
-            E, halo = self.read(index)
-            entries = E.tocoo()
-            i = entries.coords[0] + np.int64(start)
-            j = np.concatenate([np.arange(start, stop), halo])[entries.coords[1]]
-            upper = (i < j) & (entries.data != 0)
-            found.append((i[upper], j[upper], -entries.data[upper]))
-        i, j, e = (np.concatenate(column) for column in zip(*found, strict=True))
-        return Edges(i, j, e / (scale[i] * scale[j]), scale[i], scale[j])
+        scale = self.parts.read(len(self.ranges))["scale"]
+        i, j, e = self._entries(lambda i, j, e: (i < j) & (e != 0))
+        return Edges(i, j, -e / (scale[i] * scale[j]), scale[i], scale[j])
 
     def among(self, places: np.ndarray) -> sp.csr_array:
         """Return E between some vertices, CSR (s, s), each named by its place, in the order of `places`."""
         distinct, again = np.unique(places, return_inverse=True)
         column = np.full(self.n, -1)
         column[distinct] = np.arange(len(distinct))
-        entries = []
+        i, j, e = self._entries(lambda i, j, e: (column[i] >= 0) & (column[j] >= 0))
+        return sp.csr_array((e, (column[i], column[j])), shape=(len(distinct), len(distinct)))[again][:, again]
+
+    def _entries(self, chosen: Callable[..., np.ndarray]) -> list[np.ndarray]:
+        """Return places of row and column, and values, of the entries for which `chosen` of these three is true."""
+        found = []
         for index, (start, stop) in enumerate(self.ranges):
             E, halo = self.read(index)
             coo, numbers = E.tocoo(), np.concatenate([np.arange(start, stop), halo])
-            rows, columns = column[coo.coords[0] + start], column[numbers[coo.coords[1]]]
-            both = (rows >= 0) & (columns >= 0)
-            entries.append((coo.data[both], rows[both], columns[both]))
-        data, rows, columns = (np.concatenate(part) for part in zip(*entries, strict=True))
-        return sp.csr_array((data, (rows, columns)), shape=(len(distinct), len(distinct)))[again][:, again]
+            entries = coo.coords[0] + np.int64(start), numbers[coo.coords[1]], coo.data
+            which = chosen(*entries)
+            found.append([values[which] for values in entries])
+        return [np.concatenate(column) for column in zip(*found, strict=True)]
 
     def read(self, index: int) -> tuple[sp.csr_array, np.ndarray]:
         """Return the rows of E of a block, (b, b + h), and the places of its halo (h,)."""
@@ -179,8 +172,8 @@ def block_of(E: sp.csr_array, start: int, stop: int) -> dict[str, np.ndarray]:
     indices = np.empty(len(rows.indices), np.int32)
     indices[own] = rows.indices[own] - start
     indices[~own] = stop - start + np.searchsorted(halo, rows.indices[~own])
-    return {"data": rows.data, "indices": indices, "indptr": rows.indptr.astype(np.int32), "halo": halo.astype(
-        np.int64)}
+    return {"data": rows.data, "indices": indices, "indptr": rows.indptr.astype(np.int32),
+            "halo": halo.astype(np.int64)}
 
 
 @dataclass(frozen=True)
@@ -205,8 +198,7 @@ class SplitTask:
             sp.csr_matrix(energy.W), symmetric_mode=True).astype(np.int64)
         E = energy.matrix()[order][:, order]
         E.sort_indices()
-        halos = []
-        ranges = row_ranges(self.n, self.block_rows)
+        halos, ranges = [], row_ranges(self.n, self.block_rows)
         for index, (start, stop) in enumerate(ranges):
             block = block_of(E, start, stop)
             halos.append(len(block["halo"]))

@@ -8,13 +8,13 @@ import scipy.sparse as sp
 from ..errors import DataError, ParameterError, explain, require
 from ..execution.cost import Cost, cost_of
 from ..storage.blocks import ArrayRows, PartWriter, Receipt
+from .laplacian import check_weights
 from .neighbor_lists import Neighbors
 from .weights import FLOOR
 
 NONE = -1  # the id that fills a list shorter than others
 SHOWN = 5
 LARGEST_DISTANCE = np.float64(1e150)  # whose square is still a float64
-ROUNDING = 1e-12  # relative asymmetry that is put down to rounding
 
 
 def checked_weights(W: Any, n: int) -> sp.csr_array:
@@ -27,22 +27,9 @@ def checked_weights(W: Any, n: int) -> sp.csr_array:
     require(sp.issparse(W) and W.dtype.kind in "biuf", error=DataError,
             what=f"the weights are {type(W).__name__} of {getattr(W, 'dtype', 'no dtype')}, expected a sparse matrix",
             why="a graph of n points has far fewer than n^2 edges", fix="pass scipy.sparse.csr_array(W)")
-    require(W.shape == (n, n), f"the weights have shape {W.shape} for {n} points, expected ({n}, {n})", error=DataError,
-            why="row i holds the edges of point i", fix="pass the graph of exactly these points, in their order")
     W = sp.csr_array(W, dtype=np.float64, copy=True)
     W.sum_duplicates()
-    bad = int((~np.isfinite(W.data)).sum())
-    require(bad == 0, f"{bad} of {W.nnz} weights are NaN or infinite", error=DataError,
-            why="one such weight spoils every solution", fix="leave these edges out, or give them a finite weight")
-    bad = int((W.data < 0).sum())
-    require(bad == 0, f"{bad} of {W.nnz} weights are negative, the least {W.data.min(initial=0):.3g}", error=DataError,
-            why="the Laplacian is positive semi-definite for non-negative weights only",
-            fix="pass similarities such as exp(-d^2), not distances or correlations below 0")
-    apart = abs(W - W.T)
-    worst, largest = float(apart.max() if apart.nnz else 0), float(W.data.max(initial=0))
-    require(worst <= ROUNDING * largest, f"the weights differ from their transpose by up to {worst:.3g}, in "
-            f"{apart.nnz // 2} pairs", error=DataError, why="the energy of a function counts each pair once",
-            fix="pass W.maximum(W.T), which keeps every edge, or (W + W.T) / 2")
+    check_weights(W, n)
     W.setdiag(0)
     W.eliminate_zeros()
     W.sort_indices()

@@ -8,17 +8,32 @@ import scipy.sparse as sp
 
 from ..errors import DataError, require
 
+ROUNDING = 1e-12  # relative asymmetry that is put down to rounding
 
-def _check_weights(W: sp.csr_array) -> None:
-    require(W.ndim == 2 and W.shape[0] == W.shape[1], f"W has shape {W.shape}, expected (n, n)", error=DataError,
-            why="weights join points of one set", fix="pass the matrix that dssl.graph.weights.weights returns")
-    require(bool(np.isfinite(W.data).all()) and (W.nnz == 0 or W.data.min() >= 0),
-            "W holds negative, NaN or infinite weights", error=DataError,
-            why="L is positive semi-definite for non-negative weights only",
-            fix="use weights that fall with the distance, such as exp(-d^2)")
+
+def check_weights(W: sp.csr_array, n: int) -> None:
+    """Raise DataError unless weights are (n, n), finite, non-negative and symmetric."""
+    require(W.shape == (n, n), f"the weights have shape {W.shape} for {n} points, expected ({n}, {n})", error=DataError,
+            why="row i holds the edges of point i", fix="pass the graph of exactly these points, in their order")
+    bad = int((~np.isfinite(W.data)).sum())
+    require(bad == 0, f"{bad} of {W.nnz} weights are NaN or infinite", error=DataError,
+            why="one such weight spoils every solution", fix="leave these edges out, or give them a finite weight")
+    bad = int((W.data < 0).sum())
+    require(bad == 0, f"{bad} of {W.nnz} weights are negative, the least {W.data.min(initial=0):.3g}", error=DataError,
+            why="the Laplacian is positive semi-definite for non-negative weights only",
+            fix="pass similarities such as exp(-d^2), not distances or correlations below 0")
     apart = abs(W - W.T)
-    require(apart.nnz == 0 or apart.max() <= 1e-12 * W.max(), f"W differs from its transpose by {apart.max():.3g}",
-            error=DataError, why="the energy of a function counts each pair once", fix="pass (W + W.T) / 2")
+    worst = float(apart.max() if apart.nnz else 0)
+    require(worst <= ROUNDING * W.data.max(initial=0), f"the weights differ from their transpose by up to {worst:.3g}, "
+            f"in {apart.nnz // 2} pairs", error=DataError, why="the energy of a function counts each pair once",
+            fix="pass W.maximum(W.T), which keeps every edge, or (W + W.T) / 2")
+
+
+def scaled_entries(W: sp.csr_array, scale: np.ndarray) -> np.ndarray:
+    """Return s_i w_ij s_j in the places of the entries of W."""
+    rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
+    # The product of the scales first: it is the same number for (i, j) and (j, i).
+    return W.data * (scale[rows] * scale[W.indices])
 
 
 @dataclass(frozen=True)
@@ -43,7 +58,7 @@ class Laplacian:
 
     def __post_init__(self) -> None:
         W = sp.csr_array(self.W, dtype=np.float64)
-        _check_weights(W)
+        check_weights(W, W.shape[0])
         if W.diagonal().any():
             W = sp.csr_array(W - sp.diags_array(W.diagonal()))
         W.eliminate_zeros()
@@ -63,19 +78,18 @@ class Laplacian:
         return self.W.shape[0]
 
     @cached_property
-    def joint(self) -> np.ndarray:
-        """Return the entries of M W M, in the places of those of W."""
+    def joint(self) -> sp.csr_array:
+        """Return M W M."""
         if self.multiplicity is None:
-            return self.W.data
-        rows = np.repeat(np.arange(self.n), np.diff(self.W.indptr))
-        # The product of the multiplicities first: it is the same number for (i, j) and (j, i).
-        return self.W.data * (self.multiplicity[rows] * self.multiplicity[self.W.indices])
+            return self.W
+        joint = sp.csr_array((scaled_entries(self.W, self.multiplicity), self.W.indices, self.W.indptr), self.W.shape)
+        joint.has_sorted_indices = True
+        return joint
 
     @cached_property
     def degrees(self) -> np.ndarray:
         """Return the weighted degrees, (n,), of W, or of M W M."""
-        joint = sp.csr_array((self.joint, self.W.indices, self.W.indptr), shape=self.W.shape)
-        return np.asarray(joint.sum(axis=1)).ravel()
+        return np.asarray(self.joint.sum(axis=1)).ravel()
 
     def matrix(self, ridge: float = 0.0) -> sp.csr_array:
         """Return L + ridge I or L_norm + ridge I, CSR float64 with sorted indices and a stored diagonal.
@@ -95,17 +109,11 @@ class Laplacian:
         else:
             scale = 1 / np.sqrt(self.multiplicity)
             diagonal = self.degrees / self.multiplicity + ridge
-        off = -self.joint
-        if scale is not None:
-            rows = np.repeat(np.arange(self.n), np.diff(self.W.indptr))
-            # The product of the scales first: it is the same number for (i, j) and (j, i).
-            off = off * (scale[rows] * scale[self.W.indices])
-        L = sp.csr_array((off, self.W.indices, self.W.indptr), shape=self.W.shape)
-        # coo keeps a diagonal entry that is zero.
-        L = L.tocoo()
-        ids = np.arange(self.n, dtype=L.row.dtype)
-        L = sp.csr_array((np.concatenate([L.data, diagonal]),
-                          (np.concatenate([L.row, ids]), np.concatenate([L.col, ids]))), shape=L.shape)
+        off = self.joint.data if scale is None else scaled_entries(self.joint, scale)
+        coo = self.W.tocoo()  # it keeps a diagonal entry that is zero
+        ids = np.arange(self.n, dtype=coo.row.dtype)
+        L = sp.csr_array((np.concatenate([-off, diagonal]),
+                          (np.concatenate([coo.row, ids]), np.concatenate([coo.col, ids]))), shape=coo.shape)
         L.sort_indices()
         return L
 

@@ -172,16 +172,6 @@ class CompareTask:
         return out.write(differ=rows_differ(self.rows.take(pairs[:, 0]), self.rows.take(pairs[:, 1])))
 
 
-def first_with_key(keys: np.ndarray) -> np.ndarray:
-    """Return the first row with the key of each row, (n,) int64."""
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    first = np.empty(len(keys), np.int64)
-    first[order] = np.repeat(order[starts], np.diff(np.append(starts, len(keys))))
-    return first
-
-
 def hashed_rows(n: int, row_bytes: int, budget: int) -> tuple[int, int]:
     """Return the rows of a task's block, and the bytes of one: two rows that are compared, in two forms each."""
     each = 4 * row_bytes + 40
@@ -220,7 +210,8 @@ def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None,
     height, _ = hashed_rows(n, rows.row_bytes, execution.memory_budget)
     parts.allocate("keys", (n,), np.uint64, height)
     execution.map([HashTask(rows, start, stop) for start, stop in row_ranges(n, height)], parts, progress)
-    first = first_with_key(parts.rows("keys").read_all())
+    _, first_of_key, key = np.unique(parts.rows("keys").read_all(), return_index=True, return_inverse=True)
+    first = first_of_key[key]
     pending = np.flatnonzero(first != np.arange(n))
     while len(pending):
         pairs = execution.share_rows(ArrayRows(np.stack([pending, first[pending]], axis=1)))

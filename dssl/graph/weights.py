@@ -124,25 +124,20 @@ def weights_in_rows(start: int, stop: int, n: int, lists: Iterator[tuple[int, np
     `lists` runs over the lists of all n rows: an edge is in these rows if it starts or ends there. An id of -1 ends a
     list that is shorter than others.
     """
-    triples: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {"out": [], "in": []}
-    raised = 0
+    leaving, entering, raised = [], [], 0
     for first, ids, distances in lists:
         rows = np.repeat(np.arange(first, first + len(ids)), ids.shape[1])
         columns, lengths = ids.ravel(), distances.ravel()
-        leaving = (rows >= start) & (rows < stop) & (columns >= 0)
-        for name, chosen in (("out", leaving), ("in", (columns >= start) & (columns < stop))):
-            i, j = rows[chosen], columns[chosen]
-            values, low = rule.weights(lengths[chosen], scales[i], scales[j])
-            triples[name].append((i, j, values) if name == "out" else (j, i, values))
-            raised += low if name == "out" else 0
-    out, back = (_assemble(triples[name], start, stop, n) for name in ("out", "in"))
-    if symmetrize == "maximum":
-        W = out.maximum(back)
-    elif symmetrize == "minimum":
-        W = out.minimum(back)
-    else:
-        W = (out + back) * 0.5
-    W = sp.csr_array(W)
+        mine = (rows >= start) & (rows < stop) & (columns >= 0)
+        i, j = rows[mine], columns[mine]
+        values, low = rule.weights(lengths[mine], scales[i], scales[j])
+        leaving.append((i, j, values))
+        raised += low
+        mine = (columns >= start) & (columns < stop)
+        i, j = rows[mine], columns[mine]
+        entering.append((j, i, rule.weights(lengths[mine], scales[i], scales[j])[0]))
+    out, back = _assemble(leaving, start, stop, n), _assemble(entering, start, stop, n)
+    W = sp.csr_array((out + back) * 0.5 if symmetrize == "mean" else getattr(out, symmetrize)(back))
     W.eliminate_zeros()
     W.sort_indices()
     return W, raised

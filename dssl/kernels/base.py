@@ -12,24 +12,24 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
-import numba
 import numpy as np
 from scipy import sparse
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import pdist
 
 from ..errors import DataError, ParameterError, explain, require
 from ..params import multiple_of, plain
 from ..plugins import load_plugins
 from ..storage.blocks import Rows, row_ranges
-from ..storage.csr import as_csr, as_rows
-from ..storage.csr_arithmetic import (
-    absolute_sums,
-    largest_of_rows,
-    overlaps,
-    products,
-    squared_lengths,
-    unit_rows,
-    with_values,
+from ..storage.csr import as_rows
+from ..storage.csr_arithmetic import largest_of_rows
+from .points import (
+    as_points,
+    city_block_distances,
+    directions,
+    dot_products,
+    matching_points,
+    squared_distances,
+    squared_norms,
 )
 
 Metric = Literal["euclidean", "cityblock"]
@@ -40,90 +40,6 @@ class Kernel(Protocol):
     """A function of points X (b, d) and Z (m, d) that returns the block K(x_i, z_j), shape (b, m), float64."""
 
     def __call__(self, X: Any, Z: Any, /) -> np.ndarray: ...
-
-
-def as_points(X: Any, dtype: Any = np.float64) -> Any:
-    """Return `X` as points of type `dtype`, shape (n, d), sparse if `X` is; input of that type is not copied.
-
-    Raises
-    ------
-    DataError : `X` does not have two dimensions, or is not numeric.
-    """
-    points: Any = as_csr(X) if sparse.issparse(X) else np.asarray(X)
-    require(points.ndim == 2 and points.dtype.kind in "biuf",
-            f"points have shape {points.shape} and dtype {points.dtype}, expected two dimensions of numbers",
-            error=DataError, why="a kernel compares points, and a point is one row of numbers",
-            fix="pass an array of shape (n_points, n_features); X[None, :] makes one point of a vector")
-    if sparse.issparse(points):
-        return with_values(points, points.data.astype(dtype, copy=False))
-    return np.ascontiguousarray(points, dtype)
-
-
-def matching_points(X: Any, Z: Any, dtype: Any = np.float64) -> tuple[Any, Any]:
-    """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z."""
-    points = as_points(X, dtype)
-    others = points if X is Z else as_points(Z, dtype)
-    if sparse.issparse(points) != sparse.issparse(others):
-        return as_csr(points), as_csr(others)
-    return points, others
-
-
-def squared_distances(X: Any, Z: Any) -> np.ndarray:
-    """Return |x_i - z_j|^2, shape (n, m), by one matrix product; symmetric with zero diagonal if X is Z.
-
-    Both sets are centered at the mean of Z first, so a common offset costs no digits: the absolute error is about
-    1e-16 times the squared distance of the points from that mean.
-
-    Sparse rows are not centered, as that would fill every column. With e entries in the longest row, each of
-    |x|^2, |z|^2 and 2 x.z is a sum of at most e products, so the absolute error is below (e + 3) 2^-52
-    (|x|^2 + |z|^2): e times 1e-16 of the squared lengths at worst, about 1e-16 of them where roundings have no
-    common sign. All three add in the order of the columns, so the distance of equal rows is exactly 0.
-    """
-    if sparse.issparse(X):
-        block = products(X, Z)
-        lengths = squared_lengths(X)
-        _squared_from_products(block, lengths, lengths if X is Z else squared_lengths(Z))
-        return block
-    center = Z.mean(0) if len(Z) else 0.0
-    Zc = Z - center
-    Xc = Zc if X is Z else X - center
-    block = Xc @ Zc.T
-    _squared_from_products(block, np.einsum("ij,ij->i", Xc, Xc), np.einsum("ij,ij->i", Zc, Zc))
-    if X is Z:
-        np.fill_diagonal(block, 0.0)
-    return block
-
-
-@numba.njit(nogil=True, cache=True)
-def _squared_from_products(block, xx, zz):
-    """Turn x_i . z_j into |x_i|^2 + |z_j|^2 - 2 x_i . z_j in place, clipped at 0 against cancellation."""
-    for i in range(block.shape[0]):
-        for j in range(block.shape[1]):
-            value = (xx[i] + zz[j]) - 2.0 * block[i, j]
-            block[i, j] = 0.0 if value < 0.0 else value
-
-
-def city_block_distances(X: Any, Z: Any) -> np.ndarray:
-    """Return the sum over columns of |x_ic - z_jc|, shape (n, m).
-
-    For sparse rows it is |x|_1 + |z|_1 less twice the smaller entry where signs agree: the absolute error is below
-    (e + 3) 2^-52 (|x|_1 + |z|_1) with e entries in the longest row, and the distance of equal rows exactly 0.
-    """
-    if not sparse.issparse(X):
-        return cdist(X, Z, "cityblock")
-    block = overlaps(X, Z)
-    np.subtract(absolute_sums(X)[:, None] + absolute_sums(Z), block, out=block)
-    return np.maximum(block, 0, out=block)
-
-
-def dot_products(X: Any, Z: Any) -> np.ndarray:
-    """Return x_i . z_j, shape (n, m)."""
-    return products(X, Z) if sparse.issparse(X) else X @ Z.T
-
-
-def _squared_norms(X: Any) -> np.ndarray:
-    points = as_points(X)
-    return squared_lengths(points) if sparse.issparse(points) else np.einsum("ij,ij->i", points, points)
 
 
 class MercerKernel(ABC):
@@ -169,53 +85,47 @@ class MercerKernel(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, read by `kernel_from_dict`."""
-        fields = plain(self)
-        return {**fields, "type": self.name}
-
-
-def _require_bandwidth(bandwidth: float) -> None:
-    require(isinstance(bandwidth, (int, float)) and 1e-100 <= bandwidth <= 1e100,
-            f"bandwidth={bandwidth!r}, expected a positive number",
-            why="the bandwidth is the distance at which two points stop being similar, in the units of the features",
-            fix="use bandwidth='median' with kernel_from, or a typical distance between neighbors")
+        return {**plain(self), "type": self.name}
 
 
 @dataclass(frozen=True)
-class RBF(MercerKernel):
-    """exp(-|x - z|^2 / (2 bandwidth^2)), with the Euclidean norm."""
+class DistanceKernel(MercerKernel):
+    """A kernel of the distance over `bandwidth`, 1 between equal points."""
 
     bandwidth: float
-    name: ClassVar[str] = "rbf"
 
     def __post_init__(self) -> None:
-        _require_bandwidth(self.bandwidth)
+        require(isinstance(self.bandwidth, (int, float)) and 1e-100 <= self.bandwidth <= 1e100,
+                f"bandwidth={self.bandwidth!r}, expected a positive number",
+                why="it is the distance at which two points stop being similar, in the units of the features",
+                fix="use bandwidth='median' with kernel_from, or a typical distance between neighbors")
+
+    def diagonal(self, X: Any) -> np.ndarray:
+        return np.ones(X.shape[0])
+
+
+@dataclass(frozen=True)
+class RBF(DistanceKernel):
+    """exp(-|x - z|^2 / (2 bandwidth^2)), with the Euclidean norm."""
+
+    name: ClassVar[str] = "rbf"
 
     def _block(self, X: Any, Z: Any) -> np.ndarray:
         block = squared_distances(X, Z)
         block *= -0.5 / self.bandwidth**2
         return np.exp(block, out=block)
 
-    def diagonal(self, X: Any) -> np.ndarray:
-        return np.ones(X.shape[0])
-
 
 @dataclass(frozen=True)
-class LaplacianKernel(MercerKernel):
+class LaplacianKernel(DistanceKernel):
     """exp(-|x - z|_1 / bandwidth), with the sum of absolute differences."""
 
-    bandwidth: float
     name: ClassVar[str] = "laplacian"
-
-    def __post_init__(self) -> None:
-        _require_bandwidth(self.bandwidth)
 
     def _block(self, X: Any, Z: Any) -> np.ndarray:
         block = city_block_distances(X, Z)
         block *= -1.0 / self.bandwidth
         return np.exp(block, out=block)
-
-    def diagonal(self, X: Any) -> np.ndarray:
-        return np.ones(X.shape[0])
 
 
 @dataclass(frozen=True)
@@ -228,7 +138,7 @@ class Linear(MercerKernel):
         return dot_products(X, Z)
 
     def diagonal(self, X: Any) -> np.ndarray:
-        return _squared_norms(X)
+        return squared_norms(X)
 
 
 @dataclass(frozen=True)
@@ -251,7 +161,7 @@ class Polynomial(MercerKernel):
         return self._of_products(dot_products(X, Z))
 
     def diagonal(self, X: Any) -> np.ndarray:
-        return self._of_products(_squared_norms(X))
+        return self._of_products(squared_norms(X))
 
     def _of_products(self, products: np.ndarray) -> np.ndarray:
         products *= self.scale
@@ -267,22 +177,12 @@ class Cosine(MercerKernel):
     name: ClassVar[str] = "cosine"
 
     def _block(self, X: Any, Z: Any) -> np.ndarray:
-        directions = _directions(Z)
-        return dot_products(directions if X is Z else _directions(X), directions)
+        unit = directions(Z)
+        return dot_products(unit if X is Z else directions(X), unit)
 
     def diagonal(self, X: Any) -> np.ndarray:
         points = as_points(X)
         return np.where(largest_of_rows(points) > 0 if sparse.issparse(points) else points.any(axis=1), 1.0, 0.0)
-
-
-def _directions(X: Any) -> Any:
-    """Return the rows scaled to length one; zero rows stay zero."""
-    if sparse.issparse(X):
-        return unit_rows(X)
-    largest = np.abs(X).max(1, initial=0.0, keepdims=True)
-    scaled = X / np.where(largest > 0, largest, 1.0)  # first by the largest entry: squares cannot underflow
-    scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
-    return scaled
 
 
 KERNELS: dict[str, type[MercerKernel]] = {
@@ -393,6 +293,5 @@ def diagonal_of(kernel: Kernel, X: Any) -> np.ndarray:
     """Return K(x_i, x_i), shape (n,); a function without `diagonal` is called on small square blocks."""
     if hasattr(kernel, "diagonal"):
         return kernel.diagonal(X)
-    side = 64
     return np.concatenate([np.zeros(0)] + [
-        np.diagonal(kernel(X[start:start + side], X[start:start + side])) for start in range(0, X.shape[0], side)])
+        np.diagonal(kernel(X[start:stop], X[start:stop])) for start, stop in row_ranges(X.shape[0], 64)])

@@ -1,9 +1,9 @@
-"""Kernels deformed by a graph: the base kernel minus what the regularizer says about the anchors.
+"""Kernels deformed by a graph: the base kernel minus what the regularizer says about a subsample of the points.
 
     K~(x, z) = K(x, z) - V(x)' V(z),    V(x) = sqrt(eta) C^-1 k(x),    k(x) = (K(s_1, x), ..., K(s_m, x))
 
-with anchors s_i and one Cholesky factor C. It is symmetric by construction, positive semi-definite to rounding, and
-needs no inverse of the regularizer.
+with the points s_i of the subsample and one Cholesky factor C. It is symmetric by construction, positive semi-definite
+to rounding, and needs no inverse of the regularizer.
 """
 
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ MOST_ETA, LEAST_SHARE = 1e8, 1e-9
 
 @dataclass(frozen=True, eq=False)
 class DeformedKernel:
-    """The kernel of the space with inner product <h, g>_K + eta h' Q g on the anchors (eq. 3)."""
+    """The kernel of the space with inner product <h, g>_K + eta h' Q g on the subsample (eq. 3)."""
 
     kernel: Kernel
-    anchors: Any  # (m, d), an array or sparse rows
+    subsample: Any  # its points (m, d), an array or sparse rows
     eta: float
     factor: np.ndarray | None  # (m, m), lower; None when eta is 0: the kernel is then the base kernel
     jitter: float = 0.0  # what was added to the factored matrix, relative to its diagonal
@@ -50,10 +50,10 @@ class DeformedKernel:
         return deformed
 
     def features(self, Z: Any) -> np.ndarray:
-        """Return V(Z) = sqrt(eta) C^-1 K(anchors, Z), shape (m, n)."""
+        """Return V(Z) = sqrt(eta) C^-1 K(subsample, Z), shape (m, n)."""
         if self.factor is None:
             return np.zeros((0, Z.shape[0]))
-        k = np.asarray(self.kernel(Z, self.anchors), np.float64).T
+        k = np.asarray(self.kernel(Z, self.subsample), np.float64).T
         return np.sqrt(self.eta) * solve_triangular(self.factor, k, lower=True, check_finite=False)
 
     def diagonal(self, X: Any) -> np.ndarray:
@@ -71,7 +71,7 @@ class DeformedKernel:
             return self.kernel, Z, coef
         b = np.sqrt(self.eta) * solve_triangular(self.factor, self.features(Z) @ coef, lower=True, trans="T",
                                                  check_finite=False)
-        return self.kernel, stack_points(Z, self.anchors), np.concatenate([coef, -b])
+        return self.kernel, stack_points(Z, self.subsample), np.concatenate([coef, -b])
 
 
 def deform(kernel: Kernel, X_S: Any, A: np.ndarray, eta: float) -> DeformedKernel:
@@ -144,21 +144,29 @@ def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.nda
     ----------
     Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, eqs. 6 and 7.
     """
-    anchors = _anchors(X_S)
-    A = _symmetric("inverse_on_subsample", inverse_on_subsample, anchors.shape[0])
-    _require_eta(eta)
+    points: Any = as_rows(X_S).read_all()
+    require(points.ndim == 2 and points.shape[0] > 0, f"the subsample has shape {points.shape}", error=DataError,
+            why="functions are measured at its points, one row each", fix="pass an array of shape (s, n_features)")
+    values = points.data if sparse.issparse(points) else points
+    require(bool(np.isfinite(values).all()), "the subsample holds NaN or infinite values", error=DataError,
+            why="every value of the kernel would be NaN", fix="drop or impute these rows first")
+    A = _symmetric("inverse_on_subsample", inverse_on_subsample, points.shape[0])
+    require(0 <= eta < np.inf, f"eta={eta!r}, expected a finite number >= 0",
+            why="a negative weight rewards functions that are rough on the graph",
+            fix="use eta=0 for the base kernel, and values such as 0.01 to 100 for more and more of the graph")
     if eta == 0:
-        return DeformedKernel(kernel, anchors, 0.0, None)
-    factor, jitter = factor_positive(A + eta * _anchor_gram(kernel, anchors))
-    return DeformedKernel(kernel, anchors, float(eta), factor, jitter=jitter)
+        return DeformedKernel(kernel, points, 0.0, None)
+    K = _symmetric(f"the Gram matrix of {kernel!r}", kernel(points, points), points.shape[0])
+    factor, jitter = factor_positive(A + eta * K)
+    return DeformedKernel(kernel, points, float(eta), factor, jitter=jitter)
 
 
 def factor_positive(B: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the lower Cholesky factor of B = A + eta K_SS, which is overwritten, and the jitter that it took.
 
     Jitter, relative to the diagonal of B and mostly 0, is added where the factorization fails, or where the reciprocal
-    condition is at rounding level: anchors that are equal, for example, whose kernel values are equal too, so that the
-    jitter does not change the kernel.
+    condition is at rounding level: equal points, for example, whose kernel values are equal too, so that the jitter
+    does not change the kernel.
     """
     rounding = len(B) * np.finfo(float).eps
     diagonal = np.diagonal(B).copy()
@@ -178,23 +186,6 @@ def factor_positive(B: np.ndarray) -> tuple[np.ndarray, float]:
     ))
 
 
-def _anchors(X: Any) -> Any:
-    """Return the anchors as one array or as sparse rows, shape (m, d), after checking that they are points."""
-    anchors: Any = as_rows(X).read_all()
-    require(anchors.ndim == 2 and anchors.shape[0] > 0, f"anchors have shape {anchors.shape}", error=DataError,
-            why="functions are measured at the anchors, one row each",
-            fix="pass an array of shape (n_anchors, n_features)")
-    values = anchors.data if sparse.issparse(anchors) else anchors
-    require(bool(np.isfinite(values).all()), "the anchors hold NaN or infinite values", error=DataError,
-            why="every value of the kernel would be NaN", fix="drop or impute these rows first")
-    return anchors
-
-
-def _anchor_gram(kernel: Kernel, anchors: Any) -> np.ndarray:
-    """Return K on the anchors, checked and made exactly symmetric."""
-    return _symmetric(f"the Gram matrix of {kernel!r}", kernel(anchors, anchors), anchors.shape[0])
-
-
 def _symmetric(what: str, M: Any, n: int) -> np.ndarray:
     """Return M as a float64 array that is exactly symmetric.
 
@@ -204,8 +195,8 @@ def _symmetric(what: str, M: Any, n: int) -> np.ndarray:
     """
     M = np.asarray(M, np.float64)
     require(M.shape == (n, n), f"{what} has shape {M.shape}, expected ({n}, {n})", error=DataError,
-            why="it has one row and one column per anchor",
-            fix="pass the rows and columns of the anchors, in their order")
+            why="it has one row and one column a point",
+            fix="pass the rows and columns of the subsample, in its order")
     require(bool(np.isfinite(M).all()), f"{what} holds NaN or infinite values", error=DataError,
             why="the deformed kernel would be NaN everywhere",
             fix="look for solves that did not converge, weights that overflow, and features that are not finite")
@@ -215,9 +206,3 @@ def _symmetric(what: str, M: Any, n: int) -> np.ndarray:
             error=DataError, why="an inner product is symmetric",
             fix="symmetrize it first if the difference is a solver's tolerance")
     return 0.5 * (M + M.T)
-
-
-def _require_eta(eta: float) -> None:
-    require(0 <= eta < np.inf, f"eta={eta!r}, expected a finite number >= 0",
-            why="a negative weight rewards functions that are rough on the graph",
-            fix="use eta=0 for the base kernel, and values such as 0.01 to 100 for more and more of the graph")

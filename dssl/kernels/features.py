@@ -1,39 +1,20 @@
-"""Feature maps `X -> Phi (b, r)`: the kernel of a map is `Phi(X) Phi(Z)'`, and a function of it is `Phi b`."""
+"""The feature map `X -> Phi (b, r)` of landmarks: its kernel is `Phi(X) Phi(Z)'`, and a function of it `Phi b`."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..errors import IntegrityError, require
 from ..storage.blocks import row_ranges
-from ..storage.csr import point_arrays, points_of
-from .base import Kernel, MercerKernel, kernel_from_dict
+from ..storage.csr import points_of
+from .base import Kernel, MercerKernel
 from .gram import kernel_block
 
 PANEL = 128  # columns of T multiplied at a time
 
 
-class FeatureMap(ABC):
-    """A map of points to r features."""
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Return r."""
-
-    @abstractmethod
-    def __call__(self, X: Any) -> np.ndarray:
-        """Return Phi(X), shape (b, r), of dense or sparse points (b, d)."""
-
-    @abstractmethod
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `from_arrays`."""
-
-
 @dataclass(frozen=True, eq=False)
-class LandmarkMap(FeatureMap):
+class LandmarkMap:
     """`Phi = K(X, Z) T` of landmarks Z (s, d); whitened, T' K(Z, Z) T = I, it is that of the Nystrom approximation.
 
     T : (s, r), lower trapezoidal; None for the kernel of the landmarks itself.
@@ -47,9 +28,11 @@ class LandmarkMap(FeatureMap):
 
     @property
     def width(self) -> int:
+        """Return r."""
         return self.points.shape[0] if self.T is None else self.T.shape[1]
 
     def __call__(self, X: Any) -> np.ndarray:
+        """Return Phi(X), shape (b, r), of dense or sparse points (b, d)."""
         return self.of_block(self.block(X))
 
     def block(self, X: Any) -> np.ndarray:
@@ -62,42 +45,11 @@ class LandmarkMap(FeatureMap):
         """Return the features (b, r) of points whose kernel with the landmarks is K (b, s)."""
         return K if self.T is None else times_lower(K, self.T)
 
-    def lift(self, b: np.ndarray) -> np.ndarray:
-        """Return the coefficients of landmarks, (s, ...), of those of features, (r, ...)."""
-        return b if self.T is None else self.T @ b
-
-    def lower(self, values: np.ndarray) -> np.ndarray:
-        """Return T' times values (..., s, t) or (s,)."""
-        return values if self.T is None else self.T.T @ values
-
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `from_arrays`.
-
-        Raises
-        ------
-        ParameterError : the kernel is a plain function.
-        """
-        require(isinstance(self.kernel, MercerKernel), f"the kernel {self.kernel!r} cannot be stored",
-                why="a function is code, and maps hold numbers only", fix="use a kernel that has a name")
-        kernel: MercerKernel = self.kernel  # type: ignore[assignment]
-        return self.arrays(), {"type": "LandmarkMap", "kernel": kernel.to_dict(), "dtype": self.dtype}
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays, which with the kernel are the map."""
-        return {**point_arrays("Z", self.points), **({} if self.T is None else {"T": self.T})}
-
     @classmethod
     def of(cls, kernel: Kernel, arrays: dict[str, np.ndarray], dtype: str = "float64") -> "LandmarkMap":
-        """Return the map of a kernel and `arrays`, T rounded to `dtype`."""
+        """Return the map of a kernel and the arrays `Z` and, if it is whitened, `T`, rounded to `dtype`."""
         T = arrays.get("T")
         return cls(kernel, points_of(arrays, "Z"), None if T is None else T.astype(dtype, copy=False), dtype)
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "LandmarkMap":
-        """Return the map that `to_arrays` described; raise IntegrityError if the attributes are of another noun."""
-        require(attributes.get("type") == "LandmarkMap", f"{attributes.get('type')} is not a LandmarkMap",
-                error=IntegrityError, why="the arrays of a map go with its attributes", fix="pass both as they were")
-        return cls.of(kernel_from_dict(attributes["kernel"]), arrays, attributes["dtype"])
 
 
 def times_lower(K: np.ndarray, T: np.ndarray) -> np.ndarray:

@@ -40,12 +40,14 @@ def block_rows(kernel: Kernel, X: Rows, n_points: int, budget_bytes: int, *, ker
 
 
 def block_row_bytes(kernel: Kernel, X: Rows, n_points: int, sparse_entries: int | None = None) -> int:
-    """Return the bytes that a row of X takes against `n_points` points Z, of which all but those of dense ones go by
-    their entries; the row as it was read is among them.
+    """Return the bytes that a row of X takes against `n_points` points Z, the row as it was read among them.
+
+    A plain function is taken to hold three blocks.
     """
     mixed = X.is_sparse != (sparse_entries is not None)
     width = -(-3 * X.row_bytes // (2 * (X.dtype.itemsize + 4))) if X.is_sparse else X.shape[1]
-    return _row_bytes(kernel, width, n_points) + X.row_bytes + (24 * X.shape[1] if mixed and not X.is_sparse else 0)
+    block = kernel.row_bytes(width, n_points) if hasattr(kernel, "row_bytes") else 24 * n_points + 16 * width
+    return block + X.row_bytes + (24 * X.shape[1] if mixed and not X.is_sparse else 0)
 
 
 def held_points_bytes(X: Rows, n_points: int, sparse_entries: int | None = None) -> int:
@@ -58,13 +60,6 @@ def held_points_bytes(X: Rows, n_points: int, sparse_entries: int | None = None)
 def entries_of(points: Any) -> int | None:
     """Return the number of entries of sparse points, None of dense ones."""
     return int(points.nnz) if sparse.issparse(points) else None
-
-
-def _row_bytes(kernel: Kernel, n_features: int, n_points: int) -> int:
-    """Return the bytes per row of X in a call; a plain function is taken to hold three blocks."""
-    if hasattr(kernel, "row_bytes"):
-        return kernel.row_bytes(n_features, n_points)
-    return 24 * n_points + 16 * n_features
 
 
 def kernel_block(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:

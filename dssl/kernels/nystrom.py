@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import eigh, qr
 
 from ..errors import DataError, require
+from ..storage.blocks import row_ranges
 
 CUTOFF = 1e-10  # relative to the largest eigenvalue: well above rounding, about s times 1e-16
 NEGATIVE = 1e-8  # relative to the largest eigenvalue: what rounding leaves below zero, and no kernel goes beyond
@@ -71,8 +72,9 @@ def whiten(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
     require(size > 0, f"K_ss is zero for all {len(K)} landmarks", error=DataError,
             why="the landmarks then span no function but zero",
             fix="check that the features were read correctly, or use a kernel that is not zero at these points")
-    require(_asymmetry(K) <= ASYMMETRY * size, f"K_ss differs from its transpose by {_asymmetry(K):.3g}, with entries "
-            f"up to {size:.3g}", error=DataError, why="a kernel is symmetric", fix="return K(x, z) = K(z, x)")
+    apart = max(float(np.abs(K[start:stop] - K[:, start:stop].T).max()) for start, stop in row_ranges(len(K), 256))
+    require(apart <= ASYMMETRY * size, f"K_ss differs from its transpose by {apart:.3g}, with entries up to {size:.3g}",
+            error=DataError, why="a kernel is symmetric", fix="return K(x, z) = K(z, x)")
     # Divided by its size, a Gram matrix of 1e-200 does not underflow. Transposed, it is in LAPACK's order. "evd" takes
     # as long as "evr" (0.2 s at s = 1,000, 4 s at 3,000, on one core) and its vectors are orthogonal to rounding.
     scaled = np.divide(K, size, dtype=np.float64)
@@ -94,10 +96,3 @@ def lower_trapezoidal(T: np.ndarray) -> np.ndarray:
     Products with it take up to half the flops. O(s r^2) time.
     """
     return np.tril(qr(T.T, mode="r", check_finite=False)[0][:T.shape[1]].T)
-
-
-def _asymmetry(K: np.ndarray) -> float:
-    """Return the largest |K_ij - K_ji|, by blocks of rows."""
-    step = 256
-    return max(float(np.abs(K[start:start + step] - K[:, start:start + step].T).max())
-               for start in range(0, len(K), step))

@@ -37,14 +37,6 @@ class SubsampleInverse:
     powers: dict[int, np.ndarray]
     attributes: dict[str, Any] = field(default_factory=dict)
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        return {"subsample": self.subsample, **{f"power{p}": A for p, A in self.powers.items()}}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "SubsampleInverse":
-        powers = {int(name.removeprefix("power")): A for name, A in arrays.items() if name.startswith("power")}
-        return cls(arrays["subsample"], powers, attributes)
-
 
 def stored_factors(powers: Sequence[int]) -> list[str]:
     """Return the names of the n x s factors that these powers need: "Z{a}", and "RZ{a}" for the odd ones."""

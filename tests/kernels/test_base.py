@@ -23,8 +23,8 @@ from dssl.kernels.base import (
     kernel_from,
     kernel_from_dict,
     median_bandwidth,
-    squared_distances,
 )
+from dssl.kernels.points import squared_distances
 from dssl.storage.blocks import ArrayRows
 from tests.memory import traced_peak
 

@@ -32,8 +32,8 @@ def inverse_on(Q, S):
     return np.linalg.inv(Q)[np.ix_(S, S)]
 
 
-def printed(kernel, anchors, Q, eta, X, Z):
-    return reference.deformed(kernel(anchors, anchors), eta, Q, kernel(anchors, X), kernel(anchors, Z), kernel(X, Z))
+def printed(kernel, X_S, Q, eta, X, Z):
+    return reference.deformed(kernel(X_S, X_S), eta, Q, kernel(X_S, X), kernel(X_S, Z), kernel(X, Z))
 
 
 @pytest.mark.parametrize("kernel", [RBF(0.8), LaplacianKernel(1.5), Linear(), Polynomial(2, 0.5, 1.0)])
@@ -129,17 +129,17 @@ def test_theorem_2_1_the_norm_of_the_deformed_space(step):
     """For f = sum a_i K~(x_i, .), |f|^2_K + eta f'Qf = a' K~ a, and <f, K~(z, .)> = f(z) (eqs. 3 and 5)."""
     X, Q = problem()
     eta, Z, S = 0.6, others(), np.arange(0, 30, step)
-    anchors, Q_anchors = X[S], reference.subsample_regularizer(Q, S)
-    ours = subsample_deformation(KERNEL, anchors, inverse_on(Q, S), eta)
+    X_S, Q_S = X[S], reference.subsample_regularizer(Q, S)
+    ours = subsample_deformation(KERNEL, X_S, inverse_on(Q, S), eta)
     a = np.random.default_rng(1).normal(size=(len(Z), 3))
     base, centers, c = ours.expansion(Z, a)
-    f_anchors = base(anchors, centers) @ c
-    norm = c.T @ base(centers, centers) @ c + eta * f_anchors.T @ Q_anchors @ f_anchors
+    f_S = base(X_S, centers) @ c
+    norm = c.T @ base(centers, centers) @ c + eta * f_S.T @ Q_S @ f_S
     assert_allclose(norm, a.T @ ours(Z, Z) @ a, rtol=1e-8, atol=1e-8)
 
     _, centers_z, c_z = ours.expansion(Z, np.eye(len(Z)))
-    z_anchors = base(anchors, centers_z) @ c_z
-    reproduced = c_z.T @ base(centers_z, centers) @ c + eta * z_anchors.T @ Q_anchors @ f_anchors
+    z_S = base(X_S, centers_z) @ c_z
+    reproduced = c_z.T @ base(centers_z, centers) @ c + eta * z_S.T @ Q_S @ f_S
     assert_allclose(reproduced, ours(Z, Z) @ a, rtol=1e-8, atol=1e-8)
 
 
@@ -206,7 +206,7 @@ def test_a_small_ridge_leaves_constants_free():
     assert_allclose(ridged(X, X), printed(KERNEL, X, L, 1.0, X, X), atol=1e-6)
 
 
-def test_equal_anchors_need_jitter_and_change_nothing():
+def test_equal_points_need_jitter_and_change_nothing():
     X, Q = problem()
     S = np.arange(0, 30, 3)
     twice = np.concatenate([S, S[:4]])
@@ -252,7 +252,7 @@ def test_an_expansion_in_the_base_kernel_is_the_same_function():
     assert_allclose(ours.expansion(Z, coef[:, 0])[2], c[:, 0], rtol=1e-12, atol=1e-13)
 
 
-def test_float32_anchors_rows_and_plain_functions():
+def test_float32_points_rows_and_plain_functions():
     X, Q = problem()
     A, Z = np.linalg.inv(Q), others()
     ours = subsample_deformation(KERNEL, X, A, 1.0)
@@ -274,8 +274,8 @@ def with_nan(M):
     (ParameterError, "eta=nan", lambda X, A: subsample_deformation(KERNEL, X, A, float("nan"))),
     (DataError, r"shape \(5, 5\), expected \(6, 6\)", lambda X, A: subsample_deformation(KERNEL, X, A[:5, :5], 1.0)),
     (DataError, "inverse_on_subsample holds NaN", lambda X, A: subsample_deformation(KERNEL, X, with_nan(A), 1.0)),
-    (DataError, "anchors hold NaN", lambda X, A: subsample_deformation(KERNEL, with_nan(X), A, 1.0)),
-    (DataError, "anchors have shape", lambda X, A: subsample_deformation(KERNEL, X[:0], A[:0, :0], 1.0)),
+    (DataError, "subsample holds NaN", lambda X, A: subsample_deformation(KERNEL, with_nan(X), A, 1.0)),
+    (DataError, "subsample has shape", lambda X, A: subsample_deformation(KERNEL, X[:0], A[:0, :0], 1.0)),
     (DataError, "Gram matrix of .* holds NaN",
      lambda X, A: subsample_deformation(lambda X, Z: np.full((len(X), len(Z)), np.nan), X, A, 1.0)),
     (DataError, "is not symmetric", lambda X, A: subsample_deformation(KERNEL, X, A + np.triu(A, 1), 1.0)),

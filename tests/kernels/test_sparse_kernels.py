@@ -15,14 +15,13 @@ from dssl.kernels.base import (
     LaplacianKernel,
     Linear,
     Polynomial,
-    as_points,
     diagonal_of,
     kernel_from,
     median_bandwidth,
-    squared_distances,
 )
 from dssl.kernels.deformed import subsample_deformation
 from dssl.kernels.gram import block_rows, entries_of, kernel_block
+from dssl.kernels.points import as_points, squared_distances
 from dssl.learners.coding import Values
 from dssl.learners.kernel_model import KernelModel
 from dssl.storage.csr import CsrRows, as_csr, as_rows

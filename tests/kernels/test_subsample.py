@@ -10,7 +10,6 @@ from dssl.errors import NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import subsample as module
 from dssl.kernels.subsample import (
-    SubsampleInverse,
     inverse_on_subsample,
     multiply_factors,
     solve_columns,
@@ -220,16 +219,6 @@ def test_resume_solves_only_the_missing_columns(tmp_path):
     assert [name for name in after if after[name] != before[name]] == ["000002.json"]
     assert [receipt["n_columns"] for receipt in again] == [receipt["n_columns"] for receipt in first]
     assert_array_equal(parts.rows("Z1").read_all(), expected)
-
-
-def test_arrays_make_the_same_inverse_again():
-    R, vector, S = expander()
-    found = inverse_on_subsample(R, S, (1, 3), vector=vector)
-    again = SubsampleInverse.from_arrays(found.to_arrays(), found.attributes)
-    assert_array_equal(again.subsample, S)
-    assert again.powers.keys() == {1, 3}
-    assert_array_equal(again.powers[3], found.powers[3])
-    assert again.attributes["solver"]["method"] == "direct"
 
 
 def test_columns_that_do_not_converge_are_not_used():

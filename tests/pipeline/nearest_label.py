@@ -16,7 +16,8 @@ from scipy.sparse.csgraph import dijkstra
 from dssl.execution.cost import Cost, cost_of
 from dssl.graph.vertices import Vertices
 from dssl.graph.weights import read_graph
-from dssl.kernels.base import MercerKernel, register_kernel, squared_distances
+from dssl.kernels.base import MercerKernel, register_kernel
+from dssl.kernels.points import squared_distances
 from dssl.learners.coding import OneVsRest
 from dssl.learners.model import Model, register_model
 from dssl.pipeline.facts import Facts

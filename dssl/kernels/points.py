@@ -1,0 +1,107 @@
+"""Points as kernels see them, dense or sparse, and what is computed of all pairs: distances and inner products."""
+
+from typing import Any
+
+import numba
+import numpy as np
+from scipy import sparse
+from scipy.spatial.distance import cdist
+
+from ..errors import DataError, require
+from ..storage.csr import as_csr
+from ..storage.csr_arithmetic import absolute_sums, overlaps, products, squared_lengths, unit_rows, with_values
+
+
+def as_points(X: Any, dtype: Any = np.float64) -> Any:
+    """Return `X` as points of type `dtype`, shape (n, d), sparse if `X` is; input of that type is not copied.
+
+    Raises
+    ------
+    DataError : `X` does not have two dimensions, or is not numeric.
+    """
+    points: Any = as_csr(X) if sparse.issparse(X) else np.asarray(X)
+    require(points.ndim == 2 and points.dtype.kind in "biuf",
+            f"points have shape {points.shape} and dtype {points.dtype}, expected two dimensions of numbers",
+            error=DataError, why="a kernel compares points, and a point is one row of numbers",
+            fix="pass an array of shape (n_points, n_features); X[None, :] makes one point of a vector")
+    if sparse.issparse(points):
+        return with_values(points, points.data.astype(dtype, copy=False))
+    return np.ascontiguousarray(points, dtype)
+
+
+def matching_points(X: Any, Z: Any, dtype: Any = np.float64) -> tuple[Any, Any]:
+    """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z."""
+    points = as_points(X, dtype)
+    others = points if X is Z else as_points(Z, dtype)
+    if sparse.issparse(points) != sparse.issparse(others):
+        return as_csr(points), as_csr(others)
+    return points, others
+
+
+def squared_distances(X: Any, Z: Any) -> np.ndarray:
+    """Return |x_i - z_j|^2, shape (n, m), by one matrix product; symmetric with zero diagonal if X is Z.
+
+    Both sets are centered at the mean of Z first, so a common offset costs no digits: the absolute error is about
+    1e-16 times the squared distance of the points from that mean.
+
+    Sparse rows are not centered, as that would fill every column. With e entries in the longest row, each of
+    |x|^2, |z|^2 and 2 x.z is a sum of at most e products, so the absolute error is below (e + 3) 2^-52
+    (|x|^2 + |z|^2): e times 1e-16 of the squared lengths at worst, about 1e-16 of them where roundings have no
+    common sign. All three add in the order of the columns, so the distance of equal rows is exactly 0.
+    """
+    if sparse.issparse(X):
+        block = products(X, Z)
+        lengths = squared_lengths(X)
+        _squared_from_products(block, lengths, lengths if X is Z else squared_lengths(Z))
+        return block
+    center = Z.mean(0) if len(Z) else 0.0
+    Zc = Z - center
+    Xc = Zc if X is Z else X - center
+    block = Xc @ Zc.T
+    _squared_from_products(block, np.einsum("ij,ij->i", Xc, Xc), np.einsum("ij,ij->i", Zc, Zc))
+    if X is Z:
+        np.fill_diagonal(block, 0.0)
+    return block
+
+
+@numba.njit(nogil=True, cache=True)
+def _squared_from_products(block, xx, zz):
+    """Turn x_i . z_j into |x_i|^2 + |z_j|^2 - 2 x_i . z_j in place, clipped at 0 against cancellation."""
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            value = (xx[i] + zz[j]) - 2.0 * block[i, j]
+            block[i, j] = 0.0 if value < 0.0 else value
+
+
+def city_block_distances(X: Any, Z: Any) -> np.ndarray:
+    """Return the sum over columns of |x_ic - z_jc|, shape (n, m).
+
+    For sparse rows it is |x|_1 + |z|_1 less twice the smaller entry where signs agree: the absolute error is below
+    (e + 3) 2^-52 (|x|_1 + |z|_1) with e entries in the longest row, and the distance of equal rows exactly 0.
+    """
+    if not sparse.issparse(X):
+        return cdist(X, Z, "cityblock")
+    block = overlaps(X, Z)
+    np.subtract(absolute_sums(X)[:, None] + absolute_sums(Z), block, out=block)
+    return np.maximum(block, 0, out=block)
+
+
+def dot_products(X: Any, Z: Any) -> np.ndarray:
+    """Return x_i . z_j, shape (n, m)."""
+    return products(X, Z) if sparse.issparse(X) else X @ Z.T
+
+
+def squared_norms(X: Any) -> np.ndarray:
+    """Return |x_i|^2, shape (n,)."""
+    points = as_points(X)
+    return squared_lengths(points) if sparse.issparse(points) else np.einsum("ij,ij->i", points, points)
+
+
+def directions(X: Any) -> Any:
+    """Return the rows scaled to length one; zero rows stay zero."""
+    if sparse.issparse(X):
+        return unit_rows(X)
+    largest = np.abs(X).max(1, initial=0.0, keepdims=True)
+    scaled = X / np.where(largest > 0, largest, 1.0)  # first by the largest entry: squares cannot underflow
+    scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
+    return scaled
