@@ -22,21 +22,26 @@ def _row_of_entries(rows: Any) -> np.ndarray:
     return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
+def _row_sums(rows: Any, values: np.ndarray) -> np.ndarray:
+    """Return the sums of values, one an entry, over rows; of no entries at all bincount gives integers."""
+    return np.bincount(_row_of_entries(rows), values, rows.shape[0]).astype(np.float64, copy=False)
+
+
 def squared_lengths(rows: Any) -> np.ndarray:
     """Return |x_i|^2 of sparse rows, shape (n,), float64."""
-    return np.bincount(_row_of_entries(rows), np.square(rows.data, dtype=np.float64), rows.shape[0])
+    return _row_sums(rows, np.square(rows.data, dtype=np.float64))
 
 
 def absolute_sums(rows: Any) -> np.ndarray:
     """Return the sum of |x_ij| over each sparse row, shape (n,), float64."""
-    return np.bincount(_row_of_entries(rows), np.abs(rows.data), rows.shape[0])
+    return _row_sums(rows, np.abs(rows.data, dtype=np.float64))
 
 
 def largest_of_rows(rows: Any) -> np.ndarray:
     """Return the largest |x_ij| of each sparse row, shape (n,), float64; NaN where a value is, 0 without entries."""
     found = np.zeros(rows.shape[0])
     with np.errstate(invalid="ignore"):  # NumPy warns of some NaN
-        np.maximum.at(found, _row_of_entries(rows), np.abs(rows.data))
+        np.maximum.at(found, _row_of_entries(rows), np.abs(rows.data, dtype=np.float64))
     return found
 
 
@@ -44,7 +49,7 @@ def unit_rows(rows: Any) -> sparse.csr_array:
     """Return sparse rows of Euclidean length 1, float64; zero rows stay zero."""
     row, largest = _row_of_entries(rows), largest_of_rows(rows)
     scaled = rows.data / np.where(largest > 0, largest, 1)[row]  # the square of 1e-200 is 0, of 1e200 infinite
-    length = np.sqrt(np.bincount(row, scaled**2, rows.shape[0]))
+    length = np.sqrt(_row_sums(rows, scaled**2))
     return with_values(rows, scaled / np.where(length > 0, length, 1)[row])
 
 

@@ -146,5 +146,5 @@ def test_deformed_kernels_are_the_dense_ones(kernel):
     assert sparse.issparse(points)
     assert_allclose(base(X, points) @ b, wanted @ coef, atol=1e-9)
     X_S.data[0] = np.inf
-    with pytest.raises(DataError, match="anchors hold NaN or infinite"):
+    with pytest.raises(DataError, match="subsample holds NaN or infinite"):
         subsample_deformation(kernel, X_S, A, 1.0)
