@@ -48,7 +48,8 @@ def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | 
                                 fix="correct these keys; `dssl schema` prints all keys with their meaning")) from error
     require(spec.data.task in kind.tasks, f"model.kind is {kind.name}, and data.task is {spec.data.task}",
             why=f"that kind of model serves {' and '.join(kind.tasks)}", error=SpecError,
-            fix=f"set model.kind to {' or '.join(other.name for other in serving(spec.data.task))}")
+            fix="set model.kind to "
+            + " or ".join(other.name for other in KINDS.values() if spec.data.task in other.tasks))
     return spec.check()
 
 
@@ -59,11 +60,6 @@ def kind_of(fields: dict[str, Any]) -> Kind:
     if isinstance(name, str) and name not in KINDS:
         load_plugins()
     return KINDS.get(name if isinstance(name, str) else DEFAULT, KINDS[DEFAULT])
-
-
-def serving(task: str) -> list[Kind]:
-    """Return the kinds of models that serve a task."""
-    return [kind for kind in KINDS.values() if task in kind.tasks]
 
 
 def schema() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ..errors import ParameterError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
-from ..report.page import write_report
+from ..report.page import page
 from ..report.sections.answer import answer_section
 from ..report.sections.ran import spec_section, stages_section
 from ..storage.files import read_json, write_json
@@ -80,7 +80,9 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
             if "unreached" in facts.get("health", {}):  # not of a kind without labels
                 result["unreached"] = write_unreached(folder, made.artifact("health"))
             facts |= {"spec": made.spec.model_dump(), "libraries": {name: version(name) for name in LIBRARIES}}
-            result["report"] = str(_write_page(folder / "report.html", made.kind, result, facts))
+            report = folder / "report.html"
+            report.write_text(_page(made.kind, result, facts), encoding="utf-8")
+            result["report"] = str(report)
         # In the file, paths are relative to it, so that a workspace can be moved.
         paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
         write_json(folder / "result.json", result | paths)
@@ -158,14 +160,14 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
     return result | found
 
 
-def _write_page(path: Path, kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> Path:
-    """Write the page of a run and return its path: results before how they came about.
+def _page(kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> str:
+    """Return the page of a run: results before how they came about.
 
     result : what `run` returns. facts : the attributes of every stage by its name, `spec` (the checked pipeline file)
     and `libraries` (versions by name).
     """
     first = [stage.section for stage in reversed(kind.stages) if stage.section and stage.leads]
     rest = [stage.section for stage in kind.stages if stage.section and not stage.leads]
-    return write_report(path, result["name"], result["run"], (
+    return page(result["name"], result["run"], (
         answer_section(facts, result, kind.words, kind.baselines),
         *(section(facts, result) for section in (*first, *rest, stages_section, spec_section))))

@@ -5,7 +5,6 @@ The page is a function of its arguments: equal ones give an equal file.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from .markup import Html, joined, tag
@@ -72,12 +71,6 @@ def warning_box(found: Sequence[Finding], explained: bool = True) -> Html:
         return Html("")
     return tag("div", *(tag("p", tag("b", f"{item.subject}: "), item.figures,
                             f". {item.meaning}" if explained else "") for item in found), class_="box warning")
-
-
-def write_report(path: Path, title: str, run: str, sections: Iterable[Section | None]) -> Path:
-    """Write the page of a run (its identity) and return its path."""
-    path.write_text(page(title, run, sections), encoding="utf-8")
-    return path
 
 
 def page(title: str, run: str, sections: Iterable[Section | None]) -> Html:
