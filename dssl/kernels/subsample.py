@@ -49,7 +49,7 @@ def _factors(power: int) -> tuple[str, str]:
     return (f"Z{a}", f"Z{a}") if power % 2 == 0 else (f"Z{a}", f"RZ{a}")
 
 
-def chain_steps(powers: Sequence[int], form: Form = "energy") -> int:
+def n_solves(powers: Sequence[int], form: Form = "energy") -> int:
     """Return how many solves a column takes."""
     return max(powers) if form == "restriction" else (max(powers) + 1) // 2
 
@@ -72,7 +72,7 @@ class ColumnsTask:
         Z[columns, np.arange(len(columns))] = 1
         wanted, found = stored_factors(self.powers), {}
         residual, iterations = 0.0, []
-        for step in range(1, chain_steps(self.powers, self.form) + 1):
+        for step in range(1, n_solves(self.powers, self.form) + 1):
             before = Z
             solution = solver.solve(before).require_converged(self.params)
             Z = solution.value
@@ -219,7 +219,7 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
     """
     execution, params = execution or InProcess(), params or SolverParams()
     subsample, powers = check_subsample(subsample, R.shape[0], powers), tuple(sorted({int(p) for p in powers}))
-    solver = prepare(R, len(subsample) * chain_steps(powers), params, vector)
+    solver = prepare(R, len(subsample) * n_solves(powers), params, vector)
     columns = execution.scratch()
     receipts = solve_columns(HeldArrays(**solver.to_arrays()), solver.params, R.shape[0], subsample, powers, execution,
                              columns, form=form)
@@ -245,7 +245,7 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
 
     The solver's arrays, and of a block of columns the right-hand sides and all that solving them takes.
     """
-    names, steps, solve_bytes = _kept_factors(powers, form), chain_steps(powers, form), METHODS[method].solve_bytes
+    names, steps, solve_bytes = _kept_factors(powers, form), n_solves(powers, form), METHODS[method].solve_bytes
     # While the last step is solved, what earlier steps are stored for is kept; one of it is the right-hand sides.
     earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
     kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1)

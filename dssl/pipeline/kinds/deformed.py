@@ -12,14 +12,7 @@ import numpy as np
 from ...execution.cost import Cost, cost_of
 from ...graph.regularizer import RegularizerParams, prepare_regularizer, system_cost
 from ...graph.vertices import covariance_at_points
-from ...kernels.subsample import (
-    chain_steps,
-    columns_cost,
-    multiply_factors,
-    product_cost,
-    solve_columns,
-    solve_evidence,
-)
+from ...kernels.subsample import columns_cost, multiply_factors, n_solves, product_cost, solve_columns, solve_evidence
 from ...learners.deformed import draw_subsample
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
@@ -33,15 +26,7 @@ from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT
 from ..scoring import BASE, SCORES, scores_cost
 from ..stage import Context, Kind, Stage
-from .deformed_fit import (
-    DeformedProblem,
-    FitTask,
-    LearningParams,
-    SearchTask,
-    fit_cost,
-    n_subsample,
-    search_cost,
-)
+from .deformed_fit import DeformedProblem, FitTask, LearningParams, SearchTask, fit_cost, n_subsample, search_cost
 from .deformed_spec import DeformedSpec, RidgePipeline, SvmPipeline
 
 
@@ -194,7 +179,7 @@ def _solvers(f: Facts[DeformedSpec]) -> list[str]:
 
 
 def _system_cost(f: Facts[DeformedSpec]) -> Cost:
-    methods, n_columns = _solvers(f), n_subsample(f) * chain_steps(f.spec.powers)
+    methods, n_columns = _solvers(f), n_subsample(f) * n_solves(f.spec.powers)
     f.estimated.update(*(METHODS[method].stored_guess for method in methods))
     return system_cost(f.vertices, f.nnz, n_columns, methods, guess=f.bound == "most")
 
@@ -205,7 +190,7 @@ def _columns_cost(f: Facts[DeformedSpec]) -> Cost:
         if "system" in f.attributes:
             stored = int(f.attributes["system"]["stored_bytes"])
         else:
-            stored = stored_bytes(method, n, nnz, s * chain_steps(f.spec.powers), guess=guess)
+            stored = stored_bytes(method, n, nnz, s * n_solves(f.spec.powers), guess=guess)
             f.estimated.update(METHODS[method].stored_guess)
         f.estimated.update(METHODS[method].held_guess)
         found.append(columns_cost(n, nnz, s, f.spec.powers, f.spec.solver.block_columns, f.spec.solver.form, method,

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from ...graph.regularizer import RegularizerParams
 from ...kernels.deformed import check_eta
-from ...kernels.subsample import chain_steps
+from ...kernels.subsample import n_solves
 from ...learners.ridge_and_svm import LearnerParams
 from ...selection.search import GridParams
 from ...solvers.solve import SolverParams
@@ -118,7 +118,7 @@ class DeformedSpec(Spec):
     @property
     def n_columns(self) -> int:
         """Return how many columns are solved: a chain of solves for each point of the subsample."""
-        return self.subsample.size * chain_steps(self.powers)
+        return self.subsample.size * n_solves(self.powers)
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()

@@ -20,14 +20,7 @@ from ...kernels.landmarks import Landmarks, landmark_count, landmarks_cost
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost
 from ...learners.laprls.params import SystemParams
 from ...learners.laprls.penalties import Penalties
-from ...learners.laprls.problem import (
-    DENSE,
-    FittedLapRLS,
-    LapRLSParams,
-    LapRLSProblem,
-    PreparedLapRLS,
-    landmarks_of,
-)
+from ...learners.laprls.problem import DENSE, FittedLapRLS, LapRLSParams, LapRLSProblem, PreparedLapRLS, landmarks_of
 from ...learners.laprls.products import gram_bytes
 from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
