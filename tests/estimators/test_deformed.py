@@ -9,11 +9,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.svm import SVC
 
 from dssl import KNNGraph, LapKernelRidge, LapSVC, RegularizerParams
-from dssl.data.synthetic import two_moons
 from dssl.errors import DataError, ParameterError
 from dssl.learners.kernel_model import KernelModel
 from dssl.storage.blocks import ArrayRows
 from tests import reference
+from tests.moons import two_moons
 
 SMALL = {"graph": KNNGraph(n_neighbors=5, weights="binary"), "bandwidth": 1.5}
 

@@ -33,10 +33,10 @@ from dssl import (
     LapSVC,
     RegularizerParams,
 )
-from dssl.data.synthetic import two_moons
 from dssl.errors import DataError, ParameterError
 from dssl.selection.folds import LabeledKFold
 from dssl.storage.blocks import ArrayRows
+from tests.moons import two_moons
 
 SMALL = {"graph": KNNGraph(n_neighbors=5, weights="binary"), "bandwidth": 1.5}
 DOCS = Path(dssl.__file__).parent.parent / "docs" / "estimators.md"

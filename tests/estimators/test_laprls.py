@@ -14,7 +14,6 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.model_selection import KFold
 
 from dssl import KNNGraph, LandmarkParams, LapRLSClassifier, LapRLSRegressor, SystemParams, neighbors, weights
-from dssl.data.synthetic import two_moons
 from dssl.errors import BudgetError, DataError, NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
@@ -26,6 +25,7 @@ from dssl.learners.laprls.products import gram_bytes
 from dssl.learners.laprls.system import assemble, whitening_bytes
 from dssl.storage.blocks import ArrayRows
 from tests import reference
+from tests.moons import two_moons
 
 SOLVERS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg", "direct", "pcg", "cg")
 
