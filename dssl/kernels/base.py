@@ -28,6 +28,7 @@ from .points import (
     directions,
     dot_products,
     matching_points,
+    require_finite,
     squared_distances,
     squared_norms,
 )
@@ -273,9 +274,7 @@ def median_bandwidth(rows: Rows | np.ndarray | None, seed: int, sample: int = 10
     points = as_rows(rows)
     ids = np.sort(np.random.default_rng(seed).permutation(len(points))[:sample])
     chosen = as_points(points.take(ids))
-    values = chosen.data if sparse.issparse(chosen) else chosen
-    require(bool(np.isfinite(values).all()), "the points hold NaN or infinite values", error=DataError,
-            why="a distance to such a point is not a number", fix="drop or impute these rows first")
+    require_finite(chosen, "the points hold")
     if sparse.issparse(chosen):
         between = squared_distances if metric == "euclidean" else city_block_distances
         distances = between(chosen, chosen)[np.triu_indices(len(ids), 1)]

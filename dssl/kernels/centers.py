@@ -20,6 +20,7 @@ from ..errors import DataError, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr_arithmetic import squared_lengths
+from .points import require_finite
 
 SAMPLE_PER_CENTER = 30  # rows that the seeding sees for each center
 SAMPLE_BYTES = 128 << 20  # and at most, as float64; a center still has one row
@@ -69,9 +70,7 @@ class SeedTask:
 
         rng = block_rng(self.seed, SAMPLE_STREAM)
         points: Any = self.rows.take(np.sort(rng.choice(len(self.rows), self.sample, replace=False, shuffle=False)))
-        values = points.data if sparse.issparse(points) else points
-        require(bool(np.isfinite(values).all()), "the points hold NaN or infinite values", error=DataError,
-                why="a mean of such points is not a number", fix="drop or impute these rows first")
+        require_finite(points, "the points hold")
         # Without reassignment, which moves rare cells to random rows: landmarks are to cover rare points too.
         model = MiniBatchKMeans(self.count, n_init=1, batch_size=max(1024, 2 * self.count), max_iter=10,
                                 reassignment_ratio=0.0, random_state=int(rng.integers(2**31)))

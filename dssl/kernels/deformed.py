@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon, dpotrf
 
@@ -18,6 +17,7 @@ from ..errors import DataError, explain, require
 from ..storage.blocks import block_rng
 from ..storage.csr import as_rows, stack_points
 from .base import Kernel, diagonal_of
+from .points import require_finite
 
 ASYMMETRY = 1e-8  # relative to the largest entry: what rounding leaves, and less than a solver's error
 LARGEST_JITTER = 1e-8  # relative to the diagonal
@@ -147,9 +147,7 @@ def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.nda
     points: Any = as_rows(X_S).read_all()
     require(points.ndim == 2 and points.shape[0] > 0, f"the subsample has shape {points.shape}", error=DataError,
             why="functions are measured at its points, one row each", fix="pass an array of shape (s, n_features)")
-    values = points.data if sparse.issparse(points) else points
-    require(bool(np.isfinite(values).all()), "the subsample holds NaN or infinite values", error=DataError,
-            why="every value of the kernel would be NaN", fix="drop or impute these rows first")
+    require_finite(points, "the subsample holds")
     A = _symmetric("inverse_on_subsample", inverse_on_subsample, points.shape[0])
     require(0 <= eta < np.inf, f"eta={eta!r}, expected a finite number >= 0",
             why="a negative weight rewards functions that are rough on the graph",

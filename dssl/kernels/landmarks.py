@@ -25,6 +25,7 @@ from .base import Kernel
 from .centers import SAMPLE_BYTES, SAMPLE_PER_CENTER, kmeans_centers
 from .gram import BLOCK_BYTES
 from .leverage import PILOT, leverage_rows
+from .points import require_finite
 
 Method = Literal["uniform", "kmeans", "leverage"]
 METHODS = ("uniform", "kmeans", "leverage")
@@ -181,9 +182,7 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
         else:
             ids = uniform_rows(n, count, params.seed, preferred if params.n_landmarks == "sqrt" else None)
         points = rows.take(ids)
-    values = points.data if sparse.issparse(points) else points
-    require(bool(np.isfinite(values).all()), "a landmark holds NaN or infinite values", error=DataError,
-            why="the kernel between it and any point is not a number", fix="drop or impute these rows first")
+    require_finite(points, "a landmark holds")
     kept = first_of_each(points)
     if len(kept) < count:
         points, ids = points[kept], None if ids is None else ids[kept]

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, eigh
 from scipy.linalg.blas import dtrsm
 
-from ..errors import DataError, explain
+from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr import point_arrays, points_nbytes, points_of
@@ -122,10 +122,9 @@ class PilotTask:
         J = points_of(arrays, "J")
         K = np.array(kernel_block(self.kernel, J, J), np.float64)
         q = len(K)
-        if not np.isfinite(K).all():
-            raise DataError(explain(
-                f"the kernel of {q} sampled rows is NaN or infinite", why="leverage scores follow from its values",
-                fix="drop or impute points that are not finite; scale the features if the kernel overflows"))
+        require(bool(np.isfinite(K).all()), f"the kernel of {q} sampled rows is NaN or infinite", error=DataError,
+                why="leverage scores follow from its values",
+                fix="drop or impute points that are not finite; scale the features if the kernel overflows")
         values, vectors = eigh(K, driver="evd", check_finite=False)
         nu = pilot_ridge(values, np.square(vectors, out=vectors), self.n, self.count)
         del vectors

@@ -29,6 +29,13 @@ def as_points(X: Any, dtype: Any = np.float64) -> Any:
     return np.ascontiguousarray(points, dtype)
 
 
+def require_finite(points: Any, what: str) -> None:
+    """Raise DataError saying that `what` ("the points hold") NaN or infinite values, if points (n, d) have any."""
+    values = points.data if sparse.issparse(points) else points
+    require(bool(np.isfinite(values).all()), f"{what} NaN or infinite values", error=DataError,
+            why="no distance, mean or kernel value of such a point is a number", fix="drop or impute these rows first")
+
+
 def matching_points(X: Any, Z: Any, dtype: Any = np.float64) -> tuple[Any, Any]:
     """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z."""
     points = as_points(X, dtype)

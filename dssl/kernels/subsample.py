@@ -70,7 +70,7 @@ class ColumnsTask:
         n, columns = solver.A.n, np.array(self.subsample)
         Z = np.zeros((n, len(columns)))
         Z[columns, np.arange(len(columns))] = 1
-        wanted, found = stored_factors(self.powers), {}
+        wanted, found = _kept_factors(self.powers, self.form), {}
         residual, iterations = 0.0, []
         for step in range(1, n_solves(self.powers, self.form) + 1):
             before = Z
@@ -78,18 +78,12 @@ class ColumnsTask:
             Z = solution.value
             residual = max(residual, float(solution.residuals.max()))
             iterations.append(int(solution.iterations.max()))
-            if self.form == "restriction":
-                if step in self.powers:
-                    found[f"A{step}"] = Z  # all rows: the rows of S are picked when all columns are there
-            else:
-                if f"Z{step}" in wanted:
-                    found[f"Z{step}"] = Z
-                if f"RZ{step}" in wanted:
-                    found[f"RZ{step}"] = solver.A.apply(Z)
-        evidence = {"max_residual": residual, "iterations": iterations, "n_columns": len(columns)}
-        if self.form == "restriction":
-            return {**out.write(**found), **evidence}
-        return {**out.write_columns(self.first, **found), **evidence}
+            # Of A all rows: those of S are picked when all columns are there.
+            found |= {name: Z for name in (f"A{step}", f"Z{step}") if name in wanted}
+            if f"RZ{step}" in wanted:
+                found[f"RZ{step}"] = solver.A.apply(Z)
+        written = out.write(**found) if self.form == "restriction" else out.write_columns(self.first, **found)
+        return {**written, "max_residual": residual, "iterations": iterations, "n_columns": len(columns)}
 
 
 @dataclass(frozen=True)
@@ -102,15 +96,9 @@ class ProductTask:
     stop: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        read: dict[str, np.ndarray] = {}
-        shares = {}
-        for power in self.powers:
-            for name in _factors(power):
-                if name not in read:
-                    read[name] = self.factors[name].read(self.start, self.stop)
-            left, right = (read[name] for name in _factors(power))
-            shares[f"power{power}"] = left.T @ right
-        return out.write(**shares)
+        read = {name: factor.read(self.start, self.stop) for name, factor in self.factors.items()}
+        pairs = {power: [read[name] for name in _factors(power)] for power in self.powers}
+        return out.write(**{f"power{power}": left.T @ right for power, (left, right) in pairs.items()})
 
 
 def column_width(n: int, powers: Sequence[int], block_columns: int, budget: int, solver_bytes: int) -> int:

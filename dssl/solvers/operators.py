@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-from ..errors import DataError, explain, require
+from ..errors import DataError, require
 
 SINGULAR = 1e-13  # Rayleigh quotient below which a component has a null vector
 
@@ -161,13 +161,10 @@ def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:
 def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
     require(bool(np.isfinite(R.data).all()), "the matrix has entries that are not finite", error=DataError,
             why="one such weight spoils every solution", fix="check the graph's weights for NaN and infinity")
-    bad = np.flatnonzero(diagonal <= 0)
-    if len(bad):
-        raise DataError(explain(
-            f"row {bad[0]} has diagonal {diagonal[bad[0]]:g} ({len(bad)} such rows), expected > 0",
-            why="an isolated vertex without a ridge has no equation",
-            fix="add a ridge (1e-3 is usual), or drop isolated points",
-        ))
+    bad = diagonal <= 0
+    require(not bad.any(), f"row {bad.argmax()} has diagonal {diagonal[bad.argmax()]:g} ({bad.sum()} such rows), "
+            "expected > 0", error=DataError, why="an isolated vertex without a ridge has no equation",
+            fix="add a ridge (1e-3 is usual), or drop isolated points")
     difference = abs(R - R.T)
     worst = float(difference.max()) if difference.nnz else 0.0
     require(worst <= 1e-10 * float(diagonal.max()), f"the matrix differs from its transpose by {worst:g}",
