@@ -208,11 +208,12 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     shared = execution.share(position=place[lines.row][by_place], fold=lines.fold[by_place].astype(np.int64),
                              weight=lines.weight[by_place].astype(np.float64), target=lines.target[by_place])
     parts = execution.scratch()
-    given = execution.share(**point_arrays("Z", points))
-    receipt, = execution.map([WhitenTask(kernel, given, params.cutoff)], parts)
+    Z = point_arrays("Z", points)
+    receipt, = execution.map([WhitenTask(kernel, execution.share(**Z), params.cutoff)], parts)
     found = parts.read(0)
     features = LandmarkMap(kernel, points, found.get("T"), params.precision)
-    problem = Landmarked(kernel, moved, execution.share(**features.arrays()), shared, blocks, lines.n_folds,
+    T = {} if features.T is None else {"T": features.T}
+    problem = Landmarked(kernel, moved, execution.share(**Z, **T), shared, blocks, lines.n_folds,
                          params.precision, uuid.uuid4().hex)
     places = None if landmarks.rows is None or graph is None else place[landmarks.rows]
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
