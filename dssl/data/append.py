@@ -28,7 +28,7 @@ from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
 from .ingest import ingest
 from .ingest_params import IngestParams
-from .readers.formats import format_of
+from .readers.formats import folder_format, format_of_ending
 from .readers.stored import segments_of
 from .sources import Source, find_source
 from .targets import recoded
@@ -87,10 +87,9 @@ def _params(current: Dataset, source: Source, options: dict[str, Any]) -> Ingest
     before = {name: tuple(value) if isinstance(value, list) else value
               for name, value in (current.attributes.get("params") or {}).items()
               if name in IngestParams.__dataclass_fields__ and name not in ("dtype", "block_rows", "labels")}
-    try:
-        same = format_of(source.path, options.get("format")) == current.attributes.get("format")
-    except DataError:  # an ending that stands for no format: the first source may have had it too
-        same = before.get("format") is not None
+    known = options.get("format") or folder_format(source.path) or format_of_ending(source.path)
+    # An ending that stands for no format: the first source may have had it too.
+    same = known == current.attributes.get("format") if known else before.get("format") is not None
     return IngestParams(**{**(before if same else {}), **options, "dtype": dtype})
 
 

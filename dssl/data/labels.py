@@ -53,13 +53,13 @@ def choose_labels(codes: np.ndarray, *, count: int | None = None, per_class: int
 
 
 def split_test(codes: np.ndarray | int, *, count: int | None = None, fraction: float | None = None,
-               official: np.ndarray | None = None, seed: int, stratify: bool = True) -> tuple[np.ndarray, np.ndarray]:
+               official: np.ndarray | None = None, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the ascending numbers of the training points and of the test points.
 
     codes : ndarray, shape (n,), or n. Points of code -1 are never tested: there is nothing to compare with.
     count : so many test points. fraction : a share of the points that can be tested.
     official : ndarray, shape (n,), 0 for training and 1 for test. Exactly one of the three is given.
-    stratify : keep the shares of the classes, to within one point, and a training point of each class.
+    The shares of the classes are kept, to within one point, and a training point of each class.
 
     Raises ParameterError: none or several of the three are given, or they leave no training or no test points.
     """
@@ -77,7 +77,6 @@ def split_test(codes: np.ndarray | int, *, count: int | None = None, fraction: f
         require(0 < fraction < 1, f"fraction={fraction}", why="it is the share of test points", fix="use 0 to 1")
         count = max(1, round(fraction * len(order)))
     assert count is not None
-    groups = groups if stratify else [order]
     most = sum(max(len(group) - 1, 0) for group in groups)
     require(1 <= count <= most, f"{count} test points asked for, at most {most} of {n} can be",
             why="every class keeps a training point, and unlabeled points cannot be tested",

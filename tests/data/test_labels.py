@@ -91,7 +91,6 @@ def test_other_splits():
     assert (len(train), len(test)) == (7, 3)
     train, test = split_test(4, official=np.array([0, 1, 1, 0]), seed=0)
     assert (train.tolist(), test.tolist()) == ([0, 3], [1, 2])
-    assert len(split_test(np.array([0] * 9 + [1]), count=5, seed=0, stratify=False)[1]) == 5
     with pytest.raises(ParameterError, match="exactly one of count, fraction, official"):
         split_test(10, seed=0)
     with pytest.raises(DataError, match="official split"):

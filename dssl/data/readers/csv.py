@@ -127,11 +127,12 @@ class CsvReader(lines.LineReader):
 
     def _follow_records(self) -> int:
         """Make the index, and return the number of rows."""
-        records, state = self._records, lines.new_state(self._records.first_byte)
-        state[lines.BAD_START], state[lines.LONE_RETURN], state[lines.WANTED] = -1, -1, len(records.names)
+        records = self._records
         blank = records.delimiter == WHITESPACE
-        delimiter = np.uint8(0 if blank else ord(records.delimiter))
-        index = lines.index_lines(self.path, records.first_byte, state, lines.index_delimited, delimiter, blank)
+        index, state = lines.index_lines(
+            self.path, records.first_byte,
+            {lines.BAD_START: -1, lines.LONE_RETURN: -1, lines.WANTED: len(records.names)},
+            lines.index_delimited, np.uint8(0 if blank else ord(records.delimiter)), blank)
         bad, alone = int(state[lines.BAD_START]), int(state[lines.LONE_RETURN])
         if state[lines.MODE] == lines.QUOTED:
             raise self._at(int(state[lines.START]), "opens a quote that never closes",

@@ -177,16 +177,12 @@ def index_svmlight(buffer, base, state, rows, offsets):
     return found
 
 
-def new_state(first_byte: int) -> np.ndarray:
-    """Return the state before the first byte of the first row."""
+def index_lines(path: Path, first_byte: int, begin: dict[int, int], follow: Callable[..., int],
+                *options: Any) -> tuple[LineIndex, np.ndarray]:
+    """Return the index of a text file from `first_byte` on, and the state, which began as `begin`, after the pass."""
     state = np.zeros(11, np.int64)
-    state[BLANK], state[START] = 1, first_byte
-    return state
-
-
-def index_lines(path: Path, first_byte: int, state: np.ndarray,
-                follow: Callable[..., int], *options: Any) -> LineIndex:
-    """Return the index of a text file from `first_byte` on; `state` then holds what the pass has seen."""
+    for slot, value in ({BLANK: 1, START: first_byte} | begin).items():
+        state[slot] = value
     all_rows, all_offsets, at, last = [], [], first_byte, NEWLINE
     room = 4 + PIECE // STRIDE
     with open(path, "rb") as file:
@@ -201,5 +197,4 @@ def index_lines(path: Path, first_byte: int, state: np.ndarray,
             all_rows.append(rows[:found])
             all_offsets.append(offsets[:found])
             at, last = at + len(piece), buffer[-1]
-    end = np.array([state[ROWS]]), np.array([at])
-    return LineIndex(np.concatenate([*all_rows, end[0]]), np.concatenate([*all_offsets, end[1]]))
+    return LineIndex(np.concatenate([*all_rows, [state[ROWS]]]), np.concatenate([*all_offsets, [at]])), state

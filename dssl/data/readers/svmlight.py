@@ -13,7 +13,7 @@ from scipy import sparse
 from ...errors import DataError, explain, require
 from ..targets import whole_numbers
 from .base import Block, Reader, Scan, no_rows
-from .lines import ENTRIES, LARGEST, ROWS, SMALLEST, LineReader, index_lines, index_svmlight, new_state
+from .lines import ENTRIES, LARGEST, ROWS, SMALLEST, LineReader, index_lines, index_svmlight
 
 MOST_COLUMNS = (1 << 31) - 1
 
@@ -31,9 +31,7 @@ class SvmlightReader(LineReader):
     def _look(self) -> Scan:
         with open(self.path, "rb") as file:
             self._require_plain_text(file.read(1 << 12))
-        state = new_state(0)
-        state[SMALLEST], state[LARGEST] = MOST_COLUMNS, -1
-        self._index = index_lines(self.path, 0, state, index_svmlight)
+        self._index, state = index_lines(self.path, 0, {SMALLEST: MOST_COLUMNS, LARGEST: -1}, index_svmlight)
         n_rows, smallest, largest = int(state[ROWS]), int(state[SMALLEST]), int(state[LARGEST])
         if n_rows == 0:
             raise no_rows(self.name)
