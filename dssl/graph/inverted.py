@@ -84,34 +84,20 @@ def measure_near(products, first_query, query_ids, query_indptr, query_columns, 
             put(distance, np.int64(first_point + place), distances[which], ids[which])
 
 
-@dataclass(frozen=True)
-class Tile:
-    """Points [first, first + p) by row, and by column: `heads`, those that many rows hold, apart from the others."""
-
-    first: int
-    rows: sparse.csr_array  # (p, d)
-    lengths: np.ndarray  # (p,), squared
-    heads: np.ndarray  # numbers of the columns that are multiplied densely
-    head_rows: np.ndarray  # (p, len(heads))
-    tail: sparse.csc_array  # (p, d), the heads left out
-
-
-def make_tile(first: int, rows: sparse.csr_array) -> Tile:
-    """Return sparse rows in float64 as a tile of points."""
+def head_columns(rows: sparse.csr_array) -> np.ndarray:
+    """Return the numbers of the columns that so many rows of a tile hold that they are multiplied densely."""
     held = np.bincount(rows.indices, minlength=rows.shape[1])
     heads = np.flatnonzero(held > HEAD_SHARE * rows.shape[0])
-    if len(heads) > MOST_HEADS:
-        heads = np.sort(heads[np.argsort(-held[heads], kind="stable")[:MOST_HEADS]])
+    return heads if len(heads) <= MOST_HEADS else np.sort(heads[np.argsort(-held[heads], kind="stable")[:MOST_HEADS]])
+
+
+def without_columns(rows: sparse.csr_array, columns: np.ndarray) -> sparse.csc_array:
+    """Return sparse rows by column, some columns left out."""
     tail = rows.copy()
-    if len(heads):
-        tail.data[np.isin(rows.indices, heads)] = 0
+    if len(columns):
+        tail.data[np.isin(rows.indices, columns)] = 0
         tail.eliminate_zeros()
-    return Tile(first, rows, squared_lengths(rows), heads, dense_columns(rows, heads), tail.tocsc())
-
-
-def dense_columns(rows: sparse.csr_array, columns: np.ndarray) -> np.ndarray:
-    """Return a few columns of sparse rows as a dense array (n, len(columns))."""
-    return rows[:, columns].toarray() if len(columns) else np.zeros((rows.shape[0], 0))
+    return tail.tocsc()
 
 
 def nothing_is_rounded(rows: sparse.csr_array) -> bool:
@@ -139,27 +125,25 @@ class Queries:
         """Offer sparse points with numbers first, first + 1, ..."""
         points = points.astype(np.float64, copy=False)
         for start, stop in row_ranges(points.shape[0], POINT_TILE):
-            self._offer_tile(make_tile(first + start, points[start:stop]))
+            self._offer_tile(first + start, points[start:stop])
 
-    def _offer_tile(self, tile: Tile) -> None:
-        longest = max(self.longest, int(np.diff(tile.rows.indptr).max(initial=0)))
-        exact = self.whole and nothing_is_rounded(tile.rows)
+    def _offer_tile(self, first: int, points: sparse.csr_array) -> None:
+        exact = self.whole and nothing_is_rounded(points)
+        longest = max(self.longest, int(np.diff(points.indptr).max(initial=0)))
         slack = 0.0 if exact else (3 * longest + 34) * 2.0**-52
-        query_heads = dense_columns(self.rows, tile.heads)
-        work = np.empty((min(QUERY_TILE, self.rows.shape[0]), tile.rows.shape[0]))
+        heads, lengths = head_columns(points), squared_lengths(points)
+        tail, query_heads, point_heads = (without_columns(points, heads), self.rows[:, heads].toarray(),
+                                          points[:, heads].toarray())
+        work = np.empty((min(QUERY_TILE, self.rows.shape[0]), points.shape[0]))
         for start in range(0, self.rows.shape[0], QUERY_TILE):
-            heads = query_heads[start:start + QUERY_TILE]
-            products = work[:len(heads)]
-            if len(tile.heads):
-                np.dot(heads, tile.head_rows.T, out=products)
-            else:
-                products[:] = 0
-            add_products(self.rows.indptr[start:start + len(heads) + 1], self.rows.indices, self.rows.data,
-                         tile.tail.indptr, tile.tail.indices, tile.tail.data, products)
+            mine = query_heads[start:start + QUERY_TILE]
+            products = np.dot(mine, point_heads.T, out=work[:len(mine)])
+            add_products(self.rows.indptr[start:start + len(mine) + 1], self.rows.indices, self.rows.data,
+                         tail.indptr, tail.indices, tail.data, products)
             measure_near(
-                products, start, self.ids, self.rows.indptr, self.rows.indices, self.rows.data, self.lengths,
-                tile.first, tile.rows.indptr, tile.rows.indices, tile.rows.data, tile.lengths, slack, self.bounds,
-                self.distances, self.neighbor_ids)
+                products, start, self.ids, self.rows.indptr, self.rows.indices, self.rows.data, self.lengths, first,
+                points.indptr, points.indices, points.data, lengths, slack, self.bounds, self.distances,
+                self.neighbor_ids)
 
     def nearest(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the squared distances and ids (q, k) of the nearest points so far, ascending by (distance, id)."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..storage.blocks import row_ranges
-from ..storage.csr import points_of
+from ..storage.csr import point_arrays, points_of
 from .base import Kernel, MercerKernel
 from .gram import kernel_block
 
@@ -45,9 +45,13 @@ class LandmarkMap:
         """Return the features (b, r) of points whose kernel with the landmarks is K (b, s)."""
         return K if self.T is None else times_lower(K, self.T)
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays, which with the kernel are the map."""
+        return {**point_arrays("Z", self.points), **({} if self.T is None else {"T": self.T})}
+
     @classmethod
     def of(cls, kernel: Kernel, arrays: dict[str, np.ndarray], dtype: str = "float64") -> "LandmarkMap":
-        """Return the map of a kernel and the arrays `Z` and, if it is whitened, `T`, rounded to `dtype`."""
+        """Return the map of a kernel and `arrays`, T rounded to `dtype`."""
         T = arrays.get("T")
         return cls(kernel, points_of(arrays, "Z"), None if T is None else T.astype(dtype, copy=False), dtype)
 

@@ -70,7 +70,7 @@ class ColumnsTask:
         n, columns = solver.A.n, np.array(self.subsample)
         Z = np.zeros((n, len(columns)))
         Z[columns, np.arange(len(columns))] = 1
-        wanted, found = _kept_factors(self.powers, self.form), {}
+        wanted, found = _kept_factors(self.powers, self.form), dict[str, np.ndarray]()
         residual, iterations = 0.0, []
         for step in range(1, n_solves(self.powers, self.form) + 1):
             before = Z
