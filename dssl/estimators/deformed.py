@@ -13,7 +13,7 @@ from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.regularizer import RegularizerParams
 from ..kernels.deformed import check_eta, check_share, deform
-from ..learners.deformed import GraphKernelParams, evidence_of, graph_covariance
+from ..learners.deformed import GraphKernelParams, graph_covariance
 from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram
 from ..learners.target import Target
@@ -74,7 +74,8 @@ class DeformedKernelEstimator(KernelEstimator):
         K = kernel(points, points)
         check_share(K, base, points, self.eta)
         self.model_ = expand(kernel, points, *fit_gram(K, target, learner, weight))
-        self.evidence_, self.subsample_ = evidence_of(covariance), covariance.subsample
+        self.subsample_ = covariance.subsample
+        self.evidence_ = {**covariance.attributes, "n_subsample": len(self.subsample_)}
         self._calibrate(K, target, weight, learner)
 
     def _calibrate(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:

@@ -1,7 +1,6 @@
 """From a graph and labels to a deformed kernel: regularizer, solves, deformation, in this order."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -46,17 +45,9 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
                      execution: Execution) -> SubsampleInverse:
     """Return `(R^-p)` on the subsample, from a graph of n points; keeps nothing of size n s.
 
-    Parameters
-    ----------
-    labeled : numbers of points.
+    The subsample is numbers of distinct points: of copies a labeled one, or the first. labeled : numbers of points.
 
-    Returns
-    -------
-    SubsampleInverse, whose subsample is numbers of distinct points: of copies a labeled one, or the first.
-
-    Raises
-    ------
-    NotConverged : a solve ended above its tolerance.
+    Raises NotConverged where a solve ended above its tolerance.
     """
     labeled, points = np.asarray(labeled, np.int64), graph.vertices
     v, power = len(points), params.regularizer.power
@@ -74,8 +65,3 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
         **graph.attributes, "regularizer": regularizer, "vertices": health["vertices"],
         "components": health["components"], "unreached": health["unreached"],
         "solves": solve_evidence(receipts, regularizer["solver"])})
-
-
-def evidence_of(covariance: SubsampleInverse) -> dict[str, Any]:
-    """Return what the graph and the solves say of themselves; JSON."""
-    return {**covariance.attributes, "n_subsample": len(covariance.subsample)}

@@ -15,8 +15,7 @@ from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kerne
 from ..storage.blocks import Rows
 from ..storage.csr import point_arrays, points_of
 from .coding import CODINGS, Coding
-from .model import Model, register_model
-from .prediction import Output, SharedModels
+from .model import Model, Output, SharedModels, register_model
 
 VERSION = 1
 LEAST_SUPPORT = 1e-10  # below it a value is the intercept, to ten digits of the kernel

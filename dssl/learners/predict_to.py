@@ -13,8 +13,7 @@ from ..execution.tasks import Execution
 from ..storage.csr import as_rows
 from ..storage.foreign_zarr import publish_array
 from ..storage.store import StoredParts
-from .model import Model
-from .prediction import Output, predict_blocks
+from .model import Model, Output, predict_blocks
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,14 @@ class Entries(Output):
 
 def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
                     abstain: bool = False) -> dict[str, Any]:
-    """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets; return what they are.
+    """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets.
 
     Classes that are numbers are written as such; of others their codes are, and the attribute `classes` of the array
-    names them. The array appears when all of it is written.
+    names them. The array appears when all of it is written. Returns `n`, `unsupported`, and `counts` by class, or
+    `values` with `min`, `mean`, `max`.
 
-    Parameters
-    ----------
     X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open.
     abstain : whether points that the model says nothing about get NaN, or -1 among integers.
-
-    Returns
-    -------
-    `n`, `unsupported`, and `counts` by class, or `values` with `min`, `mean`, `max`.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from ..kernels.base import Kernel
 from ..kernels.gram import block_rows
 from ..learners.coding import Coding
 from ..learners.losses import Loss
-from ..learners.prediction import Output, SharedModels, predict_blocks
+from ..learners.model import Output, SharedModels, predict_blocks
 from ..learners.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
 

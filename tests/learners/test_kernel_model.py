@@ -16,8 +16,15 @@ from dssl.kernels.base import RBF, Linear, Polynomial
 from dssl.kernels.deformed import subsample_deformation
 from dssl.learners.coding import CODINGS, OneVsRest, Values
 from dssl.learners.kernel_model import LEAST_SUPPORT, KernelModel, expand
-from dssl.learners.model import MODELS, BlockValues, model_type, register_model, stored_models
-from dssl.learners.prediction import PredictTask, predict_blocks
+from dssl.learners.model import (
+    MODELS,
+    BlockValues,
+    PredictTask,
+    model_type,
+    predict_blocks,
+    register_model,
+    stored_models,
+)
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
 from tests import reference

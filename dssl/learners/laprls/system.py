@@ -70,23 +70,21 @@ def ordered(rows: Rows, order: np.ndarray, execution: Execution) -> Rows:
     chunk = min(len(rows), chunk)
     parts.allocate("rows", rows.shape, rows.dtype, chunk)
     height = max(chunk, height // chunk * chunk)
-    shared = execution.share(order=order)
-    execution.map([OrderTask(rows, shared, start, stop) for start, stop in row_ranges(len(rows), height)], parts)
+    chosen = SelectedRows(rows, execution.share_rows(ArrayRows(order)))
+    execution.map([CopyTask(chosen, start, stop) for start, stop in row_ranges(len(rows), height)], parts)
     return parts.rows("rows")
 
 
 @dataclass(frozen=True)
-class OrderTask:
-    """Write rows [start, stop) of the new order."""
+class CopyTask:
+    """Write rows [start, stop)."""
 
     rows: Rows
-    order: Arrays
     start: int
     stop: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        block = self.rows.take(self.order.load()["order"][self.start:self.stop])
-        return out.write_rows(self.start, rows=block)
+        return out.write_rows(self.start, rows=self.rows.read(self.start, self.stop))
 
 
 @dataclass(frozen=True)
