@@ -13,25 +13,16 @@ LARGEST_VALUE = 1e100  # of a target, so that sums of squares are finite
 
 
 def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Return the code of each label and the classes, in ascending order; unlabeled points have code -1.
+    """Return codes (n,), int64, -1 of unlabeled points, and classes (n_classes,), ascending: classes[codes] is y.
 
-    Parameters
-    ----------
-    y : array-like, shape (n,)
-        Integers, floats, booleans, text, objects, or a pandas Series or Categorical of them.
+    y : array-like, shape (n,) : integers, floats, booleans, text, objects, or a pandas Series or Categorical of them.
     unlabeled : the label of points without one. Unset: -1 among integers. Missing values (NaN, None, pandas.NA)
         are unlabeled in any case; where another marker is named, -1 is a class like any other. A marker that does
         not occur is refused, unless -1 does.
     occurs : False takes a marker that does not occur: some labels of many may all be known.
 
-    Returns
-    -------
-    codes : ndarray, shape (n,), int64. classes : ndarray, shape (n_classes,), so that classes[codes] is y.
-
-    Raises
-    ------
-    DataError : y is not one-dimensional, mixes types, or is -1 and +1 throughout with the default marker; floats hold
-        -1 beside other whole numbers, which may be a marker or a class; the marker that is named does not occur.
+    Raises DataError: y is not one-dimensional, mixes types, or is -1 and +1 throughout with the default marker; floats
+    hold -1 beside other whole numbers, which may be a marker or a class; the marker that is named does not occur.
     """
     values = _one_dimension(y)
     require(values.dtype.kind not in "cSV", f"labels are of type {values.dtype}", error=DataError,
@@ -72,15 +63,11 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
 def encode_values(y: Any, unlabeled: float | None = None) -> np.ndarray:
     """Return a target of quantities as float64, shape (n,), NaN where a point has none.
 
-    Parameters
-    ----------
     y : array-like of numbers, shape (n,). Missing values (NaN, None, pandas.NA) are unlabeled.
     unlabeled : a number that marks unlabeled points too. No number does by itself, -1 neither.
 
-    Raises
-    ------
-    DataError : y is not one-dimensional, holds text, booleans or values beyond `LARGEST_VALUE`; the marker does not
-        occur.
+    Raises DataError: y is not one-dimensional, holds text, booleans or values beyond `LARGEST_VALUE`; the marker does
+    not occur.
     """
     values = _one_dimension(y)
     hidden = np.asarray(pd.isna(values), bool)
@@ -107,9 +94,7 @@ def encode_values(y: Any, unlabeled: float | None = None) -> np.ndarray:
 def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return codes and classes after classes are joined, as in {"even": [0, 2], "odd": [1, 3]}.
 
-    Raises
-    ------
-    DataError : a class is unknown, mapped twice, or not mapped at all; the message lists the classes.
+    Raises DataError: a class is unknown, mapped twice, or not mapped at all; the message lists the classes.
     """
     names = _typed(np.array(list(mapping), object))
     new_classes, new_codes = np.unique(names, return_inverse=True)
@@ -132,9 +117,7 @@ def keep_classes(codes: np.ndarray, classes: np.ndarray,
                  keep: Iterable[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (ids, codes, classes) of the points of some classes, as in 4 against 9; unlabeled points are kept too.
 
-    Raises
-    ------
-    DataError : a class is unknown or named twice; the message lists the classes.
+    Raises DataError: a class is unknown or named twice; the message lists the classes.
     """
     kept = [_find_class(classes, member) for member in keep]
     require(len(set(kept)) == len(kept) > 0, f"classes to keep: {[classes[i].item() for i in kept]}",

@@ -52,9 +52,7 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
     X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open.
     abstain : whether points that the model says nothing about get NaN, or -1 among integers.
 
-    Raises
-    ------
-    DataError : the path exists, its folder does not, or -1 is a class and abstaining asks for it.
+    Raises DataError: the path exists, its folder does not, or -1 is a class and abstaining asks for it.
     """
     execution, target, coding = execution or current_execution(), Path(out), model.coding
     rows = execution.share_rows(as_rows(X))

@@ -40,9 +40,7 @@ def fit_gram(K: np.ndarray, target: Target, params: LearnerParams,
     sample_weight : (l,), > 0, or None for 1: the penalty of point i is C times its weight, so that a point of weight 2
     counts as two equal points.
 
-    Raises
-    ------
-    DataError : fewer than two classes, a class without a point, or a Gram matrix that is zero or not finite.
+    Raises DataError: fewer than two classes, a class without a point, or a Gram matrix that is zero or not finite.
     """
     target.require_labels()
     if sample_weight is not None and bool((sample_weight == 1).all()):

@@ -21,9 +21,7 @@ def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int) -> list[np.ndarray
     Each class is spread evenly over the folds, in a random order that the seed gives. One point of each class is never
     held out with all others of it: a class of one point is in every training set, and is not held out at all.
 
-    Raises
-    ------
-    ParameterError : fewer than two folds, or no whole number of them. DataError : no class has two points.
+    Raises ParameterError: fewer than two folds, or no whole number of them. DataError: no class has two points.
     """
     require_folds(n_folds)
     order = block_rng(seed, FOLDS).permutation(len(codes))
@@ -50,9 +48,7 @@ def held_out_folds(cv: Any, target: Target, seed: int = 0) -> list[np.ndarray]:
     cv : a number of folds, dealt by strata (`labeled_folds`) by the seed; a splitter of scikit-learn, which is given
     the labeled points and their strata; or a list of its (train, test) pairs, or of lists of positions.
 
-    Raises
-    ------
-    ParameterError : fewer than two folds, or a point is held out twice. DataError : too few labeled points.
+    Raises ParameterError: fewer than two folds, or a point is held out twice. DataError: too few labeled points.
     """
     strata = target.strata()
     if cv is None or isinstance(cv, (int, float, np.number)):

@@ -43,12 +43,7 @@ def choose_penalties(problem: LapRLSProblem,
 
 def fit_laprls(problem: LapRLSProblem, kernel: Kernel,
                execution: Execution) -> tuple[FittedLapRLS, list[dict[str, Any]]]:
-    """Return the models of a problem in one kernel, those that its names ask for, and the rows of the search.
-
-    Raises
-    ------
-    NotConverged, BudgetError, ParameterError : as the functions that this one calls.
-    """
+    """Return the models of a problem in one kernel, those that its names ask for, and the rows of the search."""
     prepared = problem.prepared(kernel, execution, held_out=problem.has_choice)
     rows = search_penalties(prepared) if problem.has_choice else []
     return prepared.fitted({name: system for name, (_, system) in choose_penalties(problem, [rows]).items()}), rows

@@ -34,9 +34,7 @@ from .scores import held_out_scores
 class GridParams:
     """The grid: powers of the regularizer, etas (relative, see `deform`), C, and the number of folds.
 
-    Raises
-    ------
-    ParameterError : an empty list, a value out of range, fewer than two folds.
+    Raises ParameterError: an empty list, a value out of range, fewer than two folds.
     """
 
     power: tuple[int, ...] = (1, 2, 3)
@@ -97,8 +95,6 @@ def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.n
                    position: np.ndarray, folds: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the deformed Gram matrix (l, l) of the labeled points, a fold, measured at S without the fold.
 
-    Parameters
-    ----------
     K_SS (s, s), K_Sl (s, l), K_ll (l, l) : the base kernel. A (s, s) : Q^+ on S. eta : relative.
     position : (l,), the place in S of each labeled point, -1 where it is not in S.
 

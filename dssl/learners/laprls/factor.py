@@ -24,10 +24,8 @@ def by_system(of: np.ndarray, like: np.ndarray, columns_of: Callable[[int, np.nd
 def factor_raised(A: np.ndarray) -> Any:
     """Return the Cholesky factor of a positive semi-definite matrix, its diagonal raised as far as rounding asks.
 
-    Raises
-    ------
-    ParameterError : it is not positive with 1e-6 of its largest diagonal added. DataError : it is not finite, which
-        LAPACK would not tell.
+    Raises ParameterError: it is not positive with 1e-6 of its largest diagonal added. DataError: it is not finite,
+    which LAPACK would not tell.
     """
     require(bool(np.isfinite(A).all()), f"a system of {len(A)} landmarks holds NaN or infinite values", error=DataError,
             why="the kernel is no number at some points", fix="drop or impute points that are not finite; scale the "

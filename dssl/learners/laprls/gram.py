@@ -59,9 +59,7 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | No
 
     One pass over the points, whatever the folds and penalties are. parts : where shares go, scratch by default.
 
-    Raises
-    ------
-    BudgetError : the sums of one task do not fit.
+    Raises BudgetError: the sums of one task do not fit.
     """
     sums_bytes = gram_bytes(system.s, system.problem.n_folds, points, energy, labels, system.lines.target.shape[1])
     budget = execution.memory_budget
@@ -138,10 +136,7 @@ def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
 def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution: Execution) -> Functions:
     """Return the functions of all systems: a Cholesky factor, r^3 / 3 flops, for each.
 
-    Raises
-    ------
-    ParameterError : a system is not positive. NotConverged : a residual is above the tolerance, or 1e-6 if that is
-        more.
+    Raises ParameterError: a system is not positive. NotConverged: a residual is above the tolerance, or above 1e-6.
     """
     shared = execution.share(**system.sums, penalty=system.penalty(),
                              right=system.right_sides(system.sums["moments"], systems))

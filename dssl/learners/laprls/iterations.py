@@ -57,9 +57,7 @@ def solve_by_products(system: NystromSystem, systems: Sequence[Penalties], execu
                       preconditioned: bool, required: bool = True) -> Functions:
     """Return the functions of all systems by conjugate gradients, all columns in one run.
 
-    Raises
-    ------
-    NotConverged : a column ended above the tolerance, and that it does not is `required`.
+    Raises NotConverged: a column ended above the tolerance, and that it does not is `required`.
     """
     params = system.params
     moments = gram_matrices(system, execution, energy=False, labels=False,

@@ -157,9 +157,7 @@ class Preconditioner:
 def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarray]:
     """Return E^ of the paper's (5) and (6), and J^ of (6) unless `takes_labels`, in the basis of the system.
 
-    Raises
-    ------
-    ParameterError : the landmarks are no points, so that there are no weights between them.
+    Raises ParameterError: the landmarks are no points, so that there are no weights between them.
     """
     graph = system.blocks.nnz > 0
     require(not graph or system.places is not None, f"preconditioner={system.params.preconditioner!r} with landmarks "

@@ -40,9 +40,7 @@ def block_height(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -> 
 
     Memory of a task: `block_bytes` a vertex (its halo is read in chunks of as many), and `gram_bytes` of sums.
 
-    Raises
-    ------
-    BudgetError : not `LEAST_ROWS` vertices fit.
+    Raises BudgetError: not `LEAST_ROWS` vertices fit.
     """
     each, least = block_bytes(s, row_bytes, itemsize), min(LEAST_ROWS, v)
     fit = min(budget // 2 // each, v)
@@ -182,9 +180,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     lines : labeled points by row. landmarks : `rows` of them, where they are points. vertices : Arrays with
     `multiplicity` (v,), or None.
 
-    Raises
-    ------
-    BudgetError : blocks, or the kernel of the landmarks, do not fit.
+    Raises BudgetError: blocks, or the kernel of the landmarks, do not fit.
     DataError : the kernel of the landmarks is zero, not finite or not positive.
     """
     points, labeled, budget = landmarks.points, np.unique(lines.row), execution.memory_budget
