@@ -20,7 +20,6 @@ class Coding(ABC):
 
     name: ClassVar[str]
     written_as: ClassVar[str] = "label"  # the head of a column of predictions
-    predicted: ClassVar[dict[str, type]]  # what `predictions` gives a point, by name
     classes: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @abstractmethod
@@ -81,7 +80,6 @@ class Values(Coding):
     """The columns are quantities."""
 
     name, written_as = "values", "value"
-    predicted: ClassVar[dict[str, type]] = {"values": np.float64}
     has_room = True
 
     def labels(self, values: np.ndarray) -> np.ndarray:
@@ -109,8 +107,6 @@ class Values(Coding):
 
 class ClassCoding(Coding):
     """The columns tell classes apart."""
-
-    predicted: ClassVar[dict[str, type]] = {"codes": np.int64}
 
     @abstractmethod
     def scores(self, values: np.ndarray) -> np.ndarray:
@@ -199,7 +195,6 @@ class OneVsRest(ClassCoding):
     """
 
     name = "one_vs_rest"
-    predicted: ClassVar[dict[str, type]] = {"codes": np.int64, "code_errors": np.float64}
 
     def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
         """Return codes, and the mean squared difference of the values from the codes +1 and -1 of the classes."""

@@ -43,7 +43,7 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
                 why="NaN marks unlabeled points among floats and -1 among integers, so -1 may be a marker or a class",
                 fix="name the marker, unlabeled=-1; or one that does not occur if -1 is a class")
     elif unlabeled is not None:
-        marked = np.fromiter((_same(value, unlabeled) for value in values), bool, len(values)) \
+        marked = np.array([type(value) is type(unlabeled) and bool(value == unlabeled) for value in values], bool) \
             if values.dtype == object else np.broadcast_to(np.asarray(values == unlabeled, bool), values.shape)
         minus_one = values.dtype.kind in "iuf" and bool((values == UNLABELED).any())
         missing = isinstance(unlabeled, float) and np.isnan(unlabeled)
@@ -149,27 +149,16 @@ def _known(classes: np.ndarray) -> str:
 
 
 def _one_dimension(y: Any) -> np.ndarray:
-    values = np.asarray(y) if isinstance(y, np.ndarray) else np.asarray(_plain_array(y))
+    """Return labels (n,) as NumPy has them, or as objects what it would turn into text."""
+    dtype = getattr(y, "dtype", None)
+    values = np.asarray(y, object if pd.api.types.is_extension_array_dtype(dtype) else None)
+    if dtype is None and values.dtype.kind in "US" and not all(isinstance(value, (str, bytes)) for value in y):
+        values = np.array(list(y), object)  # NumPy makes the text "None" of None and "1" of 1
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     require(values.ndim == 1, f"labels have shape {values.shape}, expected (n,)", error=DataError,
             why="each point has one label", fix="pass one column; several labels a point are not supported")
     return values
-
-
-def _plain_array(y: Any) -> Any:
-    """Return pandas containers as NumPy arrays, and lists that NumPy would turn into text as objects."""
-    if isinstance(y, (pd.Series, pd.Index)) or pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None)):
-        plain = getattr(y, "dtype", None)
-        return np.asarray(y) if isinstance(plain, np.dtype) else np.asarray(y, dtype=object)
-    array = np.asarray(y)
-    if array.dtype.kind in "US" and not all(isinstance(value, (str, bytes)) for value in y):
-        return np.array(list(y), object)  # NumPy makes the text "None" of None and "1" of 1
-    return array
-
-
-def _same(value: Any, marker: Any) -> bool:
-    return type(value) is type(marker) and bool(value == marker)
 
 
 def _typed(values: np.ndarray) -> np.ndarray:

@@ -30,8 +30,10 @@ class Predictions(Output):
     true: Arrays
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
-        predicted = next(iter(models.values())).coding.predicted
-        return {name: ((len(models),), dtype) for name, dtype in {**predicted, "unsupported": bool}.items()}
+        model = next(iter(models.values()))
+        none = model.coding.predictions(np.zeros((0, model.n_columns)), np.zeros(0, np.int64))
+        return {"unsupported": ((len(models),), bool), **{
+            name: ((len(models),), array.dtype) for name, array in none.items()}}
 
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         true, found = self.true.load()["true"][start:start + X.shape[0]], []
