@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
+from ..learners.coding import ClassCoding
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Classes
 from .folds import held_out, held_out_folds
@@ -41,6 +42,7 @@ def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,
     """
     folds = held_out_folds(FOLDS, target, seed)
     values, coding = held_out([K] * len(folds), target, folds, params, sample_weight)
+    assert isinstance(coding, ClassCoding)
     return coding.margins(values)
 
 

@@ -108,7 +108,7 @@ def _iterate(system: NystromSystem, systems: Sequence[Penalties], right: np.ndar
     """Return the solutions (r, p c) of right-hand sides (p, r, c), and the passes over all blocks."""
     p, r, c = right.shape
     of_column = np.repeat(np.arange(p), c)
-    product = BlockedProduct(system, [systems[index] for index in of_column], ones, execution)
+    product = BlockedProduct(system, [item for item in systems for _ in range(c)], ones, execution)
     precondition = None
     if made is not None:
         inverses = made.inverses(systems)
