@@ -89,19 +89,18 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
     """Write the rows of a file into parts; return them, with the attributes that the file decides."""
     scan = reader.scan()
     names = list(scan.feature_names) if scan.feature_names else None
-    reading, width = Reading(params.dtype, params.makes_sparse(scan)), scan.n_columns
+    is_sparse, order, width = params.makes_sparse(scan), None, scan.n_columns
     if columns is not None:
-        order = columns.order(names, scan.n_columns, name)
-        reading = replace(reading, columns=columns.rounded(params.dtype), order=order)
+        columns, order = columns.rounded(params.dtype), columns.order(names, scan.n_columns, name)
         names, width = columns.feature_names(), columns.width
     height = block_height(scan, params, execution.memory_budget, width)
-    if not reading.sparse:
+    if not is_sparse:
         parts.allocate("X", (scan.n_rows, width), params.dtype, height)
     if scan.has_split:
         parts.allocate("split", (scan.n_rows,), np.uint8, height)
     ranges = row_ranges(scan.n_rows, height)
-    receipts = execution.map([IngestTask(reader.narrow(start, stop), start, stop, reading, key)
-                              for start, stop in ranges], parts, progress)
+    receipts = execution.map([IngestTask(reader.narrow(start, stop), start, stop, key, params.dtype, is_sparse, columns,
+                                         order) for start, stop in ranges], parts, progress)
     _refuse_bad_values(name, receipts, names)
     if all(receipt.get("narrow") for receipt in receipts):  # a column that one block clears is not lost
         refuse_lost_columns([parts.read(index, ("narrow",))["narrow"] for index in range(len(receipts))], names, name,
@@ -114,44 +113,15 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
         attributes |= {name: before[name] for name in ("when_missing", "columns") if name in before}
     if isinstance(reader, SvmlightReader):
         attributes["zero_based"] = reader.zero_based
-    if reading.columns is not None:
-        attributes |= reading.columns.describe() | {"imputed": sum(receipt["imputed"] for receipt in receipts),
-                                                    "unseen": _unseen(receipts, reading.columns)}
-    if reading.sparse:
+    if columns is not None:
+        attributes |= columns.describe() | {"imputed": sum(receipt["imputed"] for receipt in receipts),
+                                            "unseen": _unseen(receipts, columns)}
+    if is_sparse:
         attributes["sparse"] = True
-    X = parts.rows("X") if not reading.sparse else BlockedCsrRows(
+    X = parts.rows("X") if not is_sparse else BlockedCsrRows(
         parts, (scan.n_rows, width), np.dtype(params.dtype), height, sum(receipt["nnz"] for receipt in receipts))
     return Dataset(X, parts.rows("y") if scan.target is not None else None,
                    parts.rows("split") if scan.has_split else None, attributes)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How rows of a file become rows of X.
-
-    sparse : whether X is CSR. columns : what becomes of the file's columns, or None to take them as they are.
-    order : which column of the file each is, where there are `columns`.
-    """
-
-    dtype: str
-    sparse: bool = False
-    columns: Columns | None = None
-    order: np.ndarray | None = None
-
-    def read(self, reader: Reader, start: int, stop: int) -> tuple[Block, Encoded]:
-        """Return rows [start, stop) of a file, and what they are as columns of X, in the precision of the file."""
-        if self.columns is None or self.order is None:
-            block = reader.read(start, stop)
-            return block, Encoded(self._of_kind(block.X))
-        block = reader.read(start, stop, frozenset(int(self.order[j]) for j in self.columns.levels))
-        made = self.columns.apply(block.X, self.order, start)
-        return block, Encoded(self._of_kind(made.X), made.imputed, made.unseen)
-
-    def _of_kind(self, X: Any) -> Any:
-        """Return X as CSR, or not, as it is stored."""
-        if self.sparse:
-            return as_csr(floats(X, None) if isinstance(X, pd.DataFrame) else X)
-        return X.toarray() if issparse(X) else X
 
 
 @dataclass(frozen=True)
@@ -164,26 +134,42 @@ class IngestTask:
     reader: Reader
     start: int
     stop: int
-    reading: Reading
     key: str  # of the whole ingest, so that parts of another are not taken for its own
+    dtype: str
+    is_sparse: bool  # whether X becomes CSR
+    columns: Columns | None  # what becomes of the file's columns; None takes them as they are
+    order: np.ndarray | None  # which column of the file each of them is
+
+    def _read(self) -> tuple[Block, Encoded]:
+        """Return the rows of the file, and what they are as columns of X, in the precision of the file."""
+        if self.columns is None or self.order is None:
+            block = self.reader.read(self.start, self.stop)
+            made = Encoded(block.X)
+        else:
+            as_text = frozenset(int(self.order[j]) for j in self.columns.levels)
+            block = self.reader.read(self.start, self.stop, as_text)
+            made = self.columns.apply(block.X, self.order, self.start)
+        if self.is_sparse:
+            return block, replace(made, X=as_csr(floats(made.X, None) if isinstance(made.X, pd.DataFrame) else made.X))
+        return block, replace(made, X=made.X.toarray()) if issparse(made.X) else made
 
     def __call__(self, out: PartWriter) -> Receipt:
-        block, made = self.reading.read(self.reader, self.start, self.stop)
-        X = floats(made.X, self.reading.dtype)
+        block, made = self._read()
+        X = floats(made.X, self.dtype)
         count, first = not_finite(X)
         receipt: Receipt = {"ingest": self.key, "not_finite": count, "imputed": made.imputed,
                             "unseen": {str(j): [*found] for j, found in made.unseen.items()}}
         if first is not None:
             row, column, value = first
             return receipt | {"first": [self.start + row, column, value]}
-        own = csr_arrays(X) if self.reading.sparse else {}
-        shared = {"X": X} if not self.reading.sparse else {}
+        own: dict[str, np.ndarray] = csr_arrays(X) if self.is_sparse else {}
+        shared = {} if self.is_sparse else {"X": X}
         if block.split is not None:
             shared["split"] = block.split
         if shared:
             receipt |= out.write_rows(self.start, **shared)
         receipt["nnz"] = len(own["data"]) if own else None
-        narrow = narrow_columns(made.X, self.reading.dtype)
+        narrow = narrow_columns(made.X, self.dtype)
         if narrow is not None:
             receipt["narrow"] = len(narrow)
             own |= {"narrow": narrow} if len(narrow) else {}
