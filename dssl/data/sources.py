@@ -152,7 +152,16 @@ def _local(text: str, download: bool) -> Path:
             return _bundled(text)
         if download and _online():
             return _openml(text)
-    raise _nowhere(text, path, folders, download, looks_like_path)
+    known = sorted({*BUNDLED, *(name for folder in folders for name in named_files(folder))})
+    near = difflib.get_close_matches(path.name.split(".")[0], known, n=5, cutoff=0.5)
+    looked = [f"the file {path.absolute()}"]
+    if not looks_like_path:
+        looked += [f"{folder} ({'no such folder' if not folder.is_dir() else f'{len(named_files(folder))} files'})"
+                   for folder in folders]
+        looked += ["the sets of scikit-learn", "OpenML (no network)" if download else "not OpenML (downloads are off)"]
+    fix = f"did you mean {' or '.join(near)}? " if near else ""
+    fix += "check the path" if looks_like_path else f"give a path or URL, or set DSSL_DATA to the folder of {text}.npz"
+    raise DataError(explain(f"no data set {text!r}", why="looked for it at " + "; ".join(looked), fix=fix))
 
 
 def named_files(folder: Path) -> dict[str, Path]:
@@ -167,19 +176,6 @@ def named_files(folder: Path) -> dict[str, Path]:
             if stem not in named or file.suffix == ".npz":
                 named[stem] = file
     return named
-
-
-def _nowhere(text: str, path: Path, folders: list[Path], download: bool, looks_like_path: bool) -> DataError:
-    known = sorted({*BUNDLED, *(name for folder in folders for name in named_files(folder))})
-    near = difflib.get_close_matches(path.name.split(".")[0], known, n=5, cutoff=0.5)
-    looked = [f"the file {path.absolute()}"]
-    if not looks_like_path:
-        looked += [f"{folder} ({'no such folder' if not folder.is_dir() else f'{len(named_files(folder))} files'})"
-                   for folder in folders]
-        looked += ["the sets of scikit-learn", "OpenML (no network)" if download else "not OpenML (downloads are off)"]
-    fix = f"did you mean {' or '.join(near)}? " if near else ""
-    fix += "check the path" if looks_like_path else f"give a path or URL, or set DSSL_DATA to the folder of {text}.npz"
-    return DataError(explain(f"no data set {text!r}", why="looked for it at " + "; ".join(looked), fix=fix))
 
 
 # ---- sets that scikit-learn brings or fetches, kept as npz

@@ -149,8 +149,8 @@ class SurveyTask:
         block = self.reader.read(self.start, self.stop, self.as_text)
         found = Survey.of(block.X, self.start, self.reader.scan().feature_names)
         out.write(present=found.present, high=found.high, low=found.low)
-        return {"rows": found.n_rows, "levels": {str(j): texts for j, texts in found.levels.items()},
-                "first_missing": {str(j): row for j, row in found.first_missing.items()}}
+        return {"rows": found.n_rows, "levels": list(found.levels.items()),
+                "first_missing": list(found.first_missing.items())}
 
 
 def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, execution: Execution, parts: Parts,
@@ -179,10 +179,6 @@ def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, 
 
 def _surveys(tasks: Sequence[SurveyTask], execution: Execution, parts: Parts,
              progress: Progress | None) -> list[Survey]:
-    found = []
-    for i, receipt in enumerate(execution.map(tasks, parts, progress)):
-        arrays = parts.read(i)
-        found.append(Survey(receipt["rows"], np.array(arrays["present"]), arrays["high"], arrays["low"],
-                            {int(j): texts for j, texts in receipt["levels"].items()},
-                            {int(j): row for j, row in receipt["first_missing"].items()}))
-    return found
+    return [Survey(receipt["rows"], **parts.read(i), levels=dict(receipt["levels"]),
+                   first_missing=dict(receipt["first_missing"]))
+            for i, receipt in enumerate(execution.map(tasks, parts, progress))]
