@@ -209,11 +209,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right predictions among the labeled points of X (n, d); unlabeled ones do not count.
 
-        X, y and sample_weight as in `fit`.
-
-        Raises
-        ------
-        DataError : no point has a label.
+        X, y and sample_weight as in `fit`. Raises DataError where no point has a label.
         """
         target, predicted, weight = self._compared(X, y, sample_weight)
         return float(np.average(predicted == target.names[target.coded], weights=weight))
@@ -238,11 +234,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R^2 over the labeled points of X (n, d), the mean of several targets'; unlabeled ones do not count.
 
-        X, y and sample_weight as in `fit`.
-
-        Raises
-        ------
-        DataError : no point has a target.
+        X, y and sample_weight as in `fit`. Raises DataError where no point has a target.
         """
         target, predicted, weight = self._compared(X, y, sample_weight)
         return float(r2_score(target.coded, predicted.reshape(target.coded.shape), sample_weight=weight))

@@ -21,12 +21,7 @@ class GroupedParams(BaseEstimator):
     seed: int
 
     def group(self, name: str) -> Any:
-        """Return a group as the dataclass that it is.
-
-        Raises
-        ------
-        ParameterError : it is something else, or a field is out of range.
-        """
+        """Return a group as its dataclass; raise ParameterError if it is none, or a field is out of range."""
         kind, given = self.groups[name], getattr(self, name)
         if isinstance(given, kind):
             return given
@@ -48,9 +43,7 @@ class GroupedParams(BaseEstimator):
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, and fields of groups: a group is a value, so that another takes its place.
 
-        Raises
-        ------
-        ParameterError : a field is out of range, or there is none of this name; ValueError : no such parameter.
+        Raises ParameterError: a field is out of range, or there is none of this name; ValueError: no such parameter.
         """
         super().set_params(**{name: value for name, value in params.items() if "__" not in name})
         for name, kind in self.groups.items():

@@ -17,9 +17,7 @@ AnyTarget = TypeVar("AnyTarget", bound=Target)
 def classes_of(y: Any, unlabeled: Any, n: int, *, occurs: bool = True) -> Classes:
     """Return the labels of n points; occurs : whether a marker that does not occur is refused.
 
-    Raises
-    ------
-    DataError : y is of another length, or its labels are of no one kind; see `encode_labels`.
+    Raises DataError: y is of another length, or its labels are of no one kind; see `encode_labels`.
     """
     column = getattr(y, "shape", ())[1:] == (1,)
     codes, names = encode_labels(column_or_1d(y, warn=True) if column else y, unlabeled, occurs=occurs)
@@ -47,9 +45,7 @@ def require_labeled(target: Classes, least: int, what: str, fix: str) -> None:
 def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
     """Return the targets of n points, (l, c) of those without NaN.
 
-    Raises
-    ------
-    DataError : y is of another length, holds infinite values or no number, or integers with an unnamed -1.
+    Raises DataError: y is of another length, holds infinite values or no number, or integers with an unnamed -1.
     """
     nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
     given = y.to_numpy(np.float64, na_value=np.nan) if nullable else np.asarray(y)
@@ -78,9 +74,7 @@ def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
 def weighed(target: AnyTarget, sample_weight: Any, n: int) -> tuple[AnyTarget, np.ndarray | None]:
     """Return the target without the points of weight 0, and the weights (l,) of the others; None where none are given.
 
-    Raises
-    ------
-    DataError : not one weight a point, or one of a labeled point that is negative or not finite; the message names it.
+    Raises DataError: not one weight a point, or one of a labeled point that is negative or not finite, which is named.
     """
     if sample_weight is None:
         return target, None

@@ -66,7 +66,7 @@ class Target(ABC):
 
     @abstractmethod
     def require_labels(self) -> None:
-        """Raise DataError unless something can be learned from them."""
+        """Raise DataError unless there are two classes or more, each with a labeled point; or a quantity."""
 
     def take(self, positions: np.ndarray) -> Self:
         """Return the target of the labeled points at these positions."""
@@ -144,7 +144,6 @@ class Classes(Target):
         return {"per_class": np.bincount(self.coded, minlength=len(self.names)).tolist()}
 
     def require_labels(self) -> None:
-        """Raise DataError unless there are two classes or more, and each has a labeled point."""
         n_classes, present = len(self.names), len(np.unique(self.coded))
         require(n_classes >= 2 and present == n_classes, f"{present} of {n_classes} classes have labeled points",
                 why="a classifier tells classes apart that it has seen", error=DataError,
@@ -188,7 +187,6 @@ class Quantities(Target):
                            "max": float(known.max()), "mean": float(known.mean()), "deviation": float(known.std())}}
 
     def require_labels(self) -> None:
-        """Raise DataError unless a point has a quantity."""
         require(len(self.coded) > 0, "no point has a target", why="there is nothing to learn from", error=DataError,
                 fix="give at least one point a target")
 
