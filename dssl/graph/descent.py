@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import require
-from ..execution.cost import COMPILED, Cost, cost_of
+from ..execution.cost import Cost, cost_of
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import as_rows
 from .distances import candidate_distances
@@ -21,6 +21,7 @@ from .exact import points_in_blocks
 from .metric import measurable, measured_itemsize, sample_ids, stored_distances
 
 FLOAT32_SQUARE = 1e15  # squares and their sums are far from the ends of float32
+PYNNDESCENT = 300 << 20  # bytes: imported and compiled, as every process does anew, it took 284 to 382 MB
 EXTRA = 5  # candidates beyond k + 1 a row: they raise the recall, and survive the second measurement
 FILL_ROWS, FILL_SAMPLE = 1 << 14, 512  # of points, where rows that lack neighbors are searched for
 # Measured on one core: seconds to compile pynndescent, once a process; nanoseconds of a row and candidate, of each of
@@ -109,4 +110,4 @@ def descent_cost(n: int, d: int, k: int, dtype: np.dtype, metric: str) -> Cost:
     """
     rows = n * d * measured_itemsize(dtype, metric)
     fixed = rows + n * max(12 * d, 4 * d + 60 * (k + 6))
-    return cost_of(1, 3 * rows, 12 * n * k, fixed + 3 * COMPILED, fixed)
+    return cost_of(1, 3 * rows, 12 * n * k, fixed + PYNNDESCENT, fixed)

@@ -17,7 +17,7 @@ from dssl.graph.neighbors import neighbors
 from dssl.pipeline.run import run
 from dssl.storage.csr import as_csr, csr_arrays
 
-LARGE = 20e6  # bytes; what any step takes drowns what is smaller
+LARGE = 40e6  # bytes; what a step takes at random, 10 MB, is a quarter of it
 GRID = {"folds": 3, "gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}
 TEXT = {"read": {"sparse": True}, "scale": "unit_norm"}
 
@@ -98,6 +98,7 @@ class Case:
     d: int
     sections: dict[str, Any] = field(default_factory=dict)
     above: frozenset[str] = frozenset()  # stages whose formula is a bound from above only
+    warm: bool = True  # whether kernels are compiled before, by a run on fewer points
 
     def spec(self, folder: Path, n: int, size: int) -> dict[str, Any]:
         """Return the spec on n points, with a subsample or landmarks of this size."""
@@ -130,7 +131,7 @@ CASES = {
     "sparse": Case(csr, 30_000, 3000, {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
     "svmlight": Case(svmlight, 30_000, 3000, {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
     "given graph": Case(npz, 40_000, 8, {"graph": lists}),
-    "NN-descent": Case(npz, 20_000, 60, {"graph": {"n_neighbors": 10, "method": "descent"}}),
+    "NN-descent": Case(npz, 20_000, 60, {"graph": {"n_neighbors": 10, "method": "descent"}}, warm=False),
     "laprls": Case(npz, 24_000, 8, laprls() | {"selection": GRID}),
     "laprls, iterations": Case(npz, 24_000, 8, laprls(solver="nystrom-pcg") | {"selection": GRID}),
     "laprls, all points, direct": Case(npz, 2_500, 8, laprls(solver="direct")),
@@ -143,8 +144,9 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
 def test_stages_take_what_is_predicted(case, tmp_path):
-    """Never a quarter more; never less than half, where kernels were compiled before by a run on fewer points."""
-    run(case.spec(tmp_path / "few", 1000, 50), workspace=tmp_path / "warm", execution=InProcess(1))
+    """Never a quarter more; and never less than half, beside what any step and its compilation may take."""
+    if case.warm:
+        run(case.spec(tmp_path / "few", 1000, 50), workspace=tmp_path / "warm", execution=InProcess(1))
     size = 256 if "model" not in case.sections or case.sections["model"]["kind"] == "ridge" else 800
     result = run(case.spec(tmp_path / "many", case.n, size), workspace=tmp_path / "work", execution=InProcess(1))
     found = {stage["name"]: (stage["measured_peak_bytes"], stage["predicted_peak_bytes"])
@@ -154,4 +156,4 @@ def test_stages_take_what_is_predicted(case, tmp_path):
     for name, (measured, predicted) in large.items():
         assert measured <= 1.25 * predicted, (name, measured, predicted)
         if name not in case.above:
-            assert predicted <= 2 * measured + COMPILED + SMALL, (name, measured, predicted)
+            assert predicted <= 2 * (measured + SMALL) + COMPILED, (name, measured, predicted)

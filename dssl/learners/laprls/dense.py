@@ -147,17 +147,22 @@ class DenseSystems:
 
     def direct(self, B: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
         """Return alpha (n, p, c) of right-hand sides B by an LU factorization each."""
-        assert self.K.K is not None
         alpha, residuals = np.empty_like(B), []
-        for index, system in enumerate(self.systems):
-            A = self.regularized(index, self.K.K)
-            A[np.diag_indices_from(A)] += system.lambda_A
-            alpha[:, index] = lu_solve(lu_factor(A, check_finite=False), B[:, index], check_finite=False)
-            norm = np.linalg.norm(B[:, index])
-            residuals.append(float(np.linalg.norm(A @ alpha[:, index] - B[:, index]) / norm) if norm else 0.0)
+        for index in range(len(self.systems)):
+            alpha[:, index], residual = self._factored(index, B[:, index])
+            residuals.append(residual)
         # Not <=, so that a residual that is no number is above it.
         above = sum(not residual <= DIRECT_RESIDUAL for residual in residuals)
         return alpha, {"max_residual": max(residuals, default=0.0), "not_converged": above}
+
+    def _factored(self, index: int, b: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the solution (n, c) of one system, and its relative residual; three matrices at a time, with K."""
+        assert self.K.K is not None
+        A = self.regularized(index, self.K.K)
+        A[np.diag_indices_from(A)] += self.systems[index].lambda_A
+        x = lu_solve(lu_factor(A, check_finite=False), b, check_finite=False)
+        norm = np.linalg.norm(b)
+        return x, float(np.linalg.norm(A @ x - b) / norm) if norm else 0.0
 
     def iterate(self, B: np.ndarray, landmarks: np.ndarray | None,
                 params: SystemParams) -> tuple[np.ndarray, dict[str, Any]]:

@@ -177,13 +177,13 @@ def _training_bytes(f: Facts[DeformedSpec]) -> tuple[int, int, int]:
     """Return what a task of the training reads, the most it holds, and the least.
 
     Held: all covariances; to deform a kernel with one of them, it permuted, a Gram matrix, a sum with it and its
-    temporary, and a factor; and kernels of the labels. Before these, the points that are taken out of a chunk, stored
-    and decompressed.
+    temporary, and a factor; and kernels of the labels. Before these, points are taken out of chunks: one as
+    it is stored, decompressed, and copied.
     """
     s, m, d, powers = n_subsample(f), f.n_labeled, f.width, len(f.spec.powers)
     read = 8 * s * s * powers + min(f.n, 3 * max(s, m, SAMPLED)) * f.row_bytes
     chunk = min(f.n, scaled_rows(f.n, f.row_bytes, f.x_chunk, f.budget)) * f.row_bytes
-    held = max(8 * s * s * (powers + 5) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s), 2 * chunk)
+    held = max(8 * s * s * (powers + 5) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s), 3 * chunk)
     return read, held, 8 * s * s * (powers + 3)
 
 
