@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataError, ParameterError, explain, require
+from ..errors import DataError, require
 from ..execution.cost import Cost, cost_of
 from ..storage.blocks import ArrayRows, PartWriter, Receipt
 from .laplacian import check_weights
@@ -72,10 +72,9 @@ def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:
     """
     if isinstance(lists, Neighbors):
         lists = (lists.ids.read_all(), lists.distances.read_all())
-    if not (isinstance(lists, (tuple, list)) and len(lists) == 2):
-        raise ParameterError(explain(
-            f"the graph is {type(lists).__name__}", why="a graph is given by its weights or by neighbor lists",
-            fix="pass a scipy.sparse matrix (n, n), or the pair (ids, distances) of arrays (n, k), or Neighbors"))
+    require(isinstance(lists, (tuple, list)) and len(lists) == 2, f"the graph is {type(lists).__name__}",
+            why="a graph is given by its weights or by neighbor lists",
+            fix="pass a scipy.sparse matrix (n, n), or the pair (ids, distances) of arrays (n, k), or Neighbors")
     ids, distances = np.asarray(lists[0]), np.asarray(lists[1])
     require(ids.ndim == 2 and ids.shape == distances.shape and ids.shape[1] >= 1, error=DataError,
             what=f"ids have shape {ids.shape} and distances {distances.shape}", why="each neighbor has a distance",

@@ -211,23 +211,16 @@ def read_graph(parts: Parts) -> sp.csr_array:
     receipts = parts.receipts()
     pieces, stop, n = [], 0, 0
     for index in sorted(receipts):
-        rows, n = receipts[index]["rows"], receipts[index]["n"]
-        if rows[0] != stop:
+        (start, end), n = receipts[index]["rows"], receipts[index]["n"]
+        if start != stop:
             break
-        stop = rows[1]
-        pieces.append(parts.read(index))
-    if not pieces or stop != n:
-        raise IntegrityError(explain(
-            f"the graph ends at row {stop} of {n}", why="a block of rows was never written",
-            fix="run the weights again: finished blocks are kept",
-        ))
-    offsets = np.cumsum([0, *(len(piece["data"]) for piece in pieces)])
-    indptr = np.concatenate([[0], *(piece["indptr"][1:] + offset
-                                    for piece, offset in zip(pieces, offsets[:-1], strict=True))])
-    index_dtype = np.int32 if max(offsets[-1], n) < 2**31 else np.int64
-    W = sp.csr_array((np.concatenate([piece["data"] for piece in pieces]),
-                      np.concatenate([piece["indices"] for piece in pieces]).astype(index_dtype, copy=False),
-                      indptr.astype(index_dtype)), shape=(n, n))
+        part, stop = parts.read(index), end
+        # Pointers as narrow as the columns: SciPy widens both to the wider.
+        indptr = part["indptr"].astype(np.int32 if len(part["data"]) < 2**31 else np.int64)
+        pieces.append(sp.csr_array((part["data"], part["indices"], indptr), shape=(end - start, n)))
+    require(bool(pieces) and stop == n, f"the graph ends at row {stop} of {n}", error=IntegrityError,
+            why="a block of rows was never written", fix="run the weights again: finished blocks are kept")
+    W = sp.vstack(pieces, format="csr")
     W.has_sorted_indices = True
     return W
 

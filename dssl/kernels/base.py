@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import pdist
 
-from ..errors import DataError, ParameterError, explain, require
+from ..errors import DataError, require
 from ..params import multiple_of, plain
 from ..plugins import load_plugins
 from ..storage.blocks import Rows, row_ranges
@@ -204,11 +204,8 @@ def kernel_type(name: Any) -> type[MercerKernel]:
     """Return the kernel that has this name; raise ParameterError if there is none, in a plugin either."""
     if name not in KERNELS:
         load_plugins()
-    if name not in KERNELS:
-        raise ParameterError(explain(
-            f"there is no kernel named {name!r}", why=f"the named kernels are {', '.join(KERNELS)}",
-            fix="use one of these names, or pass a function (X, Z) -> block of shape (len(X), len(Z))",
-        ))
+    require(name in KERNELS, f"there is no kernel named {name!r}", why=f"the named kernels are {', '.join(KERNELS)}",
+            fix="use one of these names, or pass a function (X, Z) -> block of shape (len(X), len(Z))")
     return KERNELS[name]
 
 
