@@ -203,7 +203,7 @@ class Spec(SpecSection):
         chosen = self.selection.bandwidth if self.selection else None
         if not chosen:
             return (self.kernel,)
-        if "bandwidth" not in kernel_type(self.kernel.name).__dataclass_fields__:
+        if "bandwidth" not in getattr(kernel_type(self.kernel.name), "__dataclass_fields__", ()):
             raise SpecError(explain(f"selection.bandwidth={chosen}, and kernel.name is {self.kernel.name}",
                                     why="that kernel has no bandwidth", fix="leave selection.bandwidth out"))
         return tuple(self.kernel.model_copy(update={"bandwidth": bandwidth}) for bandwidth in chosen)
