@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ class Artifact:
         manifest = {
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
             "inputs": self.inputs, "attributes": plain(attributes), "files": self._files(),
-            "libraries": {name: version(name) for name in LIBRARIES}}
+            "libraries": _libraries()}
         write_json(self.folder / "manifest.json", {**manifest, "seal": _seal(manifest)}, exclusive=True)
 
     def _files(self) -> dict[str, str]:
@@ -109,6 +110,12 @@ class Artifact:
         """Delete the artifact, its manifest first."""
         (self.folder / "manifest.json").unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@cache
+def _libraries() -> dict[str, str]:
+    """Return the versions of what a result may depend on; a quarter second of reading metadata."""
+    return {name: version(name) for name in LIBRARIES}
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
