@@ -75,7 +75,7 @@ class GraphEnergy:
         E.sort_indices()
         return E
 
-    def chance(self) -> tuple[float, float]:
+    def relabeled_mean(self) -> tuple[float, float]:
         """Return (a, b) of `a I + b 1 1'`, the mean of E over all relabelings of the vertices.
 
         It is what a graph says that knows nothing of the points: the control of what a graph adds.
@@ -110,8 +110,8 @@ class EnergyBlocks:
     """E in blocks: part i of `parts` holds `data`, `indices`, `indptr` and `halo` of vertices [i b, (i + 1) b).
 
     Vertices are numbered by their place in `order`, which part `n_blocks` holds beside `scale`, C in that order.
-    nnz : of E. halo : vertices read beside their own over all blocks, as a share of all vertices. chance :
-    see `GraphEnergy.chance`.
+    nnz : of E. halo : vertices read beside their own over all blocks, as a share of all vertices. relabeled_mean :
+    see `GraphEnergy.relabeled_mean`.
     """
 
     parts: Parts
@@ -120,7 +120,7 @@ class EnergyBlocks:
     nnz: int
     halo: float
     largest_halo: int
-    chance: tuple[float, float]
+    relabeled_mean: tuple[float, float]
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -205,7 +205,7 @@ class SplitTask:
             self.blocks.write(index, block)
         self.blocks.write(len(ranges), {"order": order, "scale": energy.scale[order]})
         return {"nnz": int(np.count_nonzero(E.data)), "halo": sum(halos) / self.n, "largest_halo": max(halos),
-                "chance": list(energy.chance())}
+                "relabeled_mean": list(energy.relabeled_mean())}
 
 
 def split_energy(graph: Parts | None, n: int, kind: Literal["normalized", "unnormalized"], block_rows: int,
@@ -217,4 +217,4 @@ def split_energy(graph: Parts | None, n: int, kind: Literal["normalized", "unnor
     blocks = parts.within("blocks")
     receipt, = execution.map([SplitTask(graph, kind, vertices, n, blocks, block_rows)], parts)
     return EnergyBlocks(blocks, n, block_rows, receipt["nnz"], receipt["halo"], receipt["largest_halo"],
-                        tuple(receipt["chance"]))
+                        tuple(receipt["relabeled_mean"]))

@@ -93,19 +93,19 @@ def test_multiplicities_give_the_energy_of_all_points(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_chance_is_the_mean_over_all_relabelings(kind):
+def test_relabeled_mean_is_the_mean_over_all_relabelings(kind):
     W = np.zeros((5, 5))
     for i, j, w in [(0, 1, 1.0), (1, 2, 2.5), (0, 2, 0.5), (2, 3, 3.0)]:  # vertex 4 is isolated
         W[i, j] = W[j, i] = w
     energy = GraphEnergy.of(sp.csr_array(W), kind, np.array([1.0, 2.0, 1.0, 4.0, 3.0]))
     E = energy.matrix().toarray()
     mean = np.mean([E[np.ix_(p, p)] for p in permutations(range(5))], axis=0)
-    a, b = energy.chance()
+    a, b = energy.relabeled_mean()
     assert_allclose(a * np.eye(5) + b, mean, atol=1e-14)
 
 
 def test_one_vertex_and_no_edge():
-    assert GraphEnergy.of(sp.csr_array((1, 1))).chance() == (0.0, 0.0)
+    assert GraphEnergy.of(sp.csr_array((1, 1))).relabeled_mean() == (0.0, 0.0)
     assert GraphEnergy.of(sp.csr_array((4, 4))).matrix().nnz == 0
 
 
@@ -132,7 +132,7 @@ def test_blocks_hold_exactly_the_energy(n, block_rows, kind, copies):
     assert_array_equal(rebuilt(blocks), E.toarray())
     assert_array_equal(np.sort(blocks.order()), np.arange(n))
     assert blocks.nnz == E.nnz
-    assert blocks.chance == GraphEnergy.of(W, kind, m).chance()
+    assert blocks.relabeled_mean == GraphEnergy.of(W, kind, m).relabeled_mean()
 
 
 def test_the_halo_is_what_a_block_is_joined_to():
@@ -163,7 +163,7 @@ def test_no_graph_is_one_zero_row_a_vertex():
     blocks = split_energy(None, 10, "normalized", 4, InProcess(1), MemoryParts())
     assert_array_equal(rebuilt(blocks), np.zeros((10, 10)))
     assert_array_equal(blocks.order(), np.arange(10))
-    assert (blocks.nnz, blocks.halo, blocks.largest_halo, blocks.chance) == (0, 0.0, 0, (0.0, 0.0))
+    assert (blocks.nnz, blocks.halo, blocks.largest_halo, blocks.relabeled_mean) == (0, 0.0, 0, (0.0, 0.0))
     assert len(blocks.edges().w) == 0
     assert blocks.among(np.array([7, 2])).nnz == 0
 

@@ -94,11 +94,11 @@ class DenseTask:
                 error=BudgetError, why=f"its matrices take {24 * n * n:,} bytes, the budget is {self.budget:,}",
                 fix='use solver "auto", which needs landmarks only, or raise the budget')
         K = HeldKernel(self.kernel, X, self.budget if method == "direct" else self.budget // 2)
-        E, chance = sp.csr_array((n, n)), (0.0, 0.0)
+        E, relabeled_mean = sp.csr_array((n, n)), (0.0, 0.0)
         if self.graph is not None:
             energy = GraphEnergy.of(read_graph(self.graph), self.laplacian, None if self.vertices is None
                                     else self.vertices.load()["multiplicity"])
-            E, chance = energy.matrix(), energy.chance()
+            E, relabeled_mean = energy.matrix(), energy.relabeled_mean()
         p, c = len(self.systems), lines.target.shape[1]
         means = lines.intercepts([item.held for item in self.systems], self.fit_intercept)
         B, weights = np.zeros((n, p, c)), np.zeros((n, p))
@@ -106,7 +106,7 @@ class DenseTask:
             seen = lines.fold != item.held
             np.add.at(weights[:, index], lines.row[seen], lines.weight[seen])
             np.add.at(B[:, index], lines.row[seen], lines.weight[seen, None] * (lines.target[seen] - means[index]))
-        found = DenseSystems(K, E, chance, weights, self.systems)
+        found = DenseSystems(K, E, relabeled_mean, weights, self.systems)
         if method == "direct":
             alpha, evidence = found.direct(B)
         else:
@@ -123,11 +123,11 @@ class DenseTask:
 
 @dataclass(frozen=True)
 class DenseSystems:
-    """Systems on all points: K, E or the mean of its relabelings, `chance`, and the weights of labels (n, p)."""
+    """Systems on all points: K, E or the mean of its relabelings, and the weights of labels (n, p)."""
 
     K: HeldKernel
     E: sp.csr_array
-    chance: tuple[float, float]
+    relabeled_mean: tuple[float, float]
     weights: np.ndarray
     systems: tuple[Penalties, ...]
 
@@ -137,8 +137,8 @@ class DenseSystems:
         if system.gamma_I == 0:
             return found
         if system.control:
-            energy = self.chance[0] * F
-            energy += self.chance[1] * F.sum(axis=0)
+            energy = self.relabeled_mean[0] * F
+            energy += self.relabeled_mean[1] * F.sum(axis=0)
         else:
             energy = self.E @ F
         energy *= system.lambda_I

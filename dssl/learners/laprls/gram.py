@@ -25,19 +25,19 @@ REFINEMENTS, EXACT = 10, 1e-12  # steps at most, and the residual at which there
 class GramSystem(Basis):
     """Systems that are solved without the points.
 
-    chance : see `GraphEnergy.chance`.
+    relabeled_mean : see `GraphEnergy.relabeled_mean`.
     sums : `energy` (r, r) where a gamma_I is positive, `points` (r, r) and `sums` (r,) where one is the control's,
     `labels` (F, r, r) and `moments` (F, r, c + 1) of each fold, or of all labels in one.
     """
 
-    chance: tuple[float, float]
+    relabeled_mean: tuple[float, float]
     sums: dict[str, np.ndarray]
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return what a fit to all labels needs, read by `from_arrays`: labels of all folds in one."""
         total = {name: self.sums[name].sum(axis=0, keepdims=True) for name in ("labels", "moments")}
         whitened = {} if self.T is None else {"T": self.T}
-        return {**self.sums, **total, **whitened, "K_ss": self.K_ss}, {"chance": list(self.chance)}
+        return {**self.sums, **total, **whitened, "K_ss": self.K_ss}, {"relabeled_mean": list(self.relabeled_mean)}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any], lines: LabelLines,
@@ -45,7 +45,8 @@ class GramSystem(Basis):
         """Return the systems of all labels, none held out, that `to_arrays` described; `lines` are those labels."""
         summed = {name: array for name, array in arrays.items() if name not in ("K_ss", "T")}
         whole = replace(lines, fold=np.zeros(len(lines.fold), np.int64), n_held=0)
-        return cls(arrays["K_ss"], arrays.get("T"), whole, params, fit_intercept, tuple(attributes["chance"]), summed)
+        mean = tuple(attributes["relabeled_mean"])
+        return cls(arrays["K_ss"], arrays.get("T"), whole, params, fit_intercept, mean, summed)
 
 
 def runs_that_fit(sums_bytes: int, budget: int) -> int:
@@ -80,8 +81,8 @@ def gram_system(system: NystromSystem, systems: Sequence[Penalties], execution: 
     """Return the Gram matrices that these systems are made of."""
     control, graph = any(item.has_control for item in systems), any(item.has_graph for item in systems)
     found = gram_matrices(system, execution, parts, energy=graph, points=control, ones=control)
-    return GramSystem(system.K_ss, system.T, system.lines, system.params, system.fit_intercept, system.blocks.chance,
-                      found)
+    return GramSystem(system.K_ss, system.T, system.lines, system.params, system.fit_intercept,
+                      system.blocks.relabeled_mean, found)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class GramSolveTask:
     sums: Arrays  # what `gram_matrices` returns, `penalty` (r, r), and `right` of all systems
     systems: tuple[Penalties, ...]
     first: int
-    chance: tuple[float, float]
+    relabeled_mean: tuple[float, float]
 
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
@@ -101,7 +102,7 @@ class GramSolveTask:
             A = labels - sums["labels"][system.held] if system.held >= 0 else labels
             A = A + system.lambda_A * sums["penalty"]
             if system.has_control:
-                a, b = self.chance
+                a, b = self.relabeled_mean
                 A += system.lambda_I * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
             elif system.has_graph:
                 A += system.lambda_I * sums["energy"]
@@ -141,7 +142,7 @@ def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution:
     shared = execution.share(**system.sums, penalty=system.penalty(),
                              right=system.right_sides(system.sums["moments"], systems))
     ranges, parts = row_ranges(len(systems), SYSTEMS_IN_A_TASK), execution.scratch()
-    receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), start, system.chance)
+    receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), start, system.relabeled_mean)
                               for start, stop in ranges], parts)
     worst = float(np.max([receipt["residual"] for receipt in receipts]))
     require(worst <= max(system.params.tolerance, 1e-6), error=NotConverged,

@@ -30,7 +30,7 @@ class BlockedProduct:
     passes: int = 0
 
     def __post_init__(self) -> None:
-        a, b = self.system.blocks.chance
+        a, b = self.system.blocks.relabeled_mean
         self.lambda_A, self.energy, self.points, self.rank_one = np.array([
             (own.lambda_A, own.lambda_I * own.has_graph, own.lambda_I * a * own.has_control,
              own.lambda_I * b * own.has_control) for own in self.penalties]).T

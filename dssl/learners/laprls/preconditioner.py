@@ -120,7 +120,7 @@ def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
         total = execution.reduce(sums([SampleTask(problem, draws.arrays(number), start, stop, height)
                                        for start, stop in shares]))
         if kind == "points":
-            (a, b), share = system.blocks.chance, system.blocks.n / count
+            (a, b), share = system.blocks.relabeled_mean, system.blocks.n / count
             total["matrix"] = a * share * total["matrix"] + b * share**2 * np.outer(total["vector"], total["vector"])
         found[NAMES[kind]] = total["matrix"]
     draws.remove()

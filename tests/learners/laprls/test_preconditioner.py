@@ -115,7 +115,7 @@ def test_the_control_is_sampled_as_a_positive_matrix():
     control = Penalties(0.3, 0.7, control=True)
     problem = case(edges=1000)
     whole = made_of(problem, [control])
-    a, b = problem.system.blocks.chance
+    a, b = problem.system.blocks.relabeled_mean
     Phi = problem.K @ problem.system.T
     assert_allclose(whole.control, a * Phi.T @ Phi + b * np.outer(Phi.sum(axis=0), Phi.sum(axis=0)), atol=1e-9)
     assert problem.solve([control], "nystrom-pcg").evidence["iterations"] == [1]
