@@ -10,9 +10,9 @@ nodes are ranges of consecutive rows, each with a bounding box.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
 LEAF_ROWS = 32
 BOX_AXES = 16
@@ -136,8 +136,7 @@ def tree_depth(n_rows: int) -> int:
     return max(0, int(np.ceil(np.log2(max(n_rows, 1) / LEAF_ROWS))))
 
 
-@njit(nogil=True, cache=True)
-def level_bounds(n_rows, level):
+def level_bounds(n_rows: int, level: int) -> np.ndarray:
     """Return where the 2^level nodes of a level begin, and the end of the last; each is halved on the next level."""
     bounds = np.array([0, n_rows])
     for _ in range(level):
@@ -148,28 +147,15 @@ def level_bounds(n_rows, level):
     return bounds
 
 
-@njit(nogil=True, cache=True)
-def bisect(lead, depth):
+def bisect(lead: np.ndarray, depth: int) -> np.ndarray:
     """Return the order (n,) of rows whose halves, quarters, ... are split at the median of their widest axis."""
-    order = np.arange(lead.shape[0])
+    order = np.arange(len(lead))
     for level in range(depth):
         bounds = level_bounds(len(order), level)
-        for node in range(2**level):
-            mine = order[bounds[node]:bounds[node + 1]]
-            widest, axis = -1.0, 0
-            for column in range(lead.shape[1]):
-                total, square, count = 0.0, 0.0, 0
-                origin = np.float64(lead[mine[0], column])
-                for row in mine[::max(1, len(mine) // 128)]:
-                    value = np.float64(lead[row, column]) - origin
-                    total += value
-                    square += value * value
-                    count += 1
-                spread = square / count - (total / count) ** 2
-                if spread > widest:
-                    widest, axis = spread, column
-            if len(mine) > 1:
-                mine[:] = mine[np.argpartition(lead[:, axis][mine], len(mine) // 2)]
+        for start, stop in pairwise(bounds.tolist()):
+            mine = order[start:stop]
+            axis = lead[mine[::max(1, len(mine) // 128)]].var(axis=0, dtype=np.float64).argmax()
+            order[start:stop] = mine[lead[mine, axis].argpartition(len(mine) // 2)]
     return order
 
 
