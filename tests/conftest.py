@@ -1,4 +1,4 @@
-"""Fixtures of all tests, and which of them may run side by side."""
+"""Fixtures of all tests, and how many processes run them."""
 
 import os
 from pathlib import Path
@@ -7,20 +7,15 @@ import pytest
 from hypothesis import settings
 
 
+# Two processes with a thread each, not with as many as there are cores; they and what they start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run the whole suite in two processes, and chosen files in this one."""
     return min(2, len(os.sched_getaffinity(0))) if config.args == config.getini("testpaths") else 0
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a file in one process, so that its fixtures are made once, and all that uses the cluster in one."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        on_cluster = "cluster_client" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("cluster" if on_cluster else item.path.parent.name + item.path.stem))
 
 
 @pytest.fixture(scope="session")

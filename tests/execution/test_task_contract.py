@@ -160,4 +160,4 @@ def test_every_task_is_shown_by_an_example():
     """The tasks of slow examples are named here, so that the others need not wait for them."""
     shown = {"dssl.graph.descent.DescentTask"}.union(*(shown_here(item)[2] for item in EXAMPLES if not item.slow))
     missing = tasks_of_the_package() - shown
-    assert not missing, f"no example in tests/task_examples.py shows {', '.join(sorted(missing))}"
+    assert not missing, f"no example in tests/execution/task_examples.py shows {', '.join(sorted(missing))}"
