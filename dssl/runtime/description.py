@@ -11,7 +11,7 @@ from ..execution.tasks import Execution
 
 
 class Runtime(BaseModel, ABC):
-    """A place to run; each kind has a field `kind` with a name of its own, and is listed in `start`."""
+    """A place to run; each kind has a field `kind` with a name of its own, and is listed in `start.Described`."""
 
     model_config = ConfigDict(extra="forbid")
 
