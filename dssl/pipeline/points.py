@@ -20,7 +20,7 @@ from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
 from .facts import Facts
-from .spec import Spec, Task
+from .spec import LearningTask, Spec
 from .stage import Context, Stage
 
 
@@ -52,7 +52,7 @@ class SplitParams:
     test : how many, which share, or whether the official rows; all None and False for no test points.
     """
 
-    task: Task
+    task: LearningTask
     keep: tuple[str | int | float, ...] | None
     classes: tuple[tuple[str | int, tuple[str | int | float, ...]], ...] | None
     unlabeled: str | int | float | None

@@ -15,7 +15,7 @@ from ..kernels.base import Kernel, kernel_from, kernel_type
 
 READER_OPTIONS = TypeAdapter(IngestParams)
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
-Task = Literal["classification", "regression", "clustering"]
+LearningTask = Literal["classification", "regression", "clustering"]
 
 
 class SpecSection(BaseModel):
@@ -58,8 +58,9 @@ class TestSplit(SpecSection):
 class DataSpec(SpecSection):
     """Where the points come from, which of them are used, and what is to be predicted of them."""
 
-    task: Task = Field("classification", description="classification reads the target as classes, regression as "
-                       "quantities; without a target (NaN, an empty cell) a point is unlabeled; clustering needs none")
+    task: LearningTask = Field(
+        "classification", description="classification reads the target as classes, regression as quantities; without a "
+                                      "target (NaN, an empty cell) a point is unlabeled; clustering needs none")
     source: str | list[str] = Field(description="a name (see dssl ingest --help), a path, a pattern such as "
                                     "part-*.csv, or a URL; or a list of them")
     read: dict[str, Any] = Field(default_factory=dict, description="options of the reader; see IngestParams")

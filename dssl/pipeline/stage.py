@@ -16,7 +16,7 @@ from ..storage.pieces import BlockedCsrRows
 from ..storage.store import StoredRows
 from .artifacts import Artifact
 from .facts import Facts
-from .spec import Spec, Task
+from .spec import LearningTask, Spec
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Kind:
 
     name: str
     spec: type[Spec]
-    tasks: tuple[Task, ...]
+    tasks: tuple[LearningTask, ...]
     stages: tuple[Stage, ...]
     model: str | None = "models"
     words: Words = PLAIN
