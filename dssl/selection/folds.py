@@ -12,7 +12,7 @@ from ..learners.ridge_and_svm import LearnerParams, fit_gram
 from ..learners.target import Target
 from ..storage.blocks import block_rng
 
-FOLDS = 4  # random stream, apart from those that choose labels and test points
+FOLD_STREAM = 4  # of the seed, apart from those that choose labels and test points
 
 
 def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int) -> list[np.ndarray]:
@@ -24,7 +24,7 @@ def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int) -> list[np.ndarray
     Raises ParameterError: fewer than two folds, or no whole number of them. DataError: no class has two points.
     """
     require_folds(n_folds)
-    order = block_rng(seed, FOLDS).permutation(len(codes))
+    order = block_rng(seed, FOLD_STREAM).permutation(len(codes))
     shuffled = np.asarray(codes)[order]
     dealt = [order[shuffled == code] for code in np.unique(shuffled) if (shuffled == code).sum() > 1]
     require(len(dealt) > 0, f"{len(codes)} labeled points, no class has two", error=DataError,
