@@ -10,7 +10,7 @@ from typing import Literal
 from .markup import Html, joined, tag
 
 Level = Literal["good", "note", "warning"]
-WORDS: dict[Level, str] = {"good": "fine", "note": "note", "warning": "look here"}
+LEVEL_WORDS: dict[Level, str] = {"good": "fine", "note": "note", "warning": "look here"}
 CSS = """
 :root { color-scheme: light }
 body { margin: 0 auto; max-width: 58rem; padding: 1.5rem 1.25rem 4rem; background: #fff; color: #1f2933;
@@ -62,7 +62,7 @@ class Finding:
 
 def state(level: Level) -> Html:
     """Return a level as a colored word."""
-    return tag("span", WORDS[level], class_=f"state {level}")
+    return tag("span", LEVEL_WORDS[level], class_=f"state {level}")
 
 
 def warning_box(found: Sequence[Finding], explained: bool = True) -> Html:

@@ -8,7 +8,7 @@ from ..page import Finding, Section
 from ..plots import pairs_plot
 from ..words import Words
 
-SCORES = {"error", "rmse", "mae", "loss", "fold_errors"}  # of a row; whatever else it names is a parameter
+ROW_SCORES = {"error", "rmse", "mae", "loss", "fold_errors"}  # of a row; whatever else it names is a parameter
 
 
 def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Words) -> Section | None:
@@ -19,7 +19,7 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     """
     choices, folds = at(facts, "selection", "choices") or {}, at(facts, "selection", "folds")
     best = choices.get("model") or {}
-    parameters = sorted({key for row in choices.values() for key in row} - SCORES, key=str.lower)
+    parameters = sorted({key for row in choices.values() for key in row} - ROW_SCORES, key=str.lower)
     if not parameters:
         return None
     if not folds:
@@ -46,7 +46,7 @@ def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words
     """Return the errors of each pair of the kind's two penalties, at the other parameters that were chosen."""
     if words.penalties is None:
         return Html("")
-    fixed = {key for row in tried for key in row} - SCORES - set(words.penalties)
+    fixed = {key for row in tried for key in row} - ROW_SCORES - set(words.penalties)
     shown = [row for row in tried if all(row.get(key) == best.get(key) for key in fixed)]
     if len({tuple(row.get(key) for key in words.penalties) for row in shown}) < 2:
         return Html("")
