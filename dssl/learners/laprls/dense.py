@@ -43,7 +43,7 @@ def chunk_bytes(limit: int) -> int:
     return min(CHUNK_BYTES, limit // 2)
 
 
-class HeldKernel:
+class FullKernel:
     """Products with K (n, n) of all points: kept where `limit` bytes allow, or evaluated again a chunk at a time."""
 
     def __init__(self, kernel: Kernel, X: Any, limit: int):
@@ -93,7 +93,7 @@ class DenseTask:
         require(method != "direct" or 24 * n * n <= self.budget, f'solver="direct" with {n:,} points',
                 error=BudgetError, why=f"its matrices take {24 * n * n:,} bytes, the budget is {self.budget:,}",
                 fix='use solver "auto", which needs landmarks only, or raise the budget')
-        K = HeldKernel(self.kernel, X, self.budget if method == "direct" else self.budget // 2)
+        K = FullKernel(self.kernel, X, self.budget if method == "direct" else self.budget // 2)
         E, relabeled_mean = sp.csr_array((n, n)), (0.0, 0.0)
         if self.graph is not None:
             energy = GraphEnergy.of(read_graph(self.graph), self.laplacian, None if self.vertices is None
@@ -125,7 +125,7 @@ class DenseTask:
 class DenseSystems:
     """Systems on all points: K, E or the mean of its relabelings, and the weights of labels (n, p)."""
 
-    K: HeldKernel
+    K: FullKernel
     E: sp.csr_array
     relabeled_mean: tuple[float, float]
     weights: np.ndarray

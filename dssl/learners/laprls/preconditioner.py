@@ -33,7 +33,7 @@ from .products import Landmarked
 from .system import NystromSystem
 
 STREAMS = {"labels": 11, "edges": 12, "points": 13}  # random, of what is sampled
-NAMES = {"labels": "J", "edges": "E", "points": "control"}
+SUM_NAMES = {"labels": "J", "edges": "E", "points": "control"}
 MOST_SHARES = 8  # of a sample: each has sums of its own
 
 
@@ -122,7 +122,7 @@ def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
         if kind == "points":
             (a, b), share = system.blocks.relabeled_mean, system.blocks.n / count
             total["matrix"] = a * share * total["matrix"] + b * share**2 * np.outer(total["vector"], total["vector"])
-        found[NAMES[kind]] = total["matrix"]
+        found[SUM_NAMES[kind]] = total["matrix"]
     draws.remove()
     return found, counts
 

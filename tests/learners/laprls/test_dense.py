@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
-from dssl.learners.laprls.dense import HeldKernel
+from dssl.learners.laprls.dense import FullKernel
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
 from dssl.learners.target import Quantities
@@ -23,7 +23,7 @@ def test_no_more_of_the_kernel_is_evaluated_than_may_be_held(limit):
         seen.append(8 * len(A) * len(B))
         return RBF(1.0)(A, B)
 
-    held, K = HeldKernel(kernel, X, limit), RBF(1.0)(X, X)
+    held, K = FullKernel(kernel, X, limit), RBF(1.0)(X, X)
     assert_allclose(held(P), K @ P, rtol=1e-12)
     assert_allclose(held.of_rows(rows, P), K[rows] @ P, rtol=1e-12)
     assert (held.K is None) == (limit < 8 * 80 * 80)
