@@ -49,7 +49,7 @@ def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SystemParams:
-    """The matrix, and the solver of so many columns of it; the powers matter through their number only."""
+    """The matrix of the graph, and the solver of so many columns of it: nothing of the `SystemParams` of LapRLS."""
 
     laplacian: Literal["normalized", "unnormalized"]
     ridge: float
@@ -138,7 +138,7 @@ class SearchParams:
     def of(cls, spec: DeformedSpec) -> "SearchParams":
         if spec.grid is None:
             return cls(spec.baselines, {"power": spec.graph.power, "eta": spec.model.eta, "C": spec.model.C,
-                                               "bandwidth": spec.kernel.bandwidth})
+                                        "bandwidth": spec.kernel.bandwidth})
         return cls(spec.baselines, None, LearningParams.of(spec), spec.grid,
                    tuple(kernel.bandwidth for kernel in spec.kernels()))
 
@@ -234,5 +234,5 @@ STAGES = (
     replace(SCORES, cost=_scores_cost, remedy="lower subsample.size or labels"),
 )
 
-KINDS = (Kind("svm", SvmPipeline, ("classification",), STAGES, words=WORDS, baselines=BASELINES),
-         Kind("ridge", RidgePipeline, ("classification", "regression"), STAGES, words=WORDS, baselines=BASELINES))
+SVM = Kind("svm", SvmPipeline, ("classification",), STAGES, words=WORDS, baselines=BASELINES)
+RIDGE = Kind("ridge", RidgePipeline, ("classification", "regression"), STAGES, words=WORDS, baselines=BASELINES)

@@ -38,6 +38,7 @@ from .laprls_spec import LapRLSPipeline
 
 HALO = 3.0  # of unknown blocks: in few dimensions less than 1; 2.8 for the 123 features of a9a
 
+
 @dataclass(frozen=True)
 class KernelsParams:
     """The base kernel with each bandwidth; seed : of the sample that gives a median its value."""
@@ -319,7 +320,7 @@ BASELINES = (BASE, Baseline(
     "shuffled", "The control: the model with the mean of the graph's energy over all relabelings of its points, a "
                 "penalty as strong that knows nothing about where they lie. A real gain must also beat this one."))
 _FEWER = "use fewer landmarks: model.landmarks.count; or model.solver auto, if the one given takes all points"
-KIND = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
+LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
           _FEWER),

@@ -4,7 +4,7 @@ from ...errors import ParameterError, explain, require
 from ..stage import Kind
 from . import deformed, laprls
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (*deformed.KINDS, laprls.KIND)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (deformed.SVM, deformed.RIDGE, laprls.LAPRLS)}
 DEFAULT = "svm"
 
 
