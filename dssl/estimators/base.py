@@ -23,7 +23,7 @@ from ..learners.predict_to import predict_to_zarr
 from ..learners.target import Classes, Quantities, Target
 from ..storage.blocks import Rows, SelectedRows
 from .groups import GroupedParams
-from .targets import classes_of, quantities_of, require_classes, require_labeled, weighed
+from .targets import classes_of, quantities_of, require_classes, require_per_class, weighed
 
 
 class KernelEstimator(GroupedParams):
@@ -203,7 +203,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     def _check(self, target: Any) -> None:
         require_classes(target.names, self.regressor)
-        require_labeled(target, 1, "no labeled point of weight > 0", "mark its points unlabeled, or raise a weight")
+        require_per_class(target, 1, "no labeled point of weight > 0", "mark its points unlabeled, or raise a weight")
         self.classes_ = target.names
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:

@@ -21,7 +21,7 @@ from ..selection.calibration import Calibration, fit_calibration, out_of_fold_ma
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
 from .base import KernelClassifier, KernelEstimator, KernelRegressor
-from .targets import require_labeled
+from .targets import require_per_class
 
 
 class DeformedKernelEstimator(KernelEstimator):
@@ -35,7 +35,8 @@ class DeformedKernelEstimator(KernelEstimator):
     eta : weight of the graph against the base kernel, 0 to 1e8; relative, see `dssl.kernels.deformed.deform`. 0 is the
         base kernel.
     graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
-    regularizer : `RegularizerParams` of `Q = (L + ridge I)^power`; None is the normalized Laplacian, 0.01 and 2.
+    regularizer : `RegularizerParams` of `Q = (L + ridge I)^power`; None is the normalized Laplacian, ridge
+        0.01 and power 2.
     n_subsample : points at which functions are measured; the labeled ones are among them. All points where there are
         fewer.
     tolerance : relative residual of the solves.
@@ -121,7 +122,7 @@ class LapSVC(KernelClassifier, DeformedKernelEstimator):
     def _check(self, target: Any) -> None:
         super()._check(target)
         if self.probability:
-            require_labeled(target, 2, "one labeled point, and probabilities are calibrated on points held out",
+            require_per_class(target, 2, "one labeled point, and probabilities are calibrated on points held out",
                             "label a second point of it, or set probability=False")
 
     def _calibrate(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:

@@ -35,7 +35,7 @@ def require_classes(names: np.ndarray, regressor: str) -> None:
             why="a classifier tells at least two classes apart", fix="label points of another class")
 
 
-def require_labeled(target: Classes, least: int, what: str, fix: str) -> None:
+def require_per_class(target: Classes, least: int, what: str, fix: str) -> None:
     """Raise DataError if a class has fewer than `least` labeled points."""
     lacking = target.names[np.bincount(target.coded, minlength=len(target.names)) < least].tolist()
     require(not lacking, f"class {', '.join(map(repr, lacking))} has {what}", error=DataError,

@@ -6,7 +6,7 @@ from ..execution.cost import Cost
 from ..learners.model import stored_models
 from ..report.sections.scores import scores_section
 from ..report.words import Baseline
-from ..selection.scores import predict_cost, predict_test, scores_of, shown, unlabeled_verdict
+from ..selection.scores import points_to_draw, predict_cost, predict_test, scores_of, unlabeled_verdict
 from .facts import Facts
 from .points import split_target
 from .stage import Context, NoParams, Stage
@@ -21,7 +21,7 @@ def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
     scores = {name: {**scores_of(true, own), "unsupported": int(own["unsupported"].sum())}
               for name, own in found.items()}
     return {"metrics": scores.pop("model"), "baselines": scores, "gain": unlabeled_verdict(true, found),
-            **shown(true, found["model"])}
+            **points_to_draw(true, found["model"])}
 
 
 def scores_cost(f: Facts[Any], m: int, n_columns: int, predicted: int) -> Cost:

@@ -110,7 +110,7 @@ def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, 
     return gain, p_value if np.isfinite(p_value) else 1.0
 
 
-def shown(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def points_to_draw(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return some of the test points as a plot shows them; JSON, empty of classes, where a table says it all."""
     if isinstance(true, Classes):
         return {}
