@@ -42,13 +42,13 @@ class FittedPipeline:
     read: IngestParams
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
-        """Return the predicted labels of raw points X (n, d), dense or sparse, shape (n,)."""
+        """Return the predicted classes or quantities of raw points X (n, d), dense or sparse, shape (n,)."""
         return self.predict_supported(X, execution)[0]
 
     def predict_supported(self, X: Rows, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the predicted labels of raw points X (n, d), shape (n,), and which of them have support, (n,) bool.
+        """Return what `predict` does, and which of the points have support, (n,) bool.
 
-        The others lie where every kernel value is as good as zero, so that their label is that of the intercept alone.
+        The others lie where every kernel value is as good as zero, so that the intercept alone predicts them.
         """
         values, beyond = self.model.values_and_beyond(self._scaled(X, execution), execution)
         return self.model.coding.labels(values), ~beyond

@@ -1,4 +1,4 @@
-"""Systems of landmarks by conjugate gradients, all columns in one run, on products that share each kernel block."""
+"""Systems of landmarks by conjugate gradients, many columns at once, on products that share each kernel block."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class BlockedProduct:
 
 def solve_by_products(system: NystromSystem, systems: Sequence[Penalties], execution: Execution, *,
                       preconditioned: bool, required: bool = True) -> Functions:
-    """Return the functions of all systems by conjugate gradients, all columns in one run.
+    """Return the functions of all systems by conjugate gradients: one run, or one for as many factors as fit at once.
 
     Raises NotConverged: a column ended above the tolerance, and that it does not is `required`.
     """

@@ -49,7 +49,10 @@ def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SystemParams:
-    """The matrix of the graph, and the solver of so many columns of it: nothing of the `SystemParams` of LapRLS."""
+    """The matrix, and the solver of so many columns of it; the powers matter through their number only.
+
+    Not the `SystemParams` of LapRLS; the name is part of addresses.
+    """
 
     laplacian: Literal["normalized", "unnormalized"]
     ridge: float
