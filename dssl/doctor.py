@@ -229,7 +229,7 @@ def _versions() -> dict[str, str]:
 def _leave_a_file(folder: str) -> str | None:
     """Write a file of this worker's own; return why it cannot."""
     try:
-        tempfile.mkstemp(dir=folder)
+        os.close(tempfile.mkstemp(dir=folder)[0])
     except OSError as error:
         return str(error)
     return None
