@@ -115,9 +115,7 @@ class KernelEstimator(GroupedParams):
         return {name: value for name, value in super().__getstate__().items() if name != "_fit_X"}
 
     def support(self, X: Any) -> np.ndarray:
-        """Return how near each point is to those of the model, shape (n,): its largest kernel value with one of them,
-        relative to the largest of these with themselves. Below 1e-10 a prediction says nothing about the point.
-        """
+        """Return how near each point is to those of the model, shape (n,); see `KernelModel.support`."""
         execution = current_execution()
         rows = self._new_rows(X, execution)
         return self.model_.support(rows, execution)

@@ -1,5 +1,4 @@
-"""How the errors of a run are told: shares of wrong classes, or root mean squared errors. Asked here and nowhere else.
-"""
+"""How the errors of a run are told: shares of wrong classes, or root mean squared errors; asked here alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

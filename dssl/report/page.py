@@ -42,8 +42,7 @@ pre { background: #f6f8fa; padding: .8rem 1rem; overflow-x: auto; font-size: .83
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page. key : what links point at, a word. A function that makes one returns None for nothing to say.
-    """
+    """A part of a page; None of a function that would make one is nothing to say. key : a word, what links point at."""
 
     key: str
     title: str

@@ -59,8 +59,7 @@ def scores_of(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return the scores of predicted codes; rmse is that of the columns from the codes +1 and -1, where there are such.
-    """
+    """Return the scores of predicted codes; rmse is of the columns from the codes +1 and -1, where there are such."""
     from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score  # two seconds, only for scores
 
     predicted, errors = found["codes"], found.get("code_errors")

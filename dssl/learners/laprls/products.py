@@ -71,8 +71,7 @@ class Landmarked:
 
 
 def add_product(total: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
-    """Add left' right to `total`, float64; float32 is multiplied in runs of `SUMMED_ROWS` rows, in the type of right.
-    """
+    """Add left' right to `total`, float64; a float32 left in runs of `SUMMED_ROWS` rows, in the type of right."""
     for start, stop in row_ranges(len(left), SUMMED_ROWS if left.dtype != np.float64 else max(1, len(left))):
         total += left[start:stop].astype(right.dtype, copy=False).T @ right[start:stop]
 
