@@ -192,8 +192,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         return classes_of(y, self.unlabeled, n)
 
     def _known(self, y: Any, n: int) -> Classes:
-        """Return the labels of n points. Few of many, they may lack a class or the marker, whose meaning fit has told.
-        """
+        """Return the labels of n points; they may lack a class, or the marker, whose meaning fit has told."""
         marker = self.unlabeled
         if marker is None:
             marker = np.nan if self.classes_.dtype.kind in "iuf" and -1 in self.classes_ else -1

@@ -57,8 +57,8 @@ class KernelModel(Model):
     def support(self, X: Any, execution: Execution | None = None) -> np.ndarray:
         """Return the largest |K(x, z_j)| over the model's points, relative to its largest K(z_j, z_j), shape (n,).
 
-        Where it is below `LEAST_SUPPORT`, 1e-10, no point of the model is near: f(x) is the intercept alone, and the label
-        that follows from it says nothing about x.
+        Where it is below `LEAST_SUPPORT`, 1e-10, no point of the model is near: f(x) is the intercept alone, and the
+        label that follows from it says nothing about x.
         """
         return self.predicted(X, BlockSupport(), execution).rows("support").read_all()
 
