@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from ..errors import require
 from ..measure import PeakMemory, process_peak
+from ..params import plain
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 
 SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
@@ -175,7 +176,7 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
     """
     begin = time.perf_counter()
     with PeakMemory() as peak:
-        receipt = dict(task(PartWriter(parts, index)) or {})
+        receipt = plain(dict(task(PartWriter(parts, index)) or {}))  # as it is read again by a resumed run
     receipt |= {"task_peak_bytes": peak.bytes, "seconds": round(time.perf_counter() - begin, 6),
                 "peak_rss_bytes": process_peak(), "process": os.getpid()}
     parts.finish(index, receipt)

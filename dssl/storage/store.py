@@ -100,7 +100,10 @@ def _chunk_files(array: zarr.Array, path: Path, axis: int, start: int, stop: int
 
 def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
     """Return rows [start, stop); raise IntegrityError naming a chunk that is missing, cut short, or was changed."""
-    array = _open(path)
+    return _rows_of(_open(path), path, start, stop)
+
+
+def _rows_of(array: zarr.Array, path: Path, start: int, stop: int) -> np.ndarray:
     if stop <= start:
         return np.empty((0, *array.shape[1:]), array.dtype)
     chunks, unit = _chunk_files(array, path, 0, start, stop), array.chunks[0]
@@ -247,7 +250,7 @@ class StoredParts(Parts):
 
 def _read_whole(path: Path) -> np.ndarray:
     array = _open(path)
-    value = read_rows(path, 0, array.shape[0]) if array.size else np.empty(array.shape, array.dtype)
+    value = _rows_of(array, path, 0, array.shape[0]) if array.size else np.empty(array.shape, array.dtype)
     if checksum(value) != array.attrs["sha256"]:
         raise _lost(f"{path} does not hold what was written", path, "its SHA-256 differs from the one recorded with it")
     return value.reshape(()) if array.attrs["scalar"] else value
