@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-
 # Two processes with a thread each, not with as many as there are cores; they and what they start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
