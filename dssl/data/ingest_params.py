@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import BudgetError, require
-from ..execution.cost import Cost, cost_of, count
+from ..execution.cost import Cost, block_count, cost_of
 from ..storage.blocks import rows_that_fit
 from ..storage.csr import csr_row_bytes
 from .columns import WhenMissing, WhenText
@@ -133,6 +133,6 @@ def ingest_cost(scan: Scan, params: IngestParams, row_bytes: int, budget: int) -
     dense = scan.nnz is None and scan.unit_bytes == 0 and not params.has_text
     holds_numbers = dense and scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
     each = scan.row_bytes + 1.75 * row_bytes if holds_numbers else most
-    return cost_of(count(scan.n_rows, height), scan.row_bytes * scan.n_rows,
+    return cost_of(block_count(scan.n_rows, height), scan.row_bytes * scan.n_rows,
                    scan.n_rows * (row_bytes + 16 + scan.has_split), scan.unit_bytes + height * each,
                    scan.unit_bytes + most)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError, require
-from ..execution.cost import Cost, cost_of, count
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit
@@ -285,12 +285,12 @@ def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_b
     """
     n, n_test, n_rows = rows_of
     height = scaled_rows(n, row_bytes, chunk, budget)
-    tasks = count(n, height) + count(n_test, height)
+    tasks = block_count(n, height) + block_count(n_test, height)
     wide = 0 if kind == "none" else 16 * width
     peak = max(height * row_bytes + chunk * row_bytes * 1.5, height * (2 * row_bytes + wide))
     read = (n + n_test + tasks * chunk) * row_bytes
     if kind != "none":
         block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)
         peak = max(peak, block * (row_bytes + (24 * width + 8) * min(1.0, share)))
-        tasks, read = tasks + count(n_rows, block), read + n_rows * row_bytes
+        tasks, read = tasks + block_count(n_rows, block), read + n_rows * row_bytes
     return cost_of(tasks, read, (n + n_test) * row_bytes, peak, chunk * row_bytes + 4 * row_bytes)

@@ -26,6 +26,6 @@ def cost_of(tasks: int, read: float, written: float, peak: float, least: float =
     return Cost(int(tasks), int(read), int(written), int(peak) + SMALL, int(least))
 
 
-def count(n: int, height: int) -> int:
-    """Return the blocks of this height that n rows make."""
-    return -(-n // height)
+def block_count(n_rows: int, height: int) -> int:
+    """Return how many blocks of this height n rows make."""
+    return -(-n_rows // height)

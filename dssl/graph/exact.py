@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ..execution.cost import COMPILED, Cost, cost_of, count
+from ..execution.cost import COMPILED, Cost, block_count, cost_of
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
 from ..storage.store import whole_bytes
@@ -145,7 +145,7 @@ def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[Dens
     visits = nearest_by_tree(layout, queries, pilot, seen, np.arange(len(pilot)), *empty_heaps(len(pilot), k),
                              most=held // 2 + 100)
     look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / FAR_BYTES))
-    tree = (TREE_QUERY_NS + visits / len(pilot) * look) * 1e-9 * n * count(n, points.block_rows)
+    tree = (TREE_QUERY_NS + visits / len(pilot) * look) * 1e-9 * n * block_count(n, points.block_rows)
     tiles = TILE_PAIR_NS * 1e-9 * float(n) * n
     return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
 
@@ -165,6 +165,6 @@ def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
     queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
     search = layout + max(whole_bytes(layout), queries) if held else laying_out + queries
-    tasks = count(n, height)
+    tasks = block_count(n, height)
     return cost_of(tasks, n * X.row_bytes * (4 if held else 4 + tasks) + layout * held, 12 * n * k + layout * held,
                    max(sample, laying_out, search) + COMPILED, sample)

@@ -15,7 +15,7 @@ from numba import njit
 from scipy import sparse
 
 from ..errors import DataError, require
-from ..execution.cost import Cost, cost_of, count
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Progress
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges, rows_that_fit
 from ..storage.store import whole_bytes
@@ -183,7 +183,7 @@ def vertices_cost(n: int, row_bytes: int, budget: int, *, collapse: bool) -> Cos
     if not collapse:
         return cost_of(0, 0, 24 * n, 40 * n, 24 * n)
     height, each = hashed_rows(n, row_bytes, budget)
-    return cost_of(count(n, height), n * (row_bytes + 8), 32 * n, max(height * each, 48 * n) + whole_bytes(8 * n),
+    return cost_of(block_count(n, height), n * (row_bytes + 8), 32 * n, max(height * each, 48 * n) + whole_bytes(8 * n),
                    max(each, 48 * n))
 
 

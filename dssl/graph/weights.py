@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import DataError, IntegrityError, explain, require
-from ..execution.cost import Cost, cost_of, count
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges
@@ -194,7 +194,7 @@ def weights_cost(n: int, k: int, nnz: int, kind: str) -> Cost:
     In a task the entries of a block of rows, in both directions, before and after they are joined (130 bytes each,
     measured), and the scales of all points twice; in the driver a median.
     """
-    tasks, entries = count(n, BLOCK_ROWS), n * k
+    tasks, entries = block_count(n, BLOCK_ROWS), n * k
     tuned, block = kind == "self_tuned", 130 * min(n, BLOCK_ROWS) * k
     median = 0 if kind == "binary" else 24 * min(entries, MEDIAN_ENTRIES) + 24 * n
     return cost_of(tasks, (tasks * (1 + tuned) + 2 * (median > 0)) * 12 * entries, 12 * nnz + 8 * n,

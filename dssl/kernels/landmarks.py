@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError, explain, require
-from ..execution.cost import Cost, cost_of, count
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, block_rng
 from ..storage.csr import point_arrays, points_of
@@ -205,9 +205,9 @@ def landmarks_cost(method: Method, n: int, v: int, s: int, row_bytes: int, d: in
         sample = max(s, min(v, SAMPLE_PER_CENTER * s, SAMPLE_BYTES // (8 * d)))
         height = min(4096, v)
         peak = max(driver, 24 * d * sample, 48 * s * d + height * (8 * s + 32 * d + 48), 8 * 16 * s * d)
-        tasks = 1 + 5 * count(v, height)
+        tasks = 1 + 5 * block_count(v, height)
         return cost_of(tasks, tasks * height * row_bytes, 8 * s * d, peak, max(least, 48 * s * d))
     q = min(v, PILOT)
     peak = max(driver, 40 * q * q, 16 * q * q + min(budget, BLOCK_BYTES))
-    return cost_of(kernels * (2 + count(8 * v * q, BLOCK_BYTES)), kernels * (v + q) * row_bytes,
+    return cost_of(kernels * (2 + block_count(8 * v * q, BLOCK_BYTES)), kernels * (v + q) * row_bytes,
                    kernels * s * (row_bytes + 8), peak, max(least, 24 * q * q))

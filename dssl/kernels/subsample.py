@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import require
-from ..execution.cost import Cost, cost_of, count
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..solvers.solve import METHODS, Solver, SolverParams, opened_bytes, prepare
@@ -240,7 +240,7 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
     width = column_width(n, powers, block_columns, budget, stored)
     own = stored + opened_bytes(method, n, nnz, guess=guess)
     # The first right-hand sides are nearly all zeros, which the system does not store.
-    return cost_of(count(s, width), stored, 8 * n * s * len(names),
+    return cost_of(block_count(s, width), stored, 8 * n * s * len(names),
                    own + solve_bytes(n, width, width) + 8 * n * width * kept, own + solve_bytes(n, 1, 1))
 
 
@@ -260,5 +260,5 @@ def product_cost(n: int, s: int, powers: Sequence[int], block_columns: int, form
     chunk = 8 * min(ROW_CHUNK, n) * min(block_columns, s)
     decoding = decoding_bytes(band, chunk) + (band if height > ROW_CHUNK else 0)
     peak = max(rows + decoding, rows + product + square // 2, driver)
-    tasks = count(n, height)
+    tasks = block_count(n, height)
     return cost_of(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product)

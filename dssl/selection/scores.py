@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.cost import Cost, cost_of, count
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Progress
 from ..kernels.base import Kernel
 from ..kernels.gram import block_rows
@@ -168,5 +168,5 @@ def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: i
     n, d = test.shape
     own = n_models * m * (row_bytes + 8 * n_columns)
     height = block_rows(kernel, test, m, budget, kernel_bytes=own)
-    return cost_of(count(n, height), n * row_bytes + own, n * (predicted + 1) * n_models,
+    return cost_of(block_count(n, height), n * row_bytes + own, n * (predicted + 1) * n_models,
                    min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + own, 24 * m * d + own)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...execution.cost import Cost, cost_of, count
+from ...execution.cost import Cost, block_count, cost_of
 from .dense import chunk_bytes
 from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
 from .iterations import factors_that_fit
@@ -55,12 +55,12 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     height = min(v, block_height(v, s, of.row_bytes, size, of.budget))
     whitening = whitening_bytes(s, of.params.cutoff)
     sums = gram_bytes(s, of.folds, points=True, n_outputs=of.columns)
-    runs = min(count(v, height), runs_that_fit(sums, of.budget))
+    runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
     fixed = max(of.split_bytes, whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     if method == "nystrom-direct":
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                    sums + 4 * square + of.right_bytes(s))
-        tasks = 2 + runs + count(of.pairs + of.held, SYSTEMS_IN_A_TASK)
+        tasks = 2 + runs + block_count(of.pairs + of.held, SYSTEMS_IN_A_TASK)
         return cost_of(kernels * tasks, kernels * v * of.row_bytes, kernels * runs * sums + of.written, peak,
                        max(whitening, sums))
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
@@ -88,6 +88,6 @@ def dense_cost(of: Systems, method: str) -> Cost:
 def restored_cost(of: Systems, n_models: int, n_labeled: int) -> Cost:
     """Return what systems of Gram matrices that were kept take: these and their factors, and the labeled points."""
     sums = gram_bytes(of.s, of.folds, points=True, n_outputs=of.columns)
-    return cost_of(count(n_models, SYSTEMS_IN_A_TASK), sums, of.written,
+    return cost_of(block_count(n_models, SYSTEMS_IN_A_TASK), sums, of.written,
                    sums + 8 * of.s * (4 * of.s + of.columns * n_models) + min(n_labeled * of.row_bytes, of.budget),
                    sums)
