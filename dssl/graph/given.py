@@ -12,7 +12,7 @@ from .laplacian import check_weights
 from .neighbor_lists import Neighbors
 from .weights import FLOOR
 
-NONE = -1  # the id that fills a list shorter than others
+NO_NEIGHBOR = -1  # the id that fills a list shorter than others
 SHOWN = 5
 LARGEST_DISTANCE = np.float64(1e150)  # whose square is still a float64
 
@@ -117,23 +117,23 @@ def compacted(ids: np.ndarray, distances: np.ndarray, keep: np.ndarray) -> Neigh
     DataError : nothing is kept, or a list names a neighbor twice.
     """
     distances = np.where(keep, distances, np.inf).astype(distances.dtype, copy=False)
-    ids = np.where(keep, ids, NONE)
+    ids = np.where(keep, ids, NO_NEIGHBOR)
     order = np.lexsort((ids, distances), axis=1)
     longest = int(keep.sum(axis=1).max(initial=0))
     require(longest > 0, f"no list of the {len(ids)} points names another of them", error=DataError,
             why="without an edge the unlabeled points say nothing", fix="pass lists of at least one other neighbor")
     ids, distances = (np.take_along_axis(values, order, axis=1)[:, :longest] for values in (ids, distances))
     again = np.sort(ids, axis=1)
-    twice = ((again[:, 1:] == again[:, :-1]) & (again[:, 1:] != NONE)).any(axis=1)
+    twice = ((again[:, 1:] == again[:, :-1]) & (again[:, 1:] != NO_NEIGHBOR)).any(axis=1)
     require(not twice.any(), f"{int(twice.sum())} lists name a neighbor twice, first that of row {int(twice.argmax())}",
             error=DataError, why="its weight would count twice", fix="list each neighbor once")
-    facts = {"method": "given", "n_neighbors": longest, "n": len(ids), "entries": int((ids != NONE).sum())}
+    facts = {"method": "given", "n_neighbors": longest, "n": len(ids), "entries": int((ids != NO_NEIGHBOR).sum())}
     return Neighbors(ArrayRows(ids), ArrayRows(distances), facts)
 
 
 def restricted(lists: Neighbors, rows: np.ndarray) -> Neighbors:
     """Return the lists of some rows among these rows alone, numbered by their places in `rows`; others are dropped."""
-    place = np.full(len(lists) + 1, NONE)  # the last entry is that of the id -1
+    place = np.full(len(lists) + 1, NO_NEIGHBOR)  # the last entry is that of the id -1
     place[rows] = np.arange(len(rows))
     ids = place[lists.ids.take(rows)]
-    return compacted(ids, lists.distances.take(rows), ids != NONE)
+    return compacted(ids, lists.distances.take(rows), ids != NO_NEIGHBOR)

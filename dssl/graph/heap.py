@@ -9,12 +9,12 @@ from numba import njit
 
 from .distances import quick_squared_distance, squared_distance
 
-NONE = np.int64(2**63 - 1)  # id of an entry that holds no neighbor yet: it gives way to any other
+EMPTY = np.int64(2**63 - 1)  # id of an entry that holds no neighbor yet: it gives way to any other
 
 
 def empty_heaps(n_rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return heaps without neighbors: squared distances (n_rows, k) float64 and ids (n_rows, k) int64."""
-    return np.full((n_rows, k), np.inf), np.full((n_rows, k), NONE)
+    return np.full((n_rows, k), np.inf), np.full((n_rows, k), EMPTY)
 
 
 @njit(nogil=True, cache=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from .distances import squared_distance
-from .heap import NONE, empty_heaps, offer, precedes, sift_down
+from .heap import EMPTY, empty_heaps, offer, precedes, sift_down
 from .layout import Coordinates, Layout, level_bounds, tree_depth
 
 QUERY_TILE = 512
@@ -95,13 +95,13 @@ def limit_heaps(queries, rows, places, distances, heap_ids):
     for which in range(queries.shape[0]):
         farthest = 0.0
         for place in places[which]:
-            if place == NONE:
+            if place == EMPTY:
                 farthest = np.inf
                 break
             farthest = max(farthest, squared_distance(queries[which], rows[place], terms))
         # A little more than the bound, so that rounding refuses none of the k nearest.
         farthest *= 1 + 1e-8
-        if precedes(farthest, NONE, distances[which, 0], heap_ids[which, 0]):
+        if precedes(farthest, EMPTY, distances[which, 0], heap_ids[which, 0]):
             distances[which, :] = farthest
 
 
@@ -144,7 +144,7 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
             products = work[:len(lead) * (stop - start)].reshape(len(lead), stop - start)
             return np.dot(lead, layout.lead[start:stop].T, out=products)
 
-        if (heap_id == NONE).all():
+        if (heap_id == EMPTY).all():
             values, places = empty_heaps(len(mine), heap.shape[1])
             for tile in turn[:FIRST_TILES]:
                 largest_products(multiply(tile), bounds[tile], tile_ids, layout.ids, values, places)
