@@ -27,7 +27,7 @@ from .gram import BLOCK_BYTES
 from .leverage import PILOT, leverage_rows
 from .points import require_finite
 
-Method = Literal["uniform", "kmeans", "leverage"]
+LandmarkMethod = Literal["uniform", "kmeans", "leverage"]
 METHODS = ("uniform", "kmeans", "leverage")
 USUAL = 1000
 PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` draw from streams 2 to 4
@@ -42,7 +42,7 @@ class LandmarkParams:
     """
 
     n_landmarks: int | float | Literal["sqrt", "auto"] = "auto"
-    method: Method = "uniform"
+    method: LandmarkMethod = "uniform"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -190,7 +190,8 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
                                    **found})
 
 
-def landmarks_cost(method: Method, n: int, v: int, s: int, row_bytes: int, d: int, kernels: int, budget: int) -> Cost:
+def landmarks_cost(method: LandmarkMethod, n: int, v: int, s: int, row_bytes: int, d: int, kernels: int,
+                   budget: int) -> Cost:
     """Return what choosing s landmarks of v distinct rows among n takes; by leverage, of each of several kernels.
 
     In the driver: numbers of all rows, the landmarks three times, and chunks that hold them; centers and leverage take

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ...errors import require
-from ...kernels.landmarks import LandmarkParams, Method
+from ...kernels.landmarks import LandmarkMethod, LandmarkParams
 from ...learners.laprls.params import Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import Penalty, require_penalties
 from ...learners.laprls.problem import LapRLSParams
@@ -20,8 +20,8 @@ class LandmarkSpec(SpecSection):
         default="auto", description="a number; a share of the distinct training points; sqrt, ceil(m^1/2) of m labeled "
                                     "points and ceil((n - m)^1/2) of the others; auto, 1,000 or as many as sqrt if "
                                     "these are more")
-    method: Method = Field(default="uniform", description="uniform, kmeans (centers) or leverage (by ridge leverage "
-                                                          "scores)")
+    method: LandmarkMethod = Field(default="uniform", description="uniform, kmeans (centers) or leverage (by ridge "
+                                                                  "leverage scores)")
     seed: int = Field(default=0, ge=0)
 
     def params(self) -> LandmarkParams:
