@@ -24,12 +24,12 @@ class IngestParams:
     format : npz, npy, svmlight, csv, parquet, idx, zarr or dssl; unset: told by the ending.
     target : column (csv, parquet: name or number) or member (npz, zarr) of the labels; "none" for no target.
     dtype : of X. block_rows : rows of one block; unset: about 32 MB of X, less if the memory budget asks for it.
-    labels : second file with the labels (npy, idx). split : member (npz) that is 0 for training and 1 for test.
+    labels : second file with the labels (npy, idx). split : member (npz, zarr) that is 0 for training and 1 for test.
     header, delimiter, decimal, encoding, missing : of delimited text, see `CsvReader`. drop : of it and of parquet.
     n_columns, zero_based : of svmlight text, see `SvmlightReader`.
     when_missing : "error", or "impute": a missing number becomes the mean of its column over the rows that have it,
         a missing text a category of its own. when_text : "error", or "one_hot": a column of text becomes one 0/1
-        column a text (csv). Either takes a second pass over the file; the choice is recorded in the attributes.
+        column a text (csv, parquet). Either takes a second pass; the choice is recorded in the attributes.
     sparse : whether X is stored as CSR; unset: where the file stores it so (svmlight, CSR in npz), has 1,000 columns
         or more, and stores at most a tenth of the entries.
     """

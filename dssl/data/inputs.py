@@ -24,7 +24,7 @@ from .dataset import Dataset
 from .floats import not_finite
 
 READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own
-MISSING = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
+REMEDY = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
 OPENED_ANYWHERE = ("LocalStore", "FsspecStore", "ObjectStore")  # stores of Zarr that a pickle only names
 
 
@@ -53,7 +53,7 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
         return _checked(SlicedRows(X), execution)
     hidden = np.ma.is_masked(X)
     require(not hidden, f"X is a masked array, {np.ma.count_masked(X) if hidden else 0} of its values hidden",
-            why="what lies below a mask is not data, and a distance needs every value", fix=MISSING, error=DataError)
+            why="what lies below a mask is not data, and a distance needs every value", fix=REMEDY, error=DataError)
     X = np.asarray(X) if isinstance(X, (list, tuple)) else X  # scikit-learn makes float32 of Python's floats
     wide = isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize >= 8  # whatever its byte order
     array = check_array(X, accept_sparse="csr", dtype=np.float64 if wide else [np.float32, np.float64],
@@ -110,7 +110,7 @@ def _refuse_not_finite(receipts: Sequence[Receipt], starts: Iterable[int], names
             named = f" ({names[column]!r})" if names else ""
             raise DataError(explain(
                 f"X is not finite: row {start + row}, column {column}{named} is {value}, counted from 0",
-                why="a distance to such a point is not a number", fix=MISSING))
+                why="a distance to such a point is not a number", fix=REMEDY))
 
 
 # Tables

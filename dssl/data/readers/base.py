@@ -47,7 +47,8 @@ class Block:
 class Reader(ABC):
     """One file of one format. Pickles as its path and what its scan found, and opens the file where it reads.
 
-    `options` names the fields of the constructor that a user may set; features may be text where `when_text` is one.
+    It is made as `(path, name, scratch, **options)`, with a folder for what it unpacks. `options` names what a user may
+    set; features may be text where `when_text` is one.
     """
 
     format: ClassVar[str]
@@ -83,7 +84,7 @@ class Reader(ABC):
         return []
 
     def settle(self, readers: Sequence["Reader"]) -> "Reader":
-        """Return this reader with what only all files of a data set show; `readers` are scanned, this one is one."""
+        """Return this reader, told what only all files of a data set show; `readers` are these, scanned, itself too."""
         return self
 
     def narrow(self, start: int, stop: int) -> "Reader":

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...errors import DataError, explain, require
 from ...storage.foreign_zarr import is_zarr
+from ...storage.store import MANIFEST
 from .base import Reader
 from .compressed import OPENERS, unpack
 from .csv import CsvReader
@@ -31,7 +32,7 @@ IDX_NAME = re.compile(r"idx\d(-\w+)?$")  # train-images-idx3-ubyte
 
 def folder_format(path: Path) -> str | None:
     """Return the format of a data set that is a folder: dssl, zarr, or None if it is none."""
-    if (path / StoredReader.manifest).is_file():
+    if (path / MANIFEST).is_file():
         return StoredReader.format
     return ZarrReader.format if is_zarr(path) else None
 

@@ -41,7 +41,6 @@ class StoredReader(Reader):
     format: ClassVar[str] = "dssl"
     options: ClassVar[tuple[str, ...]] = ("target",)
     is_folder: ClassVar[bool] = True
-    manifest: ClassVar[str] = MANIFEST
 
     def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None):
         self.path, self.name, self.target = path, name, target
