@@ -124,8 +124,8 @@ def laid_out_rows(X: Rows, metric: str, budget: int) -> int:
 def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[DensePoints | SparsePoints, float]:
     """Return the points, laid out if they fit, with the search that costs less, and its seconds on one core.
 
-    Peak memory: the layout, at most n (d itemsize + 4 (m + e + 3) + 24) bytes with m + e <= min(d, 192) axes, and
-    once more while it is made; beyond half of the budget, blocks of points that fill a quarter of it.
+    Peak memory: the layout, at most `layout_bytes`, and once more while it is made; beyond half of the
+    budget, blocks of points that fill a quarter of it.
     """
     n = len(X)
     if X.is_sparse:

@@ -1,7 +1,7 @@
 """Exact neighbors of sparse rows, by an inverted index.
 
 Points are taken in tiles; of each tile the rows are listed by column. A query adds its products with the rows of its
-own columns into one line of float64, so only columns that both hold cost anything; columns that a quarter of the
+own columns into one line of float64, so only columns that both hold cost anything; columns that a fifth of the
 tile holds are multiplied as dense matrices instead. With e entries in the longest row, the squared distance that
 follows is off by less than
 

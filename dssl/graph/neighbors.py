@@ -65,7 +65,7 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
     ----------
     X : array-like or Rows, shape (n, d)
     method : "auto" is exact for n <= 20,000, and above wherever the exact search is predicted to take less time
-        than NN-descent on one core. Exact: 5 us + 13 to 250 ns (by the axes and the bytes of all points) per point that
+        than NN-descent on one core. Exact: 5 us + 13 to 100 ns (by the axes and the bytes of all points) per point that
         the tree looks at for 64 sampled rows, or 3 ns per pair, whichever is less. NN-descent: 30 s to compile, and
         (3.6 us + 45 ns min(d, 200)) (k + 6) a row.
         Sparse rows: what `inverted_seconds` counts, and 650 ns an entry in place of 45 ns min(d, 200).

@@ -36,7 +36,7 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, seed: int
     Returns
     -------
     dict : `recall`, `lower` (Wilson, 95 %, each list entry a trial), `worst_row` (least share of one row),
-        `rows` (sampled), `trials`, `seed`.
+        `rows` (sampled), `trials`, `seed`, and `certified`: "sample".
     """
     rows: Rows = as_rows(X)
     n = len(rows)
