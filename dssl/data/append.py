@@ -23,7 +23,7 @@ from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..storage.blocks import ArrayRows, Rows, write_dense
 from ..storage.files import read_json, write_json
-from ..storage.lock import Lock
+from ..storage.lock import FolderLock
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
 from .ingest import ingest
@@ -51,7 +51,8 @@ def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Pat
             fix="ingest the first source without --append, or check the folder")
     if not isinstance(source, Source):
         source = find_source(source, labels=options.get("labels"), format=options.get("format"))
-    with Lock(folder / "lock.json", why="two appends would write the same segment", fix="wait for it, then try again"):
+    with FolderLock(folder / "lock.json", why="two appends would write the same segment",
+                    fix="wait for it, then try again"):
         current, manifest = open_stored(folder), read_json(folder / MANIFEST)
         require(not current.X.is_sparse, f"{folder} is sparse", why="rows are appended to dense data sets only",
                 fix="ingest all files at once: name them as a list or a pattern", error=DataError)

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import IntegrityError, explain
 from ..params import digest, plain
 from ..storage.files import local_path, read_json, write_json
-from ..storage.lock import Lock
+from ..storage.lock import FolderLock
 from ..storage.store import StoredParts
 from ..storage.verify import verify_finished, verify_parts
 
@@ -166,5 +166,5 @@ class Workspace:
         return sum(verify_finished(StoredParts(path.parent)) for path in begun
                    if not (path.parent / "manifest.json").is_file())
 
-    def lock(self) -> "Lock":
-        return Lock(self.root / "lock.json")
+    def lock(self) -> FolderLock:
+        return FolderLock(self.root / "lock.json")

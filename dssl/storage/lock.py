@@ -18,7 +18,7 @@ from .files import read_json, write_json
 LEASE_SECONDS = 60.0  # a lock whose holder has not renewed it for so long is free
 
 
-class Lock:
+class FolderLock:
     """One writer at a time in a folder: a file with its holder, renewed while it lives.
 
     A lock is taken over when its process is gone (on this host) or was not renewed for `LEASE_SECONDS` (on another), so
