@@ -131,7 +131,7 @@ class Scaling:
         if self.kind == "none":
             return X.astype(dtype, copy=False)
         if self.kind == "unit_norm":
-            return unit_rows(X).astype(dtype)
+            return csr_arithmetic.unit_rows(X.astype(np.float64, copy=False)).astype(dtype)
         return ((X - self.shift) * self.factor).astype(dtype)
 
     def _transform_sparse(self, X: Any, dtype: np.dtype) -> Any:
@@ -150,15 +150,6 @@ class Scaling:
         """Return the scaling that `to_arrays` described."""
         rest = {name: value for name, value in attributes.items() if name != "kind"}
         return cls(ScalingParams(kind=attributes["kind"]).kind, arrays["shift"], arrays["factor"], rest)
-
-
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    """Return rows of Euclidean length 1, float64; zero rows stay zero."""
-    X = np.asarray(X, np.float64)
-    largest = np.abs(X).max(axis=1, keepdims=True, initial=0)
-    scaled = X / np.where(largest > 0, largest, 1)  # the square of 1e-200 is 0, of 1e200 infinite
-    length = np.sqrt((scaled**2).sum(axis=1, keepdims=True))
-    return scaled / np.where(length > 0, length, 1)
 
 
 class ScaledRows(Rows):

@@ -21,11 +21,10 @@ from ..params import multiple_of, plain
 from ..plugins import load_plugins
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_rows
-from ..storage.csr_arithmetic import largest_of_rows
+from ..storage.csr_arithmetic import largest_of_rows, unit_rows
 from .points import (
     as_points,
     city_block_distances,
-    directions,
     dot_products,
     matching_points,
     require_finite,
@@ -178,8 +177,8 @@ class Cosine(MercerKernel):
     name: ClassVar[str] = "cosine"
 
     def _block(self, X: Any, Z: Any) -> np.ndarray:
-        unit = directions(Z)
-        return dot_products(unit if X is Z else directions(X), unit)
+        unit = unit_rows(Z)
+        return dot_products(unit if X is Z else unit_rows(X), unit)
 
     def diagonal(self, X: Any) -> np.ndarray:
         points = as_points(X)

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from ..errors import DataError, require
 from ..storage.csr import as_csr
-from ..storage.csr_arithmetic import absolute_sums, overlaps, products, squared_lengths, unit_rows, with_values
+from ..storage.csr_arithmetic import absolute_sums, overlaps, products, squared_lengths, with_values
 
 
 def as_points(X: Any, dtype: Any = np.float64) -> Any:
@@ -102,13 +102,3 @@ def squared_norms(X: Any) -> np.ndarray:
     """Return |x_i|^2, shape (n,)."""
     points = as_points(X)
     return squared_lengths(points) if sparse.issparse(points) else np.einsum("ij,ij->i", points, points)
-
-
-def directions(X: Any) -> Any:
-    """Return the rows scaled to length one; zero rows stay zero."""
-    if sparse.issparse(X):
-        return unit_rows(X)
-    largest = np.abs(X).max(1, initial=0.0, keepdims=True)
-    scaled = X / np.where(largest > 0, largest, 1.0)  # first by the largest entry: squares cannot underflow
-    scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
-    return scaled

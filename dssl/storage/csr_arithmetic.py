@@ -45,10 +45,16 @@ def largest_of_rows(rows: Any) -> np.ndarray:
     return found
 
 
-def unit_rows(rows: Any) -> sparse.csr_array:
-    """Return sparse rows of Euclidean length 1, float64; zero rows stay zero."""
+def unit_rows(rows: Any) -> Any:
+    """Return rows of Euclidean length 1, sparse ones in float64, dense ones in their type; zero rows stay zero."""
+    # First by the largest entry: the square of 1e-200 is 0, of 1e200 infinite.
+    if not sparse.issparse(rows):
+        largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
+        scaled = rows / np.where(largest > 0, largest, 1)
+        length = np.sqrt((scaled**2).sum(axis=1, keepdims=True))
+        return scaled / np.where(length > 0, length, 1)
     row, largest = _row_of_entries(rows), largest_of_rows(rows)
-    scaled = rows.data / np.where(largest > 0, largest, 1)[row]  # the square of 1e-200 is 0, of 1e200 infinite
+    scaled = rows.data / np.where(largest > 0, largest, 1)[row]
     length = np.sqrt(_row_sums(rows, scaled**2))
     return with_values(rows, scaled / np.where(length > 0, length, 1)[row])
 
