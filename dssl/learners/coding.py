@@ -60,7 +60,7 @@ class Coding(ABC):
     @property
     def has_room(self) -> bool:
         """Return whether an array of labels can hold a point without one."""
-        return self.classes.dtype.kind in "iu" and -1 not in self.classes
+        return self.classes.dtype.kind == "i" and -1 not in self.classes
 
     @property
     def entry_names(self) -> list[str]:

@@ -52,7 +52,7 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
     X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open.
     abstain : whether points that the model says nothing about get NaN, or -1 among integers.
 
-    Raises DataError: the path exists, its folder does not, or -1 is a class and abstaining asks for it.
+    Raises DataError: the path exists, its folder does not, or abstaining asks for -1 where it is a class, or unsigned.
     """
     execution, target, coding = execution or current_execution(), Path(out), model.coding
     rows = execution.share_rows(as_rows(X))
@@ -60,9 +60,9 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
             fix="remove it, or name another path", error=DataError)
     require(target.parent.is_dir(), f"there is no folder {target.parent}", why="the predictions are written into it",
             fix="make it, or name another path", error=DataError)
-    require(not (abstain and coding.classes.dtype.kind == "i" and -1 in coding.classes),
-            "-1 is a class, and would mark points without a label", why="both would read alike", error=DataError,
-            fix="predict without abstaining")
+    require(not (abstain and coding.classes.dtype.kind in "iu") or coding.has_room, error=DataError,
+            what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
+            why="it would read as another label", fix="predict without abstaining, or fit signed classes")
     draft = StoredParts(target.with_name(f".{target.name}.draft"))
     draft.remove()
     try:

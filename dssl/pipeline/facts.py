@@ -181,10 +181,11 @@ class Facts(Generic[S]):
 
     @property
     def nnz(self) -> int:
-        """Return the entries of W: at most both directions of every list entry."""
+        """Return the entries of W: at most both directions of every list entry; given ones may be fewer."""
         both = self.spec.graph.symmetrize != "minimum"
-        listed = self.vertices * self.spec.graph.n_neighbors
-        return self.found("graph", "nnz", (2 if both else 1) * listed, listed if both else 0, "entries of W")
+        listed, given = self.vertices * self.spec.graph.n_neighbors, self.spec.graph.given is not None
+        return self.found("graph", "nnz", (2 if both else 1) * listed, listed if both and not given else 0,
+                          "entries of W")
 
     @property
     def search(self) -> set[str]:

@@ -23,6 +23,7 @@ from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines
 from dssl.learners.laprls.products import gram_bytes
 from dssl.learners.laprls.system import assemble, whitening_bytes
+from dssl.learners.predict_to import predict_to_zarr
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 from tests.moons import two_moons
@@ -196,6 +197,9 @@ def test_predictions_go_to_zarr_in_blocks(tmp_path):
     told = values.predict_to(new, tmp_path / "values.zarr")
     assert_array_equal(zarr.open_array(str(tmp_path / "values.zarr"), mode="r")[:], values.predict(new))
     assert told["values"]["min"] == values.predict(new).min()
+    unsigned = LapRLSClassifier(landmarks=50, unlabeled=255).fit(X, np.where(y < 0, 255, y).astype(np.uint8))
+    with pytest.raises(DataError, match="unsigned"):
+        predict_to_zarr(unsigned.model_, new, tmp_path / "unsigned.zarr", abstain=True)
 
 
 def test_parameters_clone_and_pickle():

@@ -95,6 +95,12 @@ def test_points_and_labels_of_a_finished_split_are_exact():
     assert facts.estimated == set()
 
 
+def test_a_given_graph_may_have_fewer_entries_than_lists_would():
+    facts = facts_of(graph={"n_neighbors": 10, "given": {"weights": "W.npz"}, "method": "auto"})
+    assert replace(facts, bound="least", estimated=set()).nnz == 0
+    assert replace(facts_of(), bound="least", estimated=set()).nnz > 0
+
+
 @pytest.mark.parametrize("name", ["columns", "scores", "covariance"])
 def test_a_row_that_does_not_fit_is_a_budget_error(name):
     with pytest.raises(BudgetError):
