@@ -59,6 +59,7 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
     columns = execution.scratch()
     receipts = solve_columns(solver, chosen, v, chosen_vertices, (power,), execution, columns)
     found = multiply_factors(columns, v, chosen_vertices, (power,), execution, execution.scratch())
+    columns.remove()
     m = points.multiplicity[chosen_vertices]
     rows_of = points.rows_of(chosen_vertices, labeled)
     return SubsampleInverse(rows_of, {p: covariance_at_points(A, m) for p, A in found.items()}, {
