@@ -31,6 +31,7 @@ td.number { white-space: nowrap } .number { text-align: right; font-variant-nume
 .state { border-radius: 9px; padding: .08rem .55rem; font-size: .8rem; white-space: nowrap }
 .state.good { background: #dff1e4; color: #1d6b37 } .state.note { background: #e7ebef; color: #465461 }
 .state.warning { background: #ffe2b8; color: #874600; font-weight: 600 }
+meter { width: 6rem; vertical-align: middle }
 figure { margin: 1rem 0 } figure svg { max-width: 100%; height: auto; display: block }
 pre { background: #f6f8fa; padding: .8rem 1rem; overflow-x: auto; font-size: .83rem; white-space: pre-wrap;
   overflow-wrap: anywhere } code { font-size: .85em; overflow-wrap: anywhere }

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .error_measure import Measure
-from .markup import Html, duration, finite, plain_label
+from .markup import Html, plain_label
 
 MOST_CLASSES = 20  # of a confusion matrix that can still be read
 MOST_BARS = 20
@@ -145,32 +145,18 @@ def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:
     names = [f"{plain_label(labels[i])} → {plain_label(labels[j])}" for i, j in pairs]
     values = [int(errors[pair]) for pair in pairs]
     notes = [f"{errors[i, j]:,} of {counts[i].sum():,}" for i, j in pairs]
-    return _bars("pairs", f"The {len(pairs)} most confused pairs of {len(counts)} classes", names, values, notes, WRONG,
-                 "test points of the true class → predicted class")
 
-
-def seconds_plot(stages: Sequence[dict[str, Any]]) -> Html:
-    """Return bars of the seconds of each stage in their order; of more than 20, the slowest."""
-    spent = [finite(stage.get("seconds")) or 0.0 for stage in stages]
-    slowest = sorted(range(len(stages)), key=lambda i: (-spent[i], i))[:MOST_BARS]
-    shown = sorted(slowest)
-    names = [plain_label(stages[i].get("name", "")) for i in shown]
-    return _bars("seconds", f"Seconds of {len(shown)} stages", names, [spent[i] for i in shown],
-                 [f"{duration(spent[i])}{' (cached)' if stages[i].get('status') == 'cached' else ''}" for i in shown],
-                 MODEL, "seconds")
-
-
-def _bars(name: str, title: str, names: list[str], values: Sequence[float], notes: list[str], color: str,
-          axis: str) -> Html:
     def draw(axes: Any) -> None:
-        axes.barh(range(len(values)), values, height=0.62, color=color, alpha=0.75)
+        axes.barh(range(len(values)), values, height=0.62, color=WRONG, alpha=0.75)
         for row, (value, note) in enumerate(zip(values, notes, strict=True)):
             axes.annotate(note, (value, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
         axes.set_yticks(range(len(names)), names)
-        axes.set(xlabel=axis, xlim=(0, (max(values, default=0) or 1) * 1.2), ylim=(len(values) - 0.4, -0.6))
+        axes.set(xlabel="test points of the true class → predicted class",
+                 xlim=(0, (max(values, default=0) or 1) * 1.2), ylim=(len(values) - 0.4, -0.6))
         _horizontal(axes)
 
-    return _svg(name, title, (7.4, 0.8 + 0.27 * len(values)), draw)
+    return _svg("pairs", f"The {len(pairs)} most confused pairs of {len(counts)} classes",
+                (7.4, 0.8 + 0.27 * len(values)), draw)
 
 
 def _horizontal(axes: Any) -> None:

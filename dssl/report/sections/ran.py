@@ -4,9 +4,8 @@ from typing import Any
 
 import yaml
 
-from ..markup import ABSENT, counted, duration, figure, finite, joined, number, size, table, tag
+from ..markup import ABSENT, counted, duration, finite, joined, number, size, table, tag
 from ..page import Section
-from ..plots import seconds_plot
 
 MOST_STAGES = 200  # rows of the table
 
@@ -16,24 +15,25 @@ def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     ran = result.get("stages") or []
     if not ran:
         return None
-    total = sum(finite(stage.get("seconds")) or 0.0 for stage in ran)
+    spent = [finite(stage.get("seconds")) or 0.0 for stage in ran]
     cached = sum(stage.get("status") == "cached" for stage in ran)
-    summary = (f"{counted(len(ran), 'stage')} in {duration(total)}, {number(cached) if cached else 'none'} of them "
-               f"cached; peak memory of a process {size(result.get('peak_rss_bytes'))}.")
+    summary = (f"{counted(len(ran), 'stage')} in {duration(sum(spent))}, {number(cached) if cached else 'none'} of "
+               f"them cached; peak memory of a process {size(result.get('peak_rss_bytes'))}.")
     rows = [(stage.get("name"), stage.get("status"), duration(stage.get("seconds")),
+             tag("meter", value=f"{seconds:.3f}", max=f"{max(spent):.3f}"),
              size(stage.get("predicted_peak_bytes")), size(stage.get("measured_peak_bytes")),
              ABSENT if (ratio := finite(stage.get("ratio"))) is None else f"{ratio:.2f}",
-             tag("code", str(stage.get("address", ABSENT))[:24])) for stage in ran[:MOST_STAGES]]
+             tag("code", str(stage.get("address", ABSENT))[:24]))
+            for stage, seconds in zip(ran[:MOST_STAGES], spent, strict=False)]
     more = tag("p", f"{number(len(ran) - MOST_STAGES)} more stages are in result.json.") \
         if len(ran) > MOST_STAGES else ""
     note = tag("p", "Peak memory is that of a stage's largest step: a task, or a step of the process that ran the "
                "pipeline; how far the process grew. Threads of one process cannot be told apart: where several tasks "
                "ran side by side in one, the measure is theirs together, and there is no ratio.", class_="small")
     model = tag("p", "Model: ", tag("code", result["model"])) if result.get("model") else ""
-    head = ("stage", "status", "time", "peak memory predicted", "measured", "ratio", "address")
+    head = ("stage", "status", "time", "", "peak memory predicted", "measured", "ratio", "address")
     return Section("stages", "What ran", joined((
-        tag("p", summary), figure(seconds_plot(ran), "Seconds a stage."), table(head, rows, (2, 3, 4, 5)), more, note,
-        model)))
+        tag("p", summary), table(head, rows, (2, 4, 5, 6)), more, note, model)))
 
 
 def spec_section(facts: dict[str, Any], result: dict[str, Any]) -> Section:
