@@ -29,14 +29,18 @@ def _forget():
 
 
 def peak_of(task):
-    """Return how far the process grew during one task, bytes; the first task compiles."""
-    for _ in range(2):
+    """Return how far the process grew during one task, bytes: the least of three, since the first one compiles, and
+    the scheduler of a cluster that another test started may take some for a moment.
+    """
+    peaks = []
+    for _ in range(3):
         execution = InProcess(1)
         clear_cache()
         receipt, = execution.map([task], execution.scratch())
-    if receipt["task_peak_bytes"] is None:
+        peaks.append(receipt["task_peak_bytes"])
+    if None in peaks:
         pytest.skip("this system does not tell")
-    return receipt["task_peak_bytes"]
+    return min(peaks)
 
 
 @pytest.mark.parametrize(("dtype", "kernel", "whitened"), [
