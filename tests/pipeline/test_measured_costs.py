@@ -120,23 +120,23 @@ def laprls(**fields: Any) -> dict[str, Any]:
 
 
 CASES = {
-    "tall": Case(npz, 40_000, 8, {"solver": {"method": "jacobi", "block_columns": 64}}),
-    "wide": Case(npz, 10_000, 700, {"solver": {"method": "deflated"}, "selection": {"folds": 3, "eta": [1, 10]}}),
+    "tall": Case(npz, 24_000, 8, {"solver": {"method": "jacobi", "block_columns": 64}}),
+    "wide": Case(npz, 6_000, 700, {"solver": {"method": "deflated"}, "selection": {"folds": 3, "eta": [1, 10]}}),
     "regression": Case(quantities, 20_000, 8, {"model": {"kind": "ridge"}, "data": {"task": "regression"},
                                                "labels": {"count": 200}, "kernel": {"bandwidth": 3.0}}),
-    "parquet": Case(parquet, 40_000, 40, {"graph": {"n_neighbors": 4}}),
+    "parquet": Case(parquet, 24_000, 60, {"graph": {"n_neighbors": 4}}),
     # Every column may hold text until it has been read.
-    "text": Case(text, 40_000, 20, {"graph": {"n_neighbors": 4}, "data": {"read": {"when_text": "one_hot"}}},
+    "text": Case(text, 24_000, 20, {"graph": {"n_neighbors": 4}, "data": {"read": {"when_text": "one_hot"}}},
                  above=frozenset({"dataset"})),
-    "sparse": Case(csr, 30_000, 3000, {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
-    "svmlight": Case(svmlight, 30_000, 3000, {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
+    "sparse": Case(csr, 18_000, 3000, {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
+    "svmlight": Case(svmlight, 18_000, 3000, {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
     "given graph": Case(npz, 40_000, 8, {"graph": lists}),
-    "NN-descent": Case(npz, 20_000, 60, {"graph": {"n_neighbors": 10, "method": "descent"}}, warm=False),
+    "NN-descent": Case(npz, 12_000, 60, {"graph": {"n_neighbors": 10, "method": "descent"}}, warm=False),
     "laprls": Case(npz, 24_000, 8, laprls() | {"selection": GRID}),
     "laprls, iterations": Case(npz, 24_000, 8, laprls(solver="nystrom-pcg") | {"selection": GRID}),
     "laprls, all points, direct": Case(npz, 2_500, 8, laprls(solver="direct")),
     "laprls, all points, iterations": Case(npz, 4_000, 8, laprls(solver="pcg")),
-    "laprls, sparse, leverage": Case(csr, 20_000, 3000, laprls(landmarks={"method": "leverage"}) | {
+    "laprls, sparse, leverage": Case(csr, 12_000, 3000, laprls(landmarks={"method": "leverage"}) | {
         "data": TEXT, "kernel": {"bandwidth": 1.0}}),
 }
 
