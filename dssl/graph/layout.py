@@ -10,9 +10,9 @@ nodes are ranges of consecutive rows, each with a bounding box.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
+from numba import njit
 
 LEAF_ROWS = 32
 BOX_AXES = 16
@@ -147,15 +147,64 @@ def level_bounds(n_rows: int, level: int) -> np.ndarray:
     return bounds
 
 
-def bisect(lead: np.ndarray, depth: int) -> np.ndarray:
+@njit(nogil=True, cache=True)
+def _select(keys, order, start, stop, middle):
+    """Move the smallest keys of order[start:stop] before `middle` (quickselect by key, then row number)."""
+    left, right = start, stop - 1
+    while left < right:
+        pivot_row = order[(left + right) // 2]
+        pivot = keys[pivot_row]
+        i, j = left, right
+        while i <= j:
+            while keys[order[i]] < pivot or (keys[order[i]] == pivot and order[i] < pivot_row):
+                i += 1
+            while keys[order[j]] > pivot or (keys[order[j]] == pivot and order[j] > pivot_row):
+                j -= 1
+            if i <= j:
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if middle <= j:
+            right = j
+        elif middle >= i:
+            left = i
+        else:
+            return
+
+
+@njit(nogil=True, cache=True)
+def bisect(lead, depth):
     """Return the order (n,) of rows whose halves, quarters, ... are split at the median of their widest axis."""
-    order = np.arange(len(lead))
-    for level in range(depth):
-        bounds = level_bounds(len(order), level)
-        for start, stop in pairwise(bounds.tolist()):
-            mine = order[start:stop]
-            axis = lead[mine[::max(1, len(mine) // 128)]].var(axis=0, dtype=np.float64).argmax()
-            order[start:stop] = mine[lead[mine, axis].argpartition(len(mine) // 2)]
+    n, axes = lead.shape
+    order = np.arange(n)
+    keys = np.empty(n, np.float32)
+    bounds = np.zeros(2, np.int64)
+    bounds[1] = n
+    for _ in range(depth):
+        finer = np.empty(2 * bounds.shape[0] - 1, np.int64)
+        for part in range(bounds.shape[0] - 1):
+            start, stop = bounds[part], bounds[part + 1]
+            middle = start + (stop - start) // 2
+            finer[2 * part], finer[2 * part + 1] = start, middle
+            step = max(1, (stop - start) // 128)
+            widest, axis = -1.0, 0
+            for column in range(axes):
+                total, square, count = 0.0, 0.0, 0
+                origin = np.float64(lead[order[start], column])
+                for place in range(start, stop, step):
+                    value = np.float64(lead[order[place], column]) - origin
+                    total += value
+                    square += value * value
+                    count += 1
+                spread = square / count - (total / count) ** 2
+                if spread > widest:
+                    widest, axis = spread, column
+            for place in range(start, stop):
+                keys[order[place]] = lead[order[place], axis]
+            if stop - start > 1:
+                _select(keys, order, start, stop, middle)
+        finer[finer.shape[0] - 1] = n
+        bounds = finer
     return order
 
 
