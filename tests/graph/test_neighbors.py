@@ -225,6 +225,7 @@ def test_descent_does_not_depend_on_units_and_refuses_distances_beyond_float32()
             neighbors(X * unit, 5, method="descent")
 
 
+@COMPILES
 def test_descent_fills_what_the_search_left_out(monkeypatch):
     """A search that returns nothing for some rows, and copies of one id for others."""
     import pynndescent
