@@ -1,5 +1,6 @@
-"""The feature map `X -> Phi (b, r)` of landmarks: its kernel is `Phi(X) Phi(Z)'`, and a function of it `Phi b`."""
+"""Feature maps `X -> Phi (b, r)`: the kernel of a map is `Phi(X) Phi(Z)'`, and a function of it is `Phi b`."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,25 @@ from .gram import kernel_block
 PANEL = 128  # columns of T multiplied at a time
 
 
+class FeatureMap(ABC):
+    """A map of points to r features."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Return r."""
+
+    @abstractmethod
+    def __call__(self, X: Any) -> np.ndarray:
+        """Return Phi(X), shape (b, r), of dense or sparse points (b, d)."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays, which with the kernel are the map."""
+
+
 @dataclass(frozen=True, eq=False)
-class LandmarkMap:
+class LandmarkMap(FeatureMap):
     """`Phi = K(X, Z) T` of landmarks Z (s, d); whitened, T' K(Z, Z) T = I, it is that of the Nystrom approximation.
 
     T : (s, r), lower trapezoidal; None for the kernel of the landmarks itself.
@@ -28,11 +46,9 @@ class LandmarkMap:
 
     @property
     def width(self) -> int:
-        """Return r."""
         return self.points.shape[0] if self.T is None else self.T.shape[1]
 
     def __call__(self, X: Any) -> np.ndarray:
-        """Return Phi(X), shape (b, r), of dense or sparse points (b, d)."""
         return self.of_block(self.block(X))
 
     def block(self, X: Any) -> np.ndarray:
@@ -46,7 +62,6 @@ class LandmarkMap:
         return K if self.T is None else times_lower(K, self.T)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays, which with the kernel are the map."""
         return {**point_arrays("Z", self.points), **({} if self.T is None else {"T": self.T})}
 
     @classmethod
