@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numba
 import psutil
@@ -24,7 +24,6 @@ from .runtime.start import open_runtime
 from .storage.files import local_path
 
 Level = Literal["ok", "warning", "problem"]
-LEVELS = ("ok", "warning", "problem")
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 LEAST_FREE = 2 << 30  # bytes of a disk below which a warning is due
 PYTHON = "Python"
@@ -263,4 +262,4 @@ def _size(nbytes: float) -> str:
 
 def worst(checks: list[Check]) -> Level:
     """Return the most serious level."""
-    return max((check.level for check in checks), key=LEVELS.index, default="ok")
+    return max((check.level for check in checks), key=get_args(Level).index, default="ok")

@@ -44,7 +44,6 @@ DOORS = {
     "pyamg": {"solvers.amg"},
     "pydantic": {"pipeline.spec", "pipeline.load", "pipeline.kinds", "runtime"},
     "matplotlib": {"report"},
-    "jinja2": {"report"},
     "rich": {"progress", "cli"},
     "distributed": {"execution", "runtime"},
     "dask": {"execution", "runtime", "data.inputs"},

@@ -15,7 +15,7 @@ from ..errors import DataError, explain, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, graph_of
-from ..graph.vertices import rows_differ
+from ..graph.vertices import require_distinct, rows_differ
 from ..kernels.base import Kernel, kernel_from
 from ..learners.coding import ClassCoding
 from ..learners.kernel_model import KernelModel
@@ -246,6 +246,4 @@ def require_unequal(rows: Rows) -> None:
     """Raise DataError if all rows are the same point; reads on only while they are."""
     n, first = len(rows), rows.read(0, 1)
     unequal = (rows_differ(block, first[np.zeros(block.shape[0], int)]).any() for _, block in rows.blocks(1024))
-    require(n == 1 or any(unequal), f"all {n} points are equal", error=DataError,
-            why="nothing tells them apart, and a graph of them has no shape",
-            fix="check that the features were read correctly")
+    require_distinct(n == 1 or any(unequal), f"all {n} points are equal")

@@ -14,7 +14,7 @@ from ..storage.csr import as_rows
 from .given import checked_neighbors, checked_weights, described_weights, store_weights
 from .neighbor_lists import Neighbors
 from .neighbors import NeighborParams, find_neighbors, lowered_neighbors
-from .vertices import Vertices, distinct_rows, find_vertices
+from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights import WeightParams, read_graph, warn_raised, weigh
 
 
@@ -167,10 +167,7 @@ class KNNGraph:
         rows = execution.share_rows(as_rows(rows))
         stored = execution.scratch() if parts is None else parts
         points = self.vertices(rows, execution, None if parts is None else parts.within("hashes"))
-        equal = f"all {len(rows)} points are equal" if len(rows) > 1 else "X holds 1 sample"
-        require(len(points) > 1, equal, error=DataError,
-                why="nothing tells them apart, and a graph of them has no shape",
-                fix="check that the features were read correctly")
+        require_distinct(len(points) > 1, f"all {len(rows)} points are equal" if len(rows) > 1 else "X holds 1 sample")
         search = lowered_neighbors(self.search, len(points), "distinct points")
         lists = find_neighbors(distinct_rows(rows, points, execution), search, execution, stored.within("neighbors"))
         described = weigh(lists, self.weighting, execution, stored)

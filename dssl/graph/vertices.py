@@ -146,6 +146,12 @@ def rows_differ(left: np.ndarray | sparse.csr_array, right: np.ndarray | sparse.
     return np.diff((left != right).tocsr().indptr) > 0
 
 
+def require_distinct(distinct: bool, what: str) -> None:
+    """Raise DataError of points that are all equal."""
+    require(distinct, what, error=DataError, why="nothing tells them apart, and a graph of them has no shape",
+            fix="check that the features were read correctly")
+
+
 @dataclass(frozen=True)
 class HashTask:
     """Write the hashes of rows [start, stop)."""

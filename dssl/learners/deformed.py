@@ -10,7 +10,7 @@ from ..graph.graph import Graph
 from ..graph.health import graph_health
 from ..graph.regularizer import RegularizerParams, prepare_regularizer
 from ..graph.vertices import covariance_at_points
-from ..kernels.subsample import SubsampleInverse, multiply_factors, solve_columns, solve_evidence
+from ..kernels.subsample import SubsampleInverse, multiply_factors, n_solves, solve_columns, solve_evidence
 from ..solvers.solve import SolverParams
 from ..storage.blocks import block_rng
 
@@ -54,7 +54,7 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
     health = graph_health(graph.weights(), labeled, vertices=points)
     chosen_vertices = draw_subsample(points.of(labeled), v, params.n_subsample, params.seed)
     solver, chosen, regularizer = prepare_regularizer(
-        graph.stored, params.regularizer, len(chosen_vertices) * ((power + 1) // 2), params.solver, execution,
+        graph.stored, params.regularizer, len(chosen_vertices) * n_solves((power,)), params.solver, execution,
         execution.scratch(), graph.copies(execution))
     columns = execution.scratch()
     receipts = solve_columns(solver, chosen, v, chosen_vertices, (power,), execution, columns)

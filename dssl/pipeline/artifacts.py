@@ -85,7 +85,7 @@ class Artifact:
         manifest = {
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
             "inputs": self.inputs, "attributes": plain(attributes), "files": self._files(),
-            "libraries": _libraries()}
+            "libraries": libraries()}
         write_json(self.folder / "manifest.json", {**manifest, "seal": _seal(manifest)}, exclusive=True)
 
     def _files(self) -> dict[str, str]:
@@ -113,7 +113,7 @@ class Artifact:
 
 
 @cache
-def _libraries() -> dict[str, str]:
+def libraries() -> dict[str, str]:
     """Return the versions of what a result may depend on; a quarter second of reading metadata."""
     return {name: version(name) for name in LIBRARIES}
 

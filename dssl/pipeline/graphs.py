@@ -26,7 +26,7 @@ from ..graph.given import checked_neighbors, checked_weights, described_weights,
 from ..graph.health import graph_health, health_cost, unreached_points
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
-from ..graph.vertices import Vertices, distinct_rows, find_vertices, vertices_cost
+from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_distinct, vertices_cost
 from ..graph.weights import WeightParams, read_graph, weigh, weights_cost
 from ..report.sections.graph import graph_section
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
@@ -142,9 +142,7 @@ def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
     """Search the neighbors of the vertices, or read given lists; weights that are given need none."""
     if params.search is not None:
         points = vertices_of(context)
-        require(len(points) > 1, f"all {len(points.vertex)} training points are equal", error=DataError,
-                why="nothing tells them apart, and a graph of them has no shape",
-                fix="check that the features were read correctly")
+        require_distinct(len(points) > 1, f"all {len(points.vertex)} training points are equal")
         search = lowered_neighbors(params.search, len(points), "distinct training points")
         rows = distinct_rows(context.points("train"), points, context.execution)
         return find_neighbors(rows, search, context.execution, context.parts).attributes

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from ..report.page import page
 from ..report.sections.answer import answer_section
 from ..report.sections.ran import spec_section, stages_section
 from ..storage.files import read_json, write_json
-from .artifacts import LIBRARIES
+from .artifacts import libraries
 from .facts import Facts
 from .graphs import write_unreached
 from .plan import DEFAULT_WORKSPACE, Plan, PlannedStage, make_plan, price, refuse_what_cannot_fit
@@ -79,7 +78,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
             facts = _facts(made)
             if "unreached" in facts.get("health", {}):  # not of a kind without labels
                 result["unreached"] = write_unreached(folder, made.artifact("health"))
-            facts |= {"spec": made.spec.model_dump(), "libraries": {name: version(name) for name in LIBRARIES}}
+            facts |= {"spec": made.spec.model_dump(), "libraries": libraries()}
             report = folder / "report.html"
             report.write_text(_page(made.kind, result, facts), encoding="utf-8")
             result["report"] = str(report)

@@ -40,8 +40,9 @@ class RowsInPieces(Rows):
 
     def take(self, ids: np.ndarray) -> Any:
         """Return the rows with these numbers, in this order; each piece is asked once."""
-        piece_of = np.searchsorted(self.starts, ids, side="right") - 1
-        return take_by_group(self, ids, piece_of, lambda i, mine: self.piece(i).take(mine - int(self.starts[i])))
+        starts = self.starts
+        piece_of = np.searchsorted(starts, ids, side="right") - 1
+        return take_by_group(self, ids, piece_of, lambda i, mine: self.piece(i).take(mine - int(starts[i])))
 
 
 class JoinedRows(RowsInPieces):
