@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dask
-from threadpoolctl import threadpool_limits
 
 from ..storage.blocks import MemoryParts, Parts, Receipt
-from .tasks import MEMORY_BUDGET, Execution, Task, available_cores, run_part
+from .tasks import MEMORY_BUDGET, Execution, Task, available_cores, one_thread, run_part
 from .window import Finished, run_in_window
 
 
@@ -26,7 +25,7 @@ class InProcess(Execution):
         # One core a task, for a lone one too: BLAS rounds differently on two threads than on one, and a spec gives the
         # same bits in threads, in workers and on any number of cores.
         threads = min(self.threads, len(pending))
-        with threadpool_limits(1):
+        with one_thread():
             if threads <= 1:
                 for index, task in pending:
                     done(index, run_part(task, parts, index))
@@ -41,7 +40,7 @@ class InProcess(Execution):
                         future.cancel()
 
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
-        with threadpool_limits(1):
+        with one_thread():
             return list(dask.compute(*delayed_parts(run_part, blocks, task, parts), scheduler="threads",
                                      num_workers=self.threads))
 

@@ -6,14 +6,16 @@ stage that was killed repeats only what is missing, and all give the same parts.
 """
 
 import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from ..errors import require
 from ..measure import PeakMemory, process_peak
@@ -185,7 +187,13 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
 
 def one_thread() -> Any:
     """Return a context in which this process computes as a task does: BLAS on one core, so that bits are equal."""
-    return threadpool_limits(1)
+    return _thread_pools(len(sys.modules)).limit(limits=1)
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(modules: int) -> ThreadpoolController:
+    """Return the thread pools of this process's libraries; looked for again, 8 ms, once a module has been imported."""
+    return ThreadpoolController()
 
 
 def available_cores() -> int:

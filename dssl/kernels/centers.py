@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from threadpoolctl import threadpool_limits
 
 from ..errors import DataError, require
-from ..execution.tasks import Execution
+from ..execution.tasks import Execution, one_thread
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr_arithmetic import squared_lengths
 from .points import require_finite
@@ -74,7 +73,7 @@ class SeedTask:
         # Without reassignment, which moves rare cells to random rows: landmarks are to cover rare points too.
         model = MiniBatchKMeans(self.count, n_init=1, batch_size=max(1024, 2 * self.count), max_iter=10,
                                 reassignment_ratio=0.0, random_state=int(rng.integers(2**31)))
-        with threadpool_limits(1):  # scikit-learn's OpenMP may have been loaded after the worker set its limit
+        with one_thread():  # scikit-learn's OpenMP may have been loaded after the worker set its limit
             model.fit(points.astype(np.float64, copy=False))
         return out.write(centers=np.asarray(model.cluster_centers_, np.float64))
 

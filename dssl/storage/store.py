@@ -10,6 +10,7 @@ import itertools
 import shutil
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
@@ -63,10 +64,19 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
 
 
 def _open(path: Path, mode: Any = "r") -> zarr.Array:
-    require((path / "zarr.json").is_file(), f"{path} is not a Zarr array", error=IntegrityError,
-            why="the array was deleted, or its stage never finished",
-            fix="run again: the stage that makes it will see that it is missing")
-    return zarr.open_array(str(path), mode=mode).with_config({"write_empty_chunks": True})
+    try:
+        stamp = (path / "zarr.json").stat()
+    except FileNotFoundError:
+        raise IntegrityError(explain(
+            f"{path} is not a Zarr array", why="the array was deleted, or its stage never finished",
+            fix="run again: the stage that makes it will see that it is missing")) from None
+    return _opened(str(path), mode, stamp.st_mtime_ns, stamp.st_ino)
+
+
+@lru_cache(maxsize=1024)
+def _opened(path: str, mode: Any, *stamp: int) -> zarr.Array:
+    """Open an array; its description is read once as long as that file has the same stamp."""
+    return zarr.open_array(path, mode=mode).with_config({"write_empty_chunks": True})
 
 
 def write_chunks(path: Path, axis: int, start: int, block: np.ndarray) -> None:
