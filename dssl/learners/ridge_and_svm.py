@@ -97,7 +97,12 @@ def mean_diagonal(K: np.ndarray, sample_weight: np.ndarray | None = None) -> flo
             why="nothing can be fitted to it", fix="check features and bandwidth")
     scale = float(np.trace(K)) / len(K) if sample_weight is None else float(
         np.average(np.diagonal(K), weights=sample_weight))
+    require_scale(scale)
+    return scale
+
+
+def require_scale(scale: float) -> None:
+    """Raise ParameterError unless the mean diagonal of a Gram matrix is > 0."""
     require(scale > 0, f"the Gram matrix of the labeled points has mean diagonal {scale:g}",
             why="the labeled points are all at the kernel's origin; nothing can be told apart",
             fix="lower eta, or use a kernel such as rbf that is positive at every point")
-    return scale

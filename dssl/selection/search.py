@@ -8,7 +8,9 @@ factor, W = B^-1 K_Sl and the block (B^-1)_FF,
     k' (B without F)^-1 k  =  k' B^-1 k  -  W_F' [(B^-1)_FF]^-1 W_F
 
 (the inverse of a submatrix by the Schur complement). One factor serves all folds, of a grid point; K_SS serves all
-powers and etas, of a bandwidth; the solves of the graph serve all powers.
+powers and etas, of a bandwidth; the solves of the graph serve all powers. Each fold has a Gram matrix of its own then,
+to which a ridge is fitted anew: the closed form (`learners/closed_form.py`) takes one matrix for all folds, as the base
+kernel has it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,7 @@ from ..errors import require
 from ..graph.regularizer import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import absolute_eta, check_eta, factor_positive
+from ..learners.closed_form import held_out_of_gram
 from ..learners.losses import HINGE
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Target
@@ -134,8 +137,15 @@ def search_deformed(base: Kernel, X_S: np.ndarray, X_l: np.ndarray, target: Targ
 
 def search_base(base: Kernel, X_l: np.ndarray, target: Target, kind: str, params: GridParams,
                 folds: Sequence[np.ndarray]) -> list[dict[str, Any]]:
-    """Return the rows of a base kernel, which has neither power nor eta."""
-    return _search_C([base(X_l, X_l)] * len(folds), target, kind, params, folds, power=None, eta=None)
+    """Return the rows of a base kernel, which has neither power nor eta.
+
+    The kernel is the same without any fold, so that for "ridge" one eigendecomposition serves all folds and C.
+    """
+    K = base(X_l, X_l)
+    if kind != "ridge":
+        return _search_C([K] * len(folds), target, kind, params, folds, power=None, eta=None)
+    return [{"power": None, "eta": None, "C": C, **held_out_scores(target, target.coding, values, folds, HINGE)}
+            for C, values in zip(params.C, held_out_of_gram(K, target, folds, params.C), strict=True)]
 
 
 def _search_C(grams: Sequence[np.ndarray], target: Target, kind: str, params: GridParams, folds: Sequence[np.ndarray],
