@@ -13,6 +13,7 @@ from ..kernels.landmarks import LandmarkParams
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import PENALTIES, Penalty
 from ..learners.laprls.problem import LapRLSParams, LapRLSProblem
+from ..learners.smooth_losses import SQUARES, SmoothLoss
 from ..learners.target import Target
 from ..selection.folds import held_out_folds, require_folds
 from ..selection.laprls import fit_laprls
@@ -64,7 +65,10 @@ class LapRLSEstimator(KernelEstimator):
         return LapRLSParams(
             gamma_A=_values_of(self.gamma_A), gamma_I=_values_of(self.gamma_I), landmarks=self.group("landmarks"),
             system=self.group("solver"), laplacian=self.laplacian,  # type: ignore[arg-type]
-            fit_intercept=self.fit_intercept)
+            fit_intercept=self.fit_intercept, loss=self._loss())
+
+    def _loss(self) -> SmoothLoss:
+        return SQUARES
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: LapRLSParams,
                execution: Execution) -> None:

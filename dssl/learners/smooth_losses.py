@@ -128,6 +128,7 @@ class Logistic(SmoothLoss):
         return probability * (1 - probability)
 
 
+SQUARES = Squared()
 SMOOTH_LOSSES: dict[str, type[SmoothLoss]] = {loss.name: loss for loss in (Squared, SquaredHinge, HuberHinge, Logistic)}
 
 

@@ -8,7 +8,8 @@ from ..execution.tasks import Execution
 from ..kernels.base import Kernel
 from ..learners.laprls.penalties import Penalties
 from ..learners.laprls.problem import FittedLapRLS, LapRLSProblem, PreparedLapRLS
-from ..learners.losses import SQUARED
+from ..learners.losses import HINGE, SQUARED
+from ..learners.smooth_losses import SQUARES
 from .scores import held_out_scores
 from .search import choose
 
@@ -19,9 +20,9 @@ def search_penalties(prepared: PreparedLapRLS) -> list[dict[str, Any]]:
     The problem has folds, and the systems were prepared to hold them out. Errors are weighted as the labels are.
     """
     problem = prepared.problem
-    target = problem.target
+    target, tie = problem.target, SQUARED if problem.params.loss == SQUARES else HINGE
     return [{"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, **held_out_scores(
-        target, target.coding, values, problem.folds, SQUARED, problem.lines.weight)}
+        target, target.coding, values, problem.folds, tie, problem.lines.weight)}
         for system, values in prepared.held_out()]
 
 

@@ -31,6 +31,7 @@ from dssl import (
     LapRLSClassifier,
     LapRLSRegressor,
     LapSVC,
+    LapSVM,
     RegularizerParams,
 )
 from dssl.errors import DataError, ParameterError
@@ -63,7 +64,7 @@ def blobs(n=60, n_labeled=4, n_classes=2, seed=0, n_features=2):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [LapSVC(), LapSVC(probability=True), LapKernelRidge(), LapRLSClassifier(),
-                                       LapRLSRegressor()], ids=str)
+                                       LapRLSRegressor(), LapSVM()], ids=str)
 def test_scikit_learn_accepts_the_estimator(estimator):
     """Every check passes but the ones named in docs/estimators.md, and each of those does fail."""
     expected = {name: reason for name, reason in EXPECTED.items()
@@ -186,7 +187,7 @@ def test_folds_of_scikit_learn_give_true_figures_too():
 # Scores and the points of the fit
 
 
-@pytest.mark.parametrize("kind", [LapSVC, LapRLSClassifier])
+@pytest.mark.parametrize("kind", [LapSVC, LapRLSClassifier, LapSVM])
 def test_a_score_counts_labeled_points_and_their_weights(kind):
     X, y, _ = blobs(n_labeled=20)
     fitted = kind(**SMALL).fit(X, y)
@@ -236,7 +237,7 @@ def test_the_transduction_is_what_is_predicted_for_the_points_of_the_fit(kind):
         _ = pickle.loads(pickle.dumps(fitted.fit(X, y))).transduction_
 
 
-@pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge, LapRLSClassifier, LapRLSRegressor])
+@pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVM])
 def test_a_constructor_has_a_dozen_arguments_at_most(kind):
     assert len(kind().get_params(deep=False)) <= 12
 

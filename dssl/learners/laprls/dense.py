@@ -10,6 +10,9 @@ preconditioned on the span of the landmarks, V = S T, exactly, and by 1 / lambda
 
 With lambda_I = 0 the coefficients of unlabeled points are zero: the points are then the labeled ones alone, plain RLS.
 
+Other losses see the labeled points alone, where the functions are those of the kernel `J K (gamma_A I + gamma_I E K /
+n^2)^-1 J'`: one such system for all folds, classes and Newton steps of a pair of penalties.
+
 References
 ----------
 Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equation (3) and Table 1.
@@ -29,10 +32,12 @@ from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import Stop, blocked_cg
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from ..newton import GramOfLabels, minimize
+from ..smooth_losses import SQUARES, SmoothLoss
 from .factor import by_system, factor_raised
 from .iterations import convergence
 from .params import LabelLines, SystemParams
-from .penalties import Penalties
+from .penalties import Penalties, by_pair
 
 DIRECT_RESIDUAL = 1e-6  # relative, of a factored system; above it the penalties are too far apart for float64
 CHUNK_BYTES = 128 << 20  # of the kernel at most, where it is evaluated anew for each product
@@ -85,6 +90,7 @@ class DenseTask:
     params: SystemParams  # of solver "direct", "pcg" or "cg"
     fit_intercept: bool
     budget: int
+    loss: SmoothLoss = SQUARES
     held_out: bool = False
 
     def __call__(self, out: PartWriter) -> Receipt:
@@ -99,6 +105,8 @@ class DenseTask:
             energy = GraphEnergy.of(read_graph(self.graph), self.laplacian, None if self.vertices is None
                                     else self.vertices.load()["multiplicity"])
             E, relabeled_mean = energy.matrix(), energy.relabeled_mean()
+        if self.loss != SQUARES:
+            return self._newton(K, E, relabeled_mean, lines, out)
         p, c = len(self.systems), lines.target.shape[1]
         means = lines.intercepts([item.held for item in self.systems], self.fit_intercept)
         B, weights = np.zeros((n, p, c)), np.zeros((n, p))
@@ -107,18 +115,42 @@ class DenseTask:
             np.add.at(weights[:, index], lines.row[seen], lines.weight[seen])
             np.add.at(B[:, index], lines.row[seen], lines.weight[seen, None] * (lines.target[seen] - means[index]))
         found = DenseSystems(K, E, relabeled_mean, weights, self.systems)
-        if method == "direct":
-            alpha, evidence = found.direct(B)
-        else:
-            alpha, evidence = found.iterate(B, self.landmarks if method == "pcg" else None, self.params)
+        alpha, evidence = found.solve(B, self.params, self.landmarks)
         evidence["method"] = method
         if not self.held_out:
             return {**out.write(coef=alpha.transpose(1, 0, 2), intercept=means), "evidence": evidence}
         values = K.of_rows(lines.row, alpha.reshape(n, p * c)).reshape(-1, p, c) + means
-        own = np.full((len(lines.row), p // self.n_held, c), np.nan)
-        held = np.flatnonzero(lines.fold < self.n_held)
-        own[held] = values[held].reshape(len(held), -1, self.n_held, c)[np.arange(len(held)), :, lines.fold[held]]
-        return {**out.write(values=own), "evidence": evidence}
+        return {**out.write(values=lines.of_own_fold(values)), "evidence": evidence}
+
+    def _newton(self, K: "FullKernel", E: sp.csr_array, relabeled_mean: tuple[float, float], lines: LabelLines,
+                out: PartWriter) -> Receipt:
+        """Write what `__call__` does, of another loss than the squared one."""
+        n, p, c, m = K.n, len(self.systems), lines.target.shape[1], len(lines.row)
+        rows, place = np.unique(lines.row, return_inverse=True)
+        unit = np.zeros((n, 1, len(rows)))
+        unit[rows, 0, np.arange(len(rows))] = 1
+        coef, intercept, values = np.zeros((p, n, c)), np.empty((p, c)), np.empty((m, p, c))
+        steps, found = np.zeros(p, np.int64), []
+        for numbers in by_pair(self.systems):
+            own = [self.systems[number] for number in numbers]
+            systems = DenseSystems(K, E, relabeled_mean, np.zeros((n, 1)), (own[0].whole,))
+            solved, evidence = systems.solve(unit, self.params, self.landmarks)
+            found.append(evidence)
+            X = solved[:, 0] * lines.weight.sum()
+            N = K.of_rows(rows, X)[np.ix_(place, place)]
+            y, weight = lines.columns([item.held for item in own])
+            least = minimize(GramOfLabels((N + N.T) / 2), self.loss, y, weight, fit_intercept=self.fit_intercept)
+            of_rows = np.zeros((len(rows), len(own) * c))
+            np.add.at(of_rows, place, least.coef)
+            coef[numbers] = (X @ of_rows).reshape(n, -1, c).transpose(1, 0, 2)
+            intercept[numbers], values[:, numbers] = least.intercept.reshape(-1, c), least.values.reshape(m, -1, c)
+            steps[numbers] = least.steps.reshape(-1, c).max(axis=1)
+        evidence = {"method": self.params.solver, "loss": self.loss.name, "newton_steps": steps.tolist(),
+                    "max_residual": max(item["max_residual"] for item in found),
+                    "not_converged": sum(item["not_converged"] for item in found)}
+        if self.held_out:
+            return {**out.write(values=lines.of_own_fold(values)), "evidence": evidence}
+        return {**out.write(coef=coef, intercept=intercept), "evidence": evidence}
 
 
 @dataclass(frozen=True)
@@ -144,6 +176,13 @@ class DenseSystems:
         energy *= system.lambda_I
         found += energy
         return found
+
+    def solve(self, B: np.ndarray, params: SystemParams,
+              landmarks: np.ndarray | None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return alpha (n, p, c) of right-hand sides B by the method of the parameters, and the evidence (JSON)."""
+        if params.solver == "direct":
+            return self.direct(B)
+        return self.iterate(B, landmarks if params.solver == "pcg" else None, params)
 
     def direct(self, B: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
         """Return alpha (n, p, c) of right-hand sides B by an LU factorization each."""

@@ -76,11 +76,11 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | No
     return found | {name: system.lower(found[name]) for name in ("sums", "moments")}
 
 
-def gram_system(system: NystromSystem, systems: Sequence[Penalties], execution: Execution,
-                parts: Parts | None = None) -> GramSystem:
-    """Return the Gram matrices that these systems are made of."""
+def gram_system(system: NystromSystem, systems: Sequence[Penalties], execution: Execution, parts: Parts | None = None,
+                *, labels: bool = True) -> GramSystem:
+    """Return the Gram matrices that these systems are made of; those of the labels only if `labels`."""
     control, graph = any(item.has_control for item in systems), any(item.has_graph for item in systems)
-    found = gram_matrices(system, execution, parts, energy=graph, points=control, ones=control)
+    found = gram_matrices(system, execution, parts, energy=graph, points=control, ones=control, labels=labels)
     return GramSystem(system.K_ss, system.T, system.lines, system.params, system.fit_intercept,
                       system.blocks.relabeled_mean, found)
 

@@ -27,6 +27,7 @@ class BlockedProduct:
     penalties: Sequence[Penalties]  # of each column
     ones: np.ndarray  # Phi' 1 (r,)
     execution: Execution
+    curvature: np.ndarray | None = None  # of each label line in the order of the blocks and column, for its weight
     passes: int = 0
 
     def __post_init__(self) -> None:
@@ -41,8 +42,8 @@ class BlockedProduct:
         """Return the products (r, u) of P (r, u) with the systems of these columns (u,)."""
         self.passes += 1
         execution, system, given = self.execution, self.system, self.execution.scratch()
-        given.write(0, {"P": system.lift(P), "energy": self.energy[columns], "points": self.points[columns],
-                        "held": self.held[columns]})
+        weights = {"held": self.held[columns]} if self.curvature is None else {"curvature": self.curvature[:, columns]}
+        given.write(0, {"P": system.lift(P), "energy": self.energy[columns], "points": self.points[columns], **weights})
         total = system.lower(execution.reduce(sums([
             SystemProductTask(system.problem, given.arrays(0), first, last, self.keep, index)
             for index, (first, last) in enumerate(system.problem.runs())]))["total"])

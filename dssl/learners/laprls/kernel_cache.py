@@ -82,7 +82,8 @@ def clear_cache() -> None:
 class SystemProductTask:
     """Write this run of blocks' share of `K' (a_t E + b_t I + J_t) K P`, (s, t); columns P as `P`.
 
-    Per column: `energy` a_t and `points` b_t (t,), and `held` (t,), the fold whose labels it does not see, or -1.
+    Per column: `energy` a_t and `points` b_t (t,); and `held` (t,), the fold whose labels it does not see, or -1, or
+    else `curvature` (m, t), the weight of each label line.
     """
 
     problem: Landmarked
@@ -94,7 +95,7 @@ class SystemProductTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         problem, columns, landmarks = self.problem, self.columns.load(), self.problem.landmark_kernel()
-        P, energy, points, held = (columns[name] for name in ("P", "energy", "points", "held"))
+        P, energy, points = (columns[name] for name in ("P", "energy", "points"))
         total = np.zeros(P.shape)
         for index, start, stop, lines in problem.blocks(self.first, self.last):
             kernels = self._kernels(index, start, stop, landmarks, bool(energy.any()))
@@ -105,8 +106,10 @@ class SystemProductTask:
                 for matrix, K in kernels.halo:
                     EV += matrix @ times(K, P)
                 U += EV * energy
-            if len(lines["position"]):
-                weight = np.zeros((stop - start, problem.n_folds))
+            if "curvature" in columns:
+                np.add.at(U, lines["position"], columns["curvature"][lines["line"]] * V[lines["position"]])
+            elif len(lines["position"]):
+                weight, held = np.zeros((stop - start, problem.n_folds)), columns["held"]
                 np.add.at(weight, (lines["position"], lines["fold"]), lines["weight"])
                 rows = np.unique(lines["position"])
                 seen = weight[rows].sum(axis=1)[:, None] - np.where(held >= 0, weight[rows][:, held], 0.0)

@@ -1,24 +1,27 @@
-"""The features of the labeled points alone: what the loss sees of a function, (m, r) numbers whatever n is."""
+"""The features of the labeled points, for what is done to labels again and again: other losses, folds, penalties."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...errors import BudgetError, require
 from ...execution.tasks import Execution
 from ...storage.blocks import PartWriter, Receipt
 from .products import Landmarked
 from .system import NystromSystem
 
 
+def label_feature_bytes(m: int, s: int) -> int:
+    """Return the bytes of the features of m labels, and of their kernels while these are made."""
+    return 16 * m * s
+
+
 @dataclass(frozen=True)
 class LabelFeaturesTask:
-    """Write `Phi` (m, r) in float64 of the label lines of a run of blocks, in their order.
-
-    Memory: `16 m r` bytes of the run, and the kernel (b, s) of the labeled points of a block.
-    """
+    """Write `features` (m, r) float64 of the label lines of a run of blocks, in the order of their places."""
 
     problem: Landmarked
-    first: int
+    first: int  # block
     last: int
 
     def __call__(self, out: PartWriter) -> Receipt:
@@ -27,15 +30,25 @@ class LabelFeaturesTask:
         for _, start, _, own in self.problem.blocks(self.first, self.last):
             if len(own["position"]):
                 positions, place = np.unique(own["position"], return_inverse=True)
-                found.append(features(self.problem.rows.take(start + positions))[place].astype(np.float64))
-        return out.write(Phi=np.concatenate(found))
+                Phi = features.of_block(features.block(self.problem.rows.take(start + positions)))
+                found.append(Phi[place].astype(np.float64, copy=False))
+        return out.write(features=np.concatenate(found))
 
 
 def label_features(system: NystromSystem, execution: Execution) -> np.ndarray:
-    """Return Phi_m (m, r) of the labeled points, in the order of their lines; `16 m r` bytes."""
+    """Return Phi_m (m, r), a row a label line, in their order.
+
+    Raises BudgetError: it does not fit in half the budget.
+    """
+    m, half = len(system.lines.row), execution.memory_budget // 2
+    needed = label_feature_bytes(m, system.s)
+    require(needed <= half, f"{m:,} labels and {system.s} landmarks", error=BudgetError,
+            why=f"the features of the labels take {needed:,} bytes, half the budget is {half:,}",
+            fix="raise memory_budget, or use fewer landmarks")
     parts, runs = execution.scratch(), system.problem.runs()
     execution.map([LabelFeaturesTask(system.problem, *run) for run in runs], parts)
-    found = np.empty((len(system.by_place), system.r))
-    found[system.by_place] = np.concatenate([parts.read(index)["Phi"] for index in range(len(runs))])
+    by_place = np.concatenate([parts.read(index)["features"] for index in range(len(runs))])
     parts.remove()
+    found = np.empty_like(by_place)
+    found[system.by_place] = by_place
     return found

@@ -107,6 +107,25 @@ class LabelLines:
             means[fold] = np.average(self.target[seen], axis=0, weights=self.weight[seen])
         return np.array([means[fold] for fold in held])
 
+    def columns(self, held: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return targets and weights (m, p c) of p functions, each without one of these folds (-1: none).
+
+        The weights of a column sum to 1.
+        """
+        weight = np.stack([np.where(self.fold == fold, 0.0, self.weight) for fold in held], axis=1)
+        return np.tile(self.target, len(held)), np.repeat(weight / weight.sum(axis=0), self.target.shape[1], axis=1)
+
+    def of_own_fold(self, values: np.ndarray) -> np.ndarray:
+        """Return values (m, g, c), each of the function without the point's fold; NaN at points that none is without.
+
+        values : (m, g F, c), of groups of F functions, the folds held out in turn.
+        """
+        m, p, c = values.shape
+        held = np.flatnonzero(self.fold < self.n_held)
+        found = np.full((m, p // self.n_held, c), np.nan)
+        found[held] = values[held].reshape(len(held), -1, self.n_held, c)[np.arange(len(held)), :, self.fold[held]]
+        return found
+
 
 @dataclass(frozen=True)
 class Functions:

@@ -71,6 +71,12 @@ class Penalties:
         """Return the weight of the graph's energy in the paper's scale."""
         return self.gamma_I if self.scale is None else self.gamma_I * self.scale.weights[self.held] / self.scale.n**2
 
+    def of_the_mean(self, weight: float) -> tuple[float, float]:
+        """Return the weights of the norm and of f' E f against the mean loss of labels of this weight in all."""
+        if self.scale is None:
+            return self.gamma_A / weight, self.gamma_I / weight
+        return self.gamma_A, self.gamma_I / self.scale.n**2
+
     @property
     def whole(self) -> "Penalties":
         """Return the same with no fold held out."""
@@ -90,6 +96,14 @@ class Penalties:
 def with_folds(pairs: Sequence[Penalties], n_folds: int) -> list[Penalties]:
     """Return each pair of penalties once a fold, that fold held out."""
     return [replace(pair, held=fold) for pair in pairs for fold in range(n_folds)]
+
+
+def by_pair(systems: Sequence[Penalties]) -> list[list[int]]:
+    """Return the numbers of the systems of each pair of penalties, pairs in the order in which they are first met."""
+    found: dict[Penalties, list[int]] = {}
+    for number, item in enumerate(systems):
+        found.setdefault(item.whole, []).append(number)
+    return list(found.values())
 
 
 def require_penalties(gamma_A: Any, gamma_I: Any) -> None:

@@ -30,11 +30,13 @@ from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, la
 from ...storage.blocks import Arrays, Parts, Rows
 from ...storage.csr import as_rows
 from ..kernel_model import KernelModel
+from ..smooth_losses import SQUARES, SmoothLoss
 from ..target import Target
 from .dense import DenseTask
 from .gram import GramSystem
 from .params import LabelLines, SystemParams
 from .penalties import PENALTIES, Penalties, Penalty, PenaltyScale, require_penalties, with_folds
+from .smooth import smooth_solver
 from .solve import SystemSolver, dense_solver, gram_solver, nystrom_solver
 from .system import assemble
 
@@ -46,7 +48,7 @@ class LapRLSParams:
     """Penalties, of which all pairs are tried where there are several, and how the systems are made.
 
     gamma_A : > 0, of the norm; gamma_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS. Numbers, "auto" or its
-    multiples: see `penalties.py`.
+    multiples: see `penalties.py`. loss : the squared one, or another of `smooth_losses.py`: LapSVM.
     """
 
     gamma_A: tuple[Penalty, ...] = ("auto",)
@@ -55,6 +57,7 @@ class LapRLSParams:
     system: SystemParams = field(default_factory=SystemParams)
     laplacian: Literal["normalized", "unnormalized"] = "normalized"
     fit_intercept: bool = True
+    loss: SmoothLoss = SQUARES
 
     def __post_init__(self) -> None:
         for name in PENALTIES:
@@ -249,7 +252,7 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
         chosen = None if landmarks is None else landmarks.rows
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
         task = DenseTask(rows, kernel, problem.graph, copies, params.laplacian, shared, lines.n_held, chosen, (),
-                         params.system, params.fit_intercept, execution.memory_budget)
+                         params.system, params.fit_intercept, execution.memory_budget, params.loss)
         return dense_solver(task, execution), rows.read_all(), evidence
     assert landmarks is not None
     system = assemble(rows, lines, kernel, landmarks, problem.graph, params.laplacian, params.system, execution,
@@ -259,4 +262,6 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
         "landmarks": {"count": system.s, **landmarks.attributes},
         "whitening": None if system.whitening is None else {"cutoff": params.system.cutoff, **system.whitening},
         "blocks": {"count": len(blocks.ranges), "rows": blocks.block_rows, "halo": blocks.halo}}
+    if params.loss != SQUARES:
+        return smooth_solver(system, params.loss, expected, execution, parts), landmarks.points, evidence
     return nystrom_solver(system, expected, execution, parts), landmarks.points, evidence

@@ -56,12 +56,15 @@ class Landmarked:
         return LandmarkMap(self.kernel, points_of(self.landmarks.load(), "Z"), None, self.dtype)
 
     def blocks(self, first: int, last: int) -> Iterator[tuple[int, int, int, dict[str, np.ndarray]]]:
-        """Yield (number, start, stop, label lines) of blocks; positions of lines count from `start`."""
+        """Yield (number, start, stop, label lines) of blocks; positions of lines count from `start`.
+
+        `line` (m,) are the lines' numbers, which ascend with the positions.
+        """
         lines = self.labels.load()
         for index, (start, stop) in enumerate(self.energy.ranges[first:last], first):
             low, high = np.searchsorted(lines["position"], [start, stop])
             yield index, start, stop, {name: array[low:high] - (start if name == "position" else 0)
-                                       for name, array in lines.items()}
+                                       for name, array in lines.items()} | {"line": np.arange(low, high)}
 
     def runs(self, most: int = MOST_RUNS) -> list[tuple[int, int]]:
         """Return at most `most` runs [first, last) of blocks, as equal as can be."""

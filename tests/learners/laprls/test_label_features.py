@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dssl.errors import BudgetError
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.label_features import label_features
 
@@ -26,3 +27,9 @@ def test_features_of_float32_are_rounded_alone():
     made, exact = case(precision="float32"), case(whitening=1e-6)
     assert_allclose(label_features(made.system, made.execution), label_features(exact.system, exact.execution),
                     atol=1e-3)
+
+
+def test_features_that_do_not_fit_are_refused():
+    made = case(m=45)
+    with pytest.raises(BudgetError, match="45 labels and 20 landmarks"):
+        label_features(made.system, InProcess(1, memory_budget=20_000))

@@ -1,0 +1,52 @@
+"""`LapSVM`: support vector machine with the graph as a penalty, for up to millions of points."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph.graph import KNNGraph
+from ..kernels.landmarks import LandmarkParams
+from ..learners.laprls.params import SystemParams
+from ..learners.laprls.penalties import Penalty
+from ..learners.smooth_losses import SmoothLoss, loss_of
+from .base import KernelClassifier
+from .laprls import LapRLSEstimator
+
+
+class LapSVM(KernelClassifier, LapRLSEstimator):
+    """Laplacian support vector machine on landmarks, one against the rest; any number of classes.
+
+    `fit(X, y)` as in `LapRLSClassifier`, with which it shares everything but the loss, and the intercept: here it is
+    the one of least loss, without a penalty.
+
+    Parameters
+    ----------
+    loss : "squared_hinge", "huber_hinge" (the hinge with its corner rounded over 0.01 to either side), "logistic", or
+        a `dssl.learners.smooth_losses.SmoothLoss`, such as `HuberHinge(h=0.5)`.
+    gamma_A, gamma_I, landmarks, graph, laplacian, solver, cv, kernel, bandwidth, unlabeled, seed : as in
+        `LapRLSClassifier`; penalties weigh against the mean loss of the labels.
+
+    Attributes
+    ----------
+    classes_, model_, transduction_, gamma_A_, gamma_I_, cv_results_, evidence_ : as in `LapRLSClassifier`; the evidence
+        has the Newton steps of each pair of penalties as well.
+
+    References
+    ----------
+    Belkin, Niyogi, Sindhwani, "Manifold regularization", JMLR 2006, section 4.3; Melacci and Belkin, "Laplacian support
+    vector machines trained in the primal", JMLR 2011.
+    """
+
+    regressor = "LapRLSRegressor"
+    fit_intercept = True
+
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
+                 loss: str | SmoothLoss = "squared_hinge", gamma_A: Penalty | Sequence[Penalty] = "auto",
+                 gamma_I: Penalty | Sequence[Penalty] = "auto", landmarks: float | str | LandmarkParams = "auto",
+                 graph: KNNGraph | None = None, laplacian: str = "normalized", solver: str | SystemParams = "auto",
+                 cv: Any = 5, unlabeled: Any = None, seed: int = 0):
+        super().__init__(kernel, bandwidth=bandwidth, gamma_A=gamma_A, gamma_I=gamma_I, landmarks=landmarks,
+                         graph=graph, laplacian=laplacian, solver=solver, cv=cv, unlabeled=unlabeled, seed=seed)
+        self.loss = loss
+
+    def _loss(self) -> SmoothLoss:
+        return self.loss if isinstance(self.loss, SmoothLoss) else loss_of(self.loss)

@@ -1,0 +1,236 @@
+"""Other losses than the squared one on landmarks, LapSVM among them: Newton's method in the systems of LapRLS.
+
+    min over f of  (1 / w) sum of w_i loss(y_i, f(x_i)) + gamma_A |f|_K^2 + gamma_I f' E f / n^2,    w = sum of w_i
+
+Nothing but the labels' features Phi_m and `G = gamma_A R + (gamma_I / n^2) Phi' E Phi` is asked for. With Gram
+matrices ("nystrom-direct") G is held, and a pair of penalties takes one factor of it for all folds, classes and Newton
+steps where there are fewer labels than features: the function is then a sum over labeled points in the kernel
+`Phi_m G^-1 Phi_m'`. Without ("nystrom-pcg", "nystrom-cg"), a Newton step is conjugate gradients on blocked products in
+which the curvature stands for the labels' weights.
+
+References
+----------
+Belkin, Niyogi, Sindhwani, "Manifold regularization", JMLR 2006, section 4.3; Melacci and Belkin, "Laplacian support
+vector machines trained in the primal", JMLR 2011.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+
+from ...execution.tasks import Execution
+from ...solvers.blocked_cg import Stop, blocked_cg
+from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from ..newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimize
+from ..smooth_losses import SmoothLoss
+from .factor import by_system, factor_raised
+from .gram import GramSystem, gram_matrices, gram_system
+from .iterations import BlockedProduct
+from .kernel_cache import clear_cache
+from .label_features import label_features
+from .params import Functions, LabelLines
+from .penalties import Penalties, by_pair
+from .preconditioner import make_preconditioner
+from .solve import SystemSolver, method_of
+from .system import NystromSystem
+
+PAIRS_IN_A_TASK = 4  # of penalties: each begins at the minimum of the one before
+
+
+@dataclass(frozen=True)
+class NewtonTask:
+    """Write `b` (p, r, c), `intercept` (p, c) and `values` (p, m, c) at the labels, of the systems of some pairs."""
+
+    sums: Arrays  # `features` (m, r), `penalty` (r, r), what `gram_matrices` returns, and the labels' lines
+    loss: SmoothLoss
+    systems: tuple[Penalties, ...]
+    n_held: int
+    relabeled_mean: tuple[float, float]
+    fit_intercept: bool
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        sums = self.sums.load()
+        lines = LabelLines(**{name: sums[name] for name in ("row", "fold", "weight", "target")}, n_held=self.n_held)
+        Phi, c, p = sums["features"], lines.target.shape[1], len(self.systems)
+        (m, r), start = Phi.shape, None
+        b, intercept, values = np.empty((p, r, c)), np.empty((p, c)), np.empty((p, m, c))
+        steps = np.zeros(p, np.int64)
+        for numbers in by_pair(self.systems):
+            chosen = [self.systems[number] for number in numbers]
+            G = self.penalty(sums, chosen[0])
+            factor, space = None, FeaturesOfLabels(Phi, G)  # type: Any, LabelSpace
+            if m <= r:
+                factor = factor_raised(G)
+                half = solve_triangular(factor[0], Phi.T, trans=0 if factor[1] else 1, lower=factor[1],
+                                        check_finite=False)
+                space = GramOfLabels(half.T @ half)
+            y, weight = lines.columns([item.held for item in chosen])
+            if start is not None and start.values.shape != y.shape:
+                start = None
+            start = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept, start=start)
+            coef = start.coef if factor is None else cho_solve(factor, Phi.T @ start.coef, check_finite=False)
+            b[numbers] = coef.reshape(r, -1, c).transpose(1, 0, 2)
+            intercept[numbers] = start.intercept.reshape(-1, c)
+            values[numbers] = start.values.reshape(m, -1, c).transpose(1, 0, 2)
+            steps[numbers] = start.steps.reshape(-1, c).max(axis=1)
+        return {**out.write(b=b, intercept=intercept, values=values), "steps": steps.tolist()}
+
+    def penalty(self, sums: dict[str, np.ndarray], system: Penalties) -> np.ndarray:
+        """Return G, (r, r)."""
+        norm, energy = system.of_the_mean(sums["weight"][sums["fold"] != system.held].sum())
+        G = norm * sums["penalty"]
+        if system.has_control:
+            a, b = self.relabeled_mean
+            G += energy * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
+        elif system.has_graph:
+            G += energy * sums["energy"]
+        return G
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothGram:
+    """Systems of other losses that are solved without the points: Gram matrices, and the features of the labels."""
+
+    gram: GramSystem
+    features: np.ndarray
+    loss: SmoothLoss
+    execution: Execution
+
+    def tasks(self, systems: Sequence[Penalties]) -> Iterator[tuple[list[int], dict[str, np.ndarray], Receipt]]:
+        """Yield the systems' numbers, arrays and receipt of each task."""
+        gram, lines = self.gram, self.gram.lines
+        kept = {name: gram.sums[name] for name in ("energy", "points", "sums") if name in gram.sums}
+        shared = self.execution.share(**kept, penalty=gram.penalty(), features=self.features, row=lines.row,
+                                      fold=lines.fold, weight=lines.weight, target=lines.target)
+        pairs = by_pair(systems)
+        groups = [[number for pair in pairs[start:stop] for number in pair]
+                  for start, stop in row_ranges(len(pairs), PAIRS_IN_A_TASK)]
+        parts = self.execution.scratch()
+        receipts = self.execution.map([NewtonTask(
+            shared, self.loss, tuple(systems[number] for number in numbers), lines.n_held, gram.relabeled_mean,
+            gram.fit_intercept) for numbers in groups], parts)
+        for index, (numbers, receipt) in enumerate(zip(groups, receipts, strict=True)):
+            yield numbers, parts.read(index), receipt
+        parts.remove()
+
+    def solve(self, systems: Sequence[Penalties]) -> Functions:
+        """Return the functions of all systems."""
+        p, c = len(systems), self.gram.lines.target.shape[1]
+        coef, intercept, steps = np.empty((p, self.gram.s, c)), np.empty((p, c)), np.zeros(p, np.int64)
+        for numbers, arrays, receipt in self.tasks(systems):
+            coef[numbers] = [self.gram.lift(own) for own in arrays["b"]]
+            intercept[numbers], steps[numbers] = arrays["intercept"], receipt["steps"]
+        return Functions(coef, intercept, {"method": "nystrom-direct", "loss": self.loss.name,
+                                           "newton_steps": steps.tolist()})
+
+    def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        """Yield the values (m, g, c) of groups of pairs at the labels, each by the function of its fold."""
+        for _, arrays, _ in self.tasks(systems):
+            yield self.gram.lines.of_own_fold(arrays["values"].transpose(1, 0, 2))
+
+
+@dataclass(eq=False)
+class BlockedFunctions(LabelSpace):
+    """Functions of landmarks whose penalty is a product over all blocks: a step by conjugate gradients.
+
+    penalties : of each column. features : of the labels (m, r).
+    """
+
+    system: NystromSystem
+    penalties: Sequence[Penalties]
+    features: np.ndarray
+    ones: np.ndarray
+    inverses: Sequence[Any] | None
+    execution: Execution
+    passes: int = 0
+    weights: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        lines = self.system.lines
+        self.weights = np.array([lines.weight[lines.fold != own.held].sum() for own in self.penalties])
+
+    @property
+    def n_coefficients(self) -> int:
+        return self.system.r
+
+    def values(self, C: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return self.features @ C
+
+    def penalized(self, C: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        if not C.any():
+            return np.zeros_like(C)
+        return self._product(columns, np.zeros((len(self.features), len(columns))))(
+            C, np.arange(len(columns))) / self.weights[columns]
+
+    def solve(self, D: np.ndarray, V: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """As the space of labels says, in the scale of the paper: times half the labels' weight."""
+        half, (u, q), params = self.weights[columns] / 2, V.shape[1:], self.system.params
+        of_column = np.repeat(np.arange(u), q)
+        product = self._product(columns[of_column], (D * half)[:, of_column])
+        right = self.features.T @ (V * half[:, None]).reshape(len(V), u * q)
+        precondition = None
+        if self.inverses is not None:
+            inverses = self.inverses
+
+            def precondition(R: np.ndarray, active: np.ndarray) -> np.ndarray:
+                return by_system(columns[of_column[active]], R, lambda index, mine: inverses[index](R[:, mine]))
+
+        found = blocked_cg(product, right, precondition, Stop(params.tolerance, params.max_iterations))
+        self.passes += product.passes
+        return found.value.reshape(-1, u, q)
+
+    def _product(self, columns: np.ndarray, curvature: np.ndarray) -> BlockedProduct:
+        return BlockedProduct(self.system, [self.penalties[column] for column in columns], self.ones, self.execution,
+                              curvature[self.system.by_place])
+
+
+def solve_by_steps(system: NystromSystem, loss: SmoothLoss, features: np.ndarray, systems: Sequence[Penalties],
+                   execution: Execution, *, preconditioned: bool) -> tuple[Minimum, dict[str, Any]]:
+    """Return the minimum of all columns (p c) by blocked products, and the evidence (JSON)."""
+    lines, c = system.lines, system.lines.target.shape[1]
+    ones = gram_matrices(system, execution, energy=False, labels=False,
+                         ones=any(item.has_control for item in systems))["sums"]
+    inverses, evidence = None, {"preconditioner": "none"}
+    if preconditioned and system.params.preconditioner != "none":
+        made, evidence = make_preconditioner(system, systems, execution)
+        inverses = [inverse for inverse in made.inverses(systems) for _ in range(c)]
+    space = BlockedFunctions(system, [item for item in systems for _ in range(c)], features, ones, inverses, execution)
+    try:
+        y, weight = lines.columns([item.held for item in systems])
+        found = minimize(space, loss, y, weight, fit_intercept=system.fit_intercept)
+    finally:
+        clear_cache()
+        execution.ask_workers(clear_cache)
+    return found, {**evidence, "method": "nystrom-pcg" if preconditioned else "nystrom-cg", "loss": loss.name,
+                   "newton_steps": found.steps.reshape(-1, c).max(axis=1).tolist(), "passes": space.passes}
+
+
+def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,
+                  parts: Parts | None = None) -> SystemSolver:
+    """Return what solves systems of landmarks with another loss than the squared one.
+
+    Raises BudgetError: the features of the labels do not fit.
+    """
+    method, costs = method_of(system, expected, execution)
+    features = label_features(system, execution)
+    if method == "nystrom-direct":
+        made = SmoothGram(gram_system(system, expected, execution, parts, labels=False), features, loss, execution)
+        return SystemSolver(method, made.solve, made.held_out, None, costs)
+    c = system.lines.target.shape[1]
+
+    def run(systems: Sequence[Penalties]) -> tuple[Minimum, dict[str, Any]]:
+        return solve_by_steps(system, loss, features, systems, execution, preconditioned=method == "nystrom-pcg")
+
+    def solve(systems: Sequence[Penalties]) -> Functions:
+        found, evidence = run(systems)
+        b = found.coef.reshape(system.r, -1, c).transpose(1, 0, 2)
+        return replace(system.functions(b, systems, evidence), intercept=found.intercept.reshape(-1, c))
+
+    def held_out(systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        values = run(systems)[0].values
+        yield system.lines.of_own_fold(values.reshape(len(values), -1, c))
+
+    return SystemSolver(method, solve, held_out, None, costs)
