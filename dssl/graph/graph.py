@@ -18,7 +18,7 @@ from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights import WeightParams, read_graph, warn_raised, weigh
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Graph:
     """A weighted graph of n points. It is made by `KNNGraph.build`, or of what one has by `Graph.of`.
 
@@ -33,7 +33,7 @@ class Graph:
     stored: Parts
     neighbors: Neighbors | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
-    keeper: Execution | None = field(default=None, repr=False, compare=False)
+    keeper: Execution | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, given: Any, *, weights: str = "self_tuned", bandwidth: float | None = None,
@@ -92,6 +92,13 @@ class Graph:
             stored.finish(index, receipt)
         lists = None if self.neighbors is None else self.neighbors.shared(execution)
         return replace(self, stored=stored, neighbors=lists, keeper=execution)
+
+    def __repr__(self) -> str:
+        return f"Graph({self.n} points, {len(self.vertices)} vertices, {self.attributes['weights']['nnz'] // 2} edges)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a pickle holds: the arrays, wherever they lie, and not the execution that keeps them."""
+        return Graph.from_arrays, (self.to_arrays(), self.attributes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that `from_arrays` takes, beside the attributes; 12 bytes an edge and direction."""

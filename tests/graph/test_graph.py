@@ -1,5 +1,7 @@
 """`KNNGraph` and `Graph`: made of points or brought, stored and opened, set by scikit-learn, used by fits."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -54,6 +56,8 @@ def test_a_graph_is_stored_and_opened(given):
              "points": lambda: KNNGraph(n_neighbors=4).build(points())}[given]()
     opened = Graph.from_arrays(graph.to_arrays(), graph.attributes)
     same(opened, graph)
+    same(pickle.loads(pickle.dumps(graph)), graph)
+    assert repr(graph) == f"Graph({graph.n} points, {len(graph.vertices)} vertices, {graph.weights().nnz // 2} edges)"
     assert (opened.neighbors is None) == (given == "weights")
     if opened.neighbors is not None:
         assert_array_equal(opened.neighbors.distances.read_all(), lists.distances.read_all())
