@@ -26,7 +26,8 @@ class GroupedParams(BaseEstimator):
         if isinstance(given, kind):
             return given
         require(np.isscalar(given) or given is None, f"{name} is of type {type(given).__name__}", why="it says how, "
-                f"and is a {kind.__name__} or the value of its first field", fix=f"pass {name}={kind.__name__}(...)")
+                f"and is a {kind.__name__} or the value of its first field", fix=f"pass {name}={kind.__name__}(...)"
+                + "; a graph that is made goes to fit(X, y, graph=graph)" * (name == "graph"))
         names = [field.name for field in fields(kind)]
         seed = {"seed": self.seed} if "seed" in names else {}
         return kind(**seed) if given is None else kind(**{names[0]: given}, **seed)

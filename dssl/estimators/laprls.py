@@ -58,7 +58,7 @@ class LapRLSEstimator(KernelEstimator):
         self.cv, self.fit_intercept, self.unlabeled, self.seed = cv, fit_intercept, unlabeled, seed
 
     def _params(self) -> LapRLSParams:
-        if not (hasattr(self.cv, "split") or np.iterable(self.cv)):
+        if isinstance(self.cv, str) or not (hasattr(self.cv, "split") or np.iterable(self.cv)):
             require_folds(self.cv)
         require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
                 why="it is a choice of two", fix="use True or False")

@@ -74,7 +74,8 @@ def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:
         lists = (lists.ids.read_all(), lists.distances.read_all())
     require(isinstance(lists, (tuple, list)) and len(lists) == 2, f"the graph is {type(lists).__name__}",
             why="a graph is given by its weights or by neighbor lists",
-            fix="pass a scipy.sparse matrix (n, n), or the pair (ids, distances) of arrays (n, k), or Neighbors")
+            fix="pass KNNGraph(...).build(X), a scipy.sparse matrix (n, n), Neighbors, or the pair (ids, distances) of "
+                "arrays (n, k)")
     ids, distances = np.asarray(lists[0]), np.asarray(lists[1])
     require(ids.ndim == 2 and ids.shape == distances.shape and ids.shape[1] >= 1, error=DataError,
             what=f"ids have shape {ids.shape} and distances {distances.shape}", why="each neighbor has a distance",

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -95,10 +96,10 @@ class DistanceKernel(MercerKernel):
     bandwidth: float
 
     def __post_init__(self) -> None:
-        require(isinstance(self.bandwidth, (int, float)) and 1e-100 <= self.bandwidth <= 1e100,
+        require(isinstance(self.bandwidth, Real) and 1e-100 <= float(self.bandwidth) <= 1e100,
                 f"bandwidth={self.bandwidth!r}, expected a positive number",
                 why="it is the distance at which two points stop being similar, in the units of the features",
-                fix="use bandwidth='median' with kernel_from, or a typical distance between neighbors")
+                fix='use "median" where a kernel is named, or a typical distance between neighbors')
 
     def diagonal(self, X: Any) -> np.ndarray:
         return np.ones(X.shape[0])
@@ -242,7 +243,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
             metric: Metric = "cityblock" if kernel is LaplacianKernel else "euclidean"
             bandwidth = factor * median_bandwidth(rows, seed, metric=metric)
         parameters["bandwidth"] = bandwidth
-    elif isinstance(bandwidth, (int, float)):
+    elif isinstance(bandwidth, Real):
         parameters["bandwidth"] = bandwidth  # a number was meant: refused below
     unknown = sorted(set(parameters) - set(known))
     require(not unknown, f"kernel {name!r} has no parameter {', '.join(unknown)}",

@@ -1,6 +1,7 @@
 """From a graph and labels to a deformed kernel: regularizer, solves, deformation, in this order."""
 
 from dataclasses import dataclass, field
+from numbers import Integral
 
 import numpy as np
 
@@ -24,14 +25,17 @@ class GraphKernelParams:
     n_subsample: int = 1000
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        require(isinstance(self.n_subsample, Integral) and self.n_subsample >= 1, why="functions are measured at "
+                "these points", what=f"n_subsample={self.n_subsample!r}, expected a whole number >= 1",
+                fix="use 500 to 4000")
+
 
 def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int) -> np.ndarray:
     """Return `size` vertex numbers: the labeled points first, then a random draw of the others.
 
     With more labeled points than `size` it is a random draw of the labeled points alone. All n points where size >= n.
     """
-    require(size >= 1, f"n_subsample={size}, expected >= 1", why="functions are measured at these points",
-            fix="use 500 to 4000")
     rng = block_rng(seed, n)
     labeled = np.asarray(labeled, np.int64)
     if len(labeled) >= size:

@@ -5,6 +5,7 @@ a deformed kernel shrinks as the graph's weight grows.
 """
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -29,7 +30,7 @@ class LearnerParams:
     def __post_init__(self) -> None:
         require(self.kind in ("svm", "ridge"), f"kind={self.kind!r} is not a learner",
                 why="it decides the loss", fix="choose svm or ridge")
-        require(0 < self.C < np.inf, f"C={self.C}, expected a finite number > 0",
+        require(isinstance(self.C, Real) and 0 < self.C < np.inf, f"C={self.C!r}, expected a finite number > 0",
                 why="it weighs the labels against smoothness", fix="use 1 to 100")
 
 

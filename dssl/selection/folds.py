@@ -35,7 +35,7 @@ def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int) -> list[np.ndarray
     return [np.sort(members[fold::n_folds]) for fold in range(min(n_folds, len(members)))]
 
 
-def require_folds(n_folds: int) -> None:
+def require_folds(n_folds: Any) -> None:
     """Raise ParameterError unless there are two folds or more, a whole number of them."""
     whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
     require(whole and n_folds >= 2, f"{n_folds!r} folds, expected a whole number >= 2",
@@ -48,16 +48,24 @@ def held_out_folds(cv: Any, target: Target, seed: int = 0) -> list[np.ndarray]:
     cv : a number of folds, dealt by strata (`labeled_folds`) by the seed; a splitter of scikit-learn, which is given
     the labeled points and their strata; or a list of its (train, test) pairs, or of lists of positions.
 
-    Raises ParameterError: fewer than two folds, or a point is held out twice. DataError: too few labeled points.
+    Raises ParameterError: fewer than two folds, one that is no list of positions, or a point held out twice.
+    DataError: too few labeled points.
     """
     strata = target.strata()
-    if cv is None or isinstance(cv, (int, float, np.number)):
+    if cv is None or isinstance(cv, (int, float, np.number, str)):
         return labeled_folds(strata, cv, seed)
     splits = cv.split(np.zeros((len(strata), 1)), strata) if hasattr(cv, "split") else cv
-    folds = [np.sort(np.asarray(split[1] if isinstance(split, tuple) else split, np.int64)) for split in splits]
-    require(len(folds) >= 2, f"cv={cv!r} makes {len(folds)} fold(s)", why="a fold is held out of the others",
+    found = [np.asarray(split[1] if isinstance(split, tuple) else split) for split in splits]
+    require(len(found) >= 2, f"cv={cv!r} makes {len(found)} fold(s)", why="a fold is held out of the others",
             fix="pass a number of folds >= 2, or a splitter that makes several")
+    require(all(fold.ndim == 1 and len(fold) and fold.dtype.kind in "iu" for fold in found),
+            f"cv={cv!r} makes a fold that is no list of positions", why="a fold is some of the labeled points",
+            fix="name one labeled point or more in each, by number, not by a mask")
+    folds = [np.sort(fold.astype(np.int64)) for fold in found]
     held = np.concatenate(folds)
+    require(held.min() >= 0 and held.max() < len(strata), f"cv={cv!r} holds out point {held.min()} to {held.max()} of "
+            f"{len(strata)}", why="positions are those among the labeled points, counted from 0",
+            fix=f"use 0 to {len(strata) - 1}, or a splitter, which is given the labeled points")
     require(len(np.unique(held)) == len(held), f"cv={cv!r} holds a labeled point out twice",
             why="its prediction is that of the one fit that did not see it", fix="use KFold or StratifiedKFold")
     return folds

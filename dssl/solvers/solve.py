@@ -7,6 +7,7 @@ bulk of the work moves half the bytes, and convergence is measured by the true r
 
 import math
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +46,8 @@ class SolverParams:
         known = ("auto", *METHODS)
         require(self.method in known, f"method={self.method!r} is not a solver",
                 why="the solver decides how long a column takes", fix=f"choose one of {', '.join(known)}")
-        require(1e-14 <= self.tolerance < 1, f"tolerance={self.tolerance}, expected 1e-14 <= tolerance < 1",
+        require(isinstance(self.tolerance, Real) and 1e-14 <= self.tolerance < 1,
+                f"tolerance={self.tolerance!r}, expected 1e-14 <= tolerance < 1",
                 why="it is a relative residual in float64", fix="use 1e-6; kernels need no more")
         require(self.max_iterations >= 1, f"max_iterations={self.max_iterations}, expected >= 1",
                 why="no iteration gives no answer", fix="leave it at 3000")

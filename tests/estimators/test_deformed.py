@@ -274,7 +274,9 @@ def test_the_estimator_is_cloned_and_set():
 
 @pytest.mark.parametrize(("settings", "message"), [
     ({"C": 0.0}, "C=0.0"), ({"eta": -1.0}, "eta=-1"), ({"kernel": "rfb"}, "'rfb'"),
-    ({"n_subsample": 0}, "n_subsample=0"), ({"bandwidth": "mean"}, "'mean'"), ({"tolerance": 0.0}, "tolerance=0.0"),
+    ({"n_subsample": 0}, "n_subsample=0"), ({"n_subsample": 2.5}, "n_subsample=2.5"), ({"C": "3"}, "C='3'"),
+    ({"tolerance": "1e-6"}, "tolerance='1e-6'"), ({"bandwidth": "mean"}, "'mean'"),
+    ({"tolerance": 0.0}, "tolerance=0.0"),
     ({"regularizer": "random_walk"}, "laplacian='random_walk'"), ({"graph": 0}, "n_neighbors=0"),
     ({"graph": np.eye(60)}, "graph is of type ndarray"), ({"graph": RegularizerParams()}, "graph is of type Regul"),
 ])

@@ -40,7 +40,7 @@ def test_the_draw_depends_on_the_seed_and_has_a_size():
     assert_array_equal(draw_subsample(labeled, 50, 10, 0)[:2], [1, 3])
     assert set(draw_subsample(labeled, 50, 10, 0).tolist()) != set(draw_subsample(labeled, 50, 10, 1).tolist())
     with pytest.raises(ParameterError, match="n_subsample=0"):
-        draw_subsample(labeled, 50, 0, 0)
+        GraphKernelParams(n_subsample=0)
 
 
 def covariance(X, labeled, params, **graph):

@@ -40,8 +40,9 @@ def test_folds_depend_on_the_seed():
 def test_one_fold_is_refused():
     with pytest.raises(ParameterError, match="1 folds, expected a whole number >= 2"):
         labeled_folds(np.array([0, 1]), 1, 0)
-    with pytest.raises(ParameterError, match=r"2\.5 folds, expected a whole number"):
-        labeled_folds(np.array([0, 1]), 2.5, 0)
+    for wrong in (2.5, "kfold"):
+        with pytest.raises(ParameterError, match=f"{wrong!r} folds, expected a whole number"):
+            labeled_folds(np.array([0, 1]), wrong, 0)
 
 
 def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
@@ -60,6 +61,11 @@ def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
         held_out_folds(RepeatedKFold(n_splits=2, n_repeats=2), classes)
     with pytest.raises(ParameterError, match=r"makes 1 fold"):
         held_out_folds([np.arange(3)], classes)
+    with pytest.raises(ParameterError, match="holds out point 3 to 40 of 40"):
+        held_out_folds([[3], [40]], classes)
+    for wrong in ([[], [1]], [codes == 0, codes == 1], [0, 1]):
+        with pytest.raises(ParameterError, match="is no list of positions"):
+            held_out_folds(wrong, classes)
     with pytest.raises(DataError, match="1 labeled points, no class has two"):
         held_out_folds(2, values.take(np.arange(1)))
 
