@@ -88,7 +88,7 @@ def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) ->
     """Run a pipeline and have its model predict its source; return metrics, baselines and predictions."""
     spec = {"name": "example", "data": {"source": str(source), "read": {"block_rows": 70}, "test": {"count": 40}},
             "labels": {"per_class": 8}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30}} | fields
-    if fields.get("model", {}).get("kind") == "laprls":
+    if fields.get("model", {}).get("kind") in ("laprls", "lapsvm"):
         del spec["subsample"]
     result = run(spec, workspace=folder / "work", execution=execution)
     model = open_model(result["model"])
@@ -155,15 +155,15 @@ def deformed_kernel_on_given_neighbors(execution: Execution, folder: Path) -> Fo
     return pipeline(stored_points(folder), execution, folder, graph={"given": {"neighbors": str(folder / "lists.npz")}})
 
 
-def laprls(stored: Callable[[Path], Path], method: str, solver: str) -> None:
+def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str = "laprls") -> None:
     """Register the example of a way to choose landmarks and of one to solve."""
     def show(execution: Execution, folder: Path) -> Found:
         source = stored(folder)
         return pipeline(source, execution, folder, selection={"folds": 3, **GRID}, data={
             "source": str(source), "read": {"block_rows": 70}, "test": {"count": 40}, "scale": "none"}, model={
-                "kind": "laprls", "solver": solver, "landmarks": {"count": 40, "method": method}})
+                "kind": kind, "solver": solver, "landmarks": {"count": 40, "method": method}})
 
-    show.__name__ = f"laprls_of_{stored.__name__}_{method}_{solver}"
+    show.__name__ = f"{kind}_of_{stored.__name__}_{method}_{solver}"
     example()(show)
 
 
@@ -172,6 +172,8 @@ laprls(stored_points, "leverage", "pcg")
 laprls(stored_points, "kmeans", "nystrom-pcg")
 laprls(stored_words, "kmeans", "nystrom-direct")
 laprls(stored_words, "leverage", "nystrom-pcg")
+laprls(stored_points, "uniform", "nystrom-direct", "lapsvm")
+laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm")
 
 
 @example()

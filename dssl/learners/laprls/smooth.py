@@ -14,6 +14,7 @@ Belkin, Niyogi, Sindhwani, "Manifold regularization", JMLR 2006, section 4.3; Me
 vector machines trained in the primal", JMLR 2011.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,11 +43,15 @@ PAIRS_IN_A_TASK = 4  # of penalties: each begins at the minimum of the one befor
 
 @dataclass(frozen=True)
 class NewtonTask:
-    """Write `b` (p, r, c), `intercept` (p, c) and `values` (p, m, c) at the labels, of the systems of some pairs."""
+    """Write `b` (p, r, c), `intercept` (p, c) and `values` (p, m, c) at the labels, of systems [first, last).
 
-    sums: Arrays  # `features` (m, r), `penalty` (r, r), what `gram_matrices` returns, and the labels' lines
+    Memory: `8 r^2` bytes three times, and `8 m (3 r + m)` or, of more labels than features, `8 m 3 r`.
+    """
+
+    sums: Arrays  # `features` (m, r), `penalty` (r, r), what `gram_matrices` returns, the labels' lines and the systems
+    first: int
+    last: int
     loss: SmoothLoss
-    systems: tuple[Penalties, ...]
     n_held: int
     relabeled_mean: tuple[float, float]
     fit_intercept: bool
@@ -54,40 +59,44 @@ class NewtonTask:
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
         lines = LabelLines(**{name: sums[name] for name in ("row", "fold", "weight", "target")}, n_held=self.n_held)
-        Phi, c, p = sums["features"], lines.target.shape[1], len(self.systems)
-        (m, r), start = Phi.shape, None
+        Phi, c, p, start = sums["features"], lines.target.shape[1], self.last - self.first, None
+        m, r = Phi.shape
         b, intercept, values = np.empty((p, r, c)), np.empty((p, c)), np.empty((p, m, c))
-        steps = np.zeros(p, np.int64)
-        for numbers in by_pair(self.systems):
-            chosen = [self.systems[number] for number in numbers]
-            G = self.penalty(sums, chosen[0])
+        steps, of = np.zeros(p, np.int64), sums["systems"][self.first:self.last]
+        for first, last in runs_of_equals(of[:, 1:]):
+            G = self.penalty(sums, *of[first, 1:])
             factor, space = None, FeaturesOfLabels(Phi, G)  # type: Any, LabelSpace
             if m <= r:
                 factor = factor_raised(G)
                 half = solve_triangular(factor[0], Phi.T, trans=0 if factor[1] else 1, lower=factor[1],
                                         check_finite=False)
                 space = GramOfLabels(half.T @ half)
-            y, weight = lines.columns([item.held for item in chosen])
+            y, weight = lines.columns(of[first:last, 0].astype(int))
             if start is not None and start.values.shape != y.shape:
                 start = None
             start = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept, start=start)
             coef = start.coef if factor is None else cho_solve(factor, Phi.T @ start.coef, check_finite=False)
-            b[numbers] = coef.reshape(r, -1, c).transpose(1, 0, 2)
-            intercept[numbers] = start.intercept.reshape(-1, c)
-            values[numbers] = start.values.reshape(m, -1, c).transpose(1, 0, 2)
-            steps[numbers] = start.steps.reshape(-1, c).max(axis=1)
+            b[first:last] = coef.reshape(r, -1, c).transpose(1, 0, 2)
+            intercept[first:last] = start.intercept.reshape(-1, c)
+            values[first:last] = start.values.reshape(m, -1, c).transpose(1, 0, 2)
+            steps[first:last] = start.steps.reshape(-1, c).max(axis=1)
         return {**out.write(b=b, intercept=intercept, values=values), "steps": steps.tolist()}
 
-    def penalty(self, sums: dict[str, np.ndarray], system: Penalties) -> np.ndarray:
-        """Return G, (r, r)."""
-        norm, energy = system.of_the_mean(sums["weight"][sums["fold"] != system.held].sum())
+    def penalty(self, sums: dict[str, np.ndarray], norm: float, energy: float, control: float) -> np.ndarray:
+        """Return G, (r, r), of the weights of the norm and of the graph's energy, or of its control."""
         G = norm * sums["penalty"]
-        if system.has_control:
+        if energy and control:
             a, b = self.relabeled_mean
             G += energy * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
-        elif system.has_graph:
+        elif energy:
             G += energy * sums["energy"]
         return G
+
+
+def runs_of_equals(rows: np.ndarray) -> list[tuple[int, int]]:
+    """Return the ranges [start, stop) of equal rows of an array (p, q) that follow one another."""
+    edges = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
+    return list(zip([0, *edges.tolist()], [*edges.tolist(), len(rows)], strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +111,18 @@ class SmoothGram:
     def tasks(self, systems: Sequence[Penalties]) -> Iterator[tuple[list[int], dict[str, np.ndarray], Receipt]]:
         """Yield the systems' numbers, arrays and receipt of each task."""
         gram, lines = self.gram, self.gram.lines
-        kept = {name: gram.sums[name] for name in ("energy", "points", "sums") if name in gram.sums}
-        shared = self.execution.share(**kept, penalty=gram.penalty(), features=self.features, row=lines.row,
-                                      fold=lines.fold, weight=lines.weight, target=lines.target)
         pairs = by_pair(systems)
         groups = [[number for pair in pairs[start:stop] for number in pair]
                   for start, stop in row_ranges(len(pairs), PAIRS_IN_A_TASK)]
-        parts = self.execution.scratch()
-        receipts = self.execution.map([NewtonTask(
-            shared, self.loss, tuple(systems[number] for number in numbers), lines.n_held, gram.relabeled_mean,
-            gram.fit_intercept) for numbers in groups], parts)
+        described = np.array([(item.held, *item.of_the_mean(lines.weight[lines.fold != item.held].sum()), item.control)
+                              for item in systems])[[number for group in groups for number in group]]
+        kept = {name: gram.sums[name] for name in ("energy", "points", "sums") if name in gram.sums}
+        shared = self.execution.share(**kept, penalty=gram.penalty(), features=self.features, systems=described,
+                                      row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
+        edges, parts = np.cumsum([0, *map(len, groups)]).tolist(), self.execution.scratch()
+        receipts = self.execution.map([
+            NewtonTask(shared, first, last, self.loss, lines.n_held, gram.relabeled_mean, gram.fit_intercept)
+            for first, last in itertools.pairwise(edges)], parts)
         for index, (numbers, receipt) in enumerate(zip(groups, receipts, strict=True)):
             yield numbers, parts.read(index), receipt
         parts.remove()

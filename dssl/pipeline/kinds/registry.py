@@ -2,9 +2,10 @@
 
 from ...errors import ParameterError, explain, require
 from ..stage import Kind
-from . import deformed, laprls
+from . import deformed, laprls, lapsvm
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (deformed.SVM, deformed.RIDGE, laprls.LAPRLS)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (
+    deformed.SVM, deformed.RIDGE, laprls.LAPRLS, lapsvm.LAPSVM)}
 DEFAULT = "svm"
 
 

@@ -1,4 +1,4 @@
-"""The landmarks of Laplacian regularized least squares, and the evidence that its systems were solved."""
+"""The landmarks of functions with the graph as a penalty, and the evidence that their systems were solved."""
 
 from typing import Any
 
@@ -41,6 +41,8 @@ def _evidence(item: dict[str, Any], several: bool) -> Html:
         ("preconditioner", f"{item['preconditioner']}" + (
             f", {counted(item['sampled_edges'], 'sampled edge')}" if item.get("sampled_edges") else "")
          if "preconditioner" in item else None),
+        ("loss", f"{item['loss']}, by Newton steps: " + ", ".join(map(number, item.get("newton_steps") or []))
+         if "loss" in item else None),
         ("iterations", ", ".join(map(number, iterations)) if iterations else None),
         ("worst relative residual", number(item.get("max_residual"))),
         ("time", ", ".join(f"{name} {duration(seconds[step])}" for step, name in STEPS.items() if step in seconds)

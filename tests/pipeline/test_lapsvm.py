@@ -1,0 +1,76 @@
+"""The pipelines of `model.kind: lapsvm`: what they find, what names their stages, and what they refuse."""
+
+import numpy as np
+import pytest
+
+from dssl import KNNGraph, LapSVM
+from dssl.errors import SpecError
+from dssl.execution.in_process import InProcess
+from dssl.learners.smooth_losses import HuberHinge
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.plan import plan
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.store import StoredParts
+
+
+@pytest.fixture(scope="module")
+def fields(points_file):
+    return {"name": "small", "data": {"source": str(points_file), "test": {"count": 60}}, "labels": {"per_class": 8},
+            "graph": {"n_neighbors": 6, "weights": "heat"}, "model": {"kind": "lapsvm", "landmarks": {"count": 40}}}
+
+
+def test_a_run_has_a_choice_of_penalties_a_model_and_a_report(fields, points_file, tmp_path):
+    grid = {"folds": 3, "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", 2.0]}
+    result = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(2))
+    assert result["metrics"]["error"] < 0.4
+    assert set(result["baselines"]) == {"base", "shuffled"}
+    assert set(result["selection"]["model"]) >= {"gamma_A", "gamma_I", "bandwidth", "error", "loss"}
+    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert "squared_hinge, by Newton steps" in page
+    model = open_model(result["model"])
+    labels = model.predict(model.dataset_of(str(points_file), InProcess(1)).X, InProcess(1))
+    with np.load(points_file) as arrays:
+        assert (labels == arrays["y"]).mean() > 0.6
+    again = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(1))
+    assert {stage["status"] for stage in again["stages"]} == {"cached"}
+
+
+@pytest.mark.parametrize("loss", [{"loss": "logistic"}, {"loss": "huber_hinge", "h": 0.2}])
+def test_the_model_is_that_of_the_estimator(fields, points_file, tmp_path, loss):
+    spec = {**fields, "data": {**fields["data"], "scale": "none"}}
+    spec["model"] = {**fields["model"], **loss, "solver": "direct", "gamma_A": 0.01, "gamma_I": 1.0}
+    spec["kernel"] = {"bandwidth": 2.0}
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    artifacts = tmp_path / "artifacts"
+    rows = StoredParts(next((artifacts / "points").iterdir())).rows("train").read_all()
+    labels = StoredParts(next((artifacts / "labels").iterdir())).read(0)
+    y = np.full(len(rows), -1)
+    y[labels["labeled"]] = labels["codes"]
+    own = LapSVM(loss=HuberHinge(0.2) if "h" in loss else "logistic", bandwidth=2.0, gamma_A=0.01, gamma_I=1.0,
+                 solver="direct", graph=KNNGraph(n_neighbors=6, weights="heat")).fit(rows, y)
+    model = open_model(result["model"])
+    found = model.predict(ArrayRows(rows), InProcess(1))
+    assert (found == own.predict(rows).astype(found.dtype)).all()
+
+
+def test_the_loss_is_part_of_the_address(fields):
+    def addresses(*overrides):
+        return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere")}
+
+    before = addresses()
+    for override in ("model.loss=logistic", "model.h=0.5", "model.kind=laprls"):
+        after = addresses(override)
+        expected = {"selection", "models", "scores"} if override != "model.h=0.5" else set()
+        assert {name for name in before if before[name] != after[name]} == expected, override
+    huber, wide = addresses("model.loss=huber_hinge"), addresses("model.loss=huber_hinge", "model.h=0.5")
+    assert huber["models"] != wide["models"]
+
+
+@pytest.mark.parametrize(("override", "says"), [
+    ("model.loss=hinge", "huber_hinge"), ("model.h=0", "model.h"), ("model.fit_intercept=false", "fit_intercept"),
+    ("data.task=regression", "regression"), ("model.C=3", "svm and ridge have it")])
+def test_what_makes_no_sense_is_refused(fields, override, says):
+    with pytest.raises(SpecError, match=says):
+        load_spec(fields, [override])
