@@ -131,6 +131,36 @@ def laprls(K, L, y, labeled, ambient, manifold):
     return K @ np.linalg.solve(A, J @ np.where(labeled, y, 0.0))
 
 
+def manifold_regularization(K, G, rows, y, p, loss, gamma_A, intercept=False):
+    """Return (g, b) minimizing sum p_i loss(y_i, g(rows_i) + b) + gamma_A |g|^2_K + g'G g over g (n,), and b or b = 0.
+
+    Newton's method, each step halved until the objective falls. `loss` has `value`, `gradient` and `curvature` of f and
+    y, and `steps`, losses that lead to it; K has an inverse.
+    """
+    n = len(K)
+    penalty, S = np.zeros((n + 1, n + 1)), np.zeros((len(rows), n + 1))
+    penalty[:n, :n] = gamma_A * np.linalg.inv(K) + G
+    S[np.arange(len(rows)), rows] = 1
+    S[:, n] = float(intercept)
+    penalty[n, n] = 0.0 if intercept else 1.0
+    x = np.zeros(n + 1)
+    for step_loss in loss.steps:
+        def objective(at, of=step_loss):
+            return p @ of.value(S @ at, y) + at @ penalty @ at
+
+        for _ in range(200):
+            gradient = S.T @ (p * step_loss.gradient(S @ x, y)) + 2 * penalty @ x
+            hessian = (S.T * (p * step_loss.curvature(S @ x, y))) @ S + 2 * penalty
+            hessian[n, n] += 1e-12  # no label may have curvature on the way
+            step, share = np.linalg.solve(hessian, gradient), 1.0
+            while objective(x - share * step) > objective(x) + 1e-14:  # what rounding may add
+                share /= 2
+            x = x - share * step
+            if np.abs(step).max() < 1e-9 * (1 + np.abs(x).max()):  # the next would be its square
+                break
+    return x[:n], x[n]
+
+
 # Nystrom LapRLS: Li, Liu, Yin, Wang 2019. Targets y have shape (n, t) or (n,) with 0 where unlabeled. Squared errors
 # are summed here and averaged above: with l labels, lambda_A = l * ambient and lambda_I = l * manifold / n^2.
 
