@@ -19,7 +19,7 @@ from ..graph.neighbors import ALWAYS_EXACT_ROWS
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
 from ..storage.csr import csr_row_bytes
 from ..storage.pieces import BlockedCsrRows
-from .spec import Spec
+from .spec import GraphPipeline, GraphSpec, Spec
 
 Bound = Literal["most", "least"]
 S = TypeVar("S", bound=Spec)
@@ -174,23 +174,29 @@ class Facts(Generic[S]):
     # The graph
 
     @property
+    def graph(self) -> GraphSpec:
+        """Return its section, which kinds whose stages ask have."""
+        assert isinstance(self.spec, GraphPipeline)
+        return self.spec.graph
+
+    @property
     def vertices(self) -> int:
         """Return the number of vertices: of the training points, the distinct ones."""
-        collapse = self.spec.graph.duplicates == "collapse" and self.spec.graph.given is None
+        collapse = self.graph.duplicates == "collapse" and self.graph.given is None
         return self.found("vertices", "vertices", self.n, 2 if collapse else self.n, "distinct points")
 
     @property
     def nnz(self) -> int:
         """Return the entries of W: at most both directions of every list entry; given ones may be fewer."""
-        both = self.spec.graph.symmetrize != "minimum"
-        listed, given = self.vertices * self.spec.graph.n_neighbors, self.spec.graph.given is not None
+        both = self.graph.symmetrize != "minimum"
+        listed, given = self.vertices * self.graph.n_neighbors, self.graph.given is not None
         return self.found("graph", "nnz", (2 if both else 1) * listed, listed if both and not given else 0,
                           "entries of W")
 
     @property
     def search(self) -> set[str]:
         """Return the search that is used, or those that may be: "exact", "descent"."""
-        method = self.spec.graph.method
+        method = self.graph.method
         if "neighbors" in self.attributes:
             return {self.attributes["neighbors"]["method"]}
         if method == "auto" and self.vertices > ALWAYS_EXACT_ROWS:

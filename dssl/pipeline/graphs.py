@@ -32,7 +32,7 @@ from ..report.sections.graph import graph_section
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .artifacts import Artifact
 from .facts import Facts
-from .spec import Spec
+from .spec import GraphPipeline
 from .stage import Context, NoParams, Stage
 
 LIST_ROWS = 1 << 16  # lists in one chunk
@@ -46,7 +46,7 @@ class VertexParams:
     duplicates: Literal["collapse", "keep"]
 
     @classmethod
-    def of(cls, spec: Spec) -> "VertexParams":
+    def of(cls, spec: GraphPipeline) -> "VertexParams":
         return cls("keep" if spec.graph.given is not None else spec.graph.duplicates)
 
 

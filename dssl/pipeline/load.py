@@ -12,8 +12,10 @@ from ..errors import SpecError, explain, require
 from ..plain_yaml import parse_yaml, read_yaml, require_plain
 from ..plugins import load_plugins
 from .kinds.registry import DEFAULT, KINDS
-from .spec import Spec
+from .spec import KernelPipeline, Spec
 from .stage import Kind
+
+STAGED = ("labels", "graph", "selection")  # sections that a stage of the same name reads
 
 
 def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | list[str] = ()) -> Spec:
@@ -50,7 +52,21 @@ def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | 
             why=f"that kind of model serves {' and '.join(kind.tasks)}", error=SpecError,
             fix="set model.kind to "
             + " or ".join(other.name for other in KINDS.values() if spec.data.task in other.tasks))
+    _require_use(spec, kind)
     return spec.check()
+
+
+def _require_use(spec: Spec, kind: Kind) -> None:
+    """Raise SpecError for a section that no stage of the kind reads, or a baseline that it does not have."""
+    unread = [name for name in STAGED if name in spec.model_fields_set - set(kind.names)
+              and getattr(spec, name) is not None]
+    require(not unread, f"{', '.join(unread)}: model.kind is {kind.name}, which has no stage of that name",
+            why="no stage would read it", fix="leave it out", error=SpecError)
+    known = [baseline.name for baseline in kind.baselines]
+    unknown = [name for name in spec.baselines if name not in known] if isinstance(spec, KernelPipeline) else []
+    require(not unknown, f"baselines: {', '.join(unknown)}, and model.kind is {kind.name}", error=SpecError,
+            why=f"that kind has {'the baselines ' + ', '.join(known) if known else 'no baselines'}",
+            fix="name only these" if known else "leave baselines out")
 
 
 def kind_of(fields: dict[str, Any]) -> Kind:

@@ -68,7 +68,7 @@ def find_files(spec: Spec) -> dict[str, File]:
     ------
     DataError : there is no such file.
     """
-    params, given = spec.data.ingest_params(), spec.graph.given
+    params, given = spec.data.ingest_params(), spec.given_graph
     source = find_source(spec.data.source, labels=params.labels, format=params.format)
     found = {"source": File(source, digest({"bytes": fingerprint(source),
                                             "format": format_of(source.path, params.format)}))}

@@ -179,14 +179,71 @@ class ModelSpec(SpecSection):
 
 
 class Spec(SpecSection):
-    """A whole pipeline: what to compute, never where. Each kind of model adds the sections that it has a use for."""
+    """A whole pipeline: what to compute, never where. Each kind of model adds the sections that its stages read."""
 
     name: str = Field(pattern=NAME)
     data: DataSpec
     labels: LabelSpec | None = None
-    graph: GraphSpec = GraphSpec()
-    kernel: KernelSpec = KernelSpec()
     model: ModelSpec
+
+    @property
+    def given_graph(self) -> GivenGraph | None:
+        """Return the graph that is given as a file, None where there is none."""
+        return None
+
+    def _check_task(self) -> None:
+        """Raise SpecError where a section asks a regression for classes."""
+        if self.data.task != "regression":
+            return
+        per_class = self.labels.per_class if self.labels else None
+        for name, value in (("data.keep", self.data.keep), ("data.classes", self.data.classes),
+                            ("labels.per_class", per_class)):
+            if value is not None:
+                raise SpecError(explain(f"{name}={value}, and data.task is regression",
+                                        why="quantities have no classes", fix="leave it out"
+                                        if name != "labels.per_class" else "set labels.count or labels.fraction"))
+        if isinstance(self.data.unlabeled, str):
+            raise SpecError(explain(f"data.unlabeled={self.data.unlabeled!r}, and data.task is regression",
+                                    why="a quantity is a number, so its marker is one",
+                                    fix="name a number; empty cells and NaN are unlabeled anyway"))
+
+    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Yield each section's name with what makes its parameters, which checks their values."""
+        yield "data.read", self.data.ingest_params
+        yield "data.scale", lambda: ScalingParams(kind=self.data.scale)
+
+    def check(self) -> "Spec":
+        """Return self after every section has made its parameters."""
+        self._check_task()
+        for section, make in self.parameters():
+            try:
+                make()
+            except SpecError:
+                raise
+            except DsslError as error:
+                raise SpecError(f"{section}: {error}") from error
+        return self
+
+
+class GraphPipeline(Spec):
+    """A pipeline whose stages make a graph of the training points."""
+
+    graph: GraphSpec = GraphSpec()
+
+    @property
+    def given_graph(self) -> GivenGraph | None:
+        return self.graph.given
+
+    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
+        yield from super().parameters()
+        yield "graph", self.graph.neighbors
+        yield "graph", self.graph.weighting
+
+
+class KernelPipeline(GraphPipeline):
+    """A pipeline of models in a kernel, with a stage that chooses their parameters, and models to compare with."""
+
+    kernel: KernelSpec = KernelSpec()
     selection: SelectionSpec | None = None
     baselines: tuple[str, ...] = ()
     always: ClassVar[tuple[str, ...]] = ()  # baselines that are never left out
@@ -209,39 +266,7 @@ class Spec(SpecSection):
                                     why="that kernel has no bandwidth", fix="leave selection.bandwidth out"))
         return tuple(self.kernel.model_copy(update={"bandwidth": bandwidth}) for bandwidth in chosen)
 
-    def _check_task(self) -> None:
-        """Raise SpecError where a section asks a regression for classes."""
-        if self.data.task != "regression":
-            return
-        per_class = self.labels.per_class if self.labels else None
-        for name, value in (("data.keep", self.data.keep), ("data.classes", self.data.classes),
-                            ("labels.per_class", per_class)):
-            if value is not None:
-                raise SpecError(explain(f"{name}={value}, and data.task is regression",
-                                        why="quantities have no classes", fix="leave it out"
-                                        if name != "labels.per_class" else "set labels.count or labels.fraction"))
-        if isinstance(self.data.unlabeled, str):
-            raise SpecError(explain(f"data.unlabeled={self.data.unlabeled!r}, and data.task is regression",
-                                    why="a quantity is a number, so its marker is one",
-                                    fix="name a number; empty cells and NaN are unlabeled anyway"))
-
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """Yield each section's name with what makes its parameters, which checks their values."""
-        yield "data.read", self.data.ingest_params
-        yield "data.scale", lambda: ScalingParams(kind=self.data.scale)
-        yield "graph", self.graph.neighbors
-        yield "graph", self.graph.weighting
+        yield from super().parameters()
         yield "kernel", self.kernel.check
         yield "selection", lambda: [kernel.check() for kernel in self.kernels()]
-
-    def check(self) -> "Spec":
-        """Return self after every section has made its parameters."""
-        self._check_task()
-        for section, make in self.parameters():
-            try:
-                make()
-            except SpecError:
-                raise
-            except DsslError as error:
-                raise SpecError(f"{section}: {error}") from error
-        return self

@@ -25,7 +25,7 @@ from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from dssl.pipeline.kinds.registry import register_kind
 from dssl.pipeline.points import DATASET, LABELS, POINTS, SPLIT
 from dssl.pipeline.scoring import SCORES
-from dssl.pipeline.spec import LabelSpec, ModelSpec, Spec
+from dssl.pipeline.spec import GraphPipeline, LabelSpec, ModelSpec
 from dssl.pipeline.stage import Context, Kind, Stage
 from dssl.storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 
@@ -88,7 +88,7 @@ class NearestSpec(ModelSpec):
     hops: bool = False
 
 
-class NearestPipeline(Spec):
+class NearestPipeline(GraphPipeline):
     """A pipeline of the nearest labeled points."""
 
     labels: LabelSpec

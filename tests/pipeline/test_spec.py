@@ -9,7 +9,10 @@ from dssl.errors import SpecError
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec, schema
 from dssl.pipeline.plan import plan
+from dssl.pipeline.points import DATASET, SPLIT
 from dssl.pipeline.run import run
+from dssl.pipeline.spec import KernelPipeline
+from dssl.pipeline.stage import Kind
 from dssl.plain_yaml import parse_yaml
 
 PIPELINES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
@@ -66,6 +69,22 @@ def test_an_unknown_key_is_named_with_its_path(path):
         assert "targt" in text
     else:
         assert f"  {path}: " in text
+
+
+@pytest.mark.parametrize(("section", "value"), [
+    ("labels", {"count": 3}), ("graph", {"n_neighbors": 4}), ("selection", {"folds": 3}), ("baselines", ["base"]),
+])
+def test_a_section_that_no_stage_of_the_kind_reads_is_refused(monkeypatch, section, value):
+    class Bare(KernelPipeline):
+        pass
+
+    bare = Kind("bare", Bare, ("classification", "clustering"), (DATASET, SPLIT))
+    monkeypatch.setitem(KINDS, "bare", bare)
+    spec = {"name": "bare", "data": {"source": "digits"}, "model": {"kind": "bare"}}
+    assert load_spec(spec).model.kind == "bare"
+    text = message_of(spec | {section: value})
+    assert f"{section}: " in text
+    assert "model.kind is bare" in text
 
 
 @pytest.mark.parametrize("path", ["name", "data", "labels", "data.source"])

@@ -11,7 +11,7 @@ from ...kernels.subsample import n_solves
 from ...learners.ridge_and_svm import LearnerParams
 from ...selection.search import GridParams
 from ...solvers.solve import SolverParams
-from ..spec import GraphSpec, LabelSpec, ModelSpec, SelectionSpec, Spec, SpecSection
+from ..spec import GraphSpec, KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
 
 
 class RegularizedGraph(GraphSpec):
@@ -83,7 +83,7 @@ class GridSpec(SelectionSpec):
     C: list[float] | None = Field(None, min_length=1)
 
 
-class DeformedSpec(Spec):
+class DeformedSpec(KernelPipeline):
     """A pipeline of a learner in a deformed kernel."""
 
     labels: LabelSpec

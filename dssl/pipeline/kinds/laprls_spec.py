@@ -10,7 +10,7 @@ from ...kernels.landmarks import LandmarkMethod, LandmarkParams
 from ...learners.laprls.params import Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import Penalty, require_penalties
 from ...learners.laprls.problem import LapRLSParams
-from ..spec import LabelSpec, ModelSpec, SelectionSpec, Spec, SpecSection
+from ..spec import KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
 
 
 class LandmarkSpec(SpecSection):
@@ -75,7 +75,7 @@ class PenaltySpec(SelectionSpec):
     gamma_I: list[Penalty] | None = Field(None, min_length=1)
 
 
-class LapRLSPipeline(Spec):
+class LapRLSPipeline(KernelPipeline):
     """A pipeline of Laplacian regularized least squares."""
 
     labels: LabelSpec
