@@ -339,14 +339,30 @@ def test_iterations_need_no_room_for_gram_matrices():
     for solver in ("auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct"):
         room = 1 << 30 if solver == "nystrom-direct" else budget
         with memory(room):
-            fits[solver] = LapRLSClassifier(landmarks=1000, gamma_A=["10*auto", "100*auto"],
-                                            solver=SystemParams(solver=solver, tolerance=1e-9)).fit(X, y)
+            fits[solver] = LapRLSClassifier(landmarks=1000, gamma_A=["10*auto", "100*auto"], solver=SystemParams(
+                solver=solver, tolerance=1e-9, held_out="refit")).fit(X, y)
     direct = fits.pop("nystrom-direct").decision_function(X)
     for solver, fitted in fits.items():
         assert fitted.evidence_["method"] == solver.replace("auto", "nystrom-pcg")
         assert_allclose(fitted.decision_function(X), direct, atol=1e-6)
+    refits = SystemParams(solver="nystrom-direct", held_out="refit")
     with memory(budget), pytest.raises(BudgetError, match="nystrom-pcg"):
-        LapRLSClassifier(landmarks=1000, gamma_A=[0.1, 1.0], solver="nystrom-direct").fit(X, y)
+        LapRLSClassifier(landmarks=1000, gamma_A=[0.1, 1.0], solver=refits).fit(X, y)
+
+
+def test_held_out_values_in_closed_form_need_no_gram_matrix_a_fold():
+    """Where those of six folds do not fit; the same pair is chosen, by the same errors."""
+    X = np.random.default_rng(0).normal(size=(1500, 6))
+    y = np.where(np.arange(len(X)) < 400, X[:, 0] > 0, -1)
+    with memory(50_000_000):
+        fitted = LapRLSClassifier(landmarks=1000, gamma_A=["10*auto", "100*auto"]).fit(X, y)
+    refitted = LapRLSClassifier(landmarks=1000, gamma_A=["10*auto", "100*auto"], solver=SystemParams(
+        solver="nystrom-direct", held_out="refit")).fit(X, y)
+    assert fitted.evidence_["method"] == "nystrom-direct"
+    assert fitted.evidence_["held_out"] == {"method": "closed_form", "points": "transductive"}
+    assert refitted.evidence_["held_out"]["method"] == "refit"
+    assert_array_equal(fitted.cv_results_["mean_test_score"], refitted.cv_results_["mean_test_score"])
+    assert_allclose(fitted.decision_function(X), refitted.decision_function(X), atol=1e-9)
 
 
 def test_landmarks_whose_kernel_does_not_fit_are_refused_first():

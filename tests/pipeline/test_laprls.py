@@ -89,7 +89,18 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
         assert item["method"] == "nystrom-direct"
         assert item["max_residual"] < 1e-10
         assert item["landmarks"]["count"] == item["whitening"]["rank"] == 40
+        assert item["held_out"] == {"method": "closed_form", "points": "transductive"}
         assert set(item["seconds"]) == {"prepare", "cross_validation", "solve"}
+
+
+def test_refits_find_the_same(fields, chosen, tmp_path):
+    again = run({**fields, "selection": {**GRID, "method": "refit"}}, workspace=tmp_path, execution=InProcess(2))
+    assert {item["held_out"]["method"] for item in selection_of(again)["evidence"]} == {"refit"}
+    for name, rows in selection_of(chosen[1])["grid"].items():
+        for row, other in zip(rows, selection_of(again)["grid"][name], strict=True):
+            for key in ("gamma_A", "gamma_I", "error"):
+                assert row[key] == other[key]
+            assert row["rmse"] == pytest.approx(other["rmse"], rel=1e-9)
 
 
 def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file, tmp_path):
@@ -128,7 +139,8 @@ def test_the_page_shows_penalties_and_the_solve(chosen):
     workspace, result = chosen
     text = (workspace / "runs" / result["run"] / "report.html").read_text()
     for words in ("Chosen parameters", "Errors of 4 pairs of gamma_A and gamma_I", "over all relabelings",
-                  "rank 40 of 40", "nystrom-direct", "blocks and Gram matrices", "rmse from the codes ±1"):
+                  "rank 40 of 40", "nystrom-direct", "in closed form, exactly", "(transductive)",
+                  "blocks and Gram matrices", "rmse from the codes ±1"):
         assert words in text, words
     for words in ("model.eta", "model.C", "subsample", "vertices of its graph permuted"):
         assert words not in text, words
@@ -212,7 +224,7 @@ def test_kinds_share_what_comes_before_the_model(fields, small_spec):
 @pytest.mark.parametrize(("override", "expected"), [
     *((override, {"selection", "models", "scores"}) for override in (
         "model.gamma_A=3", "model.solver=nystrom-pcg", "kernel.bandwidth=2.0", "graph.laplacian=unnormalized",
-        "selection.gamma_I=[0, 1]")),
+        "selection.gamma_I=[0, 1]", "selection={method: refit}")),
     ("model.landmarks.count=41", {"landmarks", "selection", "models", "scores"}),
     ("model.landmarks.seed=1", {"landmarks", "selection", "models", "scores"}),
     ("labels.seed=1", {"labels", "health", "landmarks", "selection", "models", "scores"}),
@@ -240,6 +252,8 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.kind=lapsvm"], "  model.kind: Input should be 'svm', 'ridge' or 'laprls' (given: 'lapsvm')"),
     (["model.landmarks.method=kmeans", "model.preconditioner=paper"], "model: preconditioner='paper'"),
     (["selection.eta=[1]"], "  selection.eta: model.kind is laprls, which has no use for it"),
+    (["selection.method=bif"], "selection.method"),
+    (["selection.method=closed_form", "model.solver=nystrom-pcg"], "model: held_out='closed_form' with solver="),
     (["selection.gamma_A=[1, 1]"], "model: gamma_A=[1.0, 1.0]"),
     (["model={kind: svm}", "selection.gamma_I=[1]"], "  selection.gamma_I: model.kind is svm, which has no use for it"),
     (["subsample.size=10"], "  subsample: model.kind is laprls, which has no use for it"),

@@ -7,12 +7,23 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
-from dssl.errors import DataError, ParameterError
+from dssl import KNNGraph
+from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
+from dssl.kernels.landmarks import LandmarkParams
 from dssl.learners.closed_form import held_out_of_gram, held_out_ridge, held_out_ridge_of_features, kept_means
+from dssl.learners.laprls.closed_form import closed_form_flops
+from dssl.learners.laprls.params import SystemParams
+from dssl.learners.laprls.penalties import Penalties, with_folds
+from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
+from dssl.learners.laprls.solve import nystrom_solver
 from dssl.learners.ridge_and_svm import LearnerParams
+from dssl.learners.smooth_losses import Logistic
 from dssl.learners.target import Classes, Quantities
 from dssl.selection.folds import held_out, held_out_folds, labeled_folds
+from dssl.storage.blocks import ArrayRows
+from tests.learners.laprls.systems import case
 
 EXACT = 1e-9  # of the largest value
 
@@ -183,3 +194,124 @@ def test_a_fold_without_which_a_class_has_no_label_is_refused():
         held_out_of_gram(np.eye(6), target, [np.arange(3), np.arange(3, 6)], [1.0])
     with pytest.raises(ParameterError, match="mean diagonal 0"):
         held_out_of_gram(np.diag([1.0, 0, 0, 1, 0, 0]), target, [np.array([0, 3]), np.array([1, 4])], [1.0])
+
+
+# LapRLS
+
+GRID = {"gamma_A": (0.001, 0.01, 0.1), "gamma_I": (0.0, 1.0, 10.0, 100.0)}  # equal steps: ratios repeat
+
+
+def laprls(folds, m=40, n=150, s=25, weighted=True, copies=False, laplacian="normalized", fit_intercept=True,
+           classes=False, seed=0, **grid):
+    """Return a function that holds out the folds of a problem by a solver and a method: values (m, c) of each pair."""
+    rng = np.random.default_rng([seed, n, m])
+    X = rng.normal(size=(n, 2))
+    X[n // 2:] = X[:n - n // 2] if copies else X[n // 2:]
+    labeled = rng.choice(n, m, replace=False)
+    target = (Classes(labeled, np.arange(m) % 3, np.array(["a", "b", "c"])) if classes else
+              Quantities(labeled, np.column_stack([np.sin(2 * X[labeled, 0]), X[labeled, 1]]) + 4))
+    rows, execution = ArrayRows(X), InProcess(2)
+    graph = KNNGraph(n_neighbors=5).build(X)
+    weight = rng.uniform(0.3, 3, m) if weighted else None
+
+    def values(held_out, solver="nystrom-direct", kernel=None, **system):
+        params = LapRLSParams(**(GRID | grid), landmarks=LandmarkParams(n_landmarks=s), laplacian=laplacian,
+                              system=SystemParams(solver=solver, held_out=held_out, **system),
+                              fit_intercept=fit_intercept)
+        problem = LapRLSProblem.of(rows, target, params, execution, graph=graph, weight=weight, folds=folds)
+        prepared = problem.prepared(kernel or RBF(0.8), execution, held_out=True)
+        found = list(prepared.held_out())
+        assert [pair for pair, _ in found] == problem.tried
+        assert prepared.evidence["held_out"] == {"method": held_out, "points": "transductive"}
+        return np.array([own for _, own in found])
+
+    return values
+
+
+def assert_same_values(found, expected, share=EXACT):
+    assert len(found) == len(expected)
+    for own, other in zip(found, expected, strict=True):
+        assert_exact(own, other, share)
+
+
+@pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize(("m", "s"), [(24, 60), (90, 15)])
+@pytest.mark.parametrize("whitening", ["auto", None])
+def test_laprls_of_landmarks(m, s, copies, laplacian, whitening):
+    """More features than labels, and fewer; folds of unequal sizes and weights, one beyond the number of landmarks."""
+    folds = dealt(m, 4, left_out=3)
+    folds = [np.concatenate(folds[:2]), *folds[2:]]
+    assert m < s or len(folds[0]) > s
+    values = laprls(folds, m, s=s, copies=copies, laplacian=laplacian)
+    own = {"whitening": whitening, "kernel": RBF(0.3)}
+    found = values("closed_form", **own)
+    assert np.isnan(found).any(axis=2).sum(axis=1).tolist() == [3] * len(found)
+    assert_same_values(found, values("refit", **own), EXACT if whitening else 1e-7)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("solver", ["nystrom-direct", "direct"])
+def test_laprls_with_and_without_intercept_and_weights(solver, weighted, fit_intercept):
+    values = laprls(dealt(40, 5, left_out=2), weighted=weighted, fit_intercept=fit_intercept, classes=True)
+    assert_same_values(values("closed_form", solver), values("refit", solver))
+
+
+@pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
+@pytest.mark.parametrize("copies", [False, True])
+def test_laprls_on_all_points(copies, laplacian):
+    values = laprls(dealt(40, 5), copies=copies, laplacian=laplacian)
+    assert_same_values(values("closed_form", "direct"), values("refit", "direct"))
+
+
+@pytest.mark.parametrize("gamma_I", [(0.0,), (1.0,), tuple(np.logspace(-3, 3, 40).tolist())])
+def test_laprls_with_any_number_of_ratios(gamma_I):
+    """None of the graph; one, by a Cholesky factor; and forty, in the eigenbasis of the energy."""
+    for m, s in ((30, 20), (20, 30)):
+        values = laprls(dealt(m, 4), m, s=s, gamma_I=gamma_I, gamma_A=(0.01, 0.5))
+        assert_same_values(values("closed_form"), values("refit"))
+
+
+def test_leaving_one_out_of_laprls():
+    values = laprls([np.array([i]) for i in range(30)], 30, gamma_A=(0.01,))
+    for solver in ("nystrom-direct", "direct"):
+        assert_same_values(values("closed_form", solver), values("refit", solver))
+
+
+def test_the_control_and_penalties_of_the_paper():
+    """Beside pairs of the graph: each has an energy of its own. The paper's penalties do not depend on the fold."""
+    pairs = [Penalties(0.3, 0.4), Penalties(0.3, 0.4, control=True), Penalties(0.6, 0.8), Penalties(0.5, 0.0),
+             Penalties(0.1, 2.0, control=True)]
+    found = []
+    for method in ("closed_form", "refit"):
+        made = case(held_out=method, solver="nystrom-direct")
+        solver = nystrom_solver(made.system, pairs, made.execution, held=pairs)
+        assert solver.held_out_method == method
+        found.append(np.concatenate(list(solver.held_out(with_folds(pairs, 3))), axis=1).swapaxes(0, 1))
+    assert_same_values(*found)
+
+
+def test_laprls_in_float32_is_as_exact_as_its_kernel():
+    values = laprls(dealt(40, 5), gamma_A=(0.1,))
+    assert_same_values(values("closed_form", precision="float32"), values("refit", precision="float32"), 1e-4)
+
+
+def test_auto_refits_where_that_costs_less_and_the_closed_form_is_refused_where_there_is_none():
+    many, few = SystemParams(), SystemParams(held_out="closed_form")
+    assert closed_form_flops(many, 1000, 300, 20, 81, 1 << 30) is not None
+    assert closed_form_flops(many, 500, 20_000, 2, 81, 1 << 30) is None, "40 times as many labels as landmarks"
+    assert closed_form_flops(many, 500, 20_000, 500, 81, 1 << 30) is not None, "Gram matrices of 500 folds do not fit"
+    assert closed_form_flops(SystemParams(held_out="refit"), 1000, 300, 20, 81, 1 << 30) is None
+    with pytest.raises(BudgetError, match="20,000 labels"):
+        closed_form_flops(few, 5000, 20_000, 2, 81, 1 << 30)
+    for solver in ("nystrom-pcg", "nystrom-cg", "pcg", "cg"):
+        with pytest.raises(ParameterError, match='use solver "nystrom-direct"'):
+            SystemParams(held_out="closed_form", solver=solver)
+    with pytest.raises(ParameterError, match="the squared loss alone"):
+        LapRLSParams(system=few, loss=Logistic())
+    with pytest.raises(ParameterError, match="held_out='bif'"):
+        SystemParams(held_out="bif")
+    values = laprls(dealt(40, 5), s=100, gamma_A=(0.1,), gamma_I=(1.0,))
+    with pytest.raises(ParameterError, match="without whitening"):
+        values("closed_form", whitening=None, kernel=RBF(20.0))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ...execution.cost import Cost, block_count, cost_of
+from .closed_form import closed_form_bytes, closed_form_flops
 from .dense import chunk_bytes
 from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
 from .iterations import factors_that_fit
@@ -16,12 +17,14 @@ from .system import block_height, whitening_bytes
 class Systems:
     """What the costs of systems follow from.
 
-    v : distinct points, of `row_bytes` each. nnz : entries of W. s : landmarks. columns : of a system. folds : that
-    labels have, with one for points that are never held out. pairs, held : of penalties, with those of the baselines,
-    and the systems that cross-validation solves. kernels : how many. written : bytes of all models.
+    v : distinct points, of `row_bytes` each. m : labeled points. nnz : entries of W. s : landmarks. columns : of a
+    system. folds : that labels have, with one for points that are never held out. pairs, held : of penalties, with
+    those of the baselines, and the systems that cross-validation solves. kernels : how many. written : bytes of all
+    models.
     """
 
     v: int
+    m: int
     nnz: int
     s: int
     row_bytes: int
@@ -33,6 +36,17 @@ class Systems:
     written: int
     params: SystemParams
     budget: int
+
+    @property
+    def closed_form(self) -> bool:
+        """Return whether held-out values of "nystrom-direct" are found in closed form."""
+        folds, pairs = self.folds - 1, self.held // max(1, self.folds - 1)
+        return closed_form_flops(self.params, self.s, self.m, folds, pairs, self.budget) is not None
+
+    @property
+    def summed_folds(self) -> int:
+        """Return the number of folds of which there are Gram matrices."""
+        return 1 if self.closed_form else self.folds
 
     @property
     def split_bytes(self) -> int:
@@ -54,13 +68,17 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     v, s, square, size, kernels = of.v, of.s, 8 * of.s * of.s, of.params.itemsize, of.kernels
     height = min(v, block_height(v, s, of.row_bytes, size, of.budget))
     whitening = whitening_bytes(s, of.params.cutoff)
-    sums = gram_bytes(s, of.folds, points=True, n_outputs=of.columns)
+    sums = gram_bytes(s, of.summed_folds, points=True, n_outputs=of.columns)
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
     fixed = max(of.split_bytes, whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     if method == "nystrom-direct":
-        peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
-                   sums + 4 * square + of.right_bytes(s))
-        tasks = 2 + runs + block_count(of.pairs + of.held, SYSTEMS_IN_A_TASK)
+        held = of.held if not of.closed_form else 0
+        right = 8 * s * of.columns * (of.pairs + held)
+        peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums, sums + 4 * square + right)
+        tasks = 2 + runs + block_count(of.pairs + held, SYSTEMS_IN_A_TASK)
+        if of.closed_form:  # beside the sums, the features of labels as they come, shared and in a task
+            peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
+            tasks += runs + of.held // max(1, of.folds - 1)
         return cost_of(kernels * tasks, kernels * v * of.row_bytes, kernels * runs * sums + of.written, peak,
                        max(whitening, sums))
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
@@ -77,6 +95,8 @@ def dense_cost(of: Systems, method: str) -> Cost:
     matrix, least = 8 * of.v * of.v, 2 * 8 * of.v + 8 * of.v * 3 * of.s
     if method == "direct":
         own = least = 3 * matrix
+        if of.held and of.params.held_out != "refit":
+            own += 16 * of.v * of.m
     else:
         own = 2 * matrix if 2 * matrix <= of.budget else 2 * min(chunk_bytes(of.budget // 2), matrix)
         own += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s
@@ -87,7 +107,7 @@ def dense_cost(of: Systems, method: str) -> Cost:
 
 def restored_cost(of: Systems, n_models: int, n_labeled: int) -> Cost:
     """Return what systems of Gram matrices that were kept take: these and their factors, and the labeled points."""
-    sums = gram_bytes(of.s, of.folds, points=True, n_outputs=of.columns)
+    sums = gram_bytes(of.s, 1, points=True, n_outputs=of.columns)
     return cost_of(block_count(n_models, SYSTEMS_IN_A_TASK), sums, of.written,
                    sums + 8 * of.s * (4 * of.s + of.columns * n_models) + min(n_labeled * of.row_bytes, of.budget),
                    sums)

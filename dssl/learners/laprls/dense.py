@@ -32,12 +32,13 @@ from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import Stop, blocked_cg
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from ..closed_form import held_out_ridge
 from ..newton import GramOfLabels, minimize
 from ..smooth_losses import SQUARES, SmoothLoss
 from .factor import by_system, factor_raised
 from .iterations import convergence
 from .params import LabelLines, SystemParams
-from .penalties import Penalties, by_pair
+from .penalties import Penalties, by_pair, by_ratio, norms_without
 
 DIRECT_RESIDUAL = 1e-6  # relative, of a factored system; above it the penalties are too far apart for float64
 CHUNK_BYTES = 128 << 20  # of the kernel at most, where it is evaluated anew for each product
@@ -72,10 +73,11 @@ class DenseTask:
     """Solve systems on all points; write `coef` (p, n, c) and `intercept` (p, c).
 
     If `held_out`, write instead `values` (m, p / F, c) of pairs of penalties, F systems each, at the labeled points,
-    each by the one of its fold; NaN at points that are never held out.
+    each by the one of its fold; NaN at points that are never held out. "direct" does so in closed form,
+    by a factorization a ratio of penalties, unless refits are asked for.
 
     Memory: `8 n^2` bytes for K where they fit in half the budget, or else `chunk_bytes` of it at a time; `16 n^2` more
-    for "direct", and `8 n (s + 2 r)` for "pcg".
+    for "direct", `16 n m` with them in closed form, and `8 n (s + 2 r)` for "pcg".
     """
 
     rows: Rows
@@ -93,6 +95,11 @@ class DenseTask:
     loss: SmoothLoss = SQUARES
     held_out: bool = False
 
+    @property
+    def closed_form(self) -> bool:
+        """Return whether held-out values are found without a system a fold."""
+        return self.params.solver == "direct" and self.params.held_out != "refit" and self.loss == SQUARES
+
     def __call__(self, out: PartWriter) -> Receipt:
         X, lines = self.rows.read_all(), LabelLines(**self.labels.load(), n_held=self.n_held)
         n, method = X.shape[0], self.params.solver
@@ -107,6 +114,12 @@ class DenseTask:
             E, relabeled_mean = energy.matrix(), energy.relabeled_mean()
         if self.loss != SQUARES:
             return self._newton(K, E, relabeled_mean, lines, out)
+        if self.held_out and self.closed_form:
+            pairs = self.systems[::self.n_held]
+            unlabeled = DenseSystems(K, E, relabeled_mean, np.zeros((n, len(pairs))), tuple(
+                pair.whole for pair in pairs))
+            values, evidence = unlabeled.held_out(lines, self.fit_intercept)
+            return {**out.write(values=values), "evidence": {**evidence, "method": method}}
         p, c = len(self.systems), lines.target.shape[1]
         means = lines.intercepts([item.held for item in self.systems], self.fit_intercept)
         B, weights = np.zeros((n, p, c)), np.zeros((n, p))
@@ -153,6 +166,12 @@ class DenseTask:
         return {**out.write(coef=coef, intercept=intercept), "evidence": evidence}
 
 
+def _evidence(residuals: list[float]) -> dict[str, Any]:
+    """Return what residuals of factored systems say; one that is no number is above any bound."""
+    return {"max_residual": max(residuals, default=0.0),
+            "not_converged": sum(not residual <= DIRECT_RESIDUAL for residual in residuals)}
+
+
 @dataclass(frozen=True)
 class DenseSystems:
     """Systems on all points: K, E or the mean of its relabelings, and the weights of labels (n, p)."""
@@ -190,9 +209,41 @@ class DenseSystems:
         for index in range(len(self.systems)):
             alpha[:, index], residual = self._factored(index, B[:, index])
             residuals.append(residual)
-        # Not <=, so that a residual that is no number is above it.
-        above = sum(not residual <= DIRECT_RESIDUAL for residual in residuals)
-        return alpha, {"max_residual": max(residuals, default=0.0), "not_converged": above}
+        return alpha, _evidence(residuals)
+
+    def held_out(self, lines: LabelLines, fit_intercept: bool) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return the values (m, p, c) at the labels of p pairs, none held out, each without its fold; by an LU a ratio.
+
+        The kernel of a ratio is `N = K (I + rho E K)^-1` among the labeled points, rho = lambda_I / lambda_A, and the
+        penalty of a fold its lambda_A; see `closed_form.py`.
+        """
+        assert self.K.K is not None
+        points, place = np.unique(lines.row, return_inverse=True)
+        folds = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held)]
+        values, residuals = np.empty((len(self.systems), *lines.target.shape)), [0.0]
+        for (_, ratio), members in by_ratio(self.systems).items():
+            N = self.K.K[np.ix_(points, points)]
+            if ratio:
+                N, residual = self._smoothed(members[0], points)
+                residuals.append(residual)
+            lambda_A = norms_without([self.systems[index] for index in members], lines.n_held)
+            values[members] = held_out_ridge(N[np.ix_(place, place)], lines.target, folds, lambda_A, lines.weight,
+                                             fit_intercept)
+        return values.transpose(1, 0, 2), _evidence(residuals)
+
+    def _smoothed(self, index: int, points: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return `K (I + rho E K)^-1` among some of the points, (m, m), and the largest relative residual."""
+        assert self.K.K is not None
+        A = self.regularized(index, self.K.K)
+        A /= self.systems[index].lambda_A
+        A[np.diag_indices_from(A)] += 1
+        unit = np.zeros((len(A), len(points)), order="F")
+        unit[points, np.arange(len(points))] = 1
+        solved = lu_solve(lu_factor(A, check_finite=False), unit, overwrite_b=True, check_finite=False)
+        left = A @ solved
+        left[points, np.arange(len(points))] -= 1
+        N = self.K.K[points] @ solved
+        return (N + N.T) / 2, float(np.linalg.norm(left, axis=0).max())
 
     def _factored(self, index: int, b: np.ndarray) -> tuple[np.ndarray, float]:
         """Return the solution (n, c) of one system, and its relative residual; three matrices at a time, with K."""

@@ -1,7 +1,7 @@
 """Systems of landmarks as matrices: Gram matrices summed over all points, and solutions by a factor each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,14 +39,20 @@ class GramSystem(Basis):
         whitened = {} if self.T is None else {"T": self.T}
         return {**self.sums, **total, **whitened, "K_ss": self.K_ss}, {"relabeled_mean": list(self.relabeled_mean)}
 
+    def energy(self, control: bool) -> np.ndarray | None:
+        """Return E (r, r), or its mean over relabelings; None where no gamma_I is positive."""
+        if not control:
+            return self.sums.get("energy")
+        a, b = self.relabeled_mean
+        return a * self.sums["points"] + b * np.outer(self.sums["sums"], self.sums["sums"])
+
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any], lines: LabelLines,
                     params: SystemParams, fit_intercept: bool) -> "GramSystem":
         """Return the systems of all labels, none held out, that `to_arrays` described; `lines` are those labels."""
         summed = {name: array for name, array in arrays.items() if name not in ("K_ss", "T")}
-        whole = replace(lines, fold=np.zeros(len(lines.fold), np.int64), n_held=0)
         mean = tuple(attributes["relabeled_mean"])
-        return cls(arrays["K_ss"], arrays.get("T"), whole, params, fit_intercept, mean, summed)
+        return cls(arrays["K_ss"], arrays.get("T"), lines.whole, params, fit_intercept, mean, summed)
 
 
 def runs_that_fit(sums_bytes: int, budget: int) -> int:
@@ -137,8 +143,11 @@ def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
 def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution: Execution) -> Functions:
     """Return the functions of all systems: a Cholesky factor, r^3 / 3 flops, for each.
 
+    Systems of which a fold is held out need Gram matrices of each fold.
+
     Raises ParameterError: a system is not positive. NotConverged: a residual is above the tolerance, or above 1e-6.
     """
+    assert all(item.held < system.lines.n_held for item in systems)
     shared = execution.share(**system.sums, penalty=system.penalty(),
                              right=system.right_sides(system.sums["moments"], systems))
     ranges, parts = row_ranges(len(systems), SYSTEMS_IN_A_TASK), execution.scratch()

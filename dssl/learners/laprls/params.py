@@ -1,7 +1,7 @@
 """What the systems of LapRLS are made of, beside penalties: how they are written and solved, labels with folds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,6 +13,7 @@ CUTOFFS = {"float64": 1e-10, "float32": 1e-6}  # of whitening "auto"
 
 Solver = Literal["auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct"]
 Preconditioner = Literal["edges", "paper", "paper-5", "paper-6", "none"]
+HeldOut = Literal["auto", "closed_form", "refit"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,9 @@ class SystemParams:
         float32; None leaves the system as the paper writes it.
     precision : of kernel blocks, whose products are added in float64 either way.
     tolerance : residual relative to the right-hand side. max_iterations : of a column.
+    held_out : how cross-validation predicts points without their fold: "closed_form", exact from one training, of
+        "nystrom-direct" and "direct"; "refit", by a system a fold; "auto", the closed form where it costs less. Either
+        way points that are held out stay in the graph as unlabeled ones.
     """
 
     solver: Solver = "auto"
@@ -38,10 +42,12 @@ class SystemParams:
     precision: Literal["float64", "float32"] = "float64"
     tolerance: float = 1e-6
     max_iterations: int = 500
+    held_out: HeldOut = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, known, usual in (("solver", Solver, "auto"), ("preconditioner", Preconditioner, "edges")):
+        for name, known, usual in (("solver", Solver, "auto"), ("preconditioner", Preconditioner, "edges"),
+                                   ("held_out", HeldOut, "auto")):
             require(getattr(self, name) in get_args(known), f"{name}={getattr(self, name)!r}",
                     why=f"it is one of {', '.join(get_args(known))}", fix=f'use "{usual}"')
         whole = isinstance(self.edges, (int, np.integer)) and not isinstance(self.edges, bool)
@@ -52,6 +58,9 @@ class SystemParams:
         given = self.whitening if self.whitening not in (None, "auto") else 0.5
         require(isinstance(given, (int, float)) and 0 < given < 1, f"whitening={self.whitening!r}",
                 why="it is a share of the largest eigenvalue", fix='use "auto", 1e-10, or None for no whitening')
+        require(self.held_out != "closed_form" or self.solver in ("auto", "nystrom-direct", "direct"),
+                f"held_out={self.held_out!r} with solver={self.solver!r}", why="iterations have no factor that "
+                "serves all folds", fix='use solver "nystrom-direct" or "direct", or held_out "auto"')
         Stop(self.tolerance, self.max_iterations)
 
     @property
@@ -85,6 +94,11 @@ class LabelLines:
         for number, members in enumerate(held):
             fold[members] = number
         return cls(row, fold, weight, target, len(held))
+
+    @property
+    def whole(self) -> "LabelLines":
+        """Return the same without folds."""
+        return replace(self, fold=np.zeros(len(self.fold), np.int64), n_held=0)
 
     @property
     def n_folds(self) -> int:

@@ -106,6 +106,22 @@ def by_pair(systems: Sequence[Penalties]) -> list[list[int]]:
     return list(found.values())
 
 
+def by_ratio(pairs: Sequence[Penalties]) -> dict[tuple[bool, float], list[int]]:
+    """Return the numbers of pairs, none held out, by `has_control` and the ratio lambda_I / lambda_A.
+
+    Ratios that differ in their last digits are one, so that those of a grid in equal steps are few.
+    """
+    found: dict[tuple[bool, float], list[int]] = {}
+    for index, pair in enumerate(pairs):
+        found.setdefault((pair.has_control, float(f"{pair.lambda_I / pair.lambda_A:.13e}")), []).append(index)
+    return found
+
+
+def norms_without(pairs: Sequence[Penalties], n_folds: int) -> np.ndarray:
+    """Return lambda_A (p, F) of each pair with each fold held out."""
+    return np.array([item.lambda_A for item in with_folds(pairs, n_folds)]).reshape(-1, n_folds)
+
+
 def require_penalties(gamma_A: Any, gamma_I: Any) -> None:
     """Raise ParameterError unless gamma_A > 0 and gamma_I >= 0 are finite numbers, or multiples of "auto"."""
     require(_is_penalty(gamma_A) and gamma_A != 0, f'gamma_A={gamma_A!r}, expected a number > 0, or "auto"',

@@ -68,6 +68,9 @@ class LapRLSParams:
             require_penalties(gamma_A, gamma_I)
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
                 why="no other Laplacian is defined", fix="choose normalized or unnormalized")
+        require(self.loss == SQUARES or self.system.held_out != "closed_form",
+                f'held_out="closed_form" with loss {self.loss.name}', why="it is exact for the squared loss alone",
+                fix='use held_out "auto" or "refit"')
 
     @property
     def n_pairs(self) -> int:
@@ -149,10 +152,10 @@ class LapRLSProblem:
         parts : where shares of Gram matrices go, scratch by default; finished ones are kept.
         """
         shuffled = [replace(pair, control=True) for pair in self.allowed["model"] if "shuffled" in self.names]
-        expected = [*self.tried, *shuffled, *(with_folds(self.tried, self.lines.n_held) if held_out else [])]
+        expected, held = [*self.tried, *shuffled], self.tried if held_out else []
         begin = time.perf_counter()
         with one_thread():
-            solver, points, evidence = _solver(self, kernel, landmarks, expected, execution, parts)
+            solver, points, evidence = _solver(self, kernel, landmarks, expected, held, execution, parts)
         seconds = {"prepare": round(time.perf_counter() - begin, 3)}
         return PreparedLapRLS(self, kernel, solver, points, {**evidence, "method": solver.method, "seconds": seconds})
 
@@ -192,7 +195,8 @@ class PreparedLapRLS:
     def held_out(self) -> Iterator[tuple[Penalties, np.ndarray]]:
         """Yield all penalties that may be chosen, in the order of `tried`, with values (l, c) at the labeled points.
 
-        Each point's are those of a function that did not see its fold; NaN where a point is never held out.
+        Each point's are those of a function that did not see its fold, with the point in the graph as an unlabeled
+        one ("transductive" in the evidence); NaN where a point is never held out.
         """
         assert self.solver.held_out is not None
         begin, tried = time.perf_counter(), iter(self.problem.tried)
@@ -200,6 +204,7 @@ class PreparedLapRLS:
             for group in self.solver.held_out(with_folds(self.problem.tried, self.problem.lines.n_held)):
                 for column in range(group.shape[1]):
                     yield next(tried), group[:, column]
+        self.evidence["held_out"] = {"method": self.solver.held_out_method, "points": "transductive"}
         self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
 
     def fitted(self, chosen: dict[str, Penalties]) -> FittedLapRLS:
@@ -238,7 +243,8 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
 
 
 def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],
-            execution: Execution, parts: Parts | None) -> tuple[SystemSolver, Any, dict[str, Any]]:
+            held: Sequence[Penalties], execution: Execution,
+            parts: Parts | None) -> tuple[SystemSolver, Any, dict[str, Any]]:
     """Return what solves the systems, the points of its functions, and what is known of both (JSON)."""
     rows, lines, copies, params = problem.rows, problem.lines, problem.copies, problem.params
     labeled, dense = np.unique(lines.row), params.system.solver in DENSE
@@ -263,5 +269,6 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
         "whitening": None if system.whitening is None else {"cutoff": params.system.cutoff, **system.whitening},
         "blocks": {"count": len(blocks.ranges), "rows": blocks.block_rows, "halo": blocks.halo}}
     if params.loss != SQUARES:
-        return smooth_solver(system, params.loss, expected, execution, parts), landmarks.points, evidence
-    return nystrom_solver(system, expected, execution, parts), landmarks.points, evidence
+        every = [*expected, *with_folds(held, lines.n_held)]
+        return smooth_solver(system, params.loss, every, execution, parts), landmarks.points, evidence
+    return nystrom_solver(system, expected, execution, parts, held), landmarks.points, evidence

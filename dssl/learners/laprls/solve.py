@@ -8,11 +8,12 @@ import numpy as np
 
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
+from .closed_form import closed_form_of, closed_form_values
 from .dense import DenseTask
 from .gram import GramSystem, gram_system, solve_from_gram
 from .iterations import require_converged, solve_by_products
 from .params import Functions
-from .penalties import Penalties
+from .penalties import Penalties, with_folds
 from .products import Landmarked, gram_bytes, times
 from .system import NystromSystem
 
@@ -21,10 +22,12 @@ USUAL_ITERATIONS = 25
 
 
 def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems: Sequence[Penalties], n_outputs: int,
-                  budget: int, itemsize: int, n_folds: int, edges: int = 8) -> tuple[str, dict[str, float]]:
+                  budget: int, itemsize: int, n_folds: int, edges: int = 8,
+                  closed_form: float | None = None) -> tuple[str, dict[str, float]]:
     """Return "nystrom-direct" or "nystrom-pcg", and the seconds of one core that each is expected to take.
 
-    v vertices with `halo` more read a block, nnz entries of E, s landmarks, m labels in n_folds, d features. Gram
+    v vertices with `halo` more read a block, nnz entries of E, s landmarks, m labels in n_folds, d features;
+    closed_form : the flops of all systems of which a fold is held out, where Gram matrices give them at once. Gram
     matrices take `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control, `m s^2` for the labels and `s^3 / 3` a
     system, whatever the number of columns; iterations take `4 v (1 + halo) s` flops a column, and the kernel again each
     time where it does not fit in half the budget. Gram matrices are not formed where their sums exceed the budget.
@@ -35,7 +38,8 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     penalties = len({item.whole for item in systems})
     reached, t = (1 + halo if graph else 1.0), len(systems) * n_outputs
     points = float(v if graph or control else m)
-    products = points * s * s * (1 + 2 * graph + control) + m * s * s + len(systems) * s**3 / 3
+    factored = len(systems) if closed_form is None else sum(item.held < 0 for item in systems)
+    products = points * s * s * (1 + 2 * graph + control) + m * s * s + factored * s**3 / 3 + (closed_form or 0.0)
     direct = points * reached * s * entry + products / FLOPS + 2.0 * nnz * s * graph / SPARSE_FLOPS
     kept = points * reached * s * itemsize <= budget / 2
     product = points * reached * s * max(4 * t / FLOPS, 2 * itemsize / READ_BYTES) + 2.0 * nnz * t / SPARSE_FLOPS
@@ -44,19 +48,21 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     sampled = 2 * rows * s * (entry + s / FLOPS) + (2 + penalties / 3) * s**3 / FLOPS
     pcg = points * reached * s * entry + sampled + iterations
     costs = {"nystrom-direct": direct, "nystrom-pcg": pcg}
-    fits = gram_bytes(s, n_folds, control, graph, n_outputs=n_outputs) <= budget
+    fits = gram_bytes(s, n_folds if closed_form is None else 1, control, graph, n_outputs=n_outputs) <= budget
     return "nystrom-direct" if fits and direct <= pcg else "nystrom-pcg", costs
 
 
-def method_of(system: NystromSystem, systems: Sequence[Penalties],
-              execution: Execution) -> tuple[str, dict[str, float]]:
+def method_of(system: NystromSystem, systems: Sequence[Penalties], execution: Execution,
+              closed_form: float | None = None) -> tuple[str, dict[str, float]]:
     """Return the method that the parameters name, or the cheaper one for "auto", and the costs of both."""
     if system.params.solver != "auto":
         return system.params.solver, {}
+    if system.params.held_out == "closed_form" and closed_form is not None:
+        return "nystrom-direct", {}
     blocks, lines = system.blocks, system.lines
     return choose_method(blocks.n, blocks.halo, blocks.nnz, system.s, len(lines.row), system.problem.rows.shape[1],
                          systems, lines.target.shape[1], execution.memory_budget, system.params.itemsize,
-                         system.problem.n_folds, system.params.edges)
+                         system.problem.n_folds, system.params.edges, closed_form)
 
 
 @dataclass(frozen=True)
@@ -65,8 +71,8 @@ class SystemSolver:
 
     solve : systems -> their functions. held_out : systems, F of each pair of penalties, held folds 0 to F - 1 in order
     -> the values (m, g, c) of groups of pairs at the labeled points, each by the one of its fold.
-    gram : the matrices that later solutions can be made of; None where there are none. expected_seconds : of the
-    methods that were compared, by name.
+    held_out_method : "closed_form" or "refit". gram : the matrices that later solutions can be made of; None where
+    there are none. expected_seconds : of the methods that were compared, by name.
     """
 
     method: str
@@ -74,13 +80,24 @@ class SystemSolver:
     held_out: Callable[[Sequence[Penalties]], Iterator[np.ndarray]] | None
     gram: GramSystem | None = None
     expected_seconds: dict[str, float] = field(default_factory=dict)
+    held_out_method: str = "refit"
 
 
 def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
-                   parts: Parts | None = None) -> SystemSolver:
-    """Return what solves systems of landmarks; parts : where shares of Gram matrices go, scratch by default."""
-    method, costs = method_of(system, expected, execution)
-    gram = gram_system(system, expected, execution, parts) if method == "nystrom-direct" else None
+                   parts: Parts | None = None, held: Sequence[Penalties] = ()) -> SystemSolver:
+    """Return what solves systems of landmarks, those that are expected.
+
+    parts : where shares of Gram matrices go, scratch by default. held : pairs of penalties of which folds will be held
+    out; in closed form, Gram matrices are of all folds together, and only systems of all labels are solved.
+    """
+    n_held = system.lines.n_held
+    closed_form = closed_form_of(system, held, execution.memory_budget)
+    method, costs = method_of(system, [*expected, *with_folds(held, n_held)], execution, closed_form)
+    if method == "nystrom-direct" and closed_form is not None:
+        whole = gram_system(system.without_folds(execution), [*expected, *held], execution, parts)
+        return replace(gram_solver(whole, execution), expected_seconds=costs, held_out_method="closed_form",
+                       held_out=lambda systems: closed_form_values(system, whole, systems, execution))
+    gram = gram_system(system, [*expected, *held], execution, parts) if method == "nystrom-direct" else None
 
     def solve(systems: Sequence[Penalties]) -> Functions:
         if gram is not None:
@@ -109,7 +126,8 @@ def dense_solver(task: DenseTask, execution: Execution) -> SystemSolver:
         return Functions(found["coef"], found["intercept"], evidence)
 
     return SystemSolver(task.params.solver, solve,
-                        lambda systems: iter([run(systems, held_out=True)[0]["values"]]))
+                        lambda systems: iter([run(systems, held_out=True)[0]["values"]]),
+                        held_out_method="closed_form" if task.closed_form else "refit")
 
 
 @dataclass(frozen=True)

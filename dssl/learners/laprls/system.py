@@ -171,6 +171,12 @@ class NystromSystem(Basis):
     def blocks(self) -> EnergyBlocks:
         return self.problem.energy
 
+    def without_folds(self, execution: Execution) -> "NystromSystem":
+        """Return the system of all labels, so that Gram matrices are summed over all folds."""
+        labels = self.problem.labels.load()
+        shared = execution.share(**{**labels, "fold": np.zeros(len(labels["fold"]), np.int64)})
+        return replace(self, lines=self.lines.whole, problem=replace(self.problem, labels=shared, n_folds=1))
+
 
 def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks, graph: Parts | None,
              laplacian: Literal["normalized", "unnormalized"], params: SystemParams, execution: Execution, *,

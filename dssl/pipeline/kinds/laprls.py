@@ -265,7 +265,7 @@ def _systems(f: Facts[LapRLSPipeline]) -> Systems:
     params, chosen, (tried, held) = f.spec.laprls(), f.spec.selection, _tried(f)
     columns = 1 if f.n_outputs == 2 else f.n_outputs  # two classes have one
     written = (len(f.spec.baselines) + 1) * _n_points(f) * (f.row_bytes + 8 * f.n_outputs)
-    return Systems(v=f.vertices, nnz=f.nnz, s=_n_landmarks(f), row_bytes=f.row_bytes, columns=columns,
+    return Systems(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f), row_bytes=f.row_bytes, columns=columns,
                    folds=chosen.folds + 1 if chosen else 1, pairs=tried + params.n_pairs, held=held,
                    kernels=len(f.spec.kernels()), written=written, params=params.system, budget=f.budget)
 
@@ -296,7 +296,7 @@ def _preparing_cost(f: Facts[LapRLSPipeline]) -> Cost:
         methods = [solver]
     else:
         f.estimated.add("solver")
-        fits = gram_bytes(systems.s, systems.folds, points=True) <= f.budget
+        fits = gram_bytes(systems.s, systems.summed_folds, points=True) <= f.budget
         methods = ["nystrom-pcg", *(["nystrom-direct"] if fits else [])]
     return f.one_of([nystrom_cost(systems, method, _halo(f, method)) for method in methods])
 
@@ -315,7 +315,8 @@ def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
 WORDS = Words(
     model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
           "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
-    norm="model.gamma_A", penalties=("gamma_A", "gamma_I"))
+    norm="model.gamma_A", penalties=("gamma_A", "gamma_I"),
+    folds="Points that are held out stay in the graph, as unlabeled points (transductive).")
 BASELINES = (BASE, Baseline(
     "shuffled", "The control: the model with the mean of the graph's energy over all relabelings of its points, a "
                 "penalty as strong that knows nothing about where they lie. A real gain must also beat this one."))
@@ -324,7 +325,7 @@ LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
           _FEWER),
-    Stage("selection", 2, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_selection,
+    Stage("selection", 3, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_selection,
           _selection_cost, _FEWER, section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 4, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
           make_models, _models_cost, _FEWER, section=laprls_section),

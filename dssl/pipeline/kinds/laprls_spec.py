@@ -7,7 +7,7 @@ from pydantic import Field
 
 from ...errors import require
 from ...kernels.landmarks import LandmarkMethod, LandmarkParams
-from ...learners.laprls.params import Preconditioner, Solver, SystemParams
+from ...learners.laprls.params import HeldOut, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import Penalty, require_penalties
 from ...learners.laprls.problem import LapRLSParams
 from ..spec import KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
@@ -47,11 +47,11 @@ class LapRLSSpec(ModelSpec):
     fit_intercept: bool = True
     landmarks: LandmarkSpec = LandmarkSpec()
 
-    def system(self) -> SystemParams:
-        """Return the solver's parameters."""
+    def system(self, held_out: HeldOut = "auto") -> SystemParams:
+        """Return the solver's parameters; held_out : how cross-validation predicts."""
         return SystemParams(solver=self.solver, preconditioner=self.preconditioner, whitening=self.whitening,
                             precision=self.precision, tolerance=self.tolerance, max_iterations=self.max_iterations,
-                            seed=self.landmarks.seed)
+                            held_out=held_out, seed=self.landmarks.seed)
 
     def params(self, laplacian: Literal["normalized", "unnormalized"],
                selection: "PenaltySpec | None") -> LapRLSParams:
@@ -65,7 +65,8 @@ class LapRLSSpec(ModelSpec):
         gamma_A = selection.gamma_A if selection and selection.gamma_A else [self.gamma_A]
         gamma_I = selection.gamma_I if selection and selection.gamma_I else [self.gamma_I]
         return LapRLSParams(gamma_A=tuple(gamma_A), gamma_I=tuple(gamma_I), landmarks=self.landmarks.params(),
-                            system=self.system(), laplacian=laplacian, fit_intercept=self.fit_intercept)
+                            system=self.system(selection.method if selection else "auto"), laplacian=laplacian,
+                            fit_intercept=self.fit_intercept)
 
 
 class PenaltySpec(SelectionSpec):
@@ -73,6 +74,8 @@ class PenaltySpec(SelectionSpec):
 
     gamma_A: list[Penalty] | None = Field(None, min_length=1)
     gamma_I: list[Penalty] | None = Field(None, min_length=1)
+    method: HeldOut = Field("auto", description="closed_form, exact from one training, of nystrom-direct and direct; "
+                                                "refit; auto, the closed form where it costs less")
 
 
 class LapRLSPipeline(KernelPipeline):

@@ -11,6 +11,8 @@ METHODS = {
     "direct": "a factorization on all points", "cg": "conjugate gradients on all points",
     "pcg": "conjugate gradients on all points, preconditioned on landmarks",
 }
+HELD_OUT = {"closed_form": "in closed form, exactly, from one training for all folds",
+            "refit": "by a system for each fold"}
 STEPS = {"prepare": "blocks and Gram matrices", "cross_validation": "cross-validation", "solve": "solve"}
 
 
@@ -24,7 +26,7 @@ def laprls_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
 def _evidence(item: dict[str, Any], several: bool) -> Html:
     method, landmarks, whitening = item.get("method", ""), item.get("landmarks") or {}, item.get("whitening")
     blocks, iterations, seconds = item.get("blocks") or {}, item.get("iterations") or [], item.get("seconds") or {}
-    expected = item.get("expected_seconds") or {}
+    expected, held_out = item.get("expected_seconds") or {}, item.get("held_out")
     dropped = landmarks.get("dropped_duplicates")
     rows: list[tuple[str, Any]] = [
         ("points and labels", f"{counted(item.get('points'), 'distinct point')}, "
@@ -43,6 +45,8 @@ def _evidence(item: dict[str, Any], several: bool) -> Html:
          if "preconditioner" in item else None),
         ("loss", f"{item['loss']}, by Newton steps: " + ", ".join(map(number, item.get("newton_steps") or []))
          if "loss" in item else None),
+        ("points held out", f"{HELD_OUT.get(held_out['method'], held_out['method'])}; {held_out['points']}: they stay "
+         "in the graph as unlabeled points" if held_out else None),
         ("iterations", ", ".join(map(number, iterations)) if iterations else None),
         ("worst relative residual", number(item.get("max_residual"))),
         ("time", ", ".join(f"{name} {duration(seconds[step])}" for step, name in STEPS.items() if step in seconds)

@@ -1,0 +1,160 @@
+"""Cross-validation of LapRLS from Gram matrices of all labels: every fold and pair of penalties without a refit.
+
+Without a fold, `f = Phi b + mean` is ridge regression on the labels that are kept, with penalty lambda_A, in the kernel
+
+    N = Phi_m (R + rho E)^-1 Phi_m' = X X',    rho = lambda_I / lambda_A,    E = Phi' E Phi
+
+which does not depend on the fold: points that are held out stay in the graph, unlabeled, and rho is gamma_I / gamma_A
+over n^2. So pairs of one rho share their features X (m, r), and all folds are blocks of one inverse
+(`learners/closed_form.py`). Whitened, R = I, and in the eigenbasis U of E all X are `Phi_m U (I + rho Lambda)^-1/2`;
+otherwise, and for few pairs, `X = Phi_m C^-1'` by a Cholesky factor C of R + rho E.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+from ...errors import BudgetError, DataError, require
+from ...execution.tasks import Execution
+from ...storage.blocks import Arrays, PartWriter, Receipt
+from ..closed_form import EIGEN_FLOPS, held_out_ridge_of_features, ridge_flops
+from .gram import GramSystem
+from .label_features import label_features
+from .params import LabelLines, SystemParams
+from .penalties import Penalties, by_ratio, norms_without
+from .products import gram_bytes
+from .system import NystromSystem
+
+USUAL_LAMBDAS = 2  # distinct weights that folds leave, of folds whose sizes differ by one point
+REFIT_ENTRY = 200  # flops that reading and adding an entry of a matrix of a refit takes the time of
+LEAST_PIVOT = 1e-10  # of K_ss without whitening, as a share of the largest: below, features lose their digits
+
+
+def closed_form_bytes(m: int, s: int) -> int:
+    """Return the bytes of a task: features, scaled and rooted ones; m x m or s x s matrices, an inverse among them."""
+    return 8 * (5 * m * s + 5 * min(m, s) ** 2)
+
+
+def closed_form_flops(params: SystemParams, s: int, m: int, n_folds: int, n_pairs: int, budget: int) -> float | None:
+    """Return the flops of all held-out values in closed form where they are found that way; None for refits.
+
+    "auto" takes the closed form where it takes fewer flops than refits from the Gram matrices of each fold, or where
+    these do not fit: with many more labels than landmarks and few folds, refits do.
+
+    Raises BudgetError: the closed form is asked for, and does not fit.
+    """
+    if n_pairs == 0 or params.held_out == "refit" or params.solver in ("nystrom-pcg", "nystrom-cg"):
+        return None
+    needed, products = closed_form_bytes(m, s), n_pairs * (s**3 / 3 + m * s * s)
+    flops = min(EIGEN_FLOPS * s**3 + 2.0 * m * s * s, products) + n_pairs * (
+        m * s * min(m, s) + ridge_flops(min(m, s), m, n_folds, USUAL_LAMBDAS, 1))
+    if params.held_out == "closed_form":
+        require(needed <= budget, f"held_out=\"closed_form\" with {m:,} labels and {s:,} landmarks", error=BudgetError,
+                why=f"it takes {needed:,} bytes, the budget is {budget:,}", fix='use "auto" or "refit"')
+        return flops
+    refits = n_pairs * n_folds * (s**3 / 3 + REFIT_ENTRY * s * s)
+    fewer = flops <= refits or gram_bytes(s, n_folds + 1, points=True) > budget
+    return flops if needed <= budget and fewer else None
+
+
+def closed_form_of(system: NystromSystem, held: Sequence[Penalties], budget: int) -> float | None:
+    """Return the flops of `closed_form_flops` of pairs of penalties of which folds are held out; None for refits.
+
+    Raises ParameterError: the closed form is asked for, and the basis is not whitened and singular.
+    """
+    own, lines = system.params, system.lines
+    found = closed_form_flops(own, system.s, len(lines.row), lines.n_held, len(held), budget)
+    if found is None or system.T is not None or _is_regular(system.K_ss):
+        return found
+    require(own.held_out != "closed_form", 'held_out="closed_form" without whitening',
+            why=f"the kernel of the {system.s} landmarks is singular to the precision of floats",
+            fix='use whitening "auto", or held_out "refit"')
+    return None
+
+
+def _is_regular(K: np.ndarray) -> bool:
+    try:
+        pivots = np.diagonal(np.linalg.cholesky(K))
+    except np.linalg.LinAlgError:
+        return False
+    return bool(pivots.min() ** 2 >= LEAST_PIVOT * pivots.max() ** 2)
+
+
+@dataclass(frozen=True)
+class ClosedFormTask:
+    """Write `values` (p, m, c) at the labeled points of p pairs of penalties of one ratio, each without its fold.
+
+    shared : of the labels `fold`, `weight`, `target` and features `Phi` (m, r), in the eigenbasis of E if there is its
+    `spectrum` (r,), or else with `energy` (r, r), if any, and `penalty` (r, r), where R is not I.
+    lambda_A : (p, F) of each pair and fold. Memory: `closed_form_bytes`.
+    """
+
+    shared: Arrays
+    ratio: float
+    lambda_A: np.ndarray
+    centered: bool
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        shared = self.shared.load()
+        folds = [np.flatnonzero(shared["fold"] == fold) for fold in range(self.lambda_A.shape[1])]
+        return out.write(values=held_out_ridge_of_features(
+            features_of(shared, self.ratio), shared["target"], folds, self.lambda_A, shared["weight"], self.centered))
+
+
+def features_of(shared: dict[str, np.ndarray], ratio: float) -> np.ndarray:
+    """Return X (m, r) of a ratio of penalties, from the arrays of `ClosedFormTask`."""
+    Phi = shared["Phi"]
+    if "spectrum" in shared:
+        return Phi / np.sqrt(1 + ratio * shared["spectrum"])
+    if ratio == 0 and "penalty" not in shared:
+        return Phi
+    A = shared["penalty"].copy() if "penalty" in shared else np.eye(Phi.shape[1])
+    if ratio:
+        A += ratio * shared["energy"]
+    try:
+        return solve_triangular(cholesky(A, lower=True, check_finite=False), Phi.T, lower=True, check_finite=False).T
+    except np.linalg.LinAlgError:  # rounding of E, times a large ratio, is below -1: eigenvalues are cut off at 0
+        values, vectors = np.linalg.eigh(A)
+        return Phi @ vectors / np.sqrt(np.maximum(values, np.finfo(float).eps * values[-1]))
+
+
+def closed_form_values(system: NystromSystem, gram: GramSystem, systems: Sequence[Penalties],
+                       execution: Execution) -> Iterator[np.ndarray]:
+    """Yield the values (m, 1, c) of each pair of penalties at the label lines, each by the function without its fold.
+
+    systems : F of each pair, held folds 0 to F - 1 in order. gram : of all labels, none held out. One pass over the
+    labeled points, and a task a ratio of penalties.
+    """
+    lines, Phi = system.lines, label_features(system, execution)
+    pairs = [item.whole for item in systems[::lines.n_held]]
+    require(bool(np.isfinite(Phi).all()), f"the features of {len(Phi)} labels hold NaN or infinite values",
+            error=DataError, why="the kernel is no number at some points", fix="drop or impute points that are not "
+            "finite; scale the features if the kernel overflows")
+    groups, parts = by_ratio(pairs), execution.scratch()
+    shared = {control: execution.share(**_shared(gram, lines, Phi, control, sum(key[0] == control for key in groups)))
+              for control in {control for control, _ in groups}}
+    execution.map([
+        ClosedFormTask(shared[control], ratio, norms_without([pairs[index] for index in members], lines.n_held),
+                       system.fit_intercept) for (control, ratio), members in groups.items()], parts)
+    place = {index: (part, row) for part, members in enumerate(groups.values()) for row, index in enumerate(members)}
+    for index in range(len(pairs)):
+        part, row = place[index]
+        yield parts.read(part)["values"][row][:, None]
+    parts.remove()
+
+
+def _shared(gram: GramSystem, lines: LabelLines, Phi: np.ndarray, control: bool,
+            n_ratios: int) -> dict[str, np.ndarray]:
+    """Return the arrays of `ClosedFormTask` for so many ratios, of the graph or of the control."""
+    found = {"fold": lines.fold, "weight": lines.weight, "target": lines.target}
+    E, (m, r) = gram.energy(control), Phi.shape
+    if gram.T is None:
+        return found | {"Phi": Phi, "penalty": gram.K_ss, **({} if E is None else {"energy": E})}
+    if E is None:
+        return found | {"Phi": Phi}
+    if n_ratios * (r**3 / 3 + m * r * r) <= EIGEN_FLOPS * r**3 + 2.0 * m * r * r:
+        return found | {"Phi": Phi, "energy": E}
+    spectrum, U = np.linalg.eigh(E)
+    return found | {"Phi": Phi @ U, "spectrum": np.maximum(spectrum, 0.0)}
