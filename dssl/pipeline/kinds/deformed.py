@@ -48,11 +48,8 @@ def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SystemParams:
-    """The matrix, and the solver of so many columns of it; the powers matter through their number only.
-
-    Not the `SystemParams` of LapRLS; the name is part of addresses.
-    """
+class RegularizerSystem:
+    """The matrix, and the solver of so many columns of it; the powers matter through their number only."""
 
     laplacian: Literal["normalized", "unnormalized"]
     ridge: float
@@ -62,13 +59,13 @@ class SystemParams:
     max_iterations: int
 
     @classmethod
-    def of(cls, spec: DeformedSpec) -> "SystemParams":
+    def of(cls, spec: DeformedSpec) -> "RegularizerSystem":
         solver = spec.solver
         return cls(spec.graph.laplacian, spec.graph.ridge, spec.n_columns, solver.method, solver.tolerance,
                    solver.max_iterations)
 
 
-def make_system(context: Context, params: SystemParams) -> dict[str, Any]:
+def make_system(context: Context, params: RegularizerSystem) -> dict[str, Any]:
     """Prepare the solver: scaled matrix, method, eigenvectors or hierarchy."""
     counted = context.attributes("vertices")["largest_multiplicity"] > 1
     copies = context.inputs["vertices"].parts.arrays(0) if counted else None
@@ -223,7 +220,7 @@ STAGES = (
           lambda spec: SubsampleParams(spec.subsample.size, spec.subsample.seed), make_subsample,
           lambda f: cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f), 24 * f.n + 16 * n_subsample(f), 24 * f.n),
           "lower data.points"),
-    Stage("system", 3, ("vertices", "graph"), SystemParams.of, make_system, _system_cost,
+    Stage("system", 4, ("vertices", "graph"), RegularizerSystem.of, make_system, _system_cost,
           "lower graph.n_neighbors or data.points"),
     Stage("columns", 3, ("system", "subsample"), ColumnParams.of, make_columns, _columns_cost,
           "lower graph.n_neighbors or data.points"),
