@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import DataError, require
 from .coding import Coding, OneVsRest, Values, class_pairs, signs
 from .encoding import UNLABELED
-from .losses import ABSOLUTE, SQUARED, WRONG_CLASS, Loss
+from .measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +53,8 @@ class Target(ABC):
         return found
 
     @abstractmethod
-    def losses(self, tie: Loss) -> tuple[Loss, Loss]:
-        """Return the loss that a search lowers, and the one that parts equals; of classes that is `tie`."""
+    def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
+        """Return the measure that a search lowers, and the one that parts equals; of classes that is `tie`."""
 
     @abstractmethod
     def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
@@ -134,7 +134,7 @@ class Classes(Target):
     def strata(self) -> np.ndarray:
         return self.coded
 
-    def losses(self, tie: Loss) -> tuple[Loss, Loss]:
+    def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
         return WRONG_CLASS, tie
 
     def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
@@ -173,7 +173,7 @@ class Quantities(Target):
     def columns(self) -> np.ndarray:
         return self.coded.reshape(len(self.coded), -1)
 
-    def losses(self, tie: Loss) -> tuple[Loss, Loss]:
+    def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
         return SQUARED, ABSOLUTE
 
     def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:

@@ -8,7 +8,7 @@ from ..execution.tasks import Execution
 from ..kernels.base import Kernel
 from ..learners.laprls.penalties import Penalties
 from ..learners.laprls.problem import FittedLapRLS, LapRLSProblem, PreparedLapRLS
-from ..learners.losses import HINGE, SQUARED
+from ..learners.measures import HINGE, SQUARED
 from ..learners.smooth_losses import SQUARES
 from .scores import held_out_scores
 from .search import choose

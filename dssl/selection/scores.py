@@ -12,7 +12,7 @@ from ..execution.tasks import Execution, Progress
 from ..kernels.base import Kernel
 from ..kernels.gram import block_rows
 from ..learners.coding import Coding
-from ..learners.losses import Loss
+from ..learners.measures import PointMeasure
 from ..learners.model import Output, SharedModels, predict_blocks
 from ..learners.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
@@ -136,23 +136,23 @@ def unlabeled_verdict(true: Target, found: Mapping[str, Mapping[str, np.ndarray]
             else "hurt" if clear and base["gain"] < 0 else "no clear difference"}
 
 
-def held_out_scores(true: Target, coding: Coding, values: np.ndarray, folds: Sequence[np.ndarray], tie: Loss,
+def held_out_scores(true: Target, coding: Coding, values: np.ndarray, folds: Sequence[np.ndarray], tie: PointMeasure,
                     weight: np.ndarray | None = None) -> dict[str, Any]:
     """Return the measures of a row of a search: how values (l, c), each predicted without its point's fold, do.
 
     The first, also of each fold as `fold_errors`, is what a search lowers; the second parts equals. Of classes they are
-    `error`, the share of wrong ones, and that of the loss `tie`; of quantities `rmse` and `mae`.
+    `error`, the share of wrong ones, and that of the measure `tie`; of quantities `rmse` and `mae`.
     """
-    losses = [(loss, loss.of(coding, values, true.coded)) for loss in true.losses(tie)]
-    first, found = losses[0]
-    return {**{loss.measure: float(loss.shown(_mean(own, folds, weight))) for loss, own in losses},
+    measured = [(measure, measure.of(coding, values, true.coded)) for measure in true.measures(tie)]
+    first, found = measured[0]
+    return {**{measure.name: float(measure.shown(_mean(own, folds, weight))) for measure, own in measured},
             "fold_errors": [float(first.shown(_mean(found, [fold], weight))) for fold in folds]}
 
 
-def _mean(losses: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarray | None) -> float:
+def _mean(measured: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarray | None) -> float:
     """Return the weighted mean over the points of some folds."""
     held = np.concatenate(folds)
-    return float(np.average(losses[held], weights=None if weight is None else weight[held]))
+    return float(np.average(measured[held], weights=None if weight is None else weight[held]))
 
 
 def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: int, n_columns: int, predicted: int,

@@ -26,7 +26,7 @@ from ..graph.regularizer import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import absolute_eta, check_eta, factor_positive
 from ..learners.closed_form import held_out_of_gram
-from ..learners.losses import HINGE
+from ..learners.measures import HINGE
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Target
 from .folds import held_out, require_folds

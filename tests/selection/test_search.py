@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 from dssl.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import absolute_eta
-from dssl.learners.losses import HINGE
+from dssl.learners.measures import HINGE
 from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
 from dssl.learners.target import Classes, Quantities
 from dssl.selection.folds import held_out, labeled_folds
