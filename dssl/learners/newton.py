@@ -4,7 +4,7 @@
 
 A Newton step is a least-squares problem with the curvature as weights, `D = diag(p loss'')`:
 
-    (Psi' D Psi + 2 G) c = Psi' (D (f - b) - g),    g = p loss'
+    (Psi' D Psi + 2 G) step = -Psi' g - 2 G c,    g = p loss'
 
 bordered by the intercept b, which is not penalized. Of all that functions are, only Psi and G are asked for, and only
 through a `LabelSpace`. The squared loss takes one step.
@@ -30,6 +30,7 @@ from .smooth_losses import SmoothLoss
 DECREMENT = 1e-12  # of a column that is done: what a step would still gain, as a share of the objective and LEAST
 LEAST = 1e-3  # of objectives, which are means of losses: logistic loss of one sign alone has no minimum but 0
 BISECTIONS = 40
+FORCING = (1e-4, 0.1)  # relative residuals of a step that is iterated: no smaller than its gain is worth
 LEAST_WEIGHT = 1e-14  # of a point with curvature, as a share of the largest
 STALLED = 1e-6  # the same share, above which a column that no step improves is no minimum
 FLAT = 1e-12  # curvature of all points together, below which it says nothing of the intercept's step
@@ -39,10 +40,12 @@ class LabelSpace(ABC):
     """Functions by their coefficients c (k,), of which a loss sees the values Psi c (m,) and a penalty c' G c."""
 
     @abstractmethod
-    def solve(self, D: np.ndarray, V: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return the solutions (k, u, q) of `(Psi' D_j Psi + 2 G_j) C_j = Psi' V_j`; D (m, u) >= 0 and V (m, u, q).
+    def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
+              tolerance: float) -> np.ndarray:
+        """Return the solutions (k, u, q) of `(Psi' D_j Psi + 2 G_j) X_j = Psi' V_j - 2 G_j C_j`.
 
-        columns : (u,), the numbers of these columns among all.
+        D : (m, u) >= 0. V : (m, u, q). C, GC : (k, u, q), and their products with G_j. columns : (u,), the numbers of
+        these columns among all. tolerance : relative residual at which an iteration may stop.
         """
 
     @abstractmethod
@@ -66,13 +69,14 @@ class FeaturesOfLabels(LabelSpace):
     Psi: np.ndarray
     G: np.ndarray
 
-    def solve(self, D: np.ndarray, V: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
+              tolerance: float) -> np.ndarray:
         found = np.empty((self.Psi.shape[1], *V.shape[1:]))
         for column, weight in enumerate(D.T):
             curved = np.flatnonzero(weight)
             own = self.Psi[curved] * np.sqrt(weight[curved])[:, None]
-            found[:, column] = cho_solve(factor_raised(own.T @ own + 2 * self.G), self.Psi.T @ V[:, column],
-                                         check_finite=False)
+            right = self.Psi.T @ V[:, column] - 2 * GC[:, column]
+            found[:, column] = cho_solve(factor_raised(own.T @ own + 2 * self.G), right, check_finite=False)
         return found
 
     def values(self, C: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -96,15 +100,17 @@ class GramOfLabels(LabelSpace):
 
     N: np.ndarray
 
-    def solve(self, D: np.ndarray, V: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """As above, where N cancels: `(D N + 2) c = v`; points without curvature have c = v / 2."""
-        found = V / 2
+    def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
+              tolerance: float) -> np.ndarray:
+        """As above, where N cancels: `(D N + 2) x = v - 2 c`; points without curvature have x = v / 2 - c."""
+        rights = V - 2 * C
+        found = rights / 2
         for column, weight in enumerate(D.T):
             curved = weight > LEAST_WEIGHT * weight.max(initial=0.0)
             root = np.sqrt(weight[curved])[:, None]
             A = root * self.N[np.ix_(curved, curved)] * root.T
             A[np.diag_indices_from(A)] += 2
-            right = V[curved, column] / root - root * (self.N[np.ix_(curved, ~curved)] @ found[~curved, column])
+            right = rights[curved, column] / root - root * (self.N[np.ix_(curved, ~curved)] @ found[~curved, column])
             found[curved, column] = root * cho_solve(factor_raised(A), right, check_finite=False)
         return found
 
@@ -149,17 +155,18 @@ def minimize(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, 
 def _descend(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, fit_intercept: bool, start: Minimum,
              max_steps: int) -> Minimum:
     coef, intercept, steps = start.coef.copy(), start.intercept.copy(), np.zeros(y.shape[1], np.int64)
-    active = np.arange(y.shape[1])
+    active, tolerance = np.arange(y.shape[1]), FORCING[1]
     F, G = space.values(coef, active) + intercept, space.penalized(coef, active)
     while len(active):
         own_y, own_p, f, own, b = y[:, active], p[:, active], F[:, active], coef[:, active], intercept[active]
-        g, D = own_p * loss.gradient(f, own_y), own_p * loss.curvature(f, own_y)
-        goal, moved = _step(space, D, D * (f - b) - g, f, active, fit_intercept)
-        ahead = goal - own
-        df = space.values(ahead, active) + moved
-        held, gained = G[:, active], space.penalized(ahead, active)
+        g, D, held = own_p * loss.gradient(f, own_y), own_p * loss.curvature(f, own_y), G[:, active]
+        ahead, moved = _step(space, D, g, own, held, f, active, fit_intercept, tolerance)
+        df, gained = space.values(ahead, active) + moved, space.penalized(ahead, active)
         energy = dots(own, held), dots(ahead, held), dots(ahead, gained)
         slope = dots(g, df) + 2 * energy[1]
+        if (slope > 0).any() and tolerance > FORCING[0]:  # upwards: a step that was left too early
+            tolerance = FORCING[0]
+            continue
         height = (own_p * loss.value(f, own_y)).sum(axis=0) + energy[0]
         gain = -slope / (height + LEAST)
         length = _line_search(loss, own_y, own_p, f, df, energy, height, slope)
@@ -172,23 +179,25 @@ def _descend(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, 
                 what=f"a column is no minimum of {loss.name} after {int(steps.max())} Newton steps",
                 why="the loss bends within rounding of a value, or the system is singular to the precision of floats",
                 fix="use squared_hinge, a larger h or a larger gamma_A")
+        tolerance = float(np.clip(np.sqrt(max(gain.max(), 0.0)), *FORCING))
         active = active[~stalled & (gain > DECREMENT)]
     return Minimum(coef, intercept, F, steps)
 
 
-def _step(space: LabelSpace, D: np.ndarray, V: np.ndarray, f: np.ndarray, columns: np.ndarray,
-          fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the coefficients (k, u) that a full step leads to, and how far the intercepts move, (u,)."""
+def _step(space: LabelSpace, D: np.ndarray, g: np.ndarray, C: np.ndarray, GC: np.ndarray, f: np.ndarray,
+          columns: np.ndarray, fit_intercept: bool, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return a full step of the coefficients (k, u) and of the intercepts (u,)."""
     if not fit_intercept:
-        return space.solve(D, V[:, :, None], columns)[:, :, 0], np.zeros(len(columns))
-    found = space.solve(D, np.stack([V, D], axis=2), columns)
-    first, second = found[:, :, 0], found[:, :, 1]
-    # 1'(D (Psi (first - second moved) + moved) - V) = 0; where little curvature is left, a step of its own
+        step = space.solve(D, -g[:, :, None], C[:, :, None], GC[:, :, None], columns, tolerance)
+        return step[:, :, 0], np.zeros(len(columns))
+    nothing = np.zeros_like(C)
+    step, second = np.moveaxis(space.solve(D, np.stack([-g, D], axis=2), np.stack([C, nothing], axis=2),
+                                           np.stack([GC, nothing], axis=2), columns, tolerance), 2, 0)
+    # 1'(D (Psi (step - second moved) + moved) + g) = 0; where little curvature is left, a bounded step
     curvature = D.sum(axis=0) - dots(D, space.values(second, columns))
-    limit = 2 + np.abs(f).max(axis=0)
-    ahead = V.sum(axis=0) - dots(D, space.values(first, columns))
+    ahead, limit = -g.sum(axis=0) - dots(D, space.values(step, columns)), 2 + np.abs(f).max(axis=0)
     moved = np.clip(ahead / np.maximum(curvature, FLAT), -limit, limit)
-    return first - second * moved, moved
+    return step - second * moved, moved
 
 
 def _line_search(loss: SmoothLoss, y: np.ndarray, p: np.ndarray, f: np.ndarray, df: np.ndarray,

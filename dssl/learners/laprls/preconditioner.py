@@ -16,7 +16,7 @@ Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equations
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -142,6 +142,13 @@ class Preconditioner:
         P = self.J + system.lambda_A * self.R
         graph = self.control if system.control else self.E
         return P if graph is None else P + system.lambda_I * graph
+
+    def inverse(self, system: Penalties, features: np.ndarray,
+                weight: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the product of columns with the inverse for labels of these features (m, r) and weights (m,)."""
+        own = features[weight > 0] * np.sqrt(weight[weight > 0])[:, None]
+        P = replace(self, J=own.T @ own).matrix(system)
+        return partial(cho_solve, factor_raised((P + P.T) / 2), check_finite=False)
 
     def inverses(self, systems: Sequence[Penalties]) -> list[Callable[[np.ndarray], np.ndarray]]:
         """Return the products of columns with the inverse, for each system; folds share those of their penalties."""

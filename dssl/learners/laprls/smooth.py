@@ -15,7 +15,7 @@ vector machines trained in the primal", JMLR 2011.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,12 +29,12 @@ from ..newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimi
 from ..smooth_losses import SmoothLoss
 from .factor import by_system, factor_raised
 from .gram import GramSystem, gram_matrices, gram_system
-from .iterations import BlockedProduct
+from .iterations import BlockedProduct, factors_that_fit
 from .kernel_cache import clear_cache
 from .label_features import label_features
 from .params import Functions, LabelLines
 from .penalties import Penalties, by_pair
-from .preconditioner import make_preconditioner
+from .preconditioner import Preconditioner, make_preconditioner
 from .solve import SystemSolver, method_of
 from .system import NystromSystem
 
@@ -71,7 +71,7 @@ class NewtonTask:
                 half = solve_triangular(factor[0], Phi.T, trans=0 if factor[1] else 1, lower=factor[1],
                                         check_finite=False)
                 space = GramOfLabels(half.T @ half)
-            y, weight = lines.columns(of[first:last, 0].astype(int))
+            y, weight = lines.columns(of[first:last, 0].astype(int).tolist())
             if start is not None and start.values.shape != y.shape:
                 start = None
             start = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept, start=start)
@@ -147,14 +147,15 @@ class SmoothGram:
 class BlockedFunctions(LabelSpace):
     """Functions of landmarks whose penalty is a product over all blocks: a step by conjugate gradients.
 
-    penalties : of each column. features : of the labels (m, r).
+    penalties : of each column. features : of the labels (m, r). made : preconditions, None for nothing. Where as many
+    factors as columns fit in half the budget, its labels are those of the step, with their curvature.
     """
 
     system: NystromSystem
     penalties: Sequence[Penalties]
     features: np.ndarray
     ones: np.ndarray
-    inverses: Sequence[Any] | None
+    made: Preconditioner | None
     execution: Execution
     passes: int = 0
     weights: np.ndarray = field(init=False)
@@ -176,22 +177,30 @@ class BlockedFunctions(LabelSpace):
         return self._product(columns, np.zeros((len(self.features), len(columns))))(
             C, np.arange(len(columns))) / self.weights[columns]
 
-    def solve(self, D: np.ndarray, V: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
+              tolerance: float) -> np.ndarray:
         """As the space of labels says, in the scale of the paper: times half the labels' weight."""
-        half, (u, q), params = self.weights[columns] / 2, V.shape[1:], self.system.params
+        half, (u, q) = self.weights[columns] / 2, V.shape[1:]
         of_column = np.repeat(np.arange(u), q)
         product = self._product(columns[of_column], (D * half)[:, of_column])
-        right = self.features.T @ (V * half[:, None]).reshape(len(V), u * q)
-        precondition = None
-        if self.inverses is not None:
-            inverses = self.inverses
-
+        right = (self.features.T @ V.reshape(len(V), u * q) - 2 * GC.reshape(-1, u * q)) * half[of_column]
+        inverses, precondition = self._inverses(D * half, columns), None
+        if inverses:
             def precondition(R: np.ndarray, active: np.ndarray) -> np.ndarray:
-                return by_system(columns[of_column[active]], R, lambda index, mine: inverses[index](R[:, mine]))
+                return by_system(of_column[active], R, lambda index, mine: inverses[index](R[:, mine]))
 
-        found = blocked_cg(product, right, precondition, Stop(params.tolerance, params.max_iterations))
+        found = blocked_cg(product, right, precondition, Stop(tolerance, self.system.params.max_iterations))
         self.passes += product.passes
         return found.value.reshape(-1, u, q)
+
+    def _inverses(self, curvature: np.ndarray, columns: np.ndarray) -> list[Callable[[np.ndarray], np.ndarray]]:
+        if self.made is None:
+            return []
+        chosen = [self.penalties[column] for column in columns]
+        if len(chosen) > factors_that_fit(self.system.r, self.execution.memory_budget):
+            return self.made.inverses(chosen)
+        return [self.made.inverse(item, self.features, weight)
+                for item, weight in zip(chosen, curvature.T, strict=True)]
 
     def _product(self, columns: np.ndarray, curvature: np.ndarray) -> BlockedProduct:
         return BlockedProduct(self.system, [self.penalties[column] for column in columns], self.ones, self.execution,
@@ -204,11 +213,11 @@ def solve_by_steps(system: NystromSystem, loss: SmoothLoss, features: np.ndarray
     lines, c = system.lines, system.lines.target.shape[1]
     ones = gram_matrices(system, execution, energy=False, labels=False,
                          ones=any(item.has_control for item in systems))["sums"]
-    inverses, evidence = None, {"preconditioner": "none"}
+    made: Preconditioner | None = None
+    evidence: dict[str, Any] = {"preconditioner": "none"}
     if preconditioned and system.params.preconditioner != "none":
         made, evidence = make_preconditioner(system, systems, execution)
-        inverses = [inverse for inverse in made.inverses(systems) for _ in range(c)]
-    space = BlockedFunctions(system, [item for item in systems for _ in range(c)], features, ones, inverses, execution)
+    space = BlockedFunctions(system, [item for item in systems for _ in range(c)], features, ones, made, execution)
     try:
         y, weight = lines.columns([item.held for item in systems])
         found = minimize(space, loss, y, weight, fit_intercept=system.fit_intercept)
