@@ -15,7 +15,15 @@ fold F, of weight w_F, the shares are those of the mixture `(1 - eps) P + eps P_
 
 A point that is held out stays where it is, as an unlabeled one. The BIF is a derivative: it is exact for no loss, and
 off by the square of the change. A step of Newton's method on the fold's own problem, from there, solves the squared
-loss exactly, and brings a smooth loss most of the way.
+loss exactly, and brings a smooth loss most of the way. Measured on digits, odd against even, 180 labels, 10 folds, no
+intercept: the root mean square of s by refits, and of what the BIF and one step are off:
+
+                  gamma_A = 0.1             gamma_A = 0.001
+    squared       0.040   0.003    0        0.29   0.22   0
+    logistic      0.016   0.0002   4e-11    0.35   0.10   0.0002
+    huber_hinge   0.037   0        0        0.35   0.34   0.08       h = 0.01
+
+So the BIF alone takes small penalties for better than they are, most of all where few labels lie in a narrow corner.
 
 References
 ----------

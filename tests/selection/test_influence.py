@@ -231,7 +231,10 @@ def test_the_fast_path_holds_no_matrix_of_all_points():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dssl.selection.influence_on_graph.BLOCK_BYTES", 8 * 200 * 70)
         blocks = NystromSpace.of(kernel, X, graph, labeled)
-    assert seen[0] == (600, 25)
+        assert seen[0] == (600, 25)
+        assert max(height for height, _ in seen[1:]) == 70
+        assert_allclose(blocks.of_points(np.arange(0, 600, 2), np.ones((300, 1)))[:200, 0],
+                        KERNEL(X[labeled], X[::2]).sum(axis=1), rtol=1e-12)
     assert max(height for height, _ in seen[1:]) == 70
     assert_allclose(blocks.K, NystromSpace.of(KERNEL, X, graph, labeled).K, rtol=1e-12, atol=1e-12)
 
