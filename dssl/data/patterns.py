@@ -22,7 +22,7 @@ def path_of(text: str) -> Path:
     return path
 
 
-def expand(text: str) -> list[str]:
+def matching_paths(text: str) -> list[str]:
     """Return the paths that a pattern matches, in natural order; anything else, and a path that is there, as it is.
 
     Raise DataError if the pattern matches nothing, or is a URL.

@@ -23,7 +23,7 @@ import pandas as pd
 
 from ..errors import DataError, explain, require
 from ..storage.files import draft_of
-from .patterns import expand, is_url, path_of
+from .patterns import is_url, matching_paths, path_of
 from .readers.compressed import OPENERS
 from .readers.formats import ENDINGS, files_of, folder_format, format_of_ending
 from .readers.idx import IdxReader, labels_beside, labels_name
@@ -66,10 +66,10 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
     names = [str(name)] if isinstance(name, (str, Path)) else [str(one) for one in name]
     require(len(names) > 0, "the source is an empty list", why="there are no rows to read", error=DataError,
             fix="name a file, a URL or a data set")
-    expanded = [found for one in names for found in expand(one)]
+    expanded = [found for one in names for found in matching_paths(one)]
     if len(expanded) == 1:
         return _find_one(expanded[0], labels, format, download)
-    label_files = [None] * len(expanded) if labels is None else expand(str(labels))
+    label_files = [None] * len(expanded) if labels is None else matching_paths(str(labels))
     require(len(label_files) == len(expanded), f"{len(expanded)} files and {len(label_files)} files of labels",
             why="each file has its own labels, in the same order", error=DataError,
             fix="give `labels` as a pattern that matches one file for each")

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, IntegrityError, require
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
-from ..kernels.gram import BLOCK_BYTES
+from ..kernels.base import Kernel
+from ..kernels.gram import BLOCK_BYTES, block_rows
 from ..plugins import load_plugins
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import as_rows
@@ -77,6 +79,23 @@ def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: 
         parts.allocate(name, (len(rows), *shape), dtype, height)
     tasks = [PredictTask(rows, shared, output, start, stop) for start, stop in row_ranges(len(rows), height)]
     return execution.map(tasks, parts, progress)
+
+
+def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: int, n_columns: int, predicted: int,
+                 budget: int) -> Cost:
+    """Return what predicting test points with models of m points takes.
+
+    A block of the kernel between test points and the points of a model, and all models; what they predict.
+
+    test : dense rows of their shape and dtype, which are not read; in truth they have `row_bytes` each.
+    n_columns : of a model. predicted : bytes that are written a point; codes or values are 8, one-vs-rest models write
+        their differences from the codes too.
+    """
+    n, d = test.shape
+    own = n_models * m * (row_bytes + 8 * n_columns)
+    height = block_rows(kernel, test, m, budget, kernel_bytes=own)
+    return cost_of(block_count(n, height), n * row_bytes + own, n * (predicted + 1) * n_models,
+                   min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + own, 24 * m * d + own)
 
 
 class Model(ABC):

@@ -3,10 +3,10 @@
 from typing import Any
 
 from ..execution.cost import Cost
-from ..learners.model import stored_models
+from ..learners.model import predict_cost, stored_models
 from ..report.sections.scores import scores_section
 from ..report.words import Baseline
-from ..selection.scores import points_to_draw, predict_cost, predict_test, scores_of, unlabeled_verdict
+from ..selection.scores import points_to_draw, predict_test, scores_of, unlabeled_verdict
 from .facts import Facts
 from .points import split_target
 from .stage import Context, NoParams, Stage

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Progress
-from ..kernels.base import Kernel
-from ..kernels.gram import block_rows
 from ..learners.coding import Coding
 from ..learners.measures import PointMeasure
 from ..learners.model import Output, SharedModels, predict_blocks
@@ -153,20 +150,3 @@ def _mean(measured: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarray 
     """Return the weighted mean over the points of some folds."""
     held = np.concatenate(folds)
     return float(np.average(measured[held], weights=None if weight is None else weight[held]))
-
-
-def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: int, n_columns: int, predicted: int,
-                 budget: int) -> Cost:
-    """Return what predicting test points with models of m points takes.
-
-    A block of the kernel between test points and the points of a model, and all models; what they predict.
-
-    test : dense rows of their shape and dtype, which are not read; in truth they have `row_bytes` each.
-    n_columns : of a model. predicted : bytes that are written a point; codes or values are 8, one-vs-rest models write
-        their differences from the codes too.
-    """
-    n, d = test.shape
-    own = n_models * m * (row_bytes + 8 * n_columns)
-    height = block_rows(kernel, test, m, budget, kernel_bytes=own)
-    return cost_of(block_count(n, height), n * row_bytes + own, n * (predicted + 1) * n_models,
-                   min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + own, 24 * m * d + own)

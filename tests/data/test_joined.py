@@ -13,7 +13,7 @@ from scipy import sparse
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset, open_source
 from dssl.data.ingest_params import IngestParams
-from dssl.data.patterns import expand, natural_order
+from dssl.data.patterns import matching_paths, natural_order
 from dssl.data.sources import find_source, fingerprint
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
@@ -206,7 +206,7 @@ def test_files_that_match_are_in_natural_order(tmp_path):
         (tmp_path / name).write_text("1,2\n")
 
     def names(pattern):
-        return [path.removeprefix(f"{tmp_path}/") for path in expand(str(tmp_path / pattern))]
+        return [path.removeprefix(f"{tmp_path}/") for path in matching_paths(str(tmp_path / pattern))]
 
     assert names("part-*.csv") == ["part-1.csv", "part-2.csv", "part-10.csv"]
     assert names("part-?.csv") == ["part-1.csv", "part-2.csv"]

@@ -10,7 +10,7 @@ from .iterations import factors_that_fit
 from .params import SystemParams
 from .preconditioner import sample_shares
 from .products import block_bytes, gram_bytes
-from .system import block_height, whitening_bytes
+from .system import block_vertices, whitening_bytes
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     halo : the neighbors that blocks read beside their own points, as a share of these.
     """
     v, s, square, size, kernels = of.v, of.s, 8 * of.s * of.s, of.params.itemsize, of.kernels
-    height = min(v, block_height(v, s, of.row_bytes, size, of.budget))
+    height = min(v, block_vertices(v, s, of.row_bytes, size, of.budget))
     whitening = whitening_bytes(s, of.params.cutoff)
     sums = gram_bytes(s, of.summed_folds, points=True, n_outputs=of.columns)
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))

@@ -40,7 +40,8 @@ from .smooth import smooth_solver
 from .solve import SystemSolver, dense_solver, gram_solver, nystrom_solver
 from .system import assemble
 
-DENSE = ("pcg", "cg", "direct")
+DENSE = ("pcg", "cg", "direct")  # solvers on all points
+WITHOUT_LANDMARKS = ("cg", "direct")  # of these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +237,7 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
     None for "direct" and "cg", which have none; those that precondition "pcg" are uniform.
     """
     solver = params.system.solver
-    if solver in ("direct", "cg"):
+    if solver in WITHOUT_LANDMARKS:
         return None
     own = replace(params.landmarks, method="uniform") if solver == "pcg" else params.landmarks
     return choose_landmarks(rows, kernel, landmark_count(own, len(labeled), len(rows)), own, execution, labeled)

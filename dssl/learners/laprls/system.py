@@ -35,7 +35,7 @@ MOST_BLOCK_BYTES = 256 << 20  # taller blocks make no product faster
 LEAST_ROWS = 512  # of a block: fewer and its halo is many times as large
 
 
-def block_height(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -> int:
+def block_vertices(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -> int:
     """Return the vertices of a block: as many as fit in half the budget, for s landmarks.
 
     Memory of a task: `block_bytes` a vertex (its halo is read in chunks of as many), and `gram_bytes` of sums.
@@ -198,7 +198,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
         rows, vertices = SelectedRows(rows, execution.share_rows(ArrayRows(labeled))), None
         lines = replace(lines, row=np.searchsorted(labeled, lines.row))
     v = len(rows)
-    height = block_height(v, points.shape[0], rows.row_bytes, params.itemsize, budget)
+    height = block_vertices(v, points.shape[0], rows.row_bytes, params.itemsize, budget)
     blocks = split_energy(graph, v, laplacian, height, execution, execution.scratch(), vertices)
     order = blocks.order()
     place = np.empty(v, np.int64)

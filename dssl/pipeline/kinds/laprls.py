@@ -20,7 +20,15 @@ from ...kernels.landmarks import Landmarks, landmark_count, landmarks_cost
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost
 from ...learners.laprls.params import SystemParams
 from ...learners.laprls.penalties import Penalties
-from ...learners.laprls.problem import DENSE, FittedLapRLS, LapRLSParams, LapRLSProblem, PreparedLapRLS, landmarks_of
+from ...learners.laprls.problem import (
+    DENSE,
+    WITHOUT_LANDMARKS,
+    FittedLapRLS,
+    LapRLSParams,
+    LapRLSProblem,
+    PreparedLapRLS,
+    landmarks_of,
+)
 from ...learners.laprls.products import gram_bytes
 from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
@@ -232,7 +240,7 @@ def _n_landmarks(f: Facts[LapRLSPipeline]) -> int:
     if "landmarks" in f.attributes:
         return max((item["count"] for item in f.attributes["landmarks"]["landmarks"]), default=0)
     params = f.spec.laprls().landmarks
-    if f.spec.model.solver in ("direct", "cg"):
+    if f.spec.model.solver in WITHOUT_LANDMARKS:
         return 0
     # A number that the spec gives is meant, however few distinct rows the file may turn out to have.
     v = (replace(f, bound="most") if isinstance(params.n_landmarks, int) else f).vertices

@@ -15,7 +15,7 @@ from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import Penalties
 from dssl.learners.laprls.products import block_bytes
-from dssl.learners.laprls.system import LEAST_ROWS, block_height, ordered
+from dssl.learners.laprls.system import LEAST_ROWS, block_vertices, ordered
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
@@ -62,16 +62,16 @@ def test_blocks_fit_in_half_the_budget_or_are_refused(v, s, d, itemsize, budget)
     each = block_bytes(s, 8 * d, itemsize)
     if budget // 2 < min(LEAST_ROWS, v) * each:
         with pytest.raises(BudgetError, match="raise memory_budget"):
-            block_height(v, s, 8 * d, itemsize, budget)
+            block_vertices(v, s, 8 * d, itemsize, budget)
         return
-    height = block_height(v, s, 8 * d, itemsize, budget)
+    height = block_vertices(v, s, 8 * d, itemsize, budget)
     assert min(LEAST_ROWS, v) <= height <= v
     assert height * each <= budget // 2
 
 
 def test_a_budget_that_is_too_small_is_refused_with_its_numbers():
     with pytest.raises(BudgetError, match="4000 landmarks and a budget of 1,000,000 bytes"):
-        block_height(10_000, 4000, 80, 8, 1_000_000)
+        block_vertices(10_000, 4000, 80, 8, 1_000_000)
     with pytest.raises(BudgetError, match="landmarks and a budget"):
         case(execution=InProcess(1, 1000))
 
