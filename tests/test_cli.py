@@ -275,6 +275,12 @@ def test_schema_help_and_version():
     assert invoke("--version").stdout == f"dssl, version {__version__}\n"
 
 
+def test_a_cluster_that_is_not_there_is_refused_where_everything_is_cached(made, workspace):
+    done = invoke("run", made / "spec.yaml", "--on", "nowhere.yaml", "--workspace", workspace)
+    assert done.exit_code == 2
+    assert "there is no file nowhere.yaml" in done.stderr
+
+
 @pytest.mark.parametrize(("arguments", "code", "told"), [
     (["run", "none.yaml"], 2, "there is no file none.yaml"), (["rnu"], 2, "No such command"), (["run"], 2, "Missing"),
     (["run", "spec.yaml", "--set", "model.etta=3"], 2, "model.etta"),
@@ -283,6 +289,7 @@ def test_schema_help_and_version():
     (["run", "spec.yaml", "--on", "tcp://10.0.0.1:8786"], 4, "neither encrypted nor on this machine"),
     (["run", "spec.yaml", "--workspace", "s3://bucket/work"], 2, "a workspace at s3://bucket/work is not supported"),
     (["plan", "spec.yaml", "--set", "data.source=none.csv"], 1, "none.csv"),
+    (["run", "spec.yaml", "--from", "columns", "--fresh"], 2, "--fresh and --from columns"),
     (["run", "spec.yaml", "--from", "colums"], 2, "--from 'colums' is not a stage"),
     (["plan", "spec.yaml", "--until", "colums"], 2, "columns, covariance"),
     (["run", "spec.yaml", "--on", "in-process", "--memory-budget", "20kB"], 1, "memory budget is 20,000 bytes"),

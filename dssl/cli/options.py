@@ -19,6 +19,14 @@ def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     return None if text is None else parse_size(text)
 
 
+def _place_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """Return what `--on` names, refused before the spec is read, and where nothing is left to compute."""
+    from ..runtime.start import load_runtime
+
+    load_runtime(text)
+    return text
+
+
 def _fields_of(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
     """Return the values of `--read KEY=VALUE` options, which the readers know."""
     from ..pipeline.spec import ingest_params
@@ -36,7 +44,7 @@ def _fields_of(ctx: click.Context, parameter: click.Parameter, given: tuple[str,
 
 workspace_option = click.option("--workspace", default="dssl-work", show_default=True, envvar="DSSL_WORKSPACE",
                                 help="Folder of artifacts and runs; every worker must be able to open it.")
-on_option = click.option("--on", "runtime", default=None, metavar="WHERE",
+on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callback=_place_of,
                          help="A cluster description (YAML), a scheduler's address, or in-process. "
                               "Default: one process a core on this machine.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")

@@ -172,6 +172,9 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
     checked, place = load_spec(spec, tuple(set)), Workspace.at(workspace)
     kind = KINDS[checked.model.kind]
     names = kind.names
+    require(not fresh or from_stage is None, f"--fresh and --from {from_stage}", error=SpecError,
+            why="--fresh makes every stage anew, --from only those from one on",
+            fix="leave one of them out")
     remake = frozenset(names) if fresh else frozenset()
     if from_stage is not None:
         remake |= kind.dependents(check_stage(from_stage, "--from", kind))
