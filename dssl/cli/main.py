@@ -1,7 +1,8 @@
 """The command line: `dssl run`, `plan`, `ingest`, `predict`, `verify`, `inspect`, `report`, `doctor`, `schema`.
 
-One JSON document on standard output with --json, everything else on standard error. Exit codes: 0 done, 1 failed,
-2 bad spec or usage, 3 integrity, 4 cluster unreachable, 5 locked by another run, 130 interrupted.
+One JSON document on standard output with --json, everything else on standard error. Exit codes: 0 done, 1 failed
+(the data cannot be used, or not as the spec asks), 2 a spec or usage that is wrong whatever the data, 3 integrity,
+4 cluster unreachable, 5 locked by another run, 130 interrupted.
 A command imports what it needs when it is called, so that `dssl --help` does not wait for everything.
 """
 

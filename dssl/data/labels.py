@@ -61,7 +61,7 @@ def split_test(codes: np.ndarray | int, *, count: int | None = None, fraction: f
     official : ndarray, shape (n,), 0 for training and 1 for test. Exactly one of the three is given.
     The shares of the classes are kept, to within one point, and a training point of each class.
 
-    Raises ParameterError: none or several of the three are given, or they leave no training or no test points.
+    Raises ParameterError: none or several of the three are given. DataError: there are too few points.
     """
     codes = np.zeros(int(codes), np.int64) if np.ndim(codes) == 0 else np.asarray(codes)
     n = len(codes)
@@ -78,7 +78,7 @@ def split_test(codes: np.ndarray | int, *, count: int | None = None, fraction: f
         count = max(1, round(fraction * len(order)))
     assert count is not None
     most = sum(max(len(group) - 1, 0) for group in groups)
-    require(1 <= count <= most, f"{count} test points asked for, at most {most} of {n} can be",
+    require(1 <= count <= most, f"{count} test points asked for, at most {most} of {n} can be", error=DataError,
             why="every class keeps a training point, and unlabeled points cannot be tested",
             fix=f"ask for 1 to {most}" if most else "label more points")
     tested = np.concatenate([group[:size] for group, size in zip(groups, _shares(groups, count), strict=True)])
@@ -101,11 +101,11 @@ def _shares(groups: list[np.ndarray], count: int) -> list[int]:
 def sample_points(ids: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Return `count` of the points with these numbers, at random, in ascending order.
 
-    Raises ParameterError: there are fewer points.
+    Raises DataError: there are fewer points.
     """
     ids = np.asarray(ids)
     require(1 <= count <= len(ids), f"{count} points asked for, from {len(ids)}", why="points are drawn once each",
-            fix=f"ask for 1 to {len(ids)}")
+            fix=f"ask for 1 to {len(ids)}", error=DataError)
     return np.sort(ids[block_rng(seed, SAMPLE).permutation(len(ids))[:count]])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..data.dataset import chunk_rows
 from ..data.ingest_params import IngestParams, block_height
 from ..data.readers.base import Scan
+from ..errors import DataError, require
 from ..execution.cost import Cost
 from ..graph.neighbors import ALWAYS_EXACT_ROWS
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
@@ -123,6 +124,16 @@ class Facts(Generic[S]):
         return chunk_rows(self.n_rows, self.row_bytes) if described is None else int(described["block_rows"])
 
     # The points
+
+    def require_rows(self) -> None:
+        """Raise DataError where the spec asks for more points than the source has rows."""
+        points, test = self.spec.data.points, self.spec.data.test.count
+        labeled = self.spec.labels.count if self.spec.labels else None
+        asked, n = {"data.points": points, "data.test.count": test, "labels.count": labeled}, points or labeled or 1
+        require(n + (test or 1) <= self.n_rows and (labeled or 1) <= n, error=DataError,
+                what=f"{', '.join(f'{key}={value}' for key, value in asked.items() if value)}, and the source has "
+                     f"{self.n_rows:,} rows", why="each is a training or a test point once, and labeled once",
+                fix="ask for fewer")
 
     @property
     def n_classes(self) -> int:

@@ -95,7 +95,7 @@ def test_other_splits():
         split_test(10, seed=0)
     with pytest.raises(DataError, match="official split"):
         split_test(3, official=np.array([0, 1, 2]), seed=0)
-    with pytest.raises(ParameterError, match="at most 1 of 3"):
+    with pytest.raises(DataError, match="at most 1 of 3"):
         split_test(np.array([0, 0, 1]), count=2, seed=0)
 
 
@@ -105,7 +105,7 @@ def test_sampled_points():
     assert_array_equal(ids, np.sort(ids))
     assert set(ids) <= set(range(100, 200))
     assert set(ids) <= set(sample_points(np.arange(100, 200), 11, seed=3))
-    with pytest.raises(ParameterError, match="11 points asked for, from 10"):
+    with pytest.raises(DataError, match="11 points asked for, from 10"):
         sample_points(np.arange(10), 11, seed=0)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dssl.data import sources
-from dssl.errors import BudgetError, ParameterError, SpecError
+from dssl.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import plan as plan_module
 from dssl.pipeline.kinds.registry import KINDS
@@ -139,6 +139,19 @@ def test_a_stage_that_does_not_exist_lists_those_that_do(spec, tmp_path, option)
     with pytest.raises(SpecError, match="'colums' is not a stage") as error:
         make_plan(spec, workspace=tmp_path, **{option: "colums"})
     assert "columns, covariance" in str(error.value)
+
+
+@pytest.mark.parametrize(("overrides", "told"), [
+    (["data.points=201"], "data.points=201, data.test.count=60, and the source has 260 rows"),
+    (["data.test.count=260"], "data.test.count=260, and the source has 260 rows"),
+    (["labels={count: 201}"], "labels.count=201"), (["labels={count: 50}", "data.points=40"], "labels.count=50"),
+])
+def test_more_points_than_the_source_has_rows_are_refused_before_anything_runs(spec, tmp_path, overrides, told):
+    with pytest.raises(DataError, match=told) as error:
+        make_plan(spec, set=overrides, workspace=tmp_path / "work")
+    assert error.value.exit_code == 1
+    assert make_plan(spec, set=["data.points=200"], workspace=tmp_path / "work").facts
+    assert not (tmp_path / "work").exists()
 
 
 # Once

@@ -285,8 +285,8 @@ def flip(path, place=0.5):
     (["data.keep=[0]"], DataError, "1 class"), (["data.keep=[7]"], DataError, "no class is 7"),
     (["labels.per_class=90"], DataError, "90 labeled points a class asked for"),
     (["data.test={official: true}"], DataError, "no official split"),
-    (["data.test.count=260"], ValueError, "260 test points asked for"),
-    (["data.points=9999"], ValueError, "9999 points asked for"),
+    (["data.keep=[0, 1]", "data.test.count=199"], ValueError, "199 test points asked for"),
+    (["data.keep=[0, 1]", "data.points=200"], ValueError, "200 points asked for"),
     (["data.read.target=nothing"], DataError, "nothing"), (["data.read.targt=y"], SpecError, "targt"),
 ])
 def test_data_that_cannot_be_used_are_refused_with_a_reason(spec, tmp_path, overrides, error, message):
