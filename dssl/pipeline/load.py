@@ -12,7 +12,7 @@ from ..errors import SpecError, explain, require
 from ..plain_yaml import parse_yaml, read_yaml, require_plain
 from ..plugins import load_plugins
 from .kinds.registry import DEFAULT, KINDS
-from .spec import KernelPipeline, Spec
+from .spec import KernelPipeline, Spec, said
 from .stage import Kind
 
 STAGED = ("labels", "graph", "selection")  # sections that a stage of the same name reads
@@ -92,7 +92,7 @@ def _message(item: Any, kind: Kind) -> str:
         names = [repr(name) for name in KINDS]
         return f"Input should be {', '.join(names[:-1])} or {names[-1]}"
     if item["type"] != "extra_forbidden":
-        return item["msg"]
+        return said(item)
     theirs = [other.name for other in KINDS.values() if has_key(other.spec, place)]
     if not theirs:
         return item["msg"]

@@ -1,10 +1,19 @@
 """The sections of a pipeline file that all kinds of models share, checked with the path of what is wrong."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from ..data.ingest_params import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
@@ -18,11 +27,47 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 LearningTask = Literal["classification", "regression", "clustering"]
 
 
+def said(item: Any) -> str:
+    """Return what a pydantic error says; of an error of dssl what, why and what to do in one sentence."""
+    error = item.get("ctx", {}).get("error")
+    if not isinstance(error, ValueError):
+        return str(item["msg"])
+    what, has_reasons, reasons = str(error).partition("\n  why: ")
+    why, _, fix = reasons.partition("\n  fix: ")
+    return f"{what} ({why}; {fix})" if has_reasons else what
+
+
+def _takes_booleans(annotation: Any) -> bool:
+    """Return whether a boolean, anything, or a section is among the values of a type."""
+    section = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation in (bool, Any) or isinstance(annotation, bool) or section or any(
+        map(_takes_booleans, get_args(annotation)))
+
+
+def require_no_boolean(annotation: Any, value: Any) -> None:
+    """Raise ValueError if a value is or holds a boolean where the type has none: pydantic would take it as 0 or 1."""
+    if _takes_booleans(annotation):
+        return
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, bool):
+            raise ValueError(f"Input should be no boolean; write {int(part)} if a number is meant, "
+                             f'"{str(part).lower()}" if a text')
+        pending += part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
+
+
 class SpecSection(BaseModel):
     """A section of the spec; a key it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     one_of: ClassVar[tuple[str, ...]] = ()  # keys of which exactly one is given
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean_is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        require_no_boolean(cls.model_fields[str(info.field_name)].annotation, value)
+        return value
 
     @model_validator(mode="after")
     def _one_is_given(self) -> Self:
@@ -38,10 +83,17 @@ def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
     if unknown:
         raise SpecError(explain(f"{where}: {', '.join(map(str, unknown))}", why="the readers have no such option",
                                 fix=f"the options are {', '.join(sorted(known))}"))
+    types = get_type_hints(IngestParams)
+    for name, value in options.items():
+        try:
+            require_no_boolean(types[name], value)
+        except ValueError as error:
+            raise SpecError(explain(f"{where}.{name}={value}", why=str(error), fix="see the options in IngestParams")) \
+                from error
     try:
         return READER_OPTIONS.validate_python(options)
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'options'}: {item['msg']}" for item in error.errors())
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'options'}: {said(item)}" for item in error.errors())
         raise SpecError(explain(f"{where}: {wrong}", why="the reader cannot be told so",
                                 fix="see the options in IngestParams")) from error
 
@@ -248,13 +300,14 @@ class KernelPipeline(GraphPipeline):
     baselines: tuple[str, ...] = ()
     always: ClassVar[tuple[str, ...]] = ()  # baselines that are never left out
 
-    @model_validator(mode="after")
-    def _baselines_are_sound(self) -> Self:
-        if len(set(self.baselines)) < len(self.baselines):
-            raise ValueError("baselines names one twice")
-        if not {*self.always} <= {*self.baselines}:
-            raise ValueError(f"baselines always holds {' and '.join(self.always)}")
-        return self
+    @field_validator("baselines")
+    @classmethod
+    def _baselines_are_sound(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) < len(names):
+            raise ValueError("one is named twice")
+        if not {*cls.always} <= {*names}:
+            raise ValueError(f"{' and '.join(cls.always)} are always among them")
+        return names
 
     def kernels(self) -> tuple[KernelSpec, ...]:
         """Return the base kernel with each bandwidth of the selection."""

@@ -134,8 +134,25 @@ def test_a_key_given_twice_is_an_error(tmp_path, text, key, line):
 ])
 def test_a_wrong_value_is_named_with_its_path(path, value):
     text = message_of(with_value(path, value))
-    named = "spec" if value == ["base"] else path
-    assert f"  {named}" in text, text
+    assert f"  {path}" in text, text
+    assert "Value error" not in text
+    assert text.count("why:") == text.count("fix:") == 1
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    ("model.C", True), ("graph.n_neighbors", True), ("data.points", True), ("data.seed", False), ("labels.seed", False),
+    ("kernel.parameters", {"degree": True}), ("selection", {"C": [1.0, True]}), ("data.keep", [True, False]),
+    ("data.read", {"block_rows": True}), ("kernel.bandwidth", True),
+])
+def test_a_boolean_is_no_number(path, value):
+    text = message_of(with_value(path, value))
+    assert path in text
+    assert "no boolean" in text
+
+
+def test_booleans_where_they_belong():
+    assert load_spec(with_value("labels", {"given": True})).labels.given
+    assert load_spec(with_value("data.read", {"header": True})).data.ingest_params().header
 
 
 @pytest.mark.parametrize(("path", "value", "told"), [
