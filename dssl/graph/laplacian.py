@@ -48,8 +48,8 @@ class Laplacian:
 
     Raises
     ------
-    DataError : W is not square, not symmetric, or has a weight that is negative or not finite; a multiplicity is not
-        positive.
+    DataError : W is no matrix, not square, not symmetric, or has a weight that is negative or not finite; a
+        multiplicity is not positive.
     """
 
     W: sp.csr_array
@@ -57,6 +57,8 @@ class Laplacian:
     multiplicity: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        require(np.ndim(self.W) == 2, f"W is of type {type(self.W).__name__}", error=DataError,
+                why="L is made of a matrix of weights", fix="pass one of shape (n, n); of a graph, graph.weights()")
         W = sp.csr_array(self.W, dtype=np.float64)
         check_weights(W, W.shape[0])
         if W.diagonal().any():

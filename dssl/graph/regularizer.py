@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +33,8 @@ class RegularizerParams:
     def __post_init__(self) -> None:
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
                 why="no other Laplacian is defined", fix="choose normalized or unnormalized")
-        require(0 < self.ridge < float("inf"), f"ridge={self.ridge}, expected > 0",
+        number = isinstance(self.ridge, Real) and not isinstance(self.ridge, bool)
+        require(number and 0 < self.ridge < float("inf"), f"ridge={self.ridge!r}, expected a number > 0",
                 why="without a ridge a constant function costs nothing, and the kernel of a component is singular",
                 fix="use 0.001 to 0.1")
         whole = isinstance(self.power, (int, np.integer)) and not isinstance(self.power, bool)

@@ -12,6 +12,7 @@ smaller than 1e-10 of the median; how many were raised to that floor is counted.
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -52,9 +53,10 @@ class WeightParams:
         require(self.symmetrize in SYMMETRIZATIONS,
                 f"symmetrize={self.symmetrize!r}, expected one of {SYMMETRIZATIONS}",
                 why="a Laplacian needs one weight per pair", fix='use "maximum", which isolates no point')
-        require(self.bandwidth is None or (self.kind == "heat" and 0 < self.bandwidth < np.inf),
+        distance = isinstance(self.bandwidth, Real) and 1e-100 <= float(self.bandwidth) <= 1e100
+        require(self.bandwidth is None or (self.kind == "heat" and distance),
                 f"bandwidth={self.bandwidth!r} with kind={self.kind!r}",
-                why="only heat weights have a bandwidth, and it is a positive distance",
+                why="only heat weights have a bandwidth, and it is a distance, 1e-100 to 1e100",
                 fix="leave bandwidth out, or choose a distance between near points")
 
 
@@ -111,7 +113,7 @@ def weight_rule(neighbors: Neighbors, params: WeightParams) -> WeightRule:
         logs.append(rule.log_weights(distances[::step][row, column], scales[first:first + len(ids):step][row],
                                      scales[ids[::step][row, column]]))
     median = float(np.median(np.concatenate(logs)))
-    require(median > LEAST_LOG, f"with bandwidth={bandwidth:.3g} the median weight is exp({median:.0f})",
+    require(median > LEAST_LOG, f"with bandwidth={bandwidth:.3g} the median weight is exp({median:.4g})",
             why="half of all weights, or more, are zero in float64",
             fix=f"choose a bandwidth near {typical:.3g}, the median distance to the k-th neighbor")
     return WeightRule(params.kind, bandwidth, median + float(np.log(FLOOR)))
@@ -250,10 +252,12 @@ def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float 
 
     Raises
     ------
-    ParameterError : an unknown kind, or a bandwidth so small that the median weight is zero.
+    ParameterError : no neighbor lists, an unknown kind, or a bandwidth so small that the median weight is zero.
     DataError : a list names a point that does not exist, or its own.
     """
     params = WeightParams(kind=kind, bandwidth=bandwidth, symmetrize=symmetrize)  # type: ignore[arg-type]
+    require(isinstance(neighbors, Neighbors), f"neighbors is of type {type(neighbors).__name__}",
+            why="weights are made of neighbor lists", fix="pass dssl.neighbors(X); a graph has graph.weights()")
     _check_lists(neighbors)
     execution = execution or InProcess()
     parts = execution.scratch()

@@ -9,8 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csgraph
 
 from dssl.errors import DataError, ParameterError
+from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import neighbors
+from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights import weights
 
 
@@ -75,6 +77,18 @@ def test_self_loops_drop_out():
 def test_weights_are_checked(W, message):
     with pytest.raises(DataError, match=message):
         Laplacian(sp.csr_array(W))
+
+
+@pytest.mark.parametrize("given", [KNNGraph(n_neighbors=2).build(np.arange(12.0).reshape(6, 2)), "W", 3])
+def test_what_is_no_matrix_is_refused_in_words(given):
+    with pytest.raises(DataError, match=r"W is of type (Graph|str|int)[\s\S]*graph\.weights\(\)"):
+        Laplacian(given)
+
+
+@pytest.mark.parametrize("ridge", ["1", True, None, float("nan")])
+def test_a_ridge_is_a_number(ridge):
+    with pytest.raises(ParameterError, match="expected a number > 0"):
+        RegularizerParams(ridge=ridge)
 
 
 def test_ridge_is_checked():

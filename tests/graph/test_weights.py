@@ -151,3 +151,14 @@ def test_the_scale_of_the_features_does_not_change_the_weights(scale):
     for kind in ("heat", "self_tuned"):
         assert_allclose(weights(neighbors(X * scale, 5), kind).toarray(), weights(neighbors(X, 5), kind).toarray(),
                         rtol=1e-4)
+
+
+@pytest.mark.parametrize("bandwidth", [1e-300, 0.0, float("nan"), "1"])
+def test_a_bandwidth_that_is_no_distance_is_refused_without_a_warning(bandwidth):
+    with pytest.raises(ParameterError, match="1e-100 to 1e100"):
+        WeightParams(kind="heat", bandwidth=bandwidth)
+
+
+def test_what_is_no_neighbor_lists_is_refused_in_words():
+    with pytest.raises(ParameterError, match="neighbors is of type ndarray"):
+        weights(np.eye(4))

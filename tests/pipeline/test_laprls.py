@@ -249,7 +249,7 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.landmarks.count=0"], "model: n_landmarks=0"),
     (["model.landmarks.method=best"], "model.landmarks.method"),
     (["model.solver=amg"], "model.solver"), (["model.whitening=2"], "model: whitening=2"),
-    (["model.kind=lapsvm"], "  model.kind: Input should be 'svm', 'ridge' or 'laprls' (given: 'lapsvm')"),
+    (["model.kind=lapsvc"], "  model.kind: Input should be 'svm', 'ridge', 'laprls' or 'lapsvm' (given: 'lapsvc')"),
     (["model.landmarks.method=kmeans", "model.preconditioner=paper"], "model: preconditioner='paper'"),
     (["selection.eta=[1]"], "  selection.eta: model.kind is laprls, which has no use for it"),
     (["selection.method=bif"], "selection.method"),
