@@ -83,3 +83,16 @@ def test_a_loss_is_a_name_or_a_value():
     assert_array_equal(squares.decision_function(new), laprls.decision_function(new))
     with pytest.raises(ParameterError, match="loss='hinge'"):
         LapSVM(loss="hinge").fit(X, y)
+
+
+@pytest.mark.parametrize("how", ["influence", "refined_influence", "refit"])
+def test_a_grid_is_searched_by_the_method_that_is_asked_for(how):
+    X, y, _ = problem()
+    grid = {"gamma_A": [1e-2, 1e-1], "gamma_I": [0, 1.0], "bandwidth": 3.0, "landmarks": 60}
+    own, refits = (LapSVM(solver=SystemParams(held_out=method), **grid).fit(X, y) for method in (how, "refit"))
+    assert own.evidence_["held_out"] == {"method": how, "points": "transductive"}
+    assert_allclose(own.cv_results_["mean_test_score"], refits.cv_results_["mean_test_score"], atol=0.1)
+    with pytest.raises(ParameterError, match="with the squared loss" if how != "refit" else "exact for the squared"):
+        if how == "refit":
+            LapSVM(solver=SystemParams(held_out="closed_form")).fit(X, y)
+        LapRLSClassifier(solver=SystemParams(held_out=how)).fit(X, y)

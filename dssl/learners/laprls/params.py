@@ -13,7 +13,7 @@ CUTOFFS = {"float64": 1e-10, "float32": 1e-6}  # of whitening "auto"
 
 Solver = Literal["auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct"]
 Preconditioner = Literal["edges", "paper", "paper-5", "paper-6", "none"]
-HeldOut = Literal["auto", "closed_form", "refit"]
+HeldOut = Literal["auto", "closed_form", "influence", "refined_influence", "refit"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,11 @@ class SystemParams:
     precision : of kernel blocks, whose products are added in float64 either way.
     tolerance : residual relative to the right-hand side. max_iterations : of a column.
     held_out : how cross-validation predicts points without their fold: "closed_form", exact from one training, of
-        "nystrom-direct" and "direct"; "refit", by a system a fold; "auto", the closed form where it costs less. Either
-        way points that are held out stay in the graph as unlabeled ones.
+        "nystrom-direct" and "direct"; "refit", by a system a fold; "auto", the closed form where it costs less. Of
+        other losses than the squared one "auto" is "refit"; "influence" is the influence function, to first order in
+        the labels' weight, and "refined_influence" a step of Newton's method a fold after it, where there are no more
+        labels than landmarks, or else "refit" again. In all of them points that are held out stay in the graph as
+        unlabeled ones.
     """
 
     solver: Solver = "auto"

@@ -72,6 +72,9 @@ class LapRLSParams:
         require(self.loss == SQUARES or self.system.held_out != "closed_form",
                 f'held_out="closed_form" with loss {self.loss.name}', why="it is exact for the squared loss alone",
                 fix='use held_out "auto" or "refit"')
+        require(self.loss != SQUARES or "influence" not in self.system.held_out,
+                f"held_out={self.system.held_out!r} with the squared loss", why="its closed form is exact, and as fast",
+                fix='use held_out "auto" or "closed_form"')
 
     @property
     def n_pairs(self) -> int:

@@ -25,6 +25,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from ...execution.tasks import Execution
 from ...solvers.blocked_cg import Stop, blocked_cg
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from ..influence import influence_of_labels
 from ..newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimize
 from ..smooth_losses import SmoothLoss
 from .factor import by_system, factor_raised
@@ -39,12 +40,17 @@ from .solve import SystemSolver, method_of
 from .system import NystromSystem
 
 PAIRS_IN_A_TASK = 4  # of penalties: each begins at the minimum of the one before
+COLUMN_BYTES = 64 << 20  # of the values of columns that are fitted side by side
+REFINE = {"influence": 0, "refined_influence": 1}  # steps of Newton's method after the influence function
 
 
 @dataclass(frozen=True)
 class NewtonTask:
-    """Write `b` (p, r, c), `intercept` (p, c) and `values` (p, m, c) at the labels, of systems [first, last).
+    """Write `b` (p, r, c) and `intercept` (p, c) of systems [first, last).
 
+    held_out : write `values` (g, m, c) instead, of g pairs of penalties, whose systems hold out each fold in turn: at
+    each label that of the function without its fold. refine : None where each fold is fitted, from the minimum of all
+    labels on; or else the steps that follow on the influence function.
     Memory: `8 r^2` bytes three times, and `8 m (3 r + m)` or, of more labels than features, `8 m 3 r`.
     """
 
@@ -55,13 +61,15 @@ class NewtonTask:
     n_held: int
     relabeled_mean: tuple[float, float]
     fit_intercept: bool
+    held_out: bool
+    refine: int | None
 
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
         lines = LabelLines(**{name: sums[name] for name in ("row", "fold", "weight", "target")}, n_held=self.n_held)
         Phi, c, p, start = sums["features"], lines.target.shape[1], self.last - self.first, None
         m, r = Phi.shape
-        b, intercept, values = np.empty((p, r, c)), np.empty((p, c)), np.empty((p, m, c))
+        b, intercept, values = np.empty((p, r, c)), np.empty((p, c)), []
         steps, of = np.zeros(p, np.int64), sums["systems"][self.first:self.last]
         for first, last in runs_of_equals(of[:, 1:]):
             G = self.penalty(sums, *of[first, 1:])
@@ -71,16 +79,19 @@ class NewtonTask:
                 half = solve_triangular(factor[0], Phi.T, trans=0 if factor[1] else 1, lower=factor[1],
                                         check_finite=False)
                 space = GramOfLabels(half.T @ half)
+            if self.held_out:
+                start = minimize(space, self.loss, *lines.columns([-1]), fit_intercept=self.fit_intercept, start=start)
+                values.append(without_folds(space, self.loss, lines, start, self.fit_intercept, self.refine))
+                continue
             y, weight = lines.columns(of[first:last, 0].astype(int).tolist())
-            if start is not None and start.values.shape != y.shape:
-                start = None
-            start = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept, start=start)
-            coef = start.coef if factor is None else cho_solve(factor, Phi.T @ start.coef, check_finite=False)
+            least = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept)
+            coef = least.coef if factor is None else cho_solve(factor, Phi.T @ least.coef, check_finite=False)
             b[first:last] = coef.reshape(r, -1, c).transpose(1, 0, 2)
-            intercept[first:last] = start.intercept.reshape(-1, c)
-            values[first:last] = start.values.reshape(m, -1, c).transpose(1, 0, 2)
-            steps[first:last] = start.steps.reshape(-1, c).max(axis=1)
-        return {**out.write(b=b, intercept=intercept, values=values), "steps": steps.tolist()}
+            intercept[first:last] = least.intercept.reshape(-1, c)
+            steps[first:last] = least.steps.reshape(-1, c).max(axis=1)
+        if self.held_out:
+            return out.write(values=np.array(values))
+        return {**out.write(b=b, intercept=intercept), "steps": steps.tolist()}
 
     def penalty(self, sums: dict[str, np.ndarray], norm: float, energy: float, control: float) -> np.ndarray:
         """Return G, (r, r), of the weights of the norm and of the graph's energy, or of its control."""
@@ -91,6 +102,27 @@ class NewtonTask:
         elif energy:
             G += energy * sums["energy"]
         return G
+
+
+def without_folds(space: LabelSpace, loss: SmoothLoss, lines: LabelLines, whole: Minimum, fit_intercept: bool,
+                  refine: int | None) -> np.ndarray:
+    """Return the value (m, c) of each label by the function without its fold, NaN where it is never held out.
+
+    whole : the minimum of all labels. refine : see `NewtonTask`.
+    """
+    (m, c), found = lines.target.shape, np.full(lines.target.shape, np.nan)
+    if refine is not None and isinstance(space, GramOfLabels):
+        held = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held)]
+        return influence_of_labels(space.N, lines.target, lines.weight, loss, whole.values, held,
+                                   intercept=fit_intercept, refine=refine)
+    for first, last in row_ranges(lines.n_held, max(1, COLUMN_BYTES // (8 * m * c))):
+        y, weight = lines.columns(range(first, last))
+        start = Minimum(*(np.tile(array, last - first) for array in (whole.coef, whole.intercept, whole.values,
+                                                                     whole.steps)))
+        values = minimize(space, loss, y, weight, fit_intercept=fit_intercept, start=start).values.reshape(m, -1, c)
+        own = np.flatnonzero((lines.fold >= first) & (lines.fold < last))
+        found[own] = values[own, lines.fold[own] - first]
+    return found
 
 
 def runs_of_equals(rows: np.ndarray) -> list[tuple[int, int]]:
@@ -108,7 +140,8 @@ class SmoothGram:
     loss: SmoothLoss
     execution: Execution
 
-    def tasks(self, systems: Sequence[Penalties]) -> Iterator[tuple[list[int], dict[str, np.ndarray], Receipt]]:
+    def tasks(self, systems: Sequence[Penalties], *,
+              held_out: bool = False) -> Iterator[tuple[list[int], dict[str, np.ndarray], Receipt]]:
         """Yield the systems' numbers, arrays and receipt of each task."""
         gram, lines = self.gram, self.gram.lines
         pairs = by_pair(systems)
@@ -121,7 +154,8 @@ class SmoothGram:
                                       row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
         edges, parts = np.cumsum([0, *map(len, groups)]).tolist(), self.execution.scratch()
         receipts = self.execution.map([
-            NewtonTask(shared, first, last, self.loss, lines.n_held, gram.relabeled_mean, gram.fit_intercept)
+            NewtonTask(shared, first, last, self.loss, lines.n_held, gram.relabeled_mean, gram.fit_intercept, held_out,
+                       REFINE.get(gram.params.held_out))
             for first, last in itertools.pairwise(edges)], parts)
         for index, (numbers, receipt) in enumerate(zip(groups, receipts, strict=True)):
             yield numbers, parts.read(index), receipt
@@ -139,8 +173,8 @@ class SmoothGram:
 
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
         """Yield the values (m, g, c) of groups of pairs at the labels, each by the function of its fold."""
-        for _, arrays, _ in self.tasks(systems):
-            yield self.gram.lines.of_own_fold(arrays["values"].transpose(1, 0, 2))
+        for _, arrays, _ in self.tasks(systems, held_out=True):
+            yield arrays["values"].transpose(1, 0, 2)
 
 
 @dataclass(eq=False)
@@ -238,7 +272,9 @@ def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Pe
     features = label_features(system, execution)
     if method == "nystrom-direct":
         made = SmoothGram(gram_system(system, expected, execution, parts, labels=False), features, loss, execution)
-        return SystemSolver(method, made.solve, made.held_out, None, costs)
+        approximate = system.params.held_out in REFINE and len(features) <= system.r
+        return SystemSolver(method, made.solve, made.held_out, None, costs,
+                            system.params.held_out if approximate else "refit")
     c = system.lines.target.shape[1]
 
     def run(systems: Sequence[Penalties]) -> tuple[Minimum, dict[str, Any]]:

@@ -75,7 +75,8 @@ class PenaltySpec(SelectionSpec):
     gamma_A: list[Penalty] | None = Field(None, min_length=1)
     gamma_I: list[Penalty] | None = Field(None, min_length=1)
     method: HeldOut = Field("auto", description="closed_form, exact from one training, of nystrom-direct and direct; "
-                                                "refit; auto, the closed form where it costs less")
+                                                "refit; auto, the closed form where it costs less; of lapsvm influence "
+                                                "and refined_influence, from one training, approximately")
 
 
 class LapRLSPipeline(KernelPipeline):

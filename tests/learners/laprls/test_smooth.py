@@ -21,7 +21,7 @@ METHODS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg")
 def scaled(made, items=((0.05, 3.0), (0.3, 0.0), (0.02, 30.0))):
     scale = PenaltyScale(made.lines.weights_without, len(made.K))
     pairs = [Penalties(*item, scale=scale) for item in items]
-    return [*pairs, replace(pairs[0], held=1), replace(pairs[2], held=0), replace(pairs[0], control=True)]
+    return [*pairs, replace(pairs[0], held=1), replace(pairs[-1], held=0), replace(pairs[0], control=True)]
 
 
 def solver_of(made, loss, items, method="nystrom-direct", **params):
@@ -94,3 +94,24 @@ def test_threads_change_no_bit():
         items = with_folds(scaled(made)[:3], made.lines.n_held)
         found.append(solver_of(made, Logistic(), items).solve(items).coef)
     assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_influence_comes_near_to_refits_and_a_step_of_newton_nearer(loss):
+    made = case(m=20, coded=True, c=2, kernel=RBF(0.7), n_folds=6)
+    pairs = [item for item in scaled(made, ((1.0, 3.0), (0.3, 0.0))) if item.held < 0 and not item.control]
+    items = with_folds(pairs, made.lines.n_held)
+    refits, plain, refined = (np.concatenate(list(solver.held_out(items)), axis=1) for solver in (
+        solver_of(made, loss, items, held_out=how) for how in ("refit", "influence", "refined_influence")))
+    held = ~np.isnan(refits)
+    assert (np.isnan(plain) == ~held).all()
+    assert 0 < np.abs(plain - refits)[held].mean() < 0.2 * np.abs(refits[held]).mean() + 0.02
+    assert np.abs(refined - refits)[held].mean() < np.abs(plain - refits)[held].mean()
+
+
+def test_more_labels_than_landmarks_are_refitted():
+    made = case(m=45, coded=True, c=1)
+    items = with_folds(scaled(made)[:1], made.lines.n_held)
+    assert solver_of(made, SquaredHinge(), items, held_out="influence").held_out_method == "refit"
+    assert solver_of(case(m=20, coded=True, c=1), SquaredHinge(), items, held_out="influence").held_out_method == \
+        "influence"

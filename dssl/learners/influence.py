@@ -40,7 +40,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
 from ..errors import DataError, explain, require
-from ..learners.smooth_losses import SmoothLoss
+from .smooth_losses import SmoothLoss
 
 SHORTEST_STEP = 2.0**-20  # of Newton's
 ROUNDING = 1e-12  # relative, of an objective

@@ -42,9 +42,9 @@ from ..graph.energy import GraphEnergy
 from ..kernels.base import Kernel
 from ..kernels.landmarks import ceil_root, uniform_rows
 from ..kernels.nystrom import whiten
-from ..learners.smooth_losses import SmoothLoss
 from ..storage.blocks import block_rng, row_ranges
 from .influence import CurvedLabels, distinct_folds, mean_of_folds, removal
+from .smooth_losses import SmoothLoss
 
 BLOCK_BYTES = 64 << 20  # of the kernel between points and labels
 PART_STREAM = 5  # of the seed; folds have 4
