@@ -23,6 +23,7 @@ from .targets import named_labels, target_of
 VERSION = 1
 SEGMENTED = 2  # with rows that were appended, see `append`
 CHUNK_BYTES = 32 << 20  # of X: large enough to read fast, small enough that several fit a task
+LABELS_APART = ("npy", "idx")  # formats whose labels are a second file
 SPARSE_COLUMNS, SPARSE_SHARE = 1000, 0.1  # from which width, and up to which share of entries, sparse X stays sparse
 
 
@@ -121,9 +122,11 @@ class Dataset:
     def targets(self) -> np.ndarray:
         """Return y whole, shape (n,); raise DataError if there is none."""
         if self.y is None:
+            own = self.attributes.get("format")
             raise DataError(explain(
                 f"{self.attributes.get('source', 'the data set')} has no target", why="labels are read from it",
-                fix="name it with `target:` at ingest"))
+                fix="pass y" if own is None else "name the file of the labels with `labels:` (data.read.labels)"
+                if own in LABELS_APART else "name it with `target:` (data.read.target)"))
         return self.y.read_all()
 
     def named_targets(self) -> np.ndarray:

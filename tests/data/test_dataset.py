@@ -46,7 +46,18 @@ def test_frames_sparse_matrices_and_integers():
     assert data.X.dtype == np.float32
     assert_array_equal(data.X.read_all(), frame)
     assert_array_equal(Dataset.from_arrays(sparse.eye_array(3, format="csr")).X.read_all(), np.eye(3))
-    with pytest.raises(DataError, match="has no target"):
+    with pytest.raises(DataError, match=r"has no target[\s\S]*pass y"):
+        data.targets()
+
+
+@pytest.mark.parametrize(("name", "key"), [("X.npy", "data.read.labels"), ("X.csv", "data.read.target")])
+def test_the_option_of_the_format_that_names_a_target_is_told(tmp_path, name, key):
+    if name == "X.npy":
+        np.save(tmp_path / name, np.ones((4, 2)))
+    else:
+        (tmp_path / name).write_text("a,b\n1,2\n3,4\n")
+    data = open_dataset(tmp_path / name, target="none") if name == "X.csv" else open_dataset(tmp_path / name)
+    with pytest.raises(DataError, match=key):
         data.targets()
 
 
