@@ -15,6 +15,8 @@ class GroupedParams(BaseEstimator):
 
     `graph__n_neighbors` is the field `n_neighbors` of the group `graph`. A group may be given as None, its default, or
     as the value of its first field. `seed` of the estimator is that of every group that is not given whole.
+    `set_params(graph__n_neighbors=3)` gives the group whole, with the seed that it had: where `seed` is set after that,
+    `graph__seed` is to be set too.
     """
 
     groups: ClassVar[dict[str, type]] = {}
