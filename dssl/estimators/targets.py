@@ -8,7 +8,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ..data.inputs import labels_of
 from ..errors import DataError, require
-from ..learners.encoding import encode_labels
+from ..learners.encoding import encode_labels, require_no_quantities
 from ..learners.target import Classes, Quantities, Target
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
@@ -28,9 +28,7 @@ def classes_of(y: Any, unlabeled: Any, n: int, *, occurs: bool = True) -> Classe
 
 def require_classes(names: np.ndarray, regressor: str) -> None:
     """Raise DataError if these are fewer than two classes, or quantities; `regressor` is named as the way out."""
-    whole = names.dtype.kind != "f" or bool((names == np.round(names)).all())
-    require(whole, f"Unknown label type: continuous, such as {names[:3].tolist()}", error=DataError,
-            why="fractions are quantities, not classes", fix=f"use {regressor}, or make the labels integers")
+    require_no_quantities(names, f"use {regressor}, or make the labels integers or text")
     require(len(names) >= 2, f"y has {len(names)} class(es)", error=DataError,
             why="a classifier tells at least two classes apart", fix="label points of another class")
 

@@ -9,6 +9,7 @@ import pandas as pd
 from ..errors import DataError, explain, require
 
 UNLABELED = -1  # the code of a point without a label
+MOST_CLASSES = 1000
 LARGEST_VALUE = 1e100  # of a target, so that sums of squares are finite
 
 
@@ -58,6 +59,15 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
     codes = np.full(len(values), UNLABELED, np.int64)
     codes[~hidden] = inverse
     return codes, classes
+
+
+def require_no_quantities(classes: np.ndarray, fix: str) -> None:
+    """Raise DataError if classes (n_classes,) are quantities: fractions, or more than `MOST_CLASSES` of them."""
+    whole = classes.dtype.kind != "f" or bool((classes == np.round(classes)).all())
+    # scikit-learn's checks of estimators look for the words before the colon.
+    require(whole and len(classes) <= MOST_CLASSES, f"Unknown label type: continuous, {len(classes)} different values "
+            f"such as {classes[:3].tolist()}", error=DataError, fix=fix,
+            why=f"fractions, and more than {MOST_CLASSES:,} values, are quantities, not classes")
 
 
 def encode_values(y: Any, unlabeled: float | None = None) -> np.ndarray:

@@ -13,7 +13,7 @@ from ..data.labels import choose_labels, sample_points, split_test
 from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows, scaling_cost
 from ..errors import DataError, require
 from ..execution.cost import Cost, cost_of
-from ..learners.encoding import encode_labels, encode_values, keep_classes, map_classes
+from ..learners.encoding import encode_labels, encode_values, keep_classes, map_classes, require_no_quantities
 from ..learners.target import Classes, Quantities, Target
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
@@ -101,9 +101,7 @@ def _classes(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.nda
         codes, classes = map_classes(codes, classes, dict(params.classes))
     require(len(classes) != 1, f"{source} has 1 class(es): {classes.tolist()}", error=DataError,
             why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
-    require(len(classes) <= 1000, f"the target has {len(classes)} different values", error=DataError,
-            why="that is a quantity, not a class",
-            fix="set data.task to regression, or map it to classes with data.classes")
+    require_no_quantities(classes, "set data.task to regression, or map the target to classes with data.classes")
     return ids, Classes.of(codes, classes)
 
 

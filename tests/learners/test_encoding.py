@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dssl.errors import DataError
-from dssl.learners.encoding import encode_labels, encode_values, keep_classes, map_classes
+from dssl.learners.encoding import (
+    MOST_CLASSES,
+    encode_labels,
+    encode_values,
+    keep_classes,
+    map_classes,
+    require_no_quantities,
+)
 from dssl.learners.target import Quantities
 
 
@@ -79,6 +86,14 @@ def test_decoding_gives_the_labels_back(y):
 def test_decoding_gives_the_numbers_back(y):
     codes, classes = encode_labels(np.array(y))
     assert np.where(codes < 0, -1, np.append(classes, -1)[codes]).tolist() == y
+
+
+def test_fractions_and_too_many_values_are_quantities():
+    for classes in (np.array([1.0, 2.0]), np.arange(MOST_CLASSES), np.array(["a", "b"]), np.array([])):
+        require_no_quantities(classes, "")
+    for classes in (np.array([0.5, 1.0]), np.arange(MOST_CLASSES + 1.0)):
+        with pytest.raises(DataError, match=r"Unknown label type: continuous, .* different values such as"):
+            require_no_quantities(classes, "")
 
 
 def test_classes_are_joined():

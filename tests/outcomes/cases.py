@@ -464,10 +464,21 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, y=None))
 
 
+@case("Labels", "npy without a file of labels", 1, "data.read.labels")
+def _(folder: Path) -> Outcome:
+    np.save(folder / "X.npy", blobs()[0])
+    return pipeline(folder, folder / "X.npy")
+
+
 @case("Labels", "a quantity as the target", 1, "different values")
 def _(folder: Path) -> Outcome:
     X = np.random.default_rng(0).normal(size=(1500, 2)).astype(np.float32)
     return pipeline(folder, npz(folder, X=X, y=X[:, 0].astype(np.float64)))
+
+
+@case("Labels", "fractions as the target", 1, "different values")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, npz(folder, y=blobs()[1] + 0.5))
 
 
 @case("Labels", "more labels asked for than there are", 1, "labeled points a class asked for")
