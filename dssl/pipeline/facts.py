@@ -133,7 +133,7 @@ class Facts(Generic[S]):
         require(n + (test or 1) <= self.n_rows and (labeled or 1) <= n, error=DataError,
                 what=f"{', '.join(f'{key}={value}' for key, value in asked.items() if value)}, and the source has "
                      f"{self.n_rows:,} rows", why="each is a training or a test point once, and labeled once",
-                fix="ask for fewer")
+                fix=f"ask for {self.n_rows:,} training and test points or fewer, and label no more than the first")
 
     @property
     def n_classes(self) -> int:

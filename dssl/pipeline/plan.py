@@ -164,7 +164,8 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
 
     Parameters
     ----------
-    fresh : make every stage anew. from_stage : this one, and all that depend on it. until : run no stage after it.
+    fresh : make every stage anew. from_stage : this one, and all that depend on it; not with fresh. until : run no
+        stage after it.
 
     Raises
     ------

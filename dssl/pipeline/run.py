@@ -38,8 +38,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     set : overrides "key.key=value". workspace : folder of artifacts and runs; every worker must be able to open it.
     execution : where tasks run; the active Dask client by default, or threads of this process.
     memory_budget : bytes one task may take. fresh : make every artifact anew.
-    from_stage : make this stage and all that depend on it anew. until : stop after this stage; the result then has
-        the status "stopped", and neither metrics nor a report.
+    from_stage : make this stage and all that depend on it anew; not with fresh. until : stop after this stage; the
+        result then has the status "stopped", and neither metrics nor a report.
     events : called with {"event": "stage" | "progress", ...} as the run goes on.
 
     Raises

@@ -52,7 +52,7 @@ def held_out_folds(cv: Any, target: Target, seed: int = 0) -> list[np.ndarray]:
     DataError: too few labeled points.
     """
     strata = target.strata()
-    if cv is None or isinstance(cv, (int, float, np.number, str)):
+    if isinstance(cv, str) or not (hasattr(cv, "split") or np.iterable(cv)):
         return labeled_folds(strata, cv, seed)
     splits = cv.split(np.zeros((len(strata), 1)), strata) if hasattr(cv, "split") else cv
     found = [np.asarray(split[1] if isinstance(split, tuple) else split) for split in splits]

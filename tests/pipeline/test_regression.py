@@ -242,7 +242,7 @@ def test_targets_that_are_no_quantities(fields, tmp_path, y, told):
 
 
 def test_more_labels_than_there_are(fields, tmp_path):
-    with pytest.raises(DataError, match="500 labeled points asked for, from 200 points that have one"):
+    with pytest.raises(DataError, match=r"labels\.count=500, and the source has 260 rows"):
         run({**fields, "labels": {"count": 500}}, workspace=tmp_path, execution=InProcess(1))
 
 

@@ -59,6 +59,9 @@ def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
     assert sum(map(len, held_out_folds(3, values))) == 40
     with pytest.raises(ParameterError, match="holds a labeled point out twice"):
         held_out_folds(RepeatedKFold(n_splits=2, n_repeats=2), classes)
+    for wrong in (None, "5", True, 2.5, object()):
+        with pytest.raises(ParameterError, match="folds, expected a whole number >= 2"):
+            held_out_folds(wrong, classes)
     with pytest.raises(ParameterError, match=r"makes 1 fold"):
         held_out_folds([np.arange(3)], classes)
     with pytest.raises(ParameterError, match="holds out point 3 to 40 of 40"):
