@@ -108,7 +108,9 @@ def ridge_flops(k: int, m: int, n_folds: int, n_lambdas: int, n_points: int) -> 
     """
     rows = 0.0 if k == m else m * k * k
     factors = min(n_lambdas * (INVERSE_FLOPS * k**3 + rows), EIGEN_FLOPS * k**3 + 2 * rows)
-    return factors + n_points * (2.0 * k * m * m / n_folds + m * (m / n_folds) ** 2)
+    size = m / n_folds
+    of_folds = m * k * k + n_folds * k**3 / 3 if size > k else 2.0 * m * k * size + m * size**2
+    return factors + n_points * of_folds
 
 
 @dataclass(frozen=True, eq=False)
