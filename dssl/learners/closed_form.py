@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dtrtri
 
-from ..errors import DataError, explain
+from ..errors import DataError, explain, require
 from .ridge_and_svm import mean_diagonal, require_scale
 from .target import Target
 
@@ -60,7 +60,7 @@ def held_out_ridge(N: np.ndarray, Y: np.ndarray, folds: Sequence[np.ndarray], pe
 
     Cost: `2 m^3 / 3` flops a distinct lambda, or `6.5 m^3` for all; and `2 m^2` times the mean size of a fold each.
 
-    Raises DataError: N + lambda W^-1 is not positive definite.
+    Raises DataError: N + lambda W^-1 is not positive definite, or values are not finite.
     """
     root = np.ones(len(Y)) if weight is None else np.sqrt(weight)
     return _held_out(root[:, None] * N * root, None, root, Y, folds, penalty, centered)
@@ -190,6 +190,9 @@ def _held_out(A: np.ndarray, X: np.ndarray | None, root: np.ndarray, Y: np.ndarr
             roots, value, [len(folds[index]) for index in some], held)]) / root[held, None]
         of_line = np.repeat(some, [len(folds[index]) for index in some])
         values = Y[held] - (residuals[:, :-1] - means[of_line] * residuals[:, -1:])
+        require(bool(np.isfinite(values).all()), f"held-out values with a penalty of {value:g} are not finite",
+                error=DataError, why="kernel, targets or penalties are too large or too small for floats",
+                fix="scale targets, weights and penalties to about 1")
         for index in np.unique(point):
             mine = np.isin(of_line, number[point == index])
             found[index, held[mine]] = values[mine]

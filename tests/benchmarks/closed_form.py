@@ -6,9 +6,9 @@
 
 Seconds from points with a graph and labels to the held-out values of all pairs of penalties. `refits` are the systems
 of all folds, from Gram matrices of each fold that one pass over the points makes; `one_by_one` are trainings of their
-own, a pair and fold each: `--alone` of them spread over the grid, and their mean times 1,620 (`estimated` says so). With
---ridge, kernel ridge regression on the Gram matrix of the labeled points, nine C by an eigendecomposition and by fits.
-Ways take turns in one run; best and median of `--runs`; `difference` is the largest, as a share of the largest value.
+own, a pair and fold each: `--alone` of them spread over the grid, and their mean times all (`estimated` says so). With
+--ridge, kernel ridge regression on the Gram matrix of the labeled points: nine C by the closed form and by fits. Ways
+take turns in one run; best and median of `--runs`; `difference` is the largest, as a share of the largest value.
 """
 
 import argparse

@@ -168,6 +168,12 @@ def test_negative_kernels_are_refused():
                            * np.linspace(0.5, 1, count)[:, None])
 
 
+def test_values_that_are_no_numbers_are_refused():
+    with pytest.raises(DataError, match="not finite"):
+        held_out_ridge(np.eye(4), np.array([[1.0], [np.nan], [0.0], [1.0]]), [np.arange(2), np.arange(2, 4)],
+                       np.ones(2))
+
+
 # Ridge on a Gram matrix, as `LapKernelRidge` fits it
 
 

@@ -293,6 +293,7 @@ def test_gram_matrices_for_few_landmarks_and_many_systems_iterations_for_many_la
     assert chosen(20_000, GRID[:1]) == "nystrom-pcg"
     assert chosen(2000, budget=gram_bytes(2000, 5, False) - 1) == "nystrom-pcg"
     assert chosen(2000, budget=gram_bytes(2000, 5, False)) == "nystrom-direct"
+    assert chosen(2000, budget=gram_bytes(2000, 1, False), closed_form=1e10) == "nystrom-direct", "of all folds in one"
 
 
 def test_auto_says_what_it_expects():
