@@ -14,17 +14,18 @@ _PUBLIC = {
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls",
-    "LapSVM": "dssl.estimators.lapsvm",
+    "LapSVM": "dssl.estimators.lapsvm", "GridSearch": "dssl.estimators.grid_search",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
-__all__ = ["Dataset", "Graph", "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge", "LapRLSClassifier",
-           "LapRLSRegressor", "LapSVC", "LapSVM", "Laplacian", "RegularizerParams", "SystemParams", "neighbors",
-           "open_dataset", "plan", "run", "solve", "weights"]
+__all__ = ["Dataset", "Graph", "GridSearch", "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge",
+           "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "Laplacian", "RegularizerParams", "SystemParams",
+           "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
     from .data.ingest import open_dataset
     from .estimators.deformed import LapKernelRidge, LapSVC
+    from .estimators.grid_search import GridSearch
     from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
     from .estimators.lapsvm import LapSVM
     from .graph.graph import Graph, KNNGraph

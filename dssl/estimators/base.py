@@ -1,6 +1,7 @@
 """What the estimators share: the steps of a fit, points of any input, predictions, scores of labeled points."""
 
 from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -29,6 +30,7 @@ from .targets import classes_of, quantities_of, require_classes, require_per_cla
 class KernelEstimator(GroupedParams):
     """An estimator whose fitted function is a `KernelModel`, `model_`."""
 
+    joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which `held_out_rows` tries many at a time
     model_: KernelModel
     evidence_: dict[str, Any]
     kernel: Any
@@ -88,6 +90,19 @@ class KernelEstimator(GroupedParams):
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
                execution: Execution) -> None:
         """Set `model_` and `evidence_`, and what else the estimator keeps of a fit."""
+
+    @abstractmethod
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, folds: Sequence[np.ndarray],
+                      tried: Sequence[dict[str, Any]], execution: Execution,
+                      kept: dict[Any, Any]) -> list[dict[str, Any]]:
+        """Return the row of a search (`held_out_scores`) of each of some values of the `joint` parameters.
+
+        kept : `graph`, where it is needed, and what searches of other parameters on this graph leave for this one.
+        """
+
+    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
+        """Return whether any of some values of the `joint` parameters asks for a graph."""
+        return True
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""

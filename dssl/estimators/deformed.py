@@ -1,6 +1,8 @@
 """Estimators in the kernel deformed by the graph of all points: `LapSVC` and `LapKernelRidge`."""
 
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -18,6 +20,7 @@ from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram
 from ..learners.target import Target
 from ..selection.calibration import Calibration, fit_calibration, out_of_fold_margins
+from ..selection.search import GridParams, search_base, search_deformed
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
 from .base import KernelClassifier, KernelEstimator, KernelRegressor
@@ -44,6 +47,7 @@ class DeformedKernelEstimator(KernelEstimator):
     seed : of every random choice, but for those of a graph that is given.
     """
 
+    joint = ("regularizer__power", "eta", "C")
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
     learner: ClassVar[Literal["svm", "ridge"]]
 
@@ -78,6 +82,31 @@ class DeformedKernelEstimator(KernelEstimator):
         self.subsample_ = covariance.subsample
         self.evidence_ = {**covariance.attributes, "n_subsample": len(self.subsample_)}
         self._calibrate(K, target, weight, learner)
+
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, folds: Sequence[np.ndarray],
+                      tried: Sequence[dict[str, Any]], execution: Execution,
+                      kept: dict[Any, Any]) -> list[dict[str, Any]]:
+        """As the base class says: solves of one graph for all kernels, one factor of a kernel for all folds and C."""
+        own, _ = self._params()
+        usual = {"regularizer__power": own.regularizer.power, "eta": self.eta, "C": self.C}
+        chosen = [{**usual, **values} for values in tried]
+        power, eta, C = (tuple(dict.fromkeys(values[name] for values in chosen)) for name in self.joint)
+        key = (replace(own, regularizer=replace(own.regularizer, power=1)), power)
+        if key not in kept:
+            kept[key] = graph_covariance(kept["graph"], target.labeled, own, execution, power)
+        subsample, base = kept[key].subsample, self._kernel(rows)
+        place = {int(row): number for number, row in enumerate(subsample)}
+        position = np.array([place.get(int(row), -1) for row in target.labeled])
+        X_S, X_l, found = rows.take(subsample), rows.take(target.labeled), list[dict[str, Any]]()
+        if positive := tuple(value for value in eta if value > 0):
+            found += search_deformed(base, X_S, X_l, target, position, kept[key].powers, self.learner,
+                                     GridParams(power=power, eta=positive, C=C), folds, weight)
+        if 0 in eta:
+            plain = search_base(base, X_l, target, self.learner, GridParams(C=C), folds, weight)
+            found += [{**row, "power": each, "eta": 0.0} for each in power for row in plain]
+        rows_of = {(row["power"], row["eta"], row["C"]): row for row in found}
+        return [{name: value for name, value in rows_of[tuple(values[name] for name in self.joint)].items()
+                 if name not in ("power", "eta", "C")} for values in chosen]
 
     def _calibrate(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
         """Keep what else the Gram matrix (l, l) of the labeled points says."""

@@ -1,10 +1,12 @@
 """`LapRLSClassifier` and `LapRLSRegressor`: Laplacian regularized least squares for up to millions of points."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import clone
 
 from ..errors import explain, require
 from ..execution.tasks import Execution
@@ -16,7 +18,7 @@ from ..learners.laprls.problem import LapRLSParams, LapRLSProblem
 from ..learners.smooth_losses import SQUARES, SmoothLoss
 from ..learners.target import Target
 from ..selection.folds import held_out_folds, require_folds
-from ..selection.laprls import fit_laprls
+from ..selection.laprls import fit_laprls, search_penalties
 from ..selection.search import cv_results
 from ..storage.blocks import Rows
 from .base import KernelClassifier, KernelEstimator, KernelRegressor
@@ -46,6 +48,7 @@ class LapRLSEstimator(KernelEstimator):
     seed : of every random choice, but for those of groups that are given.
     """
 
+    joint = PENALTIES
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams, "graph": KNNGraph, "solver": SystemParams}
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
@@ -84,6 +87,29 @@ class LapRLSEstimator(KernelEstimator):
         self.model_, self.cv_results_ = found.models["model"], cv_results(tried, PENALTIES)
         self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds)}
         self.gamma_A_, self.gamma_I_ = found.chosen["model"].gamma_A, found.chosen["model"].gamma_I
+
+
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, folds: Sequence[np.ndarray],
+                      tried: Sequence[dict[str, Any]], execution: Execution,
+                      kept: dict[Any, Any]) -> list[dict[str, Any]]:
+        """As the base class says: one pass over the points for all pairs of penalties and all folds."""
+        lists = {name: list(dict.fromkeys(values.get(name, getattr(self, name)) for values in tried))
+                 for name in PENALTIES}
+        params = clone(self).set_params(**lists)._params()
+        made = kept.get("graph")
+        if made is None and "vertices" not in kept:
+            kept["vertices"] = self.group("graph").vertices(rows, execution)
+        problem = LapRLSProblem.of(rows, target, params, execution, graph=made, weight=weight, folds=folds,
+                                   vertices=kept.get("vertices"))
+        found = dict(zip(problem.tried, search_penalties(problem.prepared(
+            self._kernel(rows), execution, held_out=True)), strict=True))
+        of_pair = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
+        chosen = [found[of_pair[values.get("gamma_A", self.gamma_A), values.get("gamma_I", self.gamma_I)]]
+                  for values in tried]
+        return [{name: value for name, value in row.items() if name not in PENALTIES} for row in chosen]
+
+    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
+        return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)
 
 
 class LapRLSClassifier(KernelClassifier, LapRLSEstimator):

@@ -1,5 +1,6 @@
 """From a graph and labels to a deformed kernel: regularizer, solves, deformation, in this order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 
@@ -45,24 +46,25 @@ def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int) -> np.ndar
     return np.concatenate([np.sort(labeled), np.sort(drawn)])
 
 
-def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParams,
-                     execution: Execution) -> SubsampleInverse:
+def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParams, execution: Execution,
+                     powers: Sequence[int] = ()) -> SubsampleInverse:
     """Return `(R^-p)` on the subsample, from a graph of n points; keeps nothing of size n s.
 
     The subsample is numbers of distinct points: of copies a labeled one, or the first. labeled : numbers of points.
+    powers : those in place of the regularizer's.
 
     Raises NotConverged where a solve ended above its tolerance.
     """
     labeled, points = np.asarray(labeled, np.int64), graph.vertices
-    v, power = len(points), params.regularizer.power
+    v, powers = len(points), tuple(powers) or (params.regularizer.power,)
     health = graph_health(graph.weights(), labeled, vertices=points)
     chosen_vertices = draw_subsample(points.of(labeled), v, params.n_subsample, params.seed)
     solver, chosen, regularizer = prepare_regularizer(
-        graph.stored, params.regularizer, len(chosen_vertices) * n_solves((power,)), params.solver, execution,
+        graph.stored, params.regularizer, len(chosen_vertices) * n_solves(powers), params.solver, execution,
         execution.scratch(), graph.copies(execution))
     columns = execution.scratch()
-    receipts = solve_columns(solver, chosen, v, chosen_vertices, (power,), execution, columns)
-    found = multiply_factors(columns, v, chosen_vertices, (power,), execution, execution.scratch())
+    receipts = solve_columns(solver, chosen, v, chosen_vertices, powers, execution, columns)
+    found = multiply_factors(columns, v, chosen_vertices, powers, execution, execution.scratch())
     columns.remove()
     m = points.multiplicity[chosen_vertices]
     rows_of = points.rows_of(chosen_vertices, labeled)

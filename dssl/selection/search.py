@@ -87,11 +87,21 @@ def cv_results(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[
     best, measured = (1.0 if "error" in rows[0] else 0.0), [_measures(row) for row in rows]
     folds = best - np.array([row["fold_errors"] for row in rows])
     return {
-        "params": [{name: row[name] for name in names} for row in rows],
-        **{f"param_{name}": np.ma.array([row[name] for row in rows]) for name in names},
+        "params": [{name: row[name] for name in names if name in row} for row in rows],
+        **{f"param_{name}": _masked([row.get(name) for row in rows], [name not in row for row in rows])
+           for name in names},
         **{f"split{fold}_test_score": folds[:, fold] for fold in range(folds.shape[1])},
         "mean_test_score": best - np.array([first for first, *_ in measured]), "std_test_score": folds.std(axis=1),
         "rank_test_score": np.array([1 + sum(other < own for other in measured) for own in measured], np.int32)}
+
+
+def _masked(values: list[Any], mask: list[bool]) -> np.ma.MaskedArray:
+    """Return a masked array of one dimension, of objects where values are no numbers or texts of one kind."""
+    if all(isinstance(value, (int, float)) for value in values) or all(isinstance(value, str) for value in values):
+        return np.ma.array(values)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return np.ma.array(array, mask=mask)
 
 
 def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.ndarray, eta: float,
@@ -123,8 +133,8 @@ def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.n
 
 
 def search_deformed(base: Kernel, X_S: np.ndarray, X_l: np.ndarray, target: Target, position: np.ndarray,
-                    powers: Mapping[int, np.ndarray], kind: str, params: GridParams,
-                    folds: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+                    powers: Mapping[int, np.ndarray], kind: str, params: GridParams, folds: Sequence[np.ndarray],
+                    weight: np.ndarray | None = None) -> list[dict[str, Any]]:
     """Return the rows of one base kernel, deformed by `powers`: A (s, s) of each power of the regularizer.
 
     Each has `power`, `eta`, `C`, and the measures of `held_out_scores`.
@@ -132,27 +142,28 @@ def search_deformed(base: Kernel, X_S: np.ndarray, X_l: np.ndarray, target: Targ
     K_SS, K_Sl, K_ll = base(X_S, X_S), base(X_S, X_l), base(X_l, X_l)
     return [row for power, eta in product(params.power, params.eta) for row in _search_C(
         held_out_grams(K_SS, K_Sl, K_ll, powers[power], eta, position, folds), target, kind, params, folds,
-        power=power, eta=eta)]
+        weight, power=power, eta=eta)]
 
 
 def search_base(base: Kernel, X_l: np.ndarray, target: Target, kind: str, params: GridParams,
-                folds: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+                folds: Sequence[np.ndarray], weight: np.ndarray | None = None) -> list[dict[str, Any]]:
     """Return the rows of a base kernel, which has neither power nor eta.
 
     The kernel is the same without any fold, so that for "ridge" one eigendecomposition serves all folds and C.
     """
     K = base(X_l, X_l)
     if kind != "ridge":
-        return _search_C([K] * len(folds), target, kind, params, folds, power=None, eta=None)
-    return [{"power": None, "eta": None, "C": C, **held_out_scores(target, target.coding, values, folds, HINGE)}
-            for C, values in zip(params.C, held_out_of_gram(K, target, folds, params.C), strict=True)]
+        return _search_C([K] * len(folds), target, kind, params, folds, weight, power=None, eta=None)
+    return [{"power": None, "eta": None, "C": C, **held_out_scores(target, target.coding, values, folds, HINGE, weight)}
+            for C, values in zip(params.C, held_out_of_gram(K, target, folds, params.C, weight), strict=True)]
 
 
 def _search_C(grams: Sequence[np.ndarray], target: Target, kind: str, params: GridParams, folds: Sequence[np.ndarray],
-              **given: Any) -> list[dict[str, Any]]:
+              weight: np.ndarray | None, **given: Any) -> list[dict[str, Any]]:
     """Return a row for each C, with Gram matrices (l, l) of the folds."""
     rows = []
     for C in params.C:
-        values, coding = held_out(grams, target, folds, LearnerParams(kind=kind, C=C))  # type: ignore[arg-type]
-        rows.append({**given, "C": C, **held_out_scores(target, coding, values, folds, HINGE)})
+        learner = LearnerParams(kind=kind, C=C)  # type: ignore[arg-type]
+        values, coding = held_out(grams, target, folds, learner, weight)
+        rows.append({**given, "C": C, **held_out_scores(target, coding, values, folds, HINGE, weight)})
     return rows

@@ -1,0 +1,114 @@
+"""`GridSearch`: the scores of each candidate are those of its own search, and what they share is made once."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
+from dssl import GridSearch, KNNGraph, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVC, LapSVM
+from dssl.errors import ParameterError
+
+from .test_laprls import problem
+
+FOLDS = KFold(3, shuffle=True, random_state=1)
+
+
+@pytest.mark.parametrize("estimator", [LapRLSClassifier(landmarks=40), LapRLSRegressor(landmarks=40),
+                                       LapSVM(landmarks=40)], ids=lambda kind: type(kind).__name__)
+def test_rows_are_those_of_the_estimators_own_searches(estimator):
+    X, y, _ = problem()
+    if isinstance(estimator, LapRLSRegressor):
+        y = np.where(y >= 0, X[:, 0] + y, np.nan)
+    penalties = {"gamma_A": [1e-3, "auto"], "gamma_I": [0, 1.0]}
+    search = GridSearch(estimator, {"graph__n_neighbors": [4, 8], **penalties, "bandwidth": [2.0, 4.0]}, cv=FOLDS)
+    search.fit(X, y)
+    results = search.cv_results_
+    assert len(results["params"]) == 16
+    assert search.n_graphs_ == 2
+    for k in (4, 8):
+        for bandwidth in (2.0, 4.0):
+            own = clone(estimator).set_params(graph__n_neighbors=k, bandwidth=bandwidth, cv=FOLDS, **penalties)
+            own.fit(X, y)
+            mine = (results["param_graph__n_neighbors"] == k) & (results["param_bandwidth"] == bandwidth)
+            assert_allclose(results["mean_test_score"][mine], own.cv_results_["mean_test_score"])
+            assert_allclose(results["split1_test_score"][mine], own.cv_results_["split1_test_score"])
+    best = clone(estimator).set_params(**search.best_params_).fit(X, y)
+    assert_array_equal(best.predict(X), search.predict(X))
+    assert search.best_score_ == results["mean_test_score"].max() == results["mean_test_score"][search.best_index_]
+    assert_array_equal(search.transduction_, search.predict(X))
+
+
+@pytest.mark.parametrize("estimator", [LapSVC(n_subsample=60), LapKernelRidge(n_subsample=60)],
+                         ids=lambda kind: type(kind).__name__)
+def test_without_the_graph_a_row_is_that_of_fits_without_each_fold(estimator):
+    X, y, _ = problem()
+    if isinstance(estimator, LapKernelRidge):
+        y = np.where(y >= 0, X[:, 0] + y, np.nan)
+    grid = {"C": [0.1, 10.0], "eta": [0, 10.0], "regularizer__power": [1, 2], "bandwidth": [3.0]}
+    search = GridSearch(estimator, grid, cv=FOLDS).fit(X, y)
+    assert search.n_graphs_ == 1
+    for index, params in enumerate(search.cv_results_["params"]):
+        if params["eta"]:
+            continue
+        for number, (_, test) in enumerate(FOLDS.split(np.arange(30))):
+            known = y.copy()
+            known[test] = -1 if isinstance(estimator, LapSVC) else np.nan
+            predicted = clone(estimator).set_params(**params).fit(X, known).predict(X[test])
+            expected = (predicted == y[test]).mean() if isinstance(estimator, LapSVC) else -np.sqrt(
+                ((predicted - y[test])**2).mean())
+            assert search.cv_results_[f"split{number}_test_score"][index] == pytest.approx(expected, abs=1e-6)
+    by_eta = {eta: search.cv_results_["mean_test_score"][search.cv_results_["param_eta"] == eta] for eta in (0, 10.0)}
+    assert not np.array_equal(by_eta[0], by_eta[10.0])
+
+
+def test_a_graph_that_is_given_serves_all_and_is_not_changed():
+    X, y, _ = problem()
+    graph = KNNGraph(n_neighbors=5).build(X)
+    given = GridSearch(LapSVC(), {"eta": [1, 100]}).fit(X, y, graph=graph)
+    made = GridSearch(LapSVC(graph=KNNGraph(n_neighbors=5)), {"eta": [1, 100]}).fit(X, y)
+    assert_array_equal(given.cv_results_["mean_test_score"], made.cv_results_["mean_test_score"])
+    assert (given.n_graphs_, made.n_graphs_) == (0, 1)
+    with pytest.raises(ParameterError, match="a grid that changes it"):
+        GridSearch(LapSVC(), {"graph__n_neighbors": [3]}).fit(X, y, graph=graph)
+
+
+def test_candidates_may_be_few_and_grids_several():
+    X, y, _ = problem()
+    grid = [{"gamma_A": [0.1, 1.0], "gamma_I": [0]}, {"bandwidth": [1.0, 2.0, 3.0]}]
+    search = GridSearch(LapRLSClassifier(landmarks=30), grid, n_candidates=3, seed=1).fit(X, y)
+    again = GridSearch(LapRLSClassifier(landmarks=30), grid, n_candidates=3, seed=1).fit(X, y)
+    assert len(search.cv_results_["params"]) == 3
+    assert search.cv_results_["params"] == again.cv_results_["params"]
+    every = GridSearch(LapRLSClassifier(landmarks=30), grid).fit(X, y).cv_results_
+    assert every["params"][0] == {"gamma_A": 0.1, "gamma_I": 0}
+    assert every["param_bandwidth"].mask.tolist() == [True, True, False, False, False]
+
+
+def test_weights_and_pickles():
+    X, y, new = problem()
+    weight = np.random.default_rng(0).uniform(0.1, 5, len(X))
+    search = GridSearch(LapSVC(), {"C": [0.1, 1.0, 10.0]})
+    plain, weighted = clone(search).fit(X, y), clone(search).fit(X, y, sample_weight=weight)
+    assert not np.array_equal(plain.cv_results_["mean_test_score"], weighted.cv_results_["mean_test_score"])
+    assert_array_equal(pickle.loads(pickle.dumps(weighted)).predict(new), weighted.predict(new))
+    assert weighted.classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("grid", "says"), [
+    ({"gamma_B": [1]}, "gamma_B"), ({"gamma_A": []}, "list of values"), ({"gamma_A": 1.0}, "list of values"),
+    ({"gamma_A": [-1.0]}, "gamma_A=-1.0"), ({"graph__k": [3]}, "graph has no parameter k"), ([], "empty grid")])
+def test_what_makes_no_grid_is_refused_before_anything_is_made(grid, says):
+    X, y, _ = problem()
+    with pytest.raises((ParameterError, ValueError), match=says):
+        GridSearch(LapRLSClassifier(), grid).fit(X, y)
+
+
+def test_an_estimator_of_others_and_a_search_without_refit_are_told():
+    X, y, _ = problem()
+    with pytest.raises(ParameterError, match="estimator=KFold"):
+        GridSearch(KFold(), {"C": [1]}).fit(X, y)
+    with pytest.raises(ParameterError, match="refit=False keeps no estimator"):
+        GridSearch(LapSVC(), {"C": [1, 10]}, refit=False).fit(X, y).predict(X)
