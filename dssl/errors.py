@@ -4,10 +4,23 @@ Every exception holds one string, so that it travels between processes by pickle
 exit code with which the command line ends.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 
 def explain(what: str, *, why: str, fix: str) -> str:
     """Return one message of three sentences: what is wrong, why it matters, what to do."""
     return f"{what}\n  why: {why}\n  fix: {fix}"
+
+
+def said(item: Mapping[str, Any]) -> str:
+    """Return what an item of pydantic's errors says; of an error of dssl what, why and what to do in one sentence."""
+    error = item.get("ctx", {}).get("error")
+    if not isinstance(error, ValueError):
+        return str(item["msg"])
+    what, has_reasons, reasons = str(error).partition("\n  why: ")
+    why, _, fix = reasons.partition("\n  fix: ")
+    return f"{what} ({why}; {fix})" if has_reasons else what
 
 
 class DsslError(Exception):

@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from ..errors import SpecError, explain, require
+from ..errors import SpecError, explain, require, said
 from ..plain_yaml import parse_yaml, read_yaml, require_plain
 from ..plugins import load_plugins
 from .kinds.registry import DEFAULT, KINDS
-from .spec import KernelPipeline, Spec, said
+from .spec import KernelPipeline, Spec
 from .stage import Kind
 
 STAGED = ("labels", "graph", "selection")  # sections that a stage of the same name reads

@@ -17,7 +17,7 @@ from pydantic import (
 
 from ..data.ingest_params import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
-from ..errors import DsslError, SpecError, explain
+from ..errors import DsslError, SpecError, explain, said
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import WeightParams
 from ..kernels.base import Kernel, kernel_from, kernel_type
@@ -25,16 +25,6 @@ from ..kernels.base import Kernel, kernel_from, kernel_type
 READER_OPTIONS = TypeAdapter(IngestParams)
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 LearningTask = Literal["classification", "regression", "clustering"]
-
-
-def said(item: Any) -> str:
-    """Return what a pydantic error says; of an error of dssl what, why and what to do in one sentence."""
-    error = item.get("ctx", {}).get("error")
-    if not isinstance(error, ValueError):
-        return str(item["msg"])
-    what, has_reasons, reasons = str(error).partition("\n  why: ")
-    why, _, fix = reasons.partition("\n  fix: ")
-    return f"{what} ({why}; {fix})" if has_reasons else what
 
 
 def _takes_booleans(annotation: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ..errors import SpecError, explain
+from ..errors import SpecError, explain, said
 from ..execution.in_process import InProcess
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..plain_yaml import read_yaml
@@ -59,7 +59,8 @@ def load_runtime(source: str | Path | None) -> Runtime:
     try:
         return DESCRIPTION.validate_python(fields)
     except ValidationError as error:
-        raise SpecError(explain(f"{source} is not a cluster description: {error}", why="tasks need a place to run",
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'kind'}: {said(item)}" for item in error.errors())
+        raise SpecError(explain(f"{source} is not a cluster description: {wrong}", why="tasks need a place to run",
                                 fix="see cluster/local.yaml")) from error
 
 

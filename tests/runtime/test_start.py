@@ -42,6 +42,7 @@ def test_a_description_that_says_something_else(tmp_path, text, told):
     with pytest.raises(SpecError, match=told) as error:
         load_runtime(path)
     assert str(path) in str(error.value)
+    assert "pydantic" not in str(error.value)
 
 
 def test_a_description_that_is_not_there(tmp_path):
