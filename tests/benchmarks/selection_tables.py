@@ -65,6 +65,7 @@ from .selection_problems import (
 
 FOLDS = (5, 10, 20)
 HINGE = HuberHinge(0.01)
+RAISED = 0.01  # the least gamma_A of a second choice, since the influence function takes small ones for too good
 REFINE = {"refit": None, "influence": 0, "refined": 1}
 
 
@@ -143,19 +144,24 @@ class Labels:
 
 @dataclass
 class Scores:
-    """Held-out measures of each way and t, (grid, 2), with the test error of each grid point."""
+    """Held-out measures of each way and t, (grid, 2), with the test error and the gamma_A of each grid point."""
 
     found: dict[tuple[str, int], list[tuple[float, float]]] = field(default_factory=dict)
     test: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
 
     def add(self, way: str, t: int, measures: tuple[float, float]) -> None:
         self.found.setdefault((way, t), []).append(measures)
 
-    def chosen(self, measure: int) -> dict[str, tuple[int, float]]:
-        """Return the grid point of the lowest measure (then the lowest loss) and its test error, by way and t."""
+    def chosen(self, measure: int, least: float = 0.0) -> dict[str, tuple[int, float]]:
+        """Return the grid point of the lowest measure (then the lowest loss) and its test error, by way and t.
+
+        least : the smallest gamma_A that may be chosen.
+        """
         found = {}
         for (way, t), rows in self.found.items():
             of = np.round(np.array(rows), 9)
+            of[np.array(self.norms) < least] = np.inf
             best = int(np.lexsort((of[:, 0], of[:, measure]))[0])
             found[f"{way} {t}"] = (best, self.test[best])
         return found
@@ -176,11 +182,11 @@ def measure(name: str, split: int, grid: Grid, most: int, n_alone: int, inductiv
             of_sigma(data, labels, W, sigma, grid, scores, clock, failed)
             if inductive:
                 for_inductive(data, labels, W, sigma, grid, scores, clock, split)
-    chosen_test = {kind: scores.chosen(index) for index, kind in ((0, "loss"), (1, "error"))}
-    if name in REGRESSION:
-        del chosen_test["error"]
+    chosen = {"loss": scores.chosen(0), "loss of raised": scores.chosen(0, RAISED)}
+    if name in CLASSIFICATION:
+        chosen["error"] = scores.chosen(1)
     return {"set": name, "split": split, "n": len(data.X), "labels": len(y), "test": len(data.y_test),
-            "grid": len(grid), "folds": {t: len(held) for t, held in labels.folds.items()}, "chosen": chosen_test,
+            "grid": len(grid), "folds": {t: len(held) for t, held in labels.folds.items()}, "chosen": chosen,
             "best": min(scores.test), "not_converged": failed,
             "alone": alone(data, labels, grid, n_alone, split), "seconds": clock.seconds}
 
@@ -203,6 +209,7 @@ def of_sigma(data: Sample, labels: Labels, W: sp.csr_array, sigma: float, grid: 
             with clock.of("fit"):
                 whole = labels.fit(N)
             f = G @ whole.coef / gamma_A
+            scores.norms.append(gamma_A)
             scores.test.append(float(((f[:, 0] - data.y_test) ** 2).mean() if labels.loss is SQUARES
                                      else (f[:, 0] * data.y_test <= 0).mean()))
             for t, way in product(FOLDS, REFINE):
