@@ -74,3 +74,14 @@ def test_the_loss_is_part_of_the_address(fields):
 def test_what_makes_no_sense_is_refused(fields, override, says):
     with pytest.raises(SpecError, match=says):
         load_spec(fields, [override])
+
+
+def test_influence_is_a_method_of_the_selection(fields, tmp_path):
+    grid = {"folds": 3, "gamma_A": ["auto", "100*auto"], "method": "refined_influence"}
+    result = run({**fields, "selection": grid, "model": {**fields["model"], "loss": "logistic"}}, workspace=tmp_path,
+                 execution=InProcess(1))
+    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert "refined_influence" in page
+    assert result["metrics"]["error"] < 0.4
+    with pytest.raises(SpecError, match="with the squared loss"):
+        load_spec({**fields, "selection": grid, "model": {"kind": "laprls"}})

@@ -10,6 +10,7 @@ from ...kernels.landmarks import LandmarkMethod, LandmarkParams
 from ...learners.laprls.params import HeldOut, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import Penalty, require_penalties
 from ...learners.laprls.problem import LapRLSParams
+from ...learners.smooth_losses import SQUARES, SmoothLoss
 from ..spec import KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
 
 
@@ -53,6 +54,10 @@ class LapRLSSpec(ModelSpec):
                             precision=self.precision, tolerance=self.tolerance, max_iterations=self.max_iterations,
                             held_out=held_out, seed=self.landmarks.seed)
 
+    def minimized(self) -> SmoothLoss:
+        """Return the loss that is minimized."""
+        return SQUARES
+
     def params(self, laplacian: Literal["normalized", "unnormalized"],
                selection: "PenaltySpec | None") -> LapRLSParams:
         """Return the parameters with the grid of the selection."""
@@ -66,7 +71,7 @@ class LapRLSSpec(ModelSpec):
         gamma_I = selection.gamma_I if selection and selection.gamma_I else [self.gamma_I]
         return LapRLSParams(gamma_A=tuple(gamma_A), gamma_I=tuple(gamma_I), landmarks=self.landmarks.params(),
                             system=self.system(selection.method if selection else "auto"), laplacian=laplacian,
-                            fit_intercept=self.fit_intercept)
+                            fit_intercept=self.fit_intercept, loss=self.minimized())
 
 
 class PenaltySpec(SelectionSpec):

@@ -10,10 +10,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from ...learners.laprls.problem import LapRLSParams
-from ...learners.smooth_losses import HuberHinge, loss_of
+from ...learners.smooth_losses import HuberHinge, SmoothLoss, loss_of
 from .laprls import LAPRLS
-from .laprls_spec import LapRLSPipeline, LapRLSSpec, PenaltySpec
+from .laprls_spec import LapRLSPipeline, LapRLSSpec
 
 
 class LapSVMSpec(LapRLSSpec):
@@ -24,9 +23,8 @@ class LapSVMSpec(LapRLSSpec):
     h: float = Field(HuberHinge.h, gt=0, description="of huber_hinge: the hinge is rounded so far from its corner")
     fit_intercept: Literal[True] = True
 
-    def params(self, laplacian: Literal["normalized", "unnormalized"], selection: PenaltySpec | None) -> LapRLSParams:
-        """Return the parameters with the grid of the selection."""
-        return replace(super().params(laplacian, selection), loss=loss_of(self.loss, self.h))
+    def minimized(self) -> SmoothLoss:
+        return loss_of(self.loss, self.h)
 
 
 class LapSVMPipeline(LapRLSPipeline):
