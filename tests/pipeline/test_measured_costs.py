@@ -108,7 +108,7 @@ class Case:
                 "subsample": {"size": size}, **made}
         spec["data"] = {"source": str(self.source(folder, n, self.d)), "test": {"count": n // 10},
                         **made.get("data", {})}
-        if spec.get("model", {}).get("kind") == "laprls":
+        if spec.get("model", {}).get("kind") in ("laprls", "lapsvm"):
             del spec["subsample"]
             spec["model"] = {"landmarks": {"count": size, "method": "uniform"} | spec["model"].get("landmarks", {}),
                              **{key: value for key, value in spec["model"].items() if key != "landmarks"}}
@@ -134,6 +134,7 @@ CASES = {
     "NN-descent": Case(npz, 12_000, 60, {"graph": {"n_neighbors": 10, "method": "descent"}}, warm=False),
     "laprls": Case(npz, 24_000, 8, laprls() | {"selection": GRID}),
     "laprls, iterations": Case(npz, 24_000, 8, laprls(solver="nystrom-pcg") | {"selection": GRID}),
+    "lapsvm": Case(npz, 24_000, 8, {"model": {"kind": "lapsvm"}, "labels": {"per_class": 200}, "selection": GRID}),
     "laprls, all points, direct": Case(npz, 2_500, 8, laprls(solver="direct")),
     "laprls, all points, iterations": Case(npz, 4_000, 8, laprls(solver="pcg")),
     "laprls, sparse, leverage": Case(csr, 12_000, 3000, laprls(landmarks={"method": "leverage"}) | {

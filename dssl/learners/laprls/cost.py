@@ -7,9 +7,11 @@ from .closed_form import closed_form_bytes, closed_form_flops
 from .dense import chunk_bytes
 from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
 from .iterations import factors_that_fit
+from .label_features import label_feature_bytes
 from .params import SystemParams
 from .preconditioner import sample_shares
 from .products import block_bytes, gram_bytes
+from .smooth import PAIRS_IN_A_TASK, newton_bytes
 from .system import block_vertices, whitening_bytes
 
 
@@ -20,7 +22,7 @@ class Systems:
     v : distinct points, of `row_bytes` each. m : labeled points. nnz : entries of W. s : landmarks. columns : of a
     system. folds : that labels have, with one for points that are never held out. pairs, held : of penalties, with
     those of the baselines, and the systems that cross-validation solves. kernels : how many. written : bytes of all
-    models.
+    models. smooth : whether another loss than the squared one is minimized.
     """
 
     v: int
@@ -36,17 +38,18 @@ class Systems:
     written: int
     params: SystemParams
     budget: int
+    smooth: bool = False
 
     @property
     def closed_form(self) -> bool:
         """Return whether held-out values of "nystrom-direct" are found in closed form."""
         folds, pairs = self.folds - 1, self.held // max(1, self.folds - 1)
-        return closed_form_flops(self.params, self.s, self.m, folds, pairs, self.budget) is not None
+        return not self.smooth and closed_form_flops(self.params, self.s, self.m, folds, pairs, self.budget) is not None
 
     @property
     def summed_folds(self) -> int:
         """Return the number of folds of which there are Gram matrices."""
-        return 1 if self.closed_form else self.folds
+        return 0 if self.smooth else 1 if self.closed_form else self.folds
 
     @property
     def split_bytes(self) -> int:
@@ -71,6 +74,13 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     sums = gram_bytes(s, of.summed_folds, points=True, n_outputs=of.columns)
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
     fixed = max(of.split_bytes, whitening, min(v * of.row_bytes, of.budget // 4) * 3)
+    features = label_feature_bytes(of.m, s) if of.smooth else 0
+    if method == "nystrom-direct" and of.smooth:
+        peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
+                   sums + features + newton_bytes(of.m, s))
+        tasks = 2 + 2 * runs + block_count(of.pairs + of.held // max(1, of.folds - 1), PAIRS_IN_A_TASK)
+        return cost_of(kernels * tasks, kernels * v * of.row_bytes, kernels * runs * sums + of.written, peak,
+                       max(whitening, sums + features))
     if method == "nystrom-direct":
         held = of.held if not of.closed_form else 0
         right = 8 * s * of.columns * (of.pairs + held)
@@ -86,7 +96,8 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     kept = min(int(reached * v), of.budget // 2)
     factors = min(of.pairs, factors_that_fit(s, of.budget))
     sampled = (4 + sample_shares(s, of.budget)) * square + min(of.budget // 4, 4 * square)
-    peak = max(fixed, sampled, kept + int(reached * height) + square * (6 + factors) + 6 * of.right_bytes(s))
+    peak = max(fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
+               + 6 * of.right_bytes(s) * (1 + of.smooth))
     return cost_of(kernels * (3 + 2 * runs), kernels * v * of.row_bytes, of.written, peak, max(whitening, 6 * square))
 
 

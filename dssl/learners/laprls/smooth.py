@@ -44,14 +44,22 @@ COLUMN_BYTES = 64 << 20  # of the values of columns that are fitted side by side
 REFINE = {"influence": 0, "refined_influence": 1}  # steps of Newton's method after the influence function
 
 
+def newton_bytes(m: int, r: int) -> int:
+    """Return the bytes that a task of Newton steps takes, of m labels and r features: their systems, and the labels'.
+
+    G, its factor and the energy that is added; and of fewer labels than features `G^-1/2 Phi'`, N and a system of it,
+    or else the features that weigh something, their product and its factor.
+    """
+    return 8 * (3 * r * r + m * r + (m * r + 4 * m * m if m <= r else m * r + 2 * r * r))
+
+
 @dataclass(frozen=True)
 class NewtonTask:
     """Write `b` (p, r, c) and `intercept` (p, c) of systems [first, last).
 
     held_out : write `values` (g, m, c) instead, of g pairs of penalties, whose systems hold out each fold in turn: at
     each label that of the function without its fold. refine : None where each fold is fitted, from the minimum of all
-    labels on; or else the steps that follow on the influence function.
-    Memory: `8 r^2` bytes three times, and `8 m (3 r + m)` or, of more labels than features, `8 m 3 r`.
+    labels on; or else the steps that follow on the influence function. Memory: `newton_bytes`.
     """
 
     sums: Arrays  # `features` (m, r), `penalty` (r, r), what `gram_matrices` returns, the labels' lines and the systems

@@ -30,6 +30,7 @@ from ...learners.laprls.problem import (
     landmarks_of,
 )
 from ...learners.laprls.products import gram_bytes
+from ...learners.smooth_losses import SQUARES
 from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
@@ -275,7 +276,8 @@ def _systems(f: Facts[LapRLSPipeline]) -> Systems:
     written = (len(f.spec.baselines) + 1) * _n_points(f) * (f.row_bytes + 8 * f.n_outputs)
     return Systems(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f), row_bytes=f.row_bytes, columns=columns,
                    folds=chosen.folds + 1 if chosen else 1, pairs=tried + params.n_pairs, held=held,
-                   kernels=len(f.spec.kernels()), written=written, params=params.system, budget=f.budget)
+                   kernels=len(f.spec.kernels()), written=written, params=params.system, budget=f.budget,
+                   smooth=params.loss != SQUARES)
 
 
 def _evidence(f: Facts[LapRLSPipeline]) -> list[dict[str, Any]] | None:
