@@ -1,5 +1,7 @@
 """The pipelines of `model.kind: lapsvm`: what they find, what names their stages, and what they refuse."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,9 @@ def test_a_run_has_a_choice_of_penalties_a_model_and_a_report(fields, points_fil
     assert set(result["selection"]["model"]) >= {"gamma_A", "gamma_I", "bandwidth", "error", "loss"}
     page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
     assert "squared_hinge, by Newton steps" in page
+    assert not list((tmp_path / "artifacts" / "models").glob("*/within/*"))  # fitted from what the selection kept
+    manifest = next((tmp_path / "artifacts" / "selection").glob("*/manifest.json"))
+    assert any(json.loads(manifest.read_text())["attributes"]["kept"])
     model = open_model(result["model"])
     labels = model.predict(model.dataset_of(str(points_file), InProcess(1)).X, InProcess(1))
     with np.load(points_file) as arrays:

@@ -35,7 +35,8 @@ class GramSystem(Basis):
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return what a fit to all labels needs, read by `from_arrays`: labels of all folds in one."""
-        total = {name: self.sums[name].sum(axis=0, keepdims=True) for name in ("labels", "moments")}
+        of_folds = self.sums.keys() & {"labels", "moments"}
+        total = {name: self.sums[name].sum(axis=0, keepdims=True) for name in sorted(of_folds)}
         whitened = {} if self.T is None else {"T": self.T}
         return {**self.sums, **total, **whitened, "K_ss": self.K_ss}, {"relabeled_mean": list(self.relabeled_mean)}
 

@@ -36,7 +36,7 @@ from .dense import DenseTask
 from .gram import GramSystem
 from .params import LabelLines, SystemParams
 from .penalties import PENALTIES, Penalties, Penalty, PenaltyScale, require_penalties, with_folds
-from .smooth import smooth_solver
+from .smooth import smooth_gram_solver, smooth_solver
 from .solve import SystemSolver, dense_solver, gram_solver, nystrom_solver
 from .system import assemble
 
@@ -171,7 +171,8 @@ class LapRLSProblem:
         """
         own = self.params
         gram = GramSystem.from_arrays(arrays, attributes["gram"], self.lines, own.system, own.fit_intercept)
-        return PreparedLapRLS(self, kernel, gram_solver(gram, execution), points, dict(attributes["evidence"]))
+        solver = gram_solver(gram, execution) if own.loss == SQUARES else smooth_gram_solver(gram, own.loss, execution)
+        return PreparedLapRLS(self, kernel, solver, points, dict(attributes["evidence"]))
 
 
 @dataclass(frozen=True)

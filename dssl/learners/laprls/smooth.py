@@ -143,8 +143,7 @@ def runs_of_equals(rows: np.ndarray) -> list[tuple[int, int]]:
 class SmoothGram:
     """Systems of other losses that are solved without the points: Gram matrices, and the features of the labels."""
 
-    gram: GramSystem
-    features: np.ndarray
+    gram: GramSystem  # with `features` of the labels (m, r) among its sums
     loss: SmoothLoss
     execution: Execution
 
@@ -157,9 +156,9 @@ class SmoothGram:
                   for start, stop in row_ranges(len(pairs), PAIRS_IN_A_TASK)]
         described = np.array([(item.held, *item.of_the_mean(lines.weight[lines.fold != item.held].sum()), item.control)
                               for item in systems])[[number for group in groups for number in group]]
-        kept = {name: gram.sums[name] for name in ("energy", "points", "sums") if name in gram.sums}
-        shared = self.execution.share(**kept, penalty=gram.penalty(), features=self.features, systems=described,
-                                      row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
+        kept = {name: gram.sums[name] for name in ("energy", "points", "sums", "features") if name in gram.sums}
+        shared = self.execution.share(**kept, penalty=gram.penalty(), systems=described, row=lines.row,
+                                      fold=lines.fold, weight=lines.weight, target=lines.target)
         edges, parts = np.cumsum([0, *map(len, groups)]).tolist(), self.execution.scratch()
         receipts = self.execution.map([
             NewtonTask(shared, first, last, self.loss, lines.n_held, gram.relabeled_mean, gram.fit_intercept, held_out,
@@ -270,6 +269,12 @@ def solve_by_steps(system: NystromSystem, loss: SmoothLoss, features: np.ndarray
                    "newton_steps": found.steps.reshape(-1, c).max(axis=1).tolist(), "passes": space.passes}
 
 
+def smooth_gram_solver(gram: GramSystem, loss: SmoothLoss, execution: Execution) -> SystemSolver:
+    """Return what solves systems from Gram matrices and the features of the labels, which is among their sums."""
+    made = SmoothGram(gram, loss, execution)
+    return SystemSolver("nystrom-direct", made.solve, made.held_out, gram)
+
+
 def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,
                   parts: Parts | None = None) -> SystemSolver:
     """Return what solves systems of landmarks with another loss than the squared one.
@@ -279,10 +284,11 @@ def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Pe
     method, costs = method_of(system, expected, execution)
     features = label_features(system, execution)
     if method == "nystrom-direct":
-        made = SmoothGram(gram_system(system, expected, execution, parts, labels=False), features, loss, execution)
+        gram = gram_system(system, expected, execution, parts, labels=False)
+        made = smooth_gram_solver(replace(gram, sums=gram.sums | {"features": features}), loss, execution)
         approximate = system.params.held_out in REFINE and len(features) <= system.r
-        return SystemSolver(method, made.solve, made.held_out, None, costs,
-                            system.params.held_out if approximate else "refit")
+        return replace(made, expected_seconds=costs,
+                       held_out_method=system.params.held_out if approximate else "refit")
     c = system.lines.target.shape[1]
 
     def run(systems: Sequence[Penalties]) -> tuple[Minimum, dict[str, Any]]:
