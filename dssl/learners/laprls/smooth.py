@@ -40,6 +40,7 @@ from .solve import SystemSolver, method_of
 from .system import NystromSystem
 
 PAIRS_IN_A_TASK = 4  # of penalties: each begins at the minimum of the one before
+STEPS, PASSES = 8, 75  # of a column, measured on usps and covtype; a pass multiplies it twice, for its intercept
 COLUMN_BYTES = 64 << 20  # of the values of columns that are fitted side by side
 REFINE = {"influence": 0, "refined_influence": 1}  # steps of Newton's method after the influence function
 
@@ -51,6 +52,12 @@ def newton_bytes(m: int, r: int) -> int:
     or else the features that weigh something, their product and its factor.
     """
     return 8 * (3 * r * r + m * r + (m * r + 4 * m * m if m <= r else m * r + 2 * r * r))
+
+
+def newton_flops(m: int, r: int, systems: Sequence[Penalties], c: int) -> float:
+    """Return the flops of Newton's method for systems of c columns each, by matrices: see `NewtonTask`."""
+    step = m**3 / 3 if m <= r else m * r * r + r**3 / 3
+    return len(by_pair(systems)) * (r**3 / 3 + min(m, r) * m * r) + STEPS * len(systems) * c * step
 
 
 @dataclass(frozen=True)
@@ -281,7 +288,8 @@ def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Pe
 
     Raises BudgetError: the features of the labels do not fit.
     """
-    method, costs = method_of(system, expected, execution)
+    m, c = system.lines.target.shape
+    method, costs = method_of(system, expected, execution, newton_flops(m, system.s, expected, c), 2 * PASSES)
     features = label_features(system, execution)
     if method == "nystrom-direct":
         gram = gram_system(system, expected, execution, parts, labels=False)
@@ -289,7 +297,6 @@ def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Pe
         approximate = system.params.held_out in REFINE and len(features) <= system.r
         return replace(made, expected_seconds=costs,
                        held_out_method=system.params.held_out if approximate else "refit")
-    c = system.lines.target.shape[1]
 
     def run(systems: Sequence[Penalties]) -> tuple[Minimum, dict[str, Any]]:
         return solve_by_steps(system, loss, features, systems, execution, preconditioned=method == "nystrom-pcg")

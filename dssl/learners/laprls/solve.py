@@ -22,15 +22,16 @@ USUAL_ITERATIONS = 25
 
 
 def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems: Sequence[Penalties], n_outputs: int,
-                  budget: int, itemsize: int, n_folds: int, edges: int = 8,
-                  closed_form: float | None = None) -> tuple[str, dict[str, float]]:
+                  budget: int, itemsize: int, n_folds: int, edges: int = 8, closed_form: float | None = None,
+                  iterations: int = USUAL_ITERATIONS) -> tuple[str, dict[str, float]]:
     """Return "nystrom-direct" or "nystrom-pcg", and the seconds of one core that each is expected to take.
 
     v vertices with `halo` more read a block, nnz entries of E, s landmarks, m labels in n_folds, d features;
-    closed_form : the flops of all systems of which a fold is held out, where Gram matrices give them at once. Gram
-    matrices take `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control, `m s^2` for the labels and `s^3 / 3` a
-    system, whatever the number of columns; iterations take `4 v (1 + halo) s` flops a column, and the kernel again each
-    time where it does not fit in half the budget. Gram matrices are not formed where their sums exceed the budget.
+    closed_form : the flops of all systems of which a fold is held out, where Gram matrices give them at once.
+    iterations : products of a column. Gram matrices take `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control,
+    `m s^2` for the labels and `s^3 / 3` a system, whatever the number of columns; iterations take `4 v (1 + halo) s`
+    flops a column, and the kernel again each time where it does not fit in half the budget. Gram matrices are not
+    formed where their sums exceed the budget.
     """
     entry = ENTRY_SECONDS + 2 * d / FLOPS
     graph = any(item.has_graph for item in systems)
@@ -43,17 +44,17 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     direct = points * reached * s * entry + products / FLOPS + 2.0 * nnz * s * graph / SPARSE_FLOPS
     kept = points * reached * s * itemsize <= budget / 2
     product = points * reached * s * max(4 * t / FLOPS, 2 * itemsize / READ_BYTES) + 2.0 * nnz * t / SPARSE_FLOPS
-    iterations = USUAL_ITERATIONS * (product + (0 if kept else points * reached * s * entry))
+    products_of_all = iterations * (product + (0 if kept else points * reached * s * entry))
     rows = edges * s * (graph + control) + min(m, edges * s)
     sampled = 2 * rows * s * (entry + s / FLOPS) + (2 + penalties / 3) * s**3 / FLOPS
-    pcg = points * reached * s * entry + sampled + iterations
+    pcg = points * reached * s * entry + sampled + products_of_all
     costs = {"nystrom-direct": direct, "nystrom-pcg": pcg}
     fits = gram_bytes(s, n_folds if closed_form is None else 1, control, graph, n_outputs=n_outputs) <= budget
     return "nystrom-direct" if fits and direct <= pcg else "nystrom-pcg", costs
 
 
 def method_of(system: NystromSystem, systems: Sequence[Penalties], execution: Execution,
-              closed_form: float | None = None) -> tuple[str, dict[str, float]]:
+              closed_form: float | None = None, iterations: int = USUAL_ITERATIONS) -> tuple[str, dict[str, float]]:
     """Return the method that the parameters name, or the cheaper one for "auto", and the costs of both."""
     if system.params.solver != "auto":
         return system.params.solver, {}
@@ -62,7 +63,7 @@ def method_of(system: NystromSystem, systems: Sequence[Penalties], execution: Ex
     blocks, lines = system.blocks, system.lines
     return choose_method(blocks.n, blocks.halo, blocks.nnz, system.s, len(lines.row), system.problem.rows.shape[1],
                          systems, lines.target.shape[1], execution.memory_budget, system.params.itemsize,
-                         system.problem.n_folds, system.params.edges, closed_form)
+                         system.problem.n_folds, system.params.edges, closed_form, iterations)
 
 
 @dataclass(frozen=True)
