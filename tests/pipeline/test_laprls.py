@@ -19,6 +19,7 @@ from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.products import GramTask
 from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.inspection import inspect
+from dssl.pipeline.kinds import laprls as laprls_kind
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
@@ -205,6 +206,27 @@ def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, t
     assert not list(folder.glob("within/shares*"))
     used = {choice["bandwidth"] for choice in selection_of(undisturbed)["choices"].values()}
     assert len(list(folder.glob("within/gram*"))) == len(used)  # what the fit goes on from
+
+
+@pytest.mark.parametrize("kind", ["laprls", "lapsvm"])
+def test_a_run_that_is_killed_between_kernels_searches_none_twice(fields, tmp_path, monkeypatch, kind):
+    spec, real = {**fields, "selection": GRID, "model": {**fields["model"], "kind": kind}}, laprls_kind.search_penalties
+    undisturbed = run(spec, workspace=tmp_path / "undisturbed", execution=InProcess(1))
+    done: list[int] = []
+
+    def counted(prepared):
+        if len(done) == limit:
+            raise KeyboardInterrupt
+        done.append(1)
+        return real(prepared)
+
+    monkeypatch.setattr(laprls_kind, "search_penalties", counted)
+    limit = 1
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, workspace=tmp_path / "work", execution=InProcess(1))
+    limit = None
+    assert_same_models(run(spec, workspace=tmp_path / "work", execution=InProcess(1)), undisturbed)
+    assert len(done) == 2  # bandwidths
 
 
 # Addresses

@@ -32,6 +32,7 @@ from ...learners.laprls.problem import (
 from ...learners.laprls.products import gram_bytes
 from ...learners.smooth_losses import SQUARES
 from ...learners.target import Target
+from ...measure import process_peak
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
@@ -139,31 +140,20 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     """Choose the penalties and the bandwidth of each model by cross-validation; without a grid, take those given.
 
     Where Gram matrices were made, those of the kernels that were chosen are kept for the fit, so that it needs no
-    other pass over the points.
+    other pass over the points. A run that was killed goes on after the last kernel that was done, and within the one
+    that was not after the last share of its Gram matrices.
     """
     target, bandwidths = labeled_target(context), params.kernels.bandwidths
     problem = params.problem(context, target)
     if not problem.folds:
         return {"folds": 0, "choices": _choices(problem, choose_penalties(problem, []), bandwidths)}
     kernels = params.kernels.on(context.points("train"))
-    tables: list[list[dict[str, Any]]] = []
-    evidence: list[dict[str, Any]] = []
-    kept: list[dict[str, Any] | None] = []
-    shares = [context.parts.within(f"shares{number}") for number in range(len(kernels))]
-    for number, kernel in enumerate(kernels):
-        prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares[number],
-                                    landmarks=_landmarks(context, number))
-        tables.append(search_penalties(prepared))
-        evidence.append({"bandwidth": bandwidths[number], **prepared.evidence})
-        arrays, attributes = prepared.to_arrays() or ({}, None)
-        kept.append(attributes)
-        if attributes is not None:
-            context.parts.within(f"gram{number}").write(0, arrays)
-        del prepared, arrays  # before the next: matrices of one kernel at a time
+    found = [_searched(context, problem, kernel, number) for number, kernel in enumerate(kernels)]
+    tables, kept = [item["table"] for item in found], [item["kept"] for item in found]
+    evidence = [{"bandwidth": bandwidth, **item["evidence"]} for bandwidth, item in zip(bandwidths, found, strict=True)]
     chosen = choose_penalties(problem, tables)
     used = {number for number, _ in chosen.values()}
-    for number, parts in enumerate(shares):  # now and not before: a killed run keeps those that are done
-        parts.remove()
+    for number in range(len(kernels)):
         if number not in used:
             context.parts.within(f"gram{number}").remove()
     grid = {name: [{**row, "bandwidth": bandwidth} for table, bandwidth in zip(tables, bandwidths, strict=True)
@@ -175,6 +165,22 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
                              if choice.items() <= row.items())
     return {"folds": len(problem.folds), "choices": choices, "grid": grid, "evidence": evidence,
             "kept": [attributes if number in used else None for number, attributes in enumerate(kept)]}
+
+
+def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int) -> dict[str, Any]:
+    """Return the rows of one kernel as `table`, `evidence`, and of what was `kept` the attributes; JSON."""
+    own, shares = context.parts.within(f"gram{number}"), context.parts.within(f"shares{number}")
+    if done := own.receipts():
+        return done[0]
+    prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares,
+                                landmarks=_landmarks(context, number))
+    table = search_penalties(prepared)
+    arrays, attributes = prepared.to_arrays() or ({}, None)
+    own.write(0, arrays)
+    receipt = {"table": table, "evidence": prepared.evidence, "kept": attributes, "peak_rss_bytes": process_peak()}
+    own.finish(0, receipt)
+    shares.remove()  # now and not before: a killed run keeps those that are done
+    return receipt
 
 
 def _choices(problem: LapRLSProblem, chosen: dict[str, tuple[int, Penalties]],
