@@ -92,12 +92,13 @@ class KernelEstimator(GroupedParams):
         """Set `model_` and `evidence_`, and what else the estimator keeps of a fit."""
 
     @abstractmethod
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, folds: Sequence[np.ndarray],
-                      tried: Sequence[dict[str, Any]], execution: Execution,
-                      kept: dict[Any, Any]) -> list[dict[str, Any]]:
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
+                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
+                      execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """Return the row of a search (`held_out_scores`) of each of some values of the `joint` parameters.
 
-        kept : `graph`, where it is needed, and what searches of other parameters on this graph leave for this one.
+        repetitions : the folds of each. kept : `graph`, where it is needed, and what searches of other parameters on
+            this graph leave for this one.
         """
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:

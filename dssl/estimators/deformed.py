@@ -20,7 +20,7 @@ from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram
 from ..learners.target import Target
 from ..selection.calibration import Calibration, fit_calibration, out_of_fold_margins
-from ..selection.search import GridParams, search_base, search_deformed
+from ..selection.search import GridParams, Held, search_base, search_deformed
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
 from .base import KernelClassifier, KernelEstimator, KernelRegressor
@@ -83,9 +83,9 @@ class DeformedKernelEstimator(KernelEstimator):
         self.evidence_ = {**covariance.attributes, "n_subsample": len(self.subsample_)}
         self._calibrate(K, target, weight, learner)
 
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, folds: Sequence[np.ndarray],
-                      tried: Sequence[dict[str, Any]], execution: Execution,
-                      kept: dict[Any, Any]) -> list[dict[str, Any]]:
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
+                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
+                      execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: solves of one graph for all kernels, one factor of a kernel for all folds and C."""
         own, _ = self._params()
         usual = {"regularizer__power": own.regularizer.power, "eta": self.eta, "C": self.C}
@@ -98,11 +98,12 @@ class DeformedKernelEstimator(KernelEstimator):
         place = {int(row): number for number, row in enumerate(subsample)}
         position = np.array([place.get(int(row), -1) for row in target.labeled])
         X_S, X_l, found = rows.take(subsample), rows.take(target.labeled), list[dict[str, Any]]()
+        held = Held(target, repetitions, self.learner, weight)
         if positive := tuple(value for value in eta if value > 0):
-            found += search_deformed(base, X_S, X_l, target, position, kept[key].powers, self.learner,
-                                     GridParams(power=power, eta=positive, C=C), folds, weight)
+            found += search_deformed(base, X_S, X_l, position, kept[key].powers,
+                                     GridParams(power=power, eta=positive, C=C), held)
         if 0 in eta:
-            plain = search_base(base, X_l, target, self.learner, GridParams(C=C), folds, weight)
+            plain = search_base(base, X_l, GridParams(C=C), held)
             found += [{**row, "power": each, "eta": 0.0} for each in power for row in plain]
         rows_of = {(row["power"], row["eta"], row["C"]): row for row in found}
         return [{name: value for name, value in rows_of[tuple(values[name] for name in self.joint)].items()

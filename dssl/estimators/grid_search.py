@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..errors import ParameterError, explain, require
 from ..execution.on_dask import current_execution
 from ..graph.graph import Graph, graph_of
+from ..selection.choice import LOWEST, cv_results
 from ..selection.folds import held_out_folds
-from ..selection.search import choose, cv_results
 from ..storage.blocks import block_rng
 from .base import KernelEstimator, require_unequal
 from .targets import weighed
@@ -36,7 +36,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     ----------
     estimator : `LapSVC`, `LapKernelRidge`, `LapSVM`, `LapRLSClassifier` or `LapRLSRegressor`.
     param_grid : dict of lists by parameter, or a list of such dicts; fields of groups as `graph__n_neighbors`.
-    cv : a number of folds of the labels, a splitter of scikit-learn, which is given the labeled points, or lists.
+    cv : a number of folds of the labels, "leave_one_out", a splitter of scikit-learn, repeated or not, which is given
+        the labeled points, or lists.
     n_candidates : how many of all combinations are tried, drawn by the seed; None is all of them.
     refit : whether the best is fitted to all labels, on the graph of the search. seed : of folds and candidates.
 
@@ -71,7 +72,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         target, weight = weighed(own._target(y, len(rows)), sample_weight, len(rows))
         own._check(target)
         require_unequal(rows)
-        folds = held_out_folds(self.cv, target, self.seed)
+        repetitions = held_out_folds(self.cv, target, self.seed)
         found: list[Mapping[str, Any]] = [{}] * len(candidates)
         made: dict[Any, Graph] = {}
         for shared in _by_graph(self.estimator, candidates, graph).values():
@@ -84,11 +85,11 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
                 tried = [{name: candidates[number][name] for name in own.joint if name in candidates[number]}
                          for number in numbers]
                 for number, row in zip(numbers, fitted.held_out_rows(
-                        rows, target, weight, folds, tried, execution, kept), strict=True):
+                        rows, target, weight, repetitions, tried, execution, kept), strict=True):
                     found[number] = {**row, **candidates[number]}
         self.n_graphs_ = 0 if graph is not None else len(made)
         self.cv_results_ = cv_results(found, names)
-        self.best_index_ = next(index for index, row in enumerate(found) if row is choose(found))
+        self.best_index_ = LOWEST.place(found)
         self.best_params_, self.best_score_ = candidates[self.best_index_], float(
             self.cv_results_["mean_test_score"][self.best_index_])
         if self.refit:

@@ -17,9 +17,9 @@ from ..learners.laprls.penalties import PENALTIES, Penalty
 from ..learners.laprls.problem import LapRLSParams, LapRLSProblem
 from ..learners.smooth_losses import SQUARES, SmoothLoss
 from ..learners.target import Target
+from ..selection.choice import cv_results
 from ..selection.folds import held_out_folds, require_folds
 from ..selection.laprls import fit_laprls, search_penalties
-from ..selection.search import cv_results
 from ..storage.blocks import Rows
 from .base import KernelClassifier, KernelEstimator, KernelRegressor
 
@@ -41,8 +41,9 @@ class LapRLSEstimator(KernelEstimator):
     laplacian : "normalized" or "unnormalized".
     solver : "auto", "nystrom-direct" (Gram matrices), "nystrom-pcg", "nystrom-cg"; or, on all points instead of
         landmarks, "direct", "pcg", "cg". `SystemParams` says more: preconditioner, whitening, precision, tolerance.
-    cv : of a grid: a number of folds of the labels (fewer where there are fewer labels, see `evidence_`), or a splitter
-        of scikit-learn, which is given the labeled points.
+    cv : of a grid: a number of folds of the labels (fewer where there are fewer labels, see `evidence_`),
+        "leave_one_out", a splitter of scikit-learn, repeated or not, which is given the labeled points; or a list of
+        what it yields, `list(splitter.split(X_l, y_l, groups))` of the labeled points.
     fit_intercept : whether targets are centered at the mean of the labels.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of every random choice, but for those of groups that are given.
@@ -75,7 +76,7 @@ class LapRLSEstimator(KernelEstimator):
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: LapRLSParams,
                execution: Execution) -> None:
-        folds = held_out_folds(self.cv, target, self.seed) if params.n_pairs > 1 else []
+        folds, *further = held_out_folds(self.cv, target, self.seed) if params.n_pairs > 1 else [[]]
         made = self._graph(rows, graph, execution) if params.uses_graph else None
         if made is not None and len(target.labeled) == len(rows):
             warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
@@ -83,15 +84,16 @@ class LapRLSEstimator(KernelEstimator):
         problem = LapRLSProblem.of(
             rows, target, params, execution, graph=made, weight=weight, folds=folds,
             vertices=self.group("graph").vertices(rows, execution) if made is None else None)
-        found, tried = fit_laprls(problem, self._kernel(rows), execution)
+        found, tried = fit_laprls(problem, self._kernel(rows), execution, further)
         self.model_, self.cv_results_ = found.models["model"], cv_results(tried, PENALTIES)
-        self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds)}
+        self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds),
+                          "repetitions": 1 + len(further)}
         self.gamma_A_, self.gamma_I_ = found.chosen["model"].gamma_A, found.chosen["model"].gamma_I
 
 
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, folds: Sequence[np.ndarray],
-                      tried: Sequence[dict[str, Any]], execution: Execution,
-                      kept: dict[Any, Any]) -> list[dict[str, Any]]:
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
+                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
+                      execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: one pass over the points for all pairs of penalties and all folds."""
         lists = {name: list(dict.fromkeys(values.get(name, getattr(self, name)) for values in tried))
                  for name in PENALTIES}
@@ -99,10 +101,11 @@ class LapRLSEstimator(KernelEstimator):
         made = kept.get("graph")
         if made is None and "vertices" not in kept:
             kept["vertices"] = self.group("graph").vertices(rows, execution)
-        problem = LapRLSProblem.of(rows, target, params, execution, graph=made, weight=weight, folds=folds,
+        problem = LapRLSProblem.of(rows, target, params, execution, graph=made, weight=weight, folds=repetitions[0],
                                    vertices=kept.get("vertices"))
-        found = dict(zip(problem.tried, search_penalties(problem.prepared(
-            self._kernel(rows), execution, held_out=True)), strict=True))
+        prepared = problem.prepared(self._kernel(rows), execution, held_out=True)
+        table = search_penalties(prepared, execution, further=repetitions[1:])
+        found = dict(zip(problem.tried, table.rows, strict=True))
         of_pair = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
         chosen = [found[of_pair[values.get("gamma_A", self.gamma_A), values.get("gamma_I", self.gamma_I)]]
                   for values in tried]
@@ -124,7 +127,7 @@ class LapRLSClassifier(KernelClassifier, LapRLSEstimator):
     classes_ : ndarray, shape (n_classes,). model_ : KernelModel, what prediction needs and no more.
     transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit.
     gamma_A_, gamma_I_ : the penalties of the model, numbers. cv_results_ : dict of arrays as in scikit-learn, an entry
-    a pair of penalties, empty without a grid: see `dssl.selection.search.cv_results`.
+    a pair of penalties, empty without a grid: see `dssl.selection.choice.cv_results`.
     evidence_ : dict, what graph, landmarks and solver say of themselves. n_features_in_, feature_names_in_ : as in
     scikit-learn.
 

@@ -1,6 +1,7 @@
 """The sections of a pipeline file that all kinds of models share, checked with the path of what is wrong."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, get_args, get_type_hints
 
 import numpy as np
@@ -21,6 +22,9 @@ from ..errors import DsslError, SpecError, explain, said
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import WeightParams
 from ..kernels.base import Kernel, kernel_from, kernel_type
+from ..selection.choice import ChoiceRule
+from ..selection.folds import FoldParams
+from ..selection.held_out_scores import MeasureName, require_measure
 
 READER_OPTIONS = TypeAdapter(IngestParams)
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
@@ -209,9 +213,22 @@ class SelectionSpec(SpecSection):
     The model and each baseline that has parameters choose their own; the shuffled control takes the model's.
     """
 
-    folds: int = Field(5, ge=2)
+    folds: int | Literal["leave_one_out"] = Field(5, description="a number >= 2, or leave_one_out")
+    repetitions: int = Field(1, ge=1, description="of the folds, each dealt anew; scores are means over them")
     bandwidth: list[float | str] | None = Field(None, min_length=1, description="of the base kernel")
+    measure: MeasureName | None = Field(None, description="what is lowest in the row that is chosen, error or rmse by "
+                                                          "default; of auc, highest")
+    one_standard_error: bool = Field(False, description="choose the strongest penalties among the rows within one "
+                                                        "standard error of the lowest")
     seed: int = Field(0, ge=0)
+
+    def cv(self) -> FoldParams:
+        """Return the parameters of the folds."""
+        return FoldParams(folds=self.folds, repetitions=self.repetitions, seed=self.seed)
+
+    def rule(self) -> ChoiceRule:
+        """Return which row is chosen."""
+        return ChoiceRule(measure=self.measure, one_standard_error=self.one_standard_error)
 
 
 class ModelSpec(SpecSection):
@@ -313,3 +330,7 @@ class KernelPipeline(GraphPipeline):
         yield from super().parameters()
         yield "kernel", self.kernel.check
         yield "selection", lambda: [kernel.check() for kernel in self.kernels()]
+        if self.selection is not None:
+            yield "selection", self.selection.cv
+            yield "selection", partial(require_measure, self.selection.measure,
+                                       classes=self.data.task == "classification")

@@ -4,18 +4,19 @@ The folds share one Gram matrix, so a fold costs a fit on l points and no graph.
 comes from the graph of all points, as it does in the model itself.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.linear_model import LogisticRegression
 
 from ..learners.coding import ClassCoding
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Classes
-from .folds import held_out, held_out_folds
+from .folds import held_out, labeled_folds
 
 FOLDS = 5
+CALIBRATIONS = 10  # at most, of the scores of one repetition
 # Of the logistic regression. On digits and mnist_vae with 2 to 10 labels a class, 1 has a larger log loss than 10; with
 # 100 the most probable class is less often right.
 C = 10.0
@@ -40,7 +41,7 @@ def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,
     Of margins, not of pairs won: on mnist_vae, 10 labels a class, the log loss is 0.51, of votes 0.72.
     K : (l, l), the Gram matrix of the labeled points, two or more of each class. seed : of the `FOLDS` folds.
     """
-    folds = held_out_folds(FOLDS, target, seed)
+    folds = labeled_folds(target.strata(), FOLDS, seed)
     values, coding = held_out([K] * len(folds), target, folds, params, sample_weight)
     assert isinstance(coding, ClassCoding)
     return coding.margins(values)
@@ -49,15 +50,37 @@ def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,
 def fit_calibration(scores: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None = None) -> Calibration:
     """Return the multinomial logistic regression of the classes on out-of-fold scores (l, n_classes).
 
-    Its squared penalty keeps the probabilities away from 0 and 1 where few labels all lie on the right side.
+    Its squared penalty keeps the probabilities away from 0 and 1 where few labels all lie on the right side. A class
+    that no code names has probability 0.
 
     References
     ----------
     Platt, "Probabilistic outputs for support vector machines", 1999; there the targets are smoothed instead.
     """
-    regression = LogisticRegression(C=C, solver="newton-cg", max_iter=1000, tol=1e-6)
-    regression.fit(scores, codes, sample_weight=sample_weight)
-    coef, intercept = regression.coef_, regression.intercept_
-    if len(coef) == 1:  # of two classes: the log odds of the second
-        coef, intercept = np.vstack([0 * coef, coef]), np.array([0.0, intercept[0]])
+    from sklearn.linear_model import LogisticRegression  # two seconds, only for probabilities
+
+    n_classes, present = scores.shape[1], np.unique(codes)
+    coef, intercept = np.zeros((n_classes, n_classes)), np.full(n_classes, -np.inf)
+    intercept[present] = 0.0
+    if len(present) > 1:
+        regression = LogisticRegression(C=C, solver="newton-cg", max_iter=1000, tol=1e-6)
+        regression.fit(scores, codes, sample_weight=sample_weight)
+        own = present if len(present) > 2 else present[1:]  # of two classes: the log odds of the second
+        coef[own], intercept[own] = regression.coef_, regression.intercept_
     return Calibration(coef.T, intercept)
+
+
+def held_out_probabilities(scores: np.ndarray, codes: np.ndarray, folds: Sequence[np.ndarray],
+                           sample_weight: np.ndarray | None = None) -> np.ndarray:
+    """Return the probability of each class (l, n_classes) at points held out, NaN at others.
+
+    scores (l, n_classes), each without its point's fold. A fold's calibration is fitted to the other folds, so that it
+    saw none of its points; of more than `CALIBRATIONS` folds several share one.
+    """
+    held, found = np.concatenate(folds), np.full(scores.shape, np.nan)
+    for first in range(min(len(folds), CALIBRATIONS)):
+        own = np.concatenate(folds[first::CALIBRATIONS])
+        seen = np.setdiff1d(held, own)
+        weight = None if sample_weight is None else sample_weight[seen]
+        found[own] = fit_calibration(scores[seen], codes[seen], weight).probabilities(scores[own])
+    return found

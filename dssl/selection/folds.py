@@ -1,11 +1,12 @@
 """Folds of the labeled points, and predictions without each; the unlabeled ones are in every training set."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import DataError, require
+from ..errors import DataError, ParameterError, explain, require
 from ..learners.coding import Coding
 from ..learners.encoding import encode_labels
 from ..learners.ridge_and_svm import LearnerParams, fit_gram
@@ -13,18 +14,21 @@ from ..learners.target import Target
 from ..storage.blocks import block_rng
 
 FOLD_STREAM = 4  # of the seed, apart from those that choose labels and test points
+LEAVE_ONE_OUT = "leave_one_out"
 
 
-def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int) -> list[np.ndarray]:
+def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int, repetition: int = 0) -> list[np.ndarray]:
     """Return up to `n_folds` ascending, disjoint lists of positions in `codes` (l,), classes 0, 1, ..., to hold out.
 
-    Each class is spread evenly over the folds, in a random order that the seed gives. One point of each class is never
-    held out with all others of it: a class of one point is in every training set, and is not held out at all.
+    Each class is spread evenly over the folds, in a random order that the seed and the number of the repetition give.
+    One point of each class is never held out with all others of it: a class of one point is in every training set, and
+    is not held out at all. n_folds "leave_one_out" : a fold a point.
 
     Raises ParameterError: fewer than two folds, or no whole number of them. DataError: no class has two points.
     """
     require_folds(n_folds)
-    order = block_rng(seed, FOLD_STREAM).permutation(len(codes))
+    n_folds = len(codes) if n_folds == LEAVE_ONE_OUT else n_folds
+    order = block_rng(seed, FOLD_STREAM, *([repetition] if repetition else [])).permutation(len(codes))
     shuffled = np.asarray(codes)[order]
     dealt = [order[shuffled == code] for code in np.unique(shuffled) if (shuffled == code).sum() > 1]
     require(len(dealt) > 0, f"{len(codes)} labeled points, no class has two", error=DataError,
@@ -36,25 +40,82 @@ def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int) -> list[np.ndarray
 
 
 def require_folds(n_folds: Any) -> None:
-    """Raise ParameterError unless there are two folds or more, a whole number of them."""
+    """Raise ParameterError unless there are two folds or more, a whole number of them, or "leave_one_out"."""
+    if isinstance(n_folds, str) and n_folds == LEAVE_ONE_OUT:
+        return
     whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
     require(whole and n_folds >= 2, f"{n_folds!r} folds, expected a whole number >= 2",
-            why="a fold is held out of the others", fix="use 5, or 10 for few labels")
+            why="a fold is held out of the others", fix=f'use 5, or 10 for few labels, or "{LEAVE_ONE_OUT}"')
 
 
-def held_out_folds(cv: Any, target: Target, seed: int = 0) -> list[np.ndarray]:
-    """Return lists of positions among the labeled points to hold out, ascending and disjoint.
+@dataclass(frozen=True, kw_only=True)
+class FoldParams:
+    """How labeled points are held out: in so many folds, or each alone; and how often they are dealt anew.
 
-    cv : a number of folds, dealt by strata (`labeled_folds`) by the seed; a splitter of scikit-learn, which is given
-    the labeled points and their strata; or a list of its (train, test) pairs, or of lists of positions.
+    Raises ParameterError: fewer than two folds or than one repetition, or repetitions that are all the same.
+    """
 
-    Raises ParameterError: fewer than two folds, one that is no list of positions, or a point held out twice.
-    DataError: too few labeled points.
+    folds: int | Literal["leave_one_out"] = 5
+    repetitions: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_folds(self.folds)
+        require(self.repetitions >= 1, f"repetitions={self.repetitions}", why="the folds are dealt once or more often",
+                fix="use 1, or 3 to 10 where labels are few")
+        require(self.repetitions == 1 or self.folds != LEAVE_ONE_OUT,
+                f"repetitions={self.repetitions} of leave_one_out", why="each would hold out the same points",
+                fix="leave repetitions out, or use folds: 10")
+
+    def repeated(self, target: Target) -> list[list[np.ndarray]]:
+        """Return the folds of each repetition; see `held_out_folds`."""
+        return [labeled_folds(target.strata(), self.folds, self.seed, number) for number in range(self.repetitions)]
+
+    def count(self, n_labeled: int) -> int:
+        """Return the number of folds of so many labeled points, from above."""
+        return n_labeled if isinstance(self.folds, str) else min(self.folds, max(n_labeled, 2))
+
+
+def held_out_folds(cv: Any, target: Target, seed: int = 0, groups: Any = None) -> list[list[np.ndarray]]:
+    """Return, for each repetition, lists of positions among the labeled points to hold out, ascending and disjoint.
+
+    cv : a number of folds, dealt by strata (`labeled_folds`) by the seed, or "leave_one_out"; a splitter of
+    scikit-learn, which is given the labeled points, their strata and `groups` (l,); or a list of its (train, test)
+    pairs, or of lists of positions. A fold that holds a point out again begins another repetition.
+
+    Raises ParameterError: fewer than two folds, one that is no list of positions, or repetitions that do not hold out
+    the same points. DataError: too few labeled points.
     """
     strata = target.strata()
     if isinstance(cv, str) or not (hasattr(cv, "split") or np.iterable(cv)):
-        return labeled_folds(strata, cv, seed)
-    splits = cv.split(np.zeros((len(strata), 1)), strata) if hasattr(cv, "split") else cv
+        return [labeled_folds(strata, cv, seed)]
+    found = _positions_of(cv, strata, groups)
+    repetitions: list[list[np.ndarray]] = []
+    for fold in found:
+        if not repetitions or np.isin(fold, np.concatenate(repetitions[-1])).any():
+            repetitions.append([])
+        repetitions[-1].append(fold)
+    held = [np.sort(np.concatenate(folds)) for folds in repetitions]
+    same = all(len(folds) > 1 for folds in repetitions) and all(np.array_equal(own, held[0]) for own in held)
+    require(same, f"cv={cv!r} holds labeled points out unequally often",
+            why="a repetition is some folds, in which each point has the prediction of the one fit that did not see it",
+            fix="use KFold, StratifiedKFold, GroupKFold, LeaveOneOut or what repeats them")
+    return repetitions
+
+
+def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
+    """Return the positions (ascending) of each fold of a splitter or of lists; raise ParameterError of what is none."""
+    if hasattr(cv, "split"):
+        try:
+            splits = list(cv.split(np.zeros((len(strata), 1)), strata, groups))
+        except ValueError as error:
+            raise ParameterError(explain(
+                f"cv={cv!r} does not split {len(strata)} labeled points: {error}",
+                why="it is given these and their classes",
+                fix="pass fewer folds, or of groups list(cv.split(X_l, y_l, groups)) of the labeled points",
+            )) from error
+    else:
+        splits = list(cv)
     found = [np.asarray(split[1] if isinstance(split, tuple) else split) for split in splits]
     require(len(found) >= 2, f"cv={cv!r} makes {len(found)} fold(s)", why="a fold is held out of the others",
             fix="pass a number of folds >= 2, or a splitter that makes several")
@@ -66,8 +127,8 @@ def held_out_folds(cv: Any, target: Target, seed: int = 0) -> list[np.ndarray]:
     require(held.min() >= 0 and held.max() < len(strata), f"cv={cv!r} holds out point {held.min()} to {held.max()} of "
             f"{len(strata)}", why="positions are those among the labeled points, counted from 0",
             fix=f"use 0 to {len(strata) - 1}, or a splitter, which is given the labeled points")
-    require(len(np.unique(held)) == len(held), f"cv={cv!r} holds a labeled point out twice",
-            why="its prediction is that of the one fit that did not see it", fix="use KFold or StratifiedKFold")
+    require(all((np.diff(fold) > 0).all() for fold in folds), f"cv={cv!r} names a labeled point twice in a fold",
+            why="it is held out once", fix="name it once")
     return folds
 
 

@@ -1,50 +1,106 @@
 """The penalties of LapRLS, chosen by cross-validation: all pairs, and all folds, are columns of one problem."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..execution.tasks import Execution
+import numpy as np
+
+from ..execution.tasks import Execution, one_thread
 from ..kernels.base import Kernel
+from ..kernels.landmarks import Landmarks
 from ..learners.laprls.penalties import Penalties
 from ..learners.laprls.problem import FittedLapRLS, LapRLSProblem, PreparedLapRLS
 from ..learners.measures import HINGE, SQUARED
 from ..learners.smooth_losses import SQUARES
-from .scores import held_out_scores
-from .search import choose
+from .choice import LOWEST, ChoiceRule
+from .held_out_scores import HeldOut, all_scores, held_out_scores
 
 
-def search_penalties(prepared: PreparedLapRLS) -> list[dict[str, Any]]:
-    """Return a row for each system that may be chosen, in the order of `tried`: its penalties and its measures.
+@dataclass(frozen=True)
+class SearchedPenalties:
+    """The rows of a search in one kernel: the penalties and the measures of each system, in the order of `tried`; JSON.
+
+    scores : every score of those rows that may be chosen, None of the others.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    scores: list[dict[str, Any] | None] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ChosenPenalties:
+    """The system that is chosen, the number of its kernel, and every score of its values held out, if any were."""
+
+    number: int
+    system: Penalties
+    scores: dict[str, Any]
+
+
+def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: ChoiceRule = LOWEST,
+                     further: Sequence[Sequence[np.ndarray]] = (),
+                     landmarks: Landmarks | None = None) -> SearchedPenalties:
+    """Return a row for each system that may be chosen.
 
     The problem has folds, and the systems were prepared to hold them out. Errors are weighted as the labels are.
+    further : the folds of repetitions after the problem's. landmarks : those of the systems, None where these chose.
+
+    The values (l, c) of the rows that may yet be chosen are held.
     """
     problem = prepared.problem
-    target, tie = problem.target, SQUARED if problem.params.loss == SQUARES else HINGE
-    return [{"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, **held_out_scores(
-        target, target.coding, values, problem.folds, tie, problem.lines.weight)}
-        for system, values in prepared.held_out()]
+    tie, weight = SQUARED if problem.params.loss == SQUARES else HINGE, problem.lines.weight
+    repetitions = [prepared, *(prepared.refolded(folds, execution, landmarks) for folds in further)]
+    rows: list[dict[str, Any]] = []
+    kept: dict[int, list[HeldOut]] = {}
+    leading: dict[str, list[int]] = {}
+    names = [[name for name, systems in problem.allowed.items() if own in systems] for own in problem.tried]
+    with one_thread():  # around all: contexts of repetitions that take turns would undo one another
+        for place, values in enumerate(zip(*(own.held_out() for own in repetitions), strict=True)):
+            system = values[0][0]
+            held = [HeldOut(problem.target, problem.target.coding, own, repetition.problem.folds, weight)
+                    for repetition, (_, own) in zip(repetitions, values, strict=True)]
+            rows.append({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I,
+                         **held_out_scores(held, tie, rule.measure)})
+            kept[place] = held
+            for name in names[place]:
+                rivals = [*leading.get(name, []), place]
+                leading[name] = [rivals[index] for index in sorted(rule.candidates([rows[rival] for rival in rivals]))]
+            for beaten in kept.keys() - {own for places in leading.values() for own in places}:
+                del kept[beaten]
+    return SearchedPenalties(rows, [all_scores(kept[place]) if place in kept else None for place in range(len(rows))])
 
 
-def choose_penalties(problem: LapRLSProblem,
-                     tables: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, tuple[int, Penalties]]:
-    """Return by name the number of the kernel and the system of lowest error, then lowest rmse, then the first.
+def choose_penalties(problem: LapRLSProblem, tables: Sequence[SearchedPenalties],
+                     rule: ChoiceRule = LOWEST) -> dict[str, ChosenPenalties]:
+    """Return by name the system that the rule chooses, and its kernel.
 
-    tables : of each kernel, as `search_penalties` gives them; an empty one where there is nothing to choose.
+    tables : of each kernel, as `search_penalties` gives them; without rows where there is nothing to choose.
     """
-    found = {}
+    found: dict[str, ChosenPenalties] = {}
     for name in problem.names:
+        if name == "shuffled" and "model" in found:
+            found[name] = replace(found["model"], system=replace(found["model"].system, control=True))
+            continue
         among = problem.allowed["model" if name == "shuffled" else name]
-        rows = [{**row, "number": number, "system": system} for number, table in enumerate(tables)
-                for system, row in zip(problem.tried, table, strict=False) if system in among]
-        best: Mapping[str, Any] = choose(rows) if rows else {"number": 0, "system": among[0]}
-        found[name] = (best["number"], replace(best["system"], control=name == "shuffled"))
+        rows = [(number, place) for number, table in enumerate(tables)
+                for place, system in zip(range(len(table.rows)), problem.tried, strict=False) if system in among]
+        number, place = rows[rule.place([tables[number].rows[place] for number, place in rows])] if rows else (0, -1)
+        system = problem.tried[place] if rows else among[0]
+        found[name] = ChosenPenalties(number, replace(system, control=name == "shuffled"),
+                                      (tables[number].scores[place] or {}) if rows else {})
     return found
 
 
-def fit_laprls(problem: LapRLSProblem, kernel: Kernel,
-               execution: Execution) -> tuple[FittedLapRLS, list[dict[str, Any]]]:
-    """Return the models of a problem in one kernel, those that its names ask for, and the rows of the search."""
+def fit_laprls(problem: LapRLSProblem, kernel: Kernel, execution: Execution,
+               further: Sequence[Sequence[np.ndarray]] = ()) -> tuple[FittedLapRLS, list[dict[str, Any]]]:
+    """Return the models of a problem in one kernel, those that its names ask for, and the rows of the search.
+
+    further : the folds of repetitions after the problem's.
+    """
     prepared = problem.prepared(kernel, execution, held_out=problem.has_choice)
-    rows = search_penalties(prepared) if problem.has_choice else []
-    return prepared.fitted({name: system for name, (_, system) in choose_penalties(problem, [rows]).items()}), rows
+    table = search_penalties(prepared, execution, further=further) if problem.has_choice else SearchedPenalties()
+    chosen = choose_penalties(problem, [table])
+    fitted = prepared.fitted({name: own.system for name, own in chosen.items()})
+    if table.rows:
+        fitted.evidence["scores"] = {name: own.scores for name, own in chosen.items()}
+    return fitted, table.rows

@@ -1,15 +1,13 @@
 """How good predictions are: scores of classes and of quantities, and whether one model is better than another."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..execution.tasks import Execution, Progress
-from ..learners.coding import Coding
-from ..learners.measures import PointMeasure
 from ..learners.model import Output, SharedModels, predict_blocks
 from ..learners.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
@@ -131,22 +129,3 @@ def unlabeled_verdict(true: Target, found: Mapping[str, Mapping[str, np.ndarray]
     clear = base["p_value"] < 0.05
     return {**verdict, "unlabeled_data": "helped" if clear and base["gain"] > 0 and control["gain"] > 0
             else "hurt" if clear and base["gain"] < 0 else "no clear difference"}
-
-
-def held_out_scores(true: Target, coding: Coding, values: np.ndarray, folds: Sequence[np.ndarray], tie: PointMeasure,
-                    weight: np.ndarray | None = None) -> dict[str, Any]:
-    """Return the measures of a row of a search: how values (l, c), each predicted without its point's fold, do.
-
-    The first, also of each fold as `fold_errors`, is what a search lowers; the second parts equals. Of classes they are
-    `error`, the share of wrong ones, and that of the measure `tie`; of quantities `rmse` and `mae`.
-    """
-    measured = [(measure, measure.of(coding, values, true.coded)) for measure in true.measures(tie)]
-    first, found = measured[0]
-    return {**{measure.name: float(measure.shown(_mean(own, folds, weight))) for measure, own in measured},
-            "fold_errors": [float(first.shown(_mean(found, [fold], weight))) for fold in folds]}
-
-
-def _mean(measured: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarray | None) -> float:
-    """Return the weighted mean over the points of some folds."""
-    held = np.concatenate(folds)
-    return float(np.average(measured[held], weights=None if weight is None else weight[held]))

@@ -13,9 +13,9 @@ to which a ridge is fitted anew: the closed form (`learners/closed_form.py`) tak
 kernel has it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product, repeat
 from typing import Any
 
 import numpy as np
@@ -26,25 +26,24 @@ from ..graph.regularizer import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import absolute_eta, check_eta, factor_positive
 from ..learners.closed_form import held_out_of_gram
+from ..learners.coding import Coding
 from ..learners.measures import HINGE
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Target
-from .folds import held_out, require_folds
-from .scores import held_out_scores
+from .folds import held_out
+from .held_out_scores import HeldOut, all_scores, held_out_scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridParams:
-    """The grid: powers of the regularizer, etas (relative, see `deform`), C, and the number of folds.
+    """The grid: powers of the regularizer, etas (relative, see `deform`) and C.
 
-    Raises ParameterError: an empty list, a value out of range, fewer than two folds.
+    Raises ParameterError: an empty list, a value out of range.
     """
 
     power: tuple[int, ...] = (1, 2, 3)
     eta: tuple[float, ...] = (1.0, 10.0, 100.0)
     C: tuple[float, ...] = (10.0,)
-    folds: int = 5
-    seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("power", "eta", "C"):
@@ -60,56 +59,47 @@ class GridParams:
             check_eta(eta)
         require(min(self.eta) > 0, f"eta={list(self.eta)} has a 0", why="eta 0 is the base kernel, which is a baseline "
                 "of its own", fix="leave the 0 out")
-        require_folds(self.folds)
+
+    def at(self, row: Mapping[str, Any]) -> "GridParams":
+        """Return the grid of one row of a search; of a base kernel, which has neither power nor eta, C alone."""
+        return replace(self, C=(row["C"],), **{
+            name: (row[name],) for name in ("power", "eta") if row[name] is not None})
 
 
-MEASURES = ("error", "rmse", "loss", "mae")  # of a row, those that there are in this order
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What is held out of a search: the labeled points, the folds of each repetition, the learner, what rows tell.
 
-
-def choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the row of a search of lowest error or rmse, then of the lowest second measure, then the first."""
-    return min(rows, key=_measures)
-
-
-def _measures(row: Mapping[str, Any]) -> list[float]:
-    return [row[name] for name in MEASURES if name in row]
-
-
-def cv_results(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """Return the rows of a search as scikit-learn has them in `cv_results_`: arrays with an entry a row.
-
-    `params` and `param_<name>` of the parameters `names`; `split<i>_test_score`, the accuracy in a fold, or of
-    quantities minus the rmse; `mean_test_score`, the same over the points of all folds, and `std_test_score` over the
-    folds; `rank_test_score`, 1 for the row that `choose` returns and its equals.
+    kind : "svm" or "ridge". weight : (l,) of the labeled points, 1 by default. measure : of rows, beside those that all
+    have. complete : rows tell every score too, as `scores`.
     """
-    if not rows:
-        return {}
-    best, measured = (1.0 if "error" in rows[0] else 0.0), [_measures(row) for row in rows]
-    folds = best - np.array([row["fold_errors"] for row in rows])
-    return {
-        "params": [{name: row[name] for name in names if name in row} for row in rows],
-        **{f"param_{name}": _masked([row.get(name) for row in rows], [name not in row for row in rows])
-           for name in names},
-        **{f"split{fold}_test_score": folds[:, fold] for fold in range(folds.shape[1])},
-        "mean_test_score": best - np.array([first for first, *_ in measured]), "std_test_score": folds.std(axis=1),
-        "rank_test_score": np.array([1 + sum(other < own for other in measured) for own in measured], np.int32)}
 
+    target: Target
+    repetitions: Sequence[Sequence[np.ndarray]]
+    kind: str
+    weight: np.ndarray | None = None
+    measure: str | None = None
+    complete: bool = False
 
-def _masked(values: list[Any], mask: list[bool]) -> np.ma.MaskedArray:
-    """Return a masked array of one dimension, of objects where values are no numbers or texts of one kind."""
-    if all(isinstance(value, (int, float)) for value in values) or all(isinstance(value, str) for value in values):
-        return np.ma.array(values)
-    array = np.empty(len(values), object)
-    array[:] = values
-    return np.ma.array(array, mask=mask)
+    @property
+    def folds(self) -> list[np.ndarray]:
+        """Return the folds of all repetitions, one after the other."""
+        return [fold for folds in self.repetitions for fold in folds]
+
+    def row(self, values: Sequence[np.ndarray], coding: Coding, **given: Any) -> dict[str, Any]:
+        """Return the row of values (l, c) in each repetition, at the parameters `given`."""
+        held = [HeldOut(self.target, coding, own, folds, self.weight)
+                for own, folds in zip(values, self.repetitions, strict=True)]
+        row = {**given, **held_out_scores(held, HINGE, self.measure)}
+        return {**row, "scores": all_scores(held)} if self.complete else row
 
 
 def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.ndarray, eta: float,
-                   position: np.ndarray, folds: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the deformed Gram matrix (l, l) of the labeled points, a fold, measured at S without the fold.
+                   position: np.ndarray, folds: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield the deformed Gram matrix (l, l) of the labeled points, a fold, measured at S without the fold.
 
     K_SS (s, s), K_Sl (s, l), K_ll (l, l) : the base kernel. A (s, s) : Q^+ on S. eta : relative.
-    position : (l,), the place in S of each labeled point, -1 where it is not in S.
+    position : (l,), the place in S of each labeled point, -1 where it is not in S. folds : of all repetitions.
 
     Cost: s^3 / 3 + 4 s^2 l flops once, and l^2 |F| a fold.
     """
@@ -121,49 +111,48 @@ def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.n
     solved = cho_solve((factor, True), np.hstack([K_Sl, unit]), check_finite=False)
     W, inverse = solved[:, :K_Sl.shape[1]], solved[:, K_Sl.shape[1]:]
     whole = K_ll - absolute * (K_Sl.T @ W)
-    grams = []
     for fold in folds:
         member = np.isin(inside, fold)
         rows = position[inside[member]]
         K = whole
         if len(rows):
             K = whole + absolute * (W[rows].T @ np.linalg.solve(inverse[rows][:, member], W[rows]))
-        grams.append((K + K.T) / 2)
-    return grams
+        yield (K + K.T) / 2
 
 
-def search_deformed(base: Kernel, X_S: np.ndarray, X_l: np.ndarray, target: Target, position: np.ndarray,
-                    powers: Mapping[int, np.ndarray], kind: str, params: GridParams, folds: Sequence[np.ndarray],
-                    weight: np.ndarray | None = None) -> list[dict[str, Any]]:
+def search_deformed(base: Kernel, X_S: np.ndarray, X_l: np.ndarray, position: np.ndarray,
+                    powers: Mapping[int, np.ndarray], params: GridParams, held: Held) -> list[dict[str, Any]]:
     """Return the rows of one base kernel, deformed by `powers`: A (s, s) of each power of the regularizer.
 
     Each has `power`, `eta`, `C`, and the measures of `held_out_scores`.
     """
     K_SS, K_Sl, K_ll = base(X_S, X_S), base(X_S, X_l), base(X_l, X_l)
     return [row for power, eta in product(params.power, params.eta) for row in _search_C(
-        held_out_grams(K_SS, K_Sl, K_ll, powers[power], eta, position, folds), target, kind, params, folds,
-        weight, power=power, eta=eta)]
+        held_out_grams(K_SS, K_Sl, K_ll, powers[power], eta, position, held.folds), params, held, power=power, eta=eta)]
 
 
-def search_base(base: Kernel, X_l: np.ndarray, target: Target, kind: str, params: GridParams,
-                folds: Sequence[np.ndarray], weight: np.ndarray | None = None) -> list[dict[str, Any]]:
+def search_base(base: Kernel, X_l: np.ndarray, params: GridParams, held: Held) -> list[dict[str, Any]]:
     """Return the rows of a base kernel, which has neither power nor eta.
 
     The kernel is the same without any fold, so that for "ridge" one eigendecomposition serves all folds and C.
     """
-    K = base(X_l, X_l)
-    if kind != "ridge":
-        return _search_C([K] * len(folds), target, kind, params, folds, weight, power=None, eta=None)
-    return [{"power": None, "eta": None, "C": C, **held_out_scores(target, target.coding, values, folds, HINGE, weight)}
-            for C, values in zip(params.C, held_out_of_gram(K, target, folds, params.C, weight), strict=True)]
+    K, target = base(X_l, X_l), held.target
+    if held.kind != "ridge":
+        return _search_C(repeat(K, len(held.folds)), params, held, power=None, eta=None)
+    found = [held_out_of_gram(K, target, folds, params.C, held.weight) for folds in held.repetitions]
+    return [held.row(values, target.coding, power=None, eta=None, C=C)
+            for C, values in zip(params.C, zip(*found, strict=True), strict=True)]
 
 
-def _search_C(grams: Sequence[np.ndarray], target: Target, kind: str, params: GridParams, folds: Sequence[np.ndarray],
-              weight: np.ndarray | None, **given: Any) -> list[dict[str, Any]]:
-    """Return a row for each C, with Gram matrices (l, l) of the folds."""
-    rows = []
-    for C in params.C:
-        learner = LearnerParams(kind=kind, C=C)  # type: ignore[arg-type]
-        values, coding = held_out(grams, target, folds, learner, weight)
-        rows.append({**given, "C": C, **held_out_scores(target, coding, values, folds, HINGE, weight)})
-    return rows
+def _search_C(grams: Iterable[np.ndarray], params: GridParams, held: Held, **given: Any) -> list[dict[str, Any]]:
+    """Return a row for each C, with Gram matrices (l, l) of the folds of all repetitions, one at a time."""
+    number = np.repeat(np.arange(len(held.repetitions)), [len(folds) for folds in held.repetitions])
+    found: dict[tuple[float, int], np.ndarray] = {}
+    coding = held.target.coding
+    for K, fold, repetition in zip(grams, held.folds, number.tolist(), strict=True):
+        for C in params.C:
+            learner = LearnerParams(kind=held.kind, C=C)  # type: ignore[arg-type]
+            values, coding = held_out([K], held.target, [fold], learner, held.weight)
+            found.setdefault((C, repetition), values)[fold] = values[fold]
+    return [held.row([found[C, repetition] for repetition in range(len(held.repetitions))], coding, **given, C=C)
+            for C in params.C]

@@ -9,7 +9,7 @@ from dssl.pipeline.artifacts import read_manifest
 from dssl.pipeline.kinds.deformed_fit import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
-from dssl.selection.search import choose
+from dssl.selection.choice import LOWEST
 from dssl.storage.blocks import ArrayRows, HeldArrays
 
 GRID = {"folds": 3, "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}
@@ -88,8 +88,8 @@ def test_one_label_a_class_cannot_be_cross_validated(small_spec, tmp_path):
 def test_the_first_of_equals_is_chosen():
     rows = [{"error": error, "loss": loss, "eta": eta}
             for eta, (error, loss) in enumerate([(0.2, 0.1), (0.1, 0.3), (0.1, 0.2), (0.1, 0.2)])]
-    assert (choose(rows)["eta"], choose(rows[:1])["eta"]) == (2, 0)
-    assert choose([{"rmse": 2.0, "mae": 1.0, "eta": 0}, {"rmse": 1.0, "mae": 3.0, "eta": 1}])["eta"] == 1
+    assert (LOWEST.choose(rows)["eta"], LOWEST.choose(rows[:1])["eta"]) == (2, 0)
+    assert LOWEST.choose([{"rmse": 2.0, "mae": 1.0, "eta": 0}, {"rmse": 1.0, "mae": 3.0, "eta": 1}])["eta"] == 1
 
 
 def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
@@ -101,3 +101,74 @@ def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
     found = problem.covariances("shuffled", (1,), X)[1]
     assert np.allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(A))
     assert not np.array_equal(found, A)
+
+
+REPEATED = {"folds": 3, "repetitions": 2, "measure": "log_loss", "eta": [1, 30], "C": [1, 10]}
+
+
+@pytest.mark.parametrize(("selection", "model"), [
+    (REPEATED, {"kind": "svm"}), (REPEATED, {"kind": "ridge"}),
+    ({"folds": "leave_one_out", "measure": "auc", "eta": [1, 30], "C": [1, 10]}, {"kind": "ridge"}),
+    ({"folds": "leave_one_out", "one_standard_error": True, "C": [0.1, 1, 10, 100]}, {"kind": "svm"}),
+    ({"repetitions": 2, "folds": 3, "one_standard_error": True, "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "auto"],
+      "bandwidth": ["median", "2*median"]}, {"kind": "laprls", "landmarks": {"count": 40}}),
+    ({**REPEATED, "eta": None, "C": None, "measure": "brier", "gamma_A": ["auto", "100*auto"]},
+     {"kind": "lapsvm", "landmarks": {"count": 40}}),
+])
+def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, selection, model):
+    selection = {key: value for key, value in selection.items() if value is not None}
+    kernel = model["kind"] in ("laprls", "lapsvm")
+    spec = {key: value for key, value in small_spec.items() if not (kernel and key == "subsample")}
+    spec = {**spec, "labels": {"per_class": 6}, "model": model, "selection": selection,
+            "baselines": ["base", "shuffled"]}
+    result = run(spec, workspace=tmp_path, execution=InProcess(2))
+    found, repetitions = facts(tmp_path, "selection"), selection.get("repetitions", 1)
+    n_labeled = 6 * len(result["metrics"]["confusion"])
+    assert found["folds"] == (n_labeled if selection["folds"] == "leave_one_out" else 3)
+    assert found["repetitions"] == repetitions
+    name = selection.get("measure", "error")
+    sign = -1 if name == "auc" else 1
+    assert set(found["scores"]) == {"model", "base"} == set(found["grid"])
+    for model_name, rows in found["grid"].items():
+        choice, scores = found["choices"][model_name], found["scores"][model_name]
+        lowest = min(rows, key=lambda row: sign * row[name])
+        if selection.get("one_standard_error"):
+            within = [row for row in rows if row[name] <= lowest[name] + lowest[f"{name}_se"]]
+            key = "gamma_A" if kernel else "C"
+            assert choice[key] == (max if kernel else min)(row[key] for row in within)
+        else:
+            assert choice[name] == lowest[name]
+        for key in choice.keys() & scores.keys():
+            assert scores[key] == pytest.approx(choice[key], rel=1e-9, abs=1e-12)
+        assert {"error", "balanced_error", "log_loss", "brier", "auc"} <= scores.keys()
+        for row in rows:
+            assert len(row["fold_errors"]) == found["folds"] * repetitions
+            assert (f"{name}_se_repetitions" in row) == (repetitions > 1)
+            assert {f"{name}_se", "error", "error_se"} <= row.keys()
+    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    for words in ("Brier score", "area under the ROC curve",
+                  *(["dealt anew 2 times"] if repetitions > 1 else []),
+                  *(["within one standard error"] if selection.get("one_standard_error") else [])):
+        assert words in page, words
+
+
+def test_repetitions_and_measures_of_quantities(small_spec, points_file, tmp_path):
+    spec = {**small_spec, "data": {**small_spec["data"], "task": "regression"}, "labels": {"count": 30},
+            "model": {"kind": "ridge"}, "baselines": ["base", "shuffled"],
+            "selection": {"folds": 3, "repetitions": 3, "measure": "mae", "C": [1, 10]}}
+    run(spec, workspace=tmp_path, execution=InProcess(2))
+    found = facts(tmp_path, "selection")
+    for name, rows in found["grid"].items():
+        assert found["choices"][name]["mae"] == min(row["mae"] for row in rows)
+        assert found["scores"][name].keys() == {
+            f"{measure}{suffix}" for measure in ("rmse", "mae") for suffix in ("", "_se", "_se_repetitions")}
+
+
+@pytest.mark.parametrize(("section", "message"), [
+    ({"folds": "half"}, "selection"), ({"repetitions": 0}, "selection.repetitions"), ({"measure": "f1"}, "measure"),
+    ({"measure": "rmse"}, "measure='rmse' of classes"),
+    ({"folds": "leave_one_out", "repetitions": 2}, "each would hold out the same points"),
+])
+def test_folds_and_measures_that_say_nothing_are_refused(small_spec, section, message):
+    with pytest.raises(SpecError, match=message):
+        load_spec({**small_spec, "selection": section})

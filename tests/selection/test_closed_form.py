@@ -89,7 +89,7 @@ def test_held_out_values_are_those_of_refits(m, r, penalties, weighted, centered
 def test_folds_of_any_splitter(splitter, n, r):
     Phi, Y, weight = features(30, r)
     target = Classes(np.arange(30), np.arange(30) % 2, np.array(["a", "b"]))
-    folds = held_out_folds(splitter, target)
+    folds, = held_out_folds(splitter, target)
     assert len(folds) == n
     for own in (weight, None):
         assert_exact(held_out_ridge_of_features(Phi, Y, folds, np.full(n, 0.5), own),

@@ -5,12 +5,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import make_moons
-from sklearn.model_selection import GridSearchCV, KFold, RepeatedKFold, StratifiedKFold
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+)
 
 from dssl import LapSVC
 from dssl.errors import DataError, ParameterError
 from dssl.learners.target import Classes, Quantities
-from dssl.selection.folds import LabeledKFold, held_out_folds, labeled_folds
+from dssl.selection.folds import FoldParams, LabeledKFold, held_out_folds, labeled_folds
+
+
+def assert_same(found, expected):
+    """Both are the folds of repetitions, at any depth."""
+    if isinstance(expected, np.ndarray):
+        assert np.array_equal(found, expected)
+        return
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert_same(one, other)
+
+
+def halves(n=40):
+    """Return a target of n labeled points, half of each of two classes."""
+    return Classes(np.arange(n), np.arange(n) % 2, np.array(["a", "b"]))
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(2, 7), st.integers(0, 2**20))
@@ -51,14 +75,11 @@ def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
     splitter = StratifiedKFold(4, shuffle=True, random_state=1)
     expected = [held for _, held in splitter.split(codes, codes)]
     for cv in (splitter, list(splitter.split(codes, codes)), expected):
-        found = held_out_folds(cv, classes)
+        found, = held_out_folds(cv, classes)
         assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
-    assert [len(fold) for fold in held_out_folds(KFold(8), values)] == [5] * 8
-    for one, other in zip(held_out_folds(5, classes, 3), labeled_folds(codes, 5, 3), strict=True):
-        assert np.array_equal(one, other)
-    assert sum(map(len, held_out_folds(3, values))) == 40
-    with pytest.raises(ParameterError, match="holds a labeled point out twice"):
-        held_out_folds(RepeatedKFold(n_splits=2, n_repeats=2), classes)
+    assert [len(fold) for fold in held_out_folds(KFold(8), values)[0]] == [5] * 8
+    assert_same([held_out_folds(5, classes, 3)], [[labeled_folds(codes, 5, 3)]])
+    assert sum(map(len, held_out_folds(3, values)[0])) == 40
     for wrong in (None, "5", True, 2.5, object()):
         with pytest.raises(ParameterError, match="folds, expected a whole number >= 2"):
             held_out_folds(wrong, classes)
@@ -71,6 +92,71 @@ def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
             held_out_folds(wrong, classes)
     with pytest.raises(DataError, match="1 labeled points, no class has two"):
         held_out_folds(2, values.take(np.arange(1)))
+
+
+@given(st.integers(2, 6), st.integers(1, 4), st.integers(0, 2**20), st.booleans())
+def test_a_fold_that_overlaps_begins_a_repetition(n_splits, n_repeats, seed, stratified):
+    kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
+    target, splitter = halves(), kind(n_splits=n_splits, n_repeats=n_repeats, random_state=seed)
+    folds = [held for _, held in splitter.split(np.zeros((40, 1)), target.coded)]
+    expected = [folds[first:first + n_splits] for first in range(0, len(folds), n_splits)]
+    assert_same(held_out_folds(splitter, target), expected)
+    for repetition in held_out_folds(list(splitter.split(np.zeros((40, 1)), target.coded)), target):
+        assert np.array_equal(np.sort(np.concatenate(repetition)), np.arange(40))
+
+
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=4).filter(lambda sizes: max(sizes) > 1), st.integers(1, 4))
+def test_repetitions_of_a_number_of_folds_hold_out_the_same_points_in_other_folds(sizes, repetitions):
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    target = Classes(np.arange(len(codes)), codes, np.arange(len(sizes)))
+    found = FoldParams(folds=3, repetitions=repetitions, seed=7).repeated(target)
+    assert_same(found[:1], held_out_folds(3, target, 7))
+    held = [np.sort(np.concatenate(folds)) for folds in found]
+    assert_same(held, [held[0]] * repetitions)
+    if repetitions > 1:
+        one, other = FoldParams(repetitions=2).repeated(halves())
+        assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_leave_one_out_holds_out_each_point_alone():
+    target = halves(9)
+    for folds in (FoldParams(folds="leave_one_out").repeated(target), held_out_folds("leave_one_out", target),
+                  held_out_folds(LeaveOneOut(), target)):
+        assert len(folds) == 1
+        assert sorted(fold.item() for fold in folds[0]) == list(range(9))
+    alone = Classes(np.arange(3), np.array([0, 0, 1]), np.array(["a", "b"]))
+    assert sorted(fold.item() for fold in held_out_folds("leave_one_out", alone)[0]) == [0, 1]
+    assert FoldParams(folds="leave_one_out").count(12) == 12
+    assert (FoldParams(folds=4).count(12), FoldParams(folds=40).count(12)) == (4, 12)
+
+
+def test_groups_stay_together():
+    target, groups = halves(), np.arange(40) // 4
+    found, = held_out_folds(GroupKFold(5), target, groups=groups)
+    assert all(set(groups[fold]).isdisjoint(np.delete(groups, fold)) for fold in found)
+    as_lists = list(GroupKFold(5).split(np.zeros((40, 1)), target.coded, groups))
+    assert_same(held_out_folds(as_lists, target), [found])
+    with pytest.raises(ParameterError, match="does not split 40 labeled points"):
+        held_out_folds(GroupKFold(5), target)
+    with pytest.raises(ParameterError, match="does not split 4 labeled points"):
+        held_out_folds(KFold(5), halves(4))
+
+
+@pytest.mark.parametrize("cv", [ShuffleSplit(3, test_size=0.3, random_state=0), [[0, 1], [1, 2]], [[0, 1], [0, 1]]])
+def test_points_that_are_held_out_unequally_often_are_refused(cv):
+    with pytest.raises(ParameterError, match="unequally often"):
+        held_out_folds(cv, halves())
+    with pytest.raises(ParameterError, match="twice in a fold"):
+        held_out_folds([[0, 0], [1]], halves())
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"folds": 1}, "1 folds"), ({"folds": "half"}, "'half' folds"), ({"repetitions": 0}, "repetitions=0"),
+    ({"folds": "leave_one_out", "repetitions": 2}, "the same points"),
+])
+def test_bad_folds_are_refused(given, message):
+    with pytest.raises(ParameterError, match=message):
+        FoldParams(**given)
 
 
 def test_all_unlabeled_points_are_in_every_training_set():

@@ -14,8 +14,8 @@ from dssl.learners.measures import HINGE
 from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
 from dssl.learners.target import Classes, Quantities
 from dssl.selection.folds import held_out, labeled_folds
-from dssl.selection.scores import held_out_scores
-from dssl.selection.search import GridParams, held_out_grams, search_base, search_deformed
+from dssl.selection.held_out_scores import HeldOut, held_out_scores
+from dssl.selection.search import GridParams, Held, held_out_grams, search_base, search_deformed
 
 
 def classes_of(codes):
@@ -56,7 +56,7 @@ def test_cross_validation_counts_what_refits_get_wrong():
     K = RBF(1.0)(X_l, X_l)
     target = classes_of(codes)
     values, coding = held_out([K] * len(folds), target, folds, LearnerParams(C=2.0))
-    row = held_out_scores(target, coding, values, folds, HINGE)
+    row = held_out_scores([HeldOut(target, coding, values, folds)], HINGE)
 
     wrong, hinge, by_fold = 0, 0.0, []
     for fold in folds:
@@ -83,17 +83,18 @@ def test_the_loss_is_zero_beyond_the_margin_and_one_at_the_boundary(kind):
 
 def test_the_grid_has_a_point_for_each_combination_and_the_base_kernel_none_of_the_graph():
     X_S, X_l, position, codes, A = problem(1, inside=8, outside=4)
-    params = GridParams(power=(1, 2), eta=(1.0, 10.0), C=(1.0, 10.0, 100.0), folds=3)
+    params = GridParams(power=(1, 2), eta=(1.0, 10.0), C=(1.0, 10.0, 100.0))
     folds = labeled_folds(codes, 3, 0)
-    points = search_deformed(RBF(1.0), X_S, X_l, classes_of(codes), position, {1: A, 2: A @ A}, "svm", params, folds)
+    held = Held(classes_of(codes), [folds], "svm")
+    points = search_deformed(RBF(1.0), X_S, X_l, position, {1: A, 2: A @ A}, params, held)
     assert len({(p["power"], p["eta"], p["C"]) for p in points}) == len(points) == 12
-    base = search_base(RBF(1.0), X_l, classes_of(codes), "svm", params, folds)
+    base = search_base(RBF(1.0), X_l, params, held)
     assert [(p["power"], p["eta"], p["C"]) for p in base] == [(None, None, C) for C in (1.0, 10.0, 100.0)]
 
 
 @pytest.mark.parametrize(("given", "message"), [
     ({"power": ()}, "no values"), ({"power": (0,)}, "power"), ({"eta": (0.0,)}, "0 is the base kernel"),
-    ({"eta": (1.0, 1.0)}, "twice"), ({"C": (-1.0,)}, "C="), ({"folds": 1}, "folds"),
+    ({"eta": (1.0, 1.0)}, "twice"), ({"C": (-1.0,)}, "C="),
     ({"eta": (float("inf"),)}, "eta"),
 ])
 def test_a_bad_grid_is_refused(given, message):
@@ -113,9 +114,10 @@ def test_quantities_are_judged_by_the_error_of_points_held_out():
         errors.append(K[np.ix_(fold, kept)] @ alpha + mean - y[fold])
     found = np.concatenate(errors)
     target = Quantities(np.arange(len(y)), y)
-    point, = search_base(kernel, X_l, target, "ridge", GridParams(C=(5.0,)), folds)
+    held = Held(target, [folds], "ridge")
+    point, = search_base(kernel, X_l, GridParams(C=(5.0,)), held)
     assert_allclose((point["rmse"], point["mae"]), (np.sqrt((found**2).mean()), np.abs(found).mean()))
     assert_allclose(point["fold_errors"], [np.sqrt((error**2).mean()) for error in errors])
-    grid = search_deformed(kernel, X_S, X_l, target, position, {1: A}, "ridge", GridParams(power=(1,), C=(5.0,)), folds)
+    grid = search_deformed(kernel, X_S, X_l, position, {1: A}, GridParams(power=(1,), C=(5.0,)), held)
     assert len(grid) == 3
     assert all(0 < point["mae"] <= point["rmse"] for point in grid)

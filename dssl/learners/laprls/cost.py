@@ -22,7 +22,8 @@ class Systems:
     v : distinct points, of `row_bytes` each. m : labeled points. nnz : entries of W. s : landmarks. columns : of a
     system. folds : that labels have, with one for points that are never held out. pairs, held : of penalties, with
     those of the baselines, and the systems that cross-validation solves. kernels : how many. written : bytes of all
-    models. smooth : whether another loss than the squared one is minimized.
+    models. smooth : whether another loss than the squared one is minimized. repetitions : of
+    the folds; those that are refitted are prepared side by side.
     """
 
     v: int
@@ -39,6 +40,7 @@ class Systems:
     params: SystemParams
     budget: int
     smooth: bool = False
+    repetitions: int = 1
 
     @property
     def closed_form(self) -> bool:
@@ -84,13 +86,15 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     if method == "nystrom-direct":
         held = of.held if not of.closed_form else 0
         right = 8 * s * of.columns * (of.pairs + held)
-        peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums, sums + 4 * square + right)
-        tasks = 2 + runs + block_count(of.pairs + held, SYSTEMS_IN_A_TASK)
+        again = 1 if of.closed_form else of.repetitions
+        peak = (again - 1) * (sums + right) + max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
+                                                  sums + 4 * square + right)
+        tasks = again * (2 + runs + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
         if of.closed_form:  # beside the sums, the features of labels as they come, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
-            tasks += runs + of.held // max(1, of.folds - 1)
-        return cost_of(kernels * tasks, kernels * v * of.row_bytes, kernels * runs * sums + of.written, peak,
-                       max(whitening, sums))
+            tasks += of.repetitions * (runs + of.held // max(1, of.folds - 1))
+        return cost_of(kernels * tasks, kernels * again * v * of.row_bytes, kernels * again * runs * sums + of.written,
+                       peak, max(whitening, again * sums))
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + halo)
     kept = min(int(reached * v), of.budget // 2)

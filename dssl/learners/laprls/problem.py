@@ -7,7 +7,7 @@ which the kernel is evaluated once. Penalties are chosen in `selection/laprls.py
 
     problem = LapRLSProblem.of(rows, target, params, execution, graph=graph, folds=folds)
     prepared = problem.prepared(kernel, execution, held_out=True)     a pass over the points
-    rows = search_penalties(prepared)                                 a row for each pair of penalties
+    search_penalties(prepared, execution)                             a row for each pair of penalties
     prepared.fitted({"model": penalties})                             the models of chosen penalties
     prepared.to_arrays()                                              what `restored` fits from, without the points
 """
@@ -196,6 +196,18 @@ class PreparedLapRLS:
     solver: SystemSolver
     points: Any
     evidence: dict[str, Any]
+
+    def refolded(self, folds: Sequence[np.ndarray], execution: Execution,
+                 landmarks: Landmarks | None = None) -> "PreparedLapRLS":
+        """Return the systems ready to hold out other folds: by the same Gram matrices in closed form, or prepared anew.
+
+        landmarks : as `LapRLSProblem.prepared` was given them.
+        """
+        problem = self.problem.with_folds(folds)
+        if self.solver.refolded is None:
+            return problem.prepared(self.kernel, execution, held_out=True, landmarks=landmarks)
+        return replace(self, problem=problem, solver=self.solver.refolded(problem.lines),
+                       evidence={**self.evidence, "seconds": dict(self.evidence["seconds"])})
 
     def held_out(self) -> Iterator[tuple[Penalties, np.ndarray]]:
         """Yield all penalties that may be chosen, in the order of `tried`, with values (l, c) at the labeled points.

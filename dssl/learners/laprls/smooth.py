@@ -279,7 +279,12 @@ def solve_by_steps(system: NystromSystem, loss: SmoothLoss, features: np.ndarray
 def smooth_gram_solver(gram: GramSystem, loss: SmoothLoss, execution: Execution) -> SystemSolver:
     """Return what solves systems from Gram matrices and the features of the labels, which is among their sums."""
     made = SmoothGram(gram, loss, execution)
-    return SystemSolver("nystrom-direct", made.solve, made.held_out, gram)
+
+    def refolded(lines: LabelLines) -> SystemSolver:
+        own = replace(gram.lines, fold=lines.fold, n_held=lines.n_held)
+        return smooth_gram_solver(replace(gram, lines=own), loss, execution)
+
+    return SystemSolver("nystrom-direct", made.solve, made.held_out, gram, refolded=refolded)
 
 
 def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,

@@ -12,7 +12,7 @@ from .closed_form import closed_form_of, closed_form_values
 from .dense import DenseTask
 from .gram import GramSystem, gram_system, solve_from_gram
 from .iterations import require_converged, solve_by_products
-from .params import Functions
+from .params import Functions, LabelLines
 from .penalties import Penalties, with_folds
 from .products import Landmarked, gram_bytes, times
 from .system import NystromSystem
@@ -73,7 +73,8 @@ class SystemSolver:
     solve : systems -> their functions. held_out : systems, F of each pair of penalties, held folds 0 to F - 1 in order
     -> the values (m, g, c) of groups of pairs at the labeled points, each by the one of its fold.
     held_out_method : "closed_form" or "refit". gram : the matrices that later solutions can be made of; None where
-    there are none. expected_seconds : of the methods that were compared, by name.
+    there are none. expected_seconds : of the methods that were compared, by name. refolded : lines of the same labels
+    with other folds -> what holds these out, where it needs nothing anew.
     """
 
     method: str
@@ -82,6 +83,7 @@ class SystemSolver:
     gram: GramSystem | None = None
     expected_seconds: dict[str, float] = field(default_factory=dict)
     held_out_method: str = "refit"
+    refolded: Callable[[LabelLines], "SystemSolver"] | None = None
 
 
 def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
@@ -96,8 +98,13 @@ def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], executi
     method, costs = method_of(system, [*expected, *with_folds(held, n_held)], execution, closed_form)
     if method == "nystrom-direct" and closed_form is not None:
         whole = gram_system(system.without_folds(execution), [*expected, *held], execution, parts)
-        return replace(gram_solver(whole, execution), expected_seconds=costs, held_out_method="closed_form",
-                       held_out=lambda systems: closed_form_values(system, whole, systems, execution))
+
+        def closed(lines: LabelLines) -> SystemSolver:
+            own = replace(system, lines=replace(system.lines, fold=lines.fold, n_held=lines.n_held))
+            return replace(gram_solver(whole, execution), expected_seconds=costs, held_out_method="closed_form",
+                           held_out=lambda systems: closed_form_values(own, whole, systems, execution), refolded=closed)
+
+        return closed(system.lines)
     gram = gram_system(system, [*expected, *held], execution, parts) if method == "nystrom-direct" else None
 
     def solve(systems: Sequence[Penalties]) -> Functions:

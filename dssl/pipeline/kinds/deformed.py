@@ -17,7 +17,9 @@ from ...learners.deformed import draw_subsample
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
 from ...report.words import Baseline, Words
-from ...selection.search import GridParams, choose
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.folds import FoldParams
+from ...selection.search import GridParams
 from ...solvers.direct import LARGEST
 from ...solvers.solve import METHODS, SolverParams, stored_bytes
 from ...storage.blocks import PartWriter
@@ -126,36 +128,44 @@ def _problem(context: Context, learning: LearningParams) -> DeformedProblem:
 
 @dataclass(frozen=True)
 class SearchParams:
-    """The grid and the bandwidths to choose from; without a grid, the parameters that are given."""
+    """The grid and the bandwidths to choose from, the folds and the rule; without a grid, the parameters given."""
 
     baselines: tuple[str, ...]
     given: dict[str, Any] | None
     learning: LearningParams | None = None
     grid: GridParams | None = None
     bandwidths: tuple[float | str | None, ...] = ()
+    cv: FoldParams | None = None
+    rule: ChoiceRule = LOWEST
 
     @classmethod
     def of(cls, spec: DeformedSpec) -> "SearchParams":
-        if spec.grid is None:
+        if spec.grid is None or spec.selection is None:
             return cls(spec.baselines, {"power": spec.graph.power, "eta": spec.model.eta, "C": spec.model.C,
                                         "bandwidth": spec.kernel.bandwidth})
         return cls(spec.baselines, None, LearningParams.of(spec), spec.grid,
-                   tuple(kernel.bandwidth for kernel in spec.kernels()))
+                   tuple(kernel.bandwidth for kernel in spec.kernels()), spec.selection.cv(), spec.selection.rule())
 
 
 def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
     """Choose power, eta, bandwidth and C of each model by cross-validation; without a grid, take those given."""
-    if params.grid is None or params.learning is None:
+    if params.grid is None or params.learning is None or params.cv is None:
         return {"choices": dict.fromkeys(("model", *params.baselines), params.given), "folds": 0}
     searched = tuple(name for name in ("model", *params.baselines) if name != "shuffled")
     problem = _problem(context, params.learning)
-    tasks = [SearchTask(problem, name, bandwidth, params.grid) for name in searched
+    tasks = [SearchTask(problem, name, bandwidth, params.grid, params.cv, params.rule.measure) for name in searched
              for bandwidth in params.bandwidths]
     receipts = context.execution.map(tasks, context.parts, context.progress)
     tables = {name: [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
               for name in searched}
-    choices = {name: choose(rows) for name, rows in tables.items()}
-    return {"choices": {**choices, "shuffled": choices["model"]}, "folds": receipts[0]["folds"], "grid": tables}
+    choices = {name: params.rule.choose(rows) for name, rows in tables.items()}
+    # What is dear to score is scored where it was chosen.
+    complete = context.execution.map([
+        SearchTask(problem, name, row["bandwidth"], params.grid.at(row), params.cv, complete=True)
+        for name, row in choices.items()], context.parts.within("scores"))
+    scores = {receipt["name"]: receipt["grid"][0]["scores"] for receipt in complete}
+    return {"choices": {**choices, "shuffled": choices["model"]}, "folds": receipts[0]["folds"],
+            "repetitions": params.cv.repetitions, "rule": asdict(params.rule), "grid": tables, "scores": scores}
 
 
 def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
@@ -227,7 +237,7 @@ STAGES = (
     Stage("covariance", 4, ("vertices", "system", "subsample", "columns"), ColumnParams.of, make_covariance,
           lambda f: product_cost(f.vertices, n_subsample(f), f.spec.powers, f.spec.solver.block_columns,
                                  f.spec.solver.form, f.budget), "lower subsample.size", section=solver_section),
-    Stage("selection", 4, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
+    Stage("selection", 5, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
           search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 3, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, fit_cost, "lower subsample.size"),

@@ -24,8 +24,8 @@ from ...kernels.subsample import inverse_on_subsample
 from ...learners.kernel_model import expand
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Target
-from ...selection.folds import held_out_folds
-from ...selection.search import GridParams, search_base, search_deformed
+from ...selection.folds import FoldParams
+from ...selection.search import GridParams, Held, search_base, search_deformed
 from ...solvers.solve import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
 from ...storage.csr import as_rows
@@ -107,20 +107,25 @@ class SearchTask:
     name: str  # model, base or subsample_graph
     bandwidth: float | str | None
     grid: GridParams
+    cv: FoldParams
+    measure: str | None = None
+    complete: bool = False  # whether rows have every score
 
     def __call__(self, out: PartWriter) -> Receipt:
-        problem, target, kind, grid = self.problem, self.problem.target(), self.problem.learning.kind, self.grid
+        problem, target, grid = self.problem, self.problem.target(), self.grid
         X_l, base = problem.points.take(target.labeled), problem.base(self.bandwidth)
-        folds = held_out_folds(grid.folds, target, grid.seed)
+        held = Held(target, self.cv.repeated(target), problem.learning.kind, measure=self.measure,
+                    complete=self.complete)
         if self.name == "base":
-            found = search_base(base, X_l, target, kind, grid, folds)
+            found = search_base(base, X_l, grid, held)
         else:
             subsample = problem.subsample()
             X_S, place = problem.points.take(subsample), {int(row): i for i, row in enumerate(subsample)}
             position = np.array([place.get(int(row), -1) for row in target.labeled])
-            found = search_deformed(base, X_S, X_l, target, position, problem.covariances(self.name, grid.power, X_S),
-                                    kind, grid, folds)
-        return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found], "folds": len(folds)}
+            found = search_deformed(base, X_S, X_l, position, problem.covariances(self.name, grid.power, X_S), grid,
+                                    held)
+        return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found],
+                "folds": len(held.repetitions[0])}
 
 
 @dataclass(frozen=True)
@@ -188,13 +193,19 @@ def _training_bytes(f: Facts[DeformedSpec]) -> tuple[int, int, int]:
 
 
 def search_cost(f: Facts[DeformedSpec]) -> Cost:
-    """Return that of a task a model and bandwidth, with a kernel of the labels a fold; nothing without a grid."""
-    grid, m, s = f.spec.grid, f.n_labeled, n_subsample(f)
-    if grid is None:
+    """Return that of a task a model and bandwidth, and one a model for the scores of its choice; of no grid, nothing.
+
+    A task holds the kernels of the labels one fold at a time, and the values without each of all C and repetitions.
+    """
+    chosen, m, s = f.spec.selection, f.n_labeled, n_subsample(f)
+    if chosen is None or f.spec.grid is None:
         return cost_of(0, 0, 0, 0)
-    tasks = len({"model", *f.spec.baselines} - {"shuffled"}) * len(f.spec.kernels())
+    tasks = len({"model", *f.spec.baselines} - {"shuffled"}) * (len(f.spec.kernels()) + 1)
     read, held, least = _training_bytes(f)
-    return cost_of(tasks, tasks * read, 0, held + 8 * m * m * (grid.folds + 2) + 24 * s * (m + min(s, m)), least)
+    pairs = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.kind == "svm" else f.n_outputs
+    values = 8 * m * pairs * len(f.spec.grid.C) * chosen.repetitions
+    return cost_of(tasks, tasks * read, 0, held + 8 * m * m * 5 + values + 24 * s * (m + min(s, m)),
+                   least)
 
 
 def fit_cost(f: Facts[DeformedSpec]) -> Cost:

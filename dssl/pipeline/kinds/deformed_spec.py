@@ -108,7 +108,7 @@ class DeformedSpec(KernelPipeline):
         if chosen is None:
             return None
         return GridParams(power=tuple(chosen.power or [self.graph.power]), eta=tuple(chosen.eta or [model.eta]),
-                          C=tuple(chosen.C or [model.C]), folds=chosen.folds, seed=chosen.seed)
+                          C=tuple(chosen.C or [model.C]))
 
     @property
     def powers(self) -> tuple[int, ...]:

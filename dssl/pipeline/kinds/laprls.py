@@ -6,7 +6,8 @@
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -36,8 +37,9 @@ from ...measure import process_peak
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.folds import held_out_folds
-from ...selection.laprls import choose_penalties, search_penalties
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.folds import FoldParams
+from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties
 from ...storage.blocks import PartWriter, Rows, SelectedRows
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
@@ -115,25 +117,25 @@ class FitParams:
     laprls: LapRLSParams
     kernels: KernelsParams
     baselines: tuple[str, ...]
-    folds: int | None
-    seed: int  # of the folds
+    cv: FoldParams | None
+    rule: ChoiceRule
 
     @classmethod
     def of(cls, spec: LapRLSPipeline) -> "FitParams":
         chosen = spec.selection
-        return cls(spec.laprls(), KernelsParams.of(spec), spec.baselines, chosen.folds if chosen else None,
-                   chosen.seed if chosen else 0)
+        return cls(spec.laprls(), KernelsParams.of(spec), spec.baselines, chosen.cv() if chosen else None,
+                   chosen.rule() if chosen else LOWEST)
 
     def problem(self, context: Context, target: Target) -> LapRLSProblem:
-        """Return the problem of all kernels; its labeled points have folds where there is something to choose."""
+        """Return the problem of all kernels; its labels have the first folds where there is something to choose."""
         own, vertices = self.laprls, vertices_of(context)
         graph = Graph(vertices, context.inputs["graph"].parts) if (
             own.uses_graph or own.system.solver in DENSE) else None
         problem = LapRLSProblem.of(context.points("train"), target, own, context.execution, graph=graph,
                                    vertices=vertices, names=("model", *self.baselines))
-        if self.folds is None or not (problem.has_choice or len(self.kernels.bandwidths) > 1):
+        if self.cv is None or not (problem.has_choice or len(self.kernels.bandwidths) > 1):
             return problem
-        return problem.with_folds(held_out_folds(self.folds, target, self.seed))
+        return problem.with_folds(self.cv.repeated(target)[0])
 
 
 def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
@@ -145,49 +147,54 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     """
     target, bandwidths = labeled_target(context), params.kernels.bandwidths
     problem = params.problem(context, target)
-    if not problem.folds:
-        return {"folds": 0, "choices": _choices(problem, choose_penalties(problem, []), bandwidths)}
+    if params.cv is None or not problem.folds:
+        return {"folds": 0, "choices": _choices(choose_penalties(problem, []), bandwidths)}
+    further = params.cv.repeated(target)[1:]
     kernels = params.kernels.on(context.points("train"))
-    found = [_searched(context, problem, kernel, number) for number, kernel in enumerate(kernels)]
-    tables, kept = [item["table"] for item in found], [item["kept"] for item in found]
+    found = [_searched(context, problem, kernel, number, params.rule, further) for number, kernel in enumerate(kernels)]
+    tables, kept = [SearchedPenalties(**item["table"]) for item in found], [item["kept"] for item in found]
     evidence = [{"bandwidth": bandwidth, **item["evidence"]} for bandwidth, item in zip(bandwidths, found, strict=True)]
-    chosen = choose_penalties(problem, tables)
-    used = {number for number, _ in chosen.values()}
+    chosen = choose_penalties(problem, tables, params.rule)
+    used = {own.number for own in chosen.values()}
     for number in range(len(kernels)):
         if number not in used:
             context.parts.within(f"gram{number}").remove()
     grid = {name: [{**row, "bandwidth": bandwidth} for table, bandwidth in zip(tables, bandwidths, strict=True)
-                   for system, row in zip(problem.tried, table, strict=True) if system in systems]
+                   for system, row in zip(problem.tried, table.rows, strict=True) if system in systems]
             for name, systems in problem.allowed.items()}
-    choices = _choices(problem, chosen, bandwidths)
+    choices = _choices(chosen, bandwidths)
     for name, choice in choices.items():
         choices[name] = next(row for row in grid["model" if name == "shuffled" else name]
                              if choice.items() <= row.items())
-    return {"folds": len(problem.folds), "choices": choices, "grid": grid, "evidence": evidence,
+    return {"folds": len(problem.folds), "repetitions": params.cv.repetitions, "rule": asdict(params.rule),
+            "choices": choices, "grid": grid, "scores": {name: chosen[name].scores for name in grid},
+            "evidence": evidence,
             "kept": [attributes if number in used else None for number, attributes in enumerate(kept)]}
 
 
-def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int) -> dict[str, Any]:
-    """Return the rows of one kernel as `table`, `evidence`, and of what was `kept` the attributes; JSON."""
+def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int, rule: ChoiceRule,
+              further: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
+    """Return the search of one kernel as `table`, `evidence`, and of what was `kept` the attributes; JSON."""
     own, shares = context.parts.within(f"gram{number}"), context.parts.within(f"shares{number}")
     if done := own.receipts():
         return done[0]
-    prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares,
-                                landmarks=_landmarks(context, number))
-    table = search_penalties(prepared)
+    landmarks = _landmarks(context, number)
+    prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares, landmarks=landmarks)
+    table = search_penalties(prepared, context.execution, rule, further, landmarks)
     arrays, attributes = prepared.to_arrays() or ({}, None)
     own.write(0, arrays)
-    receipt = {"table": table, "evidence": prepared.evidence, "kept": attributes, "peak_rss_bytes": process_peak()}
+    receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": attributes,
+               "peak_rss_bytes": process_peak()}
     own.finish(0, receipt)
     shares.remove()  # now and not before: a killed run keeps those that are done
     return receipt
 
 
-def _choices(problem: LapRLSProblem, chosen: dict[str, tuple[int, Penalties]],
+def _choices(chosen: dict[str, ChosenPenalties],
              bandwidths: tuple[float | str | None, ...]) -> dict[str, dict[str, Any]]:
     """Return the parameters that were chosen for each model."""
-    return {name: {"gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidths[number]}
-            for name, (number, system) in chosen.items()}
+    return {name: {"gamma_A": own.system.gamma_A, "gamma_I": own.system.gamma_I, "bandwidth": bandwidths[own.number]}
+            for name, own in chosen.items()}
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
@@ -272,18 +279,24 @@ def _tried(f: Facts[LapRLSPipeline]) -> tuple[int, int]:
     """Return the pairs of penalties with those of the base model, and the systems that cross-validation solves."""
     params, chosen = f.spec.laprls(), f.spec.selection
     tried = params.n_pairs + (0 if 0.0 in params.gamma_I else len(params.gamma_A))
-    return tried, tried * chosen.folds if chosen and (params.n_pairs > 1 or len(f.spec.kernels()) > 1) else 0
+    return tried, tried * _n_folds(f) if chosen and (params.n_pairs > 1 or len(f.spec.kernels()) > 1) else 0
+
+
+def _n_folds(f: Facts[LapRLSPipeline]) -> int:
+    """Return the number of folds of a repetition; 0 without a selection."""
+    return f.spec.selection.cv().count(f.n_labeled) if f.spec.selection else 0
 
 
 def _systems(f: Facts[LapRLSPipeline]) -> Systems:
     """Return what the costs of the systems follow from."""
-    params, chosen, (tried, held) = f.spec.laprls(), f.spec.selection, _tried(f)
+    params, (tried, held) = f.spec.laprls(), _tried(f)
     columns = 1 if f.n_outputs == 2 else f.n_outputs  # two classes have one
     written = (len(f.spec.baselines) + 1) * _n_points(f) * (f.row_bytes + 8 * f.n_outputs)
     return Systems(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f), row_bytes=f.row_bytes, columns=columns,
-                   folds=chosen.folds + 1 if chosen else 1, pairs=tried + params.n_pairs, held=held,
+                   folds=_n_folds(f) + 1, pairs=tried + params.n_pairs, held=held,
                    kernels=len(f.spec.kernels()), written=written, params=params.system, budget=f.budget,
-                   smooth=params.loss != SQUARES)
+                   smooth=params.loss != SQUARES,
+                   repetitions=f.spec.selection.repetitions if f.spec.selection else 1)
 
 
 def _evidence(f: Facts[LapRLSPipeline]) -> list[dict[str, Any]] | None:
@@ -341,7 +354,7 @@ LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
           _FEWER),
-    Stage("selection", 3, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_selection,
+    Stage("selection", 4, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_selection,
           _selection_cost, _FEWER, section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 4, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
           make_models, _models_cost, _FEWER, section=laprls_section),

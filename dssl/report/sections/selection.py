@@ -1,41 +1,87 @@
 """The parameters of each model, and how those that were tried did on labels held out."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..error_measure import Measure, measure_of
-from ..markup import Html, at, counted, described, figure, finite, joined, number, table, tag
+from ..markup import Html, at, counted, described, figure, finite, joined, number, percent, table, tag
 from ..page import Finding, Section
 from ..plots import pairs_plot
 from ..words import Words
 
-ROW_SCORES = {"error", "rmse", "mae", "loss", "fold_errors"}  # of a row; whatever else it names is a parameter
+# By key: what a score is called, whether it is a share, and whether it is better where it is higher.
+SCORES = {"error": ("error", True, False), "balanced_error": ("balanced error", True, False),
+          "log_loss": ("log loss", False, False), "brier": ("Brier score", False, False),
+          "auc": ("area under the ROC curve", False, True), "rmse": ("rmse", False, False),
+          "mae": ("mean absolute error", False, False), "loss": ("hinge loss", False, False)}
 
 
 def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Words) -> Section | None:
     """Return the parameters that were given; or that were chosen, a row a model, and the errors of what it tried.
 
-    The stage `selection` tells `choices`, a row a model; `folds`, 0 where nothing was tried; and `grid`, the rows that
-    were tried for each model that chose its own.
+    The stage `selection` tells `choices`, a row a model; `folds`, 0 where nothing was tried; `grid`, the rows that were
+    tried for each model that chose its own; and where they are known `repetitions`, the `rule`, and `scores`, every
+    score of each choice.
     """
     choices, folds = at(facts, "selection", "choices") or {}, at(facts, "selection", "folds")
     best = choices.get("model") or {}
-    parameters = sorted({key for row in choices.values() for key in row} - ROW_SCORES, key=str.lower)
+    told = {key for row in choices.values() for key in row}
+    parameters = sorted(told - _scores_among(choices.values()), key=str.lower)
     if not parameters:
         return None
     if not folds:
         return Section("selection", "Parameters", described((key, _told(key, best.get(key))) for key in parameters))
     grid, by = at(facts, "selection", "grid") or {}, measure_of(best)
-    second = [key for key in by.ties if finite(best.get(key)) is not None]
-    rows = [(tag("b", name), *(_told(key, row.get(key)) for key in parameters), by.shown(row.get(by.key)),
-             *(number(row.get(key)) for key in second), number(len(grid[name])) if name in grid else "")
+    rule = at(facts, "selection", "rule") or {}
+    asked = rule.get("measure") or by.key
+    shown = [key for key in dict.fromkeys((asked, by.key, *by.ties)) if finite(best.get(key)) is not None]
+    rows = [(tag("b", name), *(_told(key, row.get(key)) for key in parameters),
+             *(_score(key, row) for key in shown), number(len(grid[name])) if name in grid else "")
             for name, row in sorted(choices.items(), key=lambda item: (item[0] != "model", item[0]))]
-    head = ("", *parameters, f"{by.key} in cross-validation", *(by.ties[key] for key in second), "tried")
+    names = [by.ties.get(key) or SCORES[key][0] for key in shown]
+    head = ("", *parameters, *(f"{name} in cross-validation" for name in names[:1]), *names[1:], "tried")
     listing = table(head, rows, [column for column in range(1, len(head)) if head[column] != "bandwidth"])
-    tied = "".join(f", of equals the lowest {by.ties[key]}" for key in second)
-    note = " ".join((f"Chosen on the labels by {counted(folds, 'fold')}: the lowest {by.key}{tied}.", words.folds,
+    tied = "".join(f", of equals the lowest {name}" for name in names[1:])
+    best_of = f"the {'highest' if asked in SCORES and SCORES[asked][2] else 'lowest'} {names[0] if names else by.key}"
+    if rule.get("one_standard_error"):
+        best_of, tied = f"the strongest penalties within one standard error of {best_of}", ""
+    times = at(facts, "selection", "repetitions") or 1
+    how = counted(folds, "fold") + (f", dealt anew {times} times: means over these" if times > 1 else "")
+    note = " ".join((f"Chosen on the labels by {how}: {best_of}{tied}.", words.folds,
                      "The shuffled control takes the model's."))
     return Section("selection", "Chosen parameters", joined((
-        listing, tag("p", note, class_="small"), _pairs(grid.get("model") or [], best, by, words))))
+        listing, tag("p", note, class_="small"), _all_scores(at(facts, "selection", "scores") or {}),
+        _pairs(grid.get("model") or [], best, by, words))))
+
+
+def _scores_among(rows: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the keys of rows that are scores, or of scores; whatever else they name is a parameter."""
+    return {key for row in rows for key in row
+            if key == "fold_errors" or key.removesuffix("_repetitions").removesuffix("_se") in SCORES}
+
+
+def _score(key: str, row: dict[str, Any]) -> Any:
+    """Return a score among those of a row, with its standard error where it is known."""
+    shown = percent if SCORES[key][1] else number
+    value, error = shown(row.get(key)), finite(row.get(f"{key}_se"))
+    return value if error is None else f"{value} ± {shown(error)}"
+
+
+def _all_scores(scores: dict[str, dict[str, Any]]) -> Html:
+    """Return every score of each model's choice, with standard errors."""
+    found = {name: own for name, own in scores.items() if own}
+    keys = [key for key in SCORES if any(finite(own.get(key)) is not None for own in found.values())]
+    if not keys:
+        return Html("")
+    repeated = any(key.endswith("_se_repetitions") for own in found.values() for key in own)
+    rows = [(tag("b", name), *(_score(key, own) for key in keys)) for name, own in found.items()]
+    if repeated:
+        rows += [(f"{name}, over repetitions", *(number(own.get(f"{key}_se_repetitions")) for key in keys))
+                 for name, own in found.items()]
+    note = "Of the choice, on labels held out, ± one standard error over points; probabilities are calibrated on the " \
+           "other folds. It was chosen for being low, so its own are somewhat too low."
+    return joined((table(("", *(SCORES[key][0] for key in keys)), rows, range(1, len(keys) + 1)),
+                   tag("p", note + (" Over repetitions: the standard deviation." if repeated else ""), class_="small")))
 
 
 def _told(name: str, value: Any) -> str:
@@ -46,7 +92,7 @@ def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words
     """Return the errors of each pair of the kind's two penalties, at the other parameters that were chosen."""
     if words.penalties is None:
         return Html("")
-    fixed = {key for row in tried for key in row} - ROW_SCORES - set(words.penalties)
+    fixed = {key for row in tried for key in row} - _scores_among(tried) - set(words.penalties)
     shown = [row for row in tried if all(row.get(key) == best.get(key) for key in fixed)]
     if len({tuple(row.get(key) for key in words.penalties) for row in shown}) < 2:
         return Html("")

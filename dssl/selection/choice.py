@@ -1,0 +1,99 @@
+"""Which row of a search is chosen, and the rows as scikit-learn has them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .held_out_scores import HIGHER_IS_BETTER
+
+MEASURES = ("error", "rmse", "loss", "mae")  # of every row, those that there are in this order
+STRENGTHS = {"gamma_A": -1, "gamma_I": -1, "C": 1}  # the smaller this times a parameter, the stronger is its penalty
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceRule:
+    """What is chosen: the row of lowest measure, then of lowest error or rmse, of the next in `MEASURES`, the first.
+
+    measure : by its name in rows, None for the error or rmse; of auc the highest. one_standard_error : instead, of the
+    rows within one standard error (over points) of the lowest, the one of largest gamma_A, then gamma_I, or least C.
+    """
+
+    measure: str | None = None
+    one_standard_error: bool = False
+
+    def choose(self, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the row that is chosen."""
+        return rows[self.place(rows)]
+
+    def place(self, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Return the place of the row that is chosen."""
+        order = [self._order(row) for row in rows]
+        lowest = min(range(len(rows)), key=order.__getitem__)
+        if not self.one_standard_error:
+            return lowest
+        name = self.measure or next(name for name in MEASURES if name in rows[lowest])
+        limit = order[lowest][0] + (rows[lowest][f"{name}_se"] or 0.0)
+        return min((place for place in range(len(rows)) if order[place][0] <= limit),
+                   key=lambda place: _weakness(rows[place]) + order[place])
+
+    def candidates(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Return the places of those that may be chosen among these and any others: lower than all stronger ones."""
+        if not self.one_standard_error:
+            return [self.place(rows)]
+        order = [self._order(row) for row in rows]
+        found: list[int] = []
+        for place in sorted(range(len(rows)), key=lambda place: _weakness(rows[place]) + order[place]):
+            if not found or order[place][0] < order[found[-1]][0]:
+                found.append(place)
+        return found
+
+    def _order(self, row: Mapping[str, Any]) -> tuple[float, ...]:
+        found = _measures(row)
+        if self.measure is None:
+            return found
+        own = row[self.measure]
+        return (np.inf if own is None else -own if self.measure in HIGHER_IS_BETTER else own), *found
+
+
+LOWEST = ChoiceRule()
+
+
+def _weakness(row: Mapping[str, Any]) -> tuple[float, ...]:
+    return tuple(sign * row[name] for name, sign in STRENGTHS.items() if name in row)
+
+
+def _measures(row: Mapping[str, Any]) -> tuple[float, ...]:
+    return tuple(row[name] for name in MEASURES if name in row)
+
+
+def cv_results(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """Return the rows of a search as scikit-learn has them in `cv_results_`: arrays with an entry a row.
+
+    `params` and `param_<name>` of the parameters `names`; `split<i>_test_score`, the accuracy in a fold, or of
+    quantities minus the rmse; `mean_test_score`, the same over the points of all folds, and `std_test_score` over the
+    folds; `rank_test_score`, 1 for the row that is chosen and its equals; and by their own names the measures of rows,
+    with `<measure>_se`, their standard errors over points, and `<measure>_se_repetitions`.
+    """
+    if not rows:
+        return {}
+    best, measured = (1.0 if "error" in rows[0] else 0.0), [_measures(row) for row in rows]
+    folds = best - np.array([row["fold_errors"] for row in rows])
+    return {
+        "params": [{name: row[name] for name in names if name in row} for row in rows],
+        **{f"param_{name}": _masked([row.get(name) for row in rows], [name not in row for row in rows])
+           for name in names},
+        **{f"split{fold}_test_score": folds[:, fold] for fold in range(folds.shape[1])},
+        "mean_test_score": best - np.array([first for first, *_ in measured]), "std_test_score": folds.std(axis=1),
+        "rank_test_score": np.array([1 + sum(other < own for other in measured) for own in measured], np.int32),
+        **{name: np.array([row[name] for row in rows]) for name in rows[0] if name not in {*names, "fold_errors"}}}
+
+
+def _masked(values: list[Any], mask: list[bool]) -> np.ma.MaskedArray:
+    """Return a masked array of one dimension, of objects where values are no numbers or texts of one kind."""
+    if all(isinstance(value, (int, float)) for value in values) or all(isinstance(value, str) for value in values):
+        return np.ma.array(values)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return np.ma.array(array, mask=mask)

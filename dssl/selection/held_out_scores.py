@@ -1,0 +1,227 @@
+"""Scores of labeled points, each predicted without its fold, with their standard errors.
+
+A score is a function of the shares p of the points in it. Its influence value at point i is how fast it changes as p_i
+grows and the others shrink in proportion, times p_i; their sum of squares is the square of the standard error over
+points, to first order (the infinitesimal jackknife; of a mean of n equal shares, the variance over n). What is fitted
+to predict them, and to calibrate, is taken as given.
+
+    error, balanced_error   share of wrong classes; mean over classes of it
+    log_loss, brier         of probabilities that are calibrated on the other folds (`calibration.py`)
+    auc                     area under the ROC curve of the margins; of several classes the mean, each against the rest
+    rmse, mae               root mean squared, and mean absolute error of quantities
+
+References
+----------
+DeLong, DeLong, Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating characteristic
+curves", Biometrics 1988; Brier, "Verification of forecasts expressed in terms of probability", 1950.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import require
+from ..learners.coding import ClassCoding, Coding
+from ..learners.measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
+from ..learners.target import Classes, Target
+from .calibration import held_out_probabilities
+
+LEAST_PROBABILITY = np.finfo(float).eps  # of a logarithm, as in scikit-learn
+
+MeasureName = Literal["error", "balanced_error", "log_loss", "brier", "auc", "rmse", "mae"]
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """A score, and its influence value at each labeled point (m,), 0 where it is not held out."""
+
+    value: float
+    influence: np.ndarray
+
+    @property
+    def standard_error(self) -> float:
+        """Return the standard error over points."""
+        return float(np.sqrt((self.influence**2).sum()))
+
+    @staticmethod
+    def mean(scores: Sequence["Score"]) -> "Score":
+        """Return the mean of scores of the same points."""
+        return Score(float(np.mean([own.value for own in scores])), np.mean([own.influence for own in scores], axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Values (m, c) of labeled points, each predicted without its fold, in one repetition.
+
+    folds : disjoint lists of positions; points of none are not scored. weight : (m,) > 0, 1 by default.
+    """
+
+    target: Target
+    coding: Coding
+    values: np.ndarray
+    folds: Sequence[np.ndarray]
+    weight: np.ndarray | None = None
+
+    @cached_property
+    def points(self) -> np.ndarray:
+        """Return the positions of the points that are held out."""
+        return np.concatenate(self.folds)
+
+    @cached_property
+    def true(self) -> np.ndarray:
+        """Return their codes or quantities."""
+        return self.target.coded[self.points]
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """Return their weights, which sum to 1."""
+        weight = np.ones(len(self.points)) if self.weight is None else self.weight[self.points]
+        return weight / weight.sum()
+
+    @cached_property
+    def margins(self) -> np.ndarray:
+        """Return the mean margin of each class, (m, n_classes)."""
+        assert isinstance(self.coding, ClassCoding)
+        return self.coding.margins(self.values)
+
+    @cached_property
+    def probabilities(self) -> np.ndarray:
+        """Return the probability of each class, (n, n_classes), of the points that are held out."""
+        return held_out_probabilities(self.margins, self.target.coded, self.folds, self.weight)[self.points]
+
+    def score(self, value: float, influence: np.ndarray) -> Score:
+        """Return a score from its influence values at the points that are held out."""
+        whole = np.zeros(len(self.values))
+        whole[self.points] = influence
+        return Score(value, whole)
+
+    def mean(self, measured: np.ndarray, measure: PointMeasure | None = None) -> Score:
+        """Return the mean of what was measured at each point that is held out, as the measure shows it."""
+        # Without weights as NumPy takes a mean, so that equal numbers of errors are equal.
+        mean = float(np.average(measured, weights=None if self.weight is None else self.weight[self.points]))
+        influence = self.shares * (measured - mean)
+        if measure is None:
+            return self.score(mean, influence)
+        return self.score(float(measure.shown(mean)), influence * measure.slope(mean))
+
+    def of(self, measure: PointMeasure) -> Score:
+        return self.mean(measure.of(self.coding, self.values[self.points], self.true), measure)
+
+    def of_folds(self, measure: PointMeasure) -> list[float]:
+        """Return the measure of each fold."""
+        measured = measure.of(self.coding, self.values[self.points], self.true)
+        edges = np.cumsum([len(fold) for fold in self.folds])
+        weights = [None] * len(self.folds) if self.weight is None else [self.weight[fold] for fold in self.folds]
+        return [float(measure.shown(np.average(own, weights=weight)))
+                for own, weight in zip(np.split(measured, edges[:-1]), weights, strict=True)]
+
+
+def balanced_error(held: HeldOut) -> Score:
+    """Return the mean of the errors of the classes that are among the points held out."""
+    wrong, present = WRONG_CLASS.of(held.coding, held.values[held.points], held.true), np.unique(held.true)
+    influence, errors = np.zeros(len(wrong)), []
+    for code in present:
+        own = held.true == code
+        p = held.shares[own] / held.shares[own].sum()
+        errors.append(float(p @ wrong[own]))
+        influence[own] = p * (wrong[own] - errors[-1]) / len(present)
+    return held.score(float(np.mean(errors)), influence)
+
+
+def log_loss(held: HeldOut) -> Score:
+    """Return minus the mean logarithm of the probability of the true class."""
+    P = held.probabilities[np.arange(len(held.true)), held.true]
+    return held.mean(-np.log(np.maximum(P, LEAST_PROBABILITY)))
+
+
+def brier(held: HeldOut) -> Score:
+    """Return the mean squared difference of probabilities from 0 and 1, summed over classes; of two classes, of one."""
+    P = held.probabilities
+    squares = ((P - (held.true[:, None] == np.arange(P.shape[1])))**2).sum(axis=1)
+    return held.mean(squares / 2 if P.shape[1] == 2 else squares)
+
+
+def auc(held: HeldOut) -> Score | None:
+    """Return the area under the ROC curve of the margins, pooled over folds; None where there is but one class.
+
+    Of several classes, the mean over those among the points held out, each against the rest.
+    """
+    margins, present = held.margins[held.points], np.unique(held.true)
+    if len(present) < 2:
+        return None
+    # Of two classes, one curve is the other's mirror image.
+    classes = present[-1:] if margins.shape[1] == 2 else present
+    return Score.mean([held.score(*area(margins[:, code], held.true == code, held.shares)) for code in classes])
+
+
+def area(scores: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the share of pairs in which the positive has the larger score (n,), ties half; its influence values (n,).
+
+    Those are `p_i (V_i - area)`, p_i the point's share of its class, and V_i its share of the other class won.
+    """
+    p, won = np.empty(len(scores)), np.empty(len(scores))
+    for own, sign in ((positive, 1), (~positive, -1)):
+        p[own] = shares[own] / shares[own].sum()
+        others = np.argsort(sign * scores[~own], kind="stable")
+        ascending, total = sign * scores[~own][others], np.append(0.0, np.cumsum(shares[~own][others]))
+        below, upto = (np.searchsorted(ascending, sign * scores[own], side=side) for side in ("left", "right"))
+        won[own] = (total[below] + total[upto]) / (2 * total[-1])
+    value = float(p[positive] @ won[positive])
+    return value, p * (won - value)
+
+
+CLASS_SCORES: dict[str, Callable[[HeldOut], Score | None]] = {
+    "error": lambda held: held.of(WRONG_CLASS), "balanced_error": balanced_error, "log_loss": log_loss, "brier": brier,
+    "auc": auc}
+VALUE_SCORES: dict[str, Callable[[HeldOut], Score | None]] = {
+    "rmse": lambda held: held.of(SQUARED), "mae": lambda held: held.of(ABSOLUTE)}
+HIGHER_IS_BETTER = ("auc",)
+
+
+def require_measure(measure: str | None, *, classes: bool) -> None:
+    """Raise ParameterError unless a measure is None, or one of classes or of quantities."""
+    known = CLASS_SCORES if classes else VALUE_SCORES
+    require(measure is None or measure in known, f"measure={measure!r} of {'classes' if classes else 'quantities'}",
+            why="it says nothing of them", fix=f"use one of {', '.join(known)}")
+
+
+def scores_by_name(target: Target) -> dict[str, Callable[[HeldOut], Score | None]]:
+    """Return what scores the values of a target, by name."""
+    return CLASS_SCORES if isinstance(target, Classes) else VALUE_SCORES
+
+
+def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, measure: str | None = None) -> dict[str, Any]:
+    """Return what a search knows of a row: how its values do, in each repetition of the folds.
+
+    Of classes these are `error`, the share of wrong ones, and the measure `tie`; of quantities `rmse` and `mae`; and
+    `measure`, by name. `<name>_se` is the standard error over points; with several repetitions a score is their mean,
+    and `<name>_se_repetitions` its standard deviation over them. None is a score that is not defined.
+    `fold_errors` are the first measure's in each fold.
+    """
+    target = repetitions[0].target
+    measures = target.measures(tie)
+    found = {own.name: [held.of(own) for held in repetitions] for own in measures}
+    row = {key: value for name, scores in found.items() for key, value in joined(name, scores).items()}
+    if measure is not None and measure not in found:
+        row |= joined(measure, [scores_by_name(target)[measure](held) for held in repetitions])
+    return {**row, "fold_errors": [error for held in repetitions for error in held.of_folds(measures[0])]}
+
+
+def all_scores(repetitions: Sequence[HeldOut]) -> dict[str, Any]:
+    """Return every score of some values in each repetition, as `held_out_scores` names them."""
+    return {key: value for name, of in scores_by_name(repetitions[0].target).items()
+            for key, value in joined(name, [of(held) for held in repetitions]).items()}
+
+
+def joined(name: str, scores: Sequence[Score | None]) -> dict[str, float | None]:
+    """Return the mean of a score of repetitions, with its standard errors."""
+    found = [own for own in scores if own is not None]
+    names = [name, f"{name}_se", *([f"{name}_se_repetitions"] if len(scores) > 1 else [])]
+    if len(found) < len(scores):
+        return dict.fromkeys(names)
+    mean = Score.mean(found)
+    spread = float(np.std([own.value for own in found], ddof=1)) if len(found) > 1 else 0.0
+    return dict(zip(names, (mean.value, mean.standard_error, spread), strict=False))

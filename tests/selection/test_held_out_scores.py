@@ -1,0 +1,256 @@
+"""Scores of values held out against scikit-learn's metrics, and their standard errors against the formulas."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from sklearn import metrics
+
+from dssl.errors import ParameterError
+from dssl.learners.coding import OneVsOne, OneVsRest, Values
+from dssl.learners.measures import HINGE, SQUARED
+from dssl.learners.target import Classes, Quantities
+from dssl.selection.calibration import fit_calibration, held_out_probabilities
+from dssl.selection.choice import ChoiceRule, cv_results
+from dssl.selection.folds import FoldParams, labeled_folds
+from dssl.selection.held_out_scores import (
+    HeldOut,
+    all_scores,
+    area,
+    auc,
+    held_out_scores,
+    require_measure,
+    scores_by_name,
+)
+
+
+def of_classes(seed, n_classes=3, n=60, weighted=False, coding=OneVsRest, n_folds=5):
+    """Return values of a random problem with its columns, some of them right."""
+    rng = np.random.default_rng(seed)
+    codes = rng.permutation(np.arange(n) % n_classes)
+    names = np.array([f"class {number}" for number in range(n_classes)])
+    if coding is OneVsRest:
+        values = np.where(codes[:, None] == np.arange(n_classes), 0.7, -0.7) + rng.normal(size=(n, n_classes))
+        values = values[:, -1:] if n_classes == 2 else values
+    else:
+        values = rng.normal(size=(n, n_classes * (n_classes - 1) // 2))
+    weight = rng.uniform(0.2, 3, n) if weighted else None
+    target = Classes(np.arange(n), codes, names)
+    return HeldOut(target, coding(names), values, labeled_folds(codes, n_folds, seed), weight)
+
+
+def of_values(seed, n=40, weighted=False, columns=1):
+    rng = np.random.default_rng(seed)
+    true, weight = rng.normal(size=(n, columns)), rng.uniform(0.2, 3, n) if weighted else None
+    target = Quantities(np.arange(n), true[:, 0] if columns == 1 else true)
+    folds = labeled_folds(np.zeros(n, int), 4, seed)
+    return HeldOut(target, Values(), true + rng.normal(size=(n, columns)), folds, weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("n_classes", "coding"), [(2, OneVsRest), (2, OneVsOne), (4, OneVsRest), (4, OneVsOne)])
+def test_scores_of_classes_are_those_of_scikit_learn(n_classes, coding, weighted):
+    held = of_classes(3, n_classes, weighted=weighted, coding=coding)
+    codes, found, weights = held.target.coded, all_scores([held]), {"sample_weight": held.weight}
+    predicted, margins = held.coding.codes(held.values), held.margins
+    P = held_out_probabilities(margins, codes, held.folds, held.weight)
+    assert found["error"] == pytest.approx(1 - metrics.accuracy_score(codes, predicted, **weights))
+    assert found["balanced_error"] == pytest.approx(1 - metrics.balanced_accuracy_score(codes, predicted, **weights))
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(codes, P, **weights))
+    areas = [metrics.roc_auc_score(codes == code, margins[:, code], **weights) for code in range(n_classes)]
+    assert found["auc"] == pytest.approx(np.mean(areas))
+    one_hot = codes[:, None] == np.arange(n_classes)
+    brier = metrics.brier_score_loss(codes, P[:, 1], **weights) if n_classes == 2 else np.average(
+        ((P - one_hot)**2).sum(axis=1), weights=held.weight)
+    assert found["brier"] == pytest.approx(brier)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scores_of_quantities_are_those_of_scikit_learn(weighted):
+    held = of_values(0, weighted=weighted)
+    found, weights = all_scores([held]), {"sample_weight": held.weight}
+    true, values = held.target.coded, held.values[:, 0]
+    assert found["rmse"] == pytest.approx(np.sqrt(metrics.mean_squared_error(true, values, **weights)))
+    assert found["mae"] == pytest.approx(metrics.mean_absolute_error(true, values, **weights))
+    several = of_values(1, columns=3)
+    found, missed = all_scores([several]), several.values - several.target.coded
+    assert (found["rmse"], found["mae"]) == pytest.approx((np.sqrt((missed**2).mean()), np.abs(missed).mean()))
+
+
+@pytest.mark.parametrize("held", [of_classes(0, 2), of_classes(1, 4, weighted=True), of_values(2),
+                                  of_values(3, weighted=True)])
+def test_influence_values_are_derivatives_by_the_shares(held):
+    """By differences: the weight of a point a little larger and smaller, the probabilities as they are."""
+    weight = np.ones(len(held.values)) if held.weight is None else held.weight
+    step = 1e-6
+    for name, of in scores_by_name(held.target).items():
+        score = of(held)
+        assert score.influence.sum() == pytest.approx(0, abs=1e-12)
+        for point in range(0, len(weight), 7):
+            changed = []
+            for sign in (1, -1):
+                other = weight.copy()
+                other[point] *= 1 + sign * step
+                moved = HeldOut(held.target, held.coding, held.values, held.folds, other)
+                if hasattr(held.coding, "margins"):
+                    moved.__dict__["probabilities"] = held.probabilities  # calibrations are taken as given
+                changed.append(of(moved).value)
+            assert (changed[0] - changed[1]) / (2 * step) == pytest.approx(score.influence[point], abs=1e-8), name
+
+
+def test_standard_errors_by_hand():
+    held = of_classes(5, 2, n=50)
+    row, wrong = all_scores([held]), held.coding.codes(held.values) != held.target.coded
+    assert row["error_se"] == pytest.approx(np.sqrt(row["error"] * (1 - row["error"]) / 50))
+    by_class = [wrong[held.target.coded == code] for code in (0, 1)]
+    assert row["balanced_error_se"] == pytest.approx(np.sqrt(sum(own.var() / len(own) for own in by_class)) / 2)
+    scores, positive = held.margins[:, 1], held.target.coded == 1  # DeLong's, with 1 / n for 1 / (n - 1)
+    pairs = np.sign(scores[positive][:, None] - scores[~positive]) / 2 + 0.5
+    assert row["auc_se"] == pytest.approx(np.sqrt(pairs.mean(axis=1).var() / 25 + pairs.mean(axis=0).var() / 25))
+    values = of_values(1)
+    row, squared = all_scores([values]), (values.values[:, 0] - values.target.coded)**2
+    assert row["rmse_se"] == pytest.approx(squared.std() / (2 * row["rmse"] * np.sqrt(40)))
+    assert row["mae_se"] == pytest.approx(np.sqrt(squared).std() / np.sqrt(40))
+    exact = HeldOut(values.target, Values(), values.target.coded[:, None], values.folds)
+    assert set(all_scores([exact]).values()) == {0.0}
+
+
+def test_standard_errors_are_the_spread_of_scores_of_other_points():
+    """Of 2,000 draws of 80 points each."""
+    found = [all_scores_but_calibrated(of_classes(seed, 2, n=80)) for seed in range(2000)]
+    for name in ("error", "balanced_error", "auc"):
+        spread = np.std([row[name] for row in found])
+        assert np.mean([row[f"{name}_se"] for row in found]) == pytest.approx(spread, rel=0.06)
+
+
+def all_scores_but_calibrated(held):
+    return {key: value for name in ("error", "balanced_error", "auc")
+            for key, value in held_out_scores([held], HINGE, name).items()}
+
+
+@given(st.integers(0, 2**20), st.integers(2, 30), st.booleans())
+def test_the_area_is_the_share_of_pairs_won(seed, n, weighted):
+    rng = np.random.default_rng(seed)
+    scores, positive = rng.integers(0, 5, n) / 2.0, np.arange(n) < rng.integers(1, n)
+    shares = rng.uniform(0.1, 1, n) if weighted else np.full(n, 1 / n)
+    pairs = np.sign(scores[positive][:, None] - scores[~positive]) / 2 + 0.5
+    value, influence = area(scores, positive, shares / shares.sum())
+    assert value == pytest.approx(np.average(pairs, weights=np.outer(shares[positive], shares[~positive])))
+    assert area(-scores, positive, shares)[0] == pytest.approx(1 - value)
+    assert influence.sum() == pytest.approx(0, abs=1e-12)
+
+
+def test_a_calibration_does_not_see_the_points_it_is_for():
+    held = of_classes(0, 3)
+    codes, margins = held.target.coded, held.margins
+    P = held_out_probabilities(margins, codes, held.folds)
+    fold, others = held.folds[2], np.concatenate([*held.folds[:2], *held.folds[3:]])
+    assert_allclose(P[fold], fit_calibration(margins[others], codes[others]).probabilities(margins[fold]), atol=1e-6)
+    other = codes.copy()
+    other[fold] = (codes[fold] + 1) % 3
+    assert_allclose(held_out_probabilities(margins, other, held.folds)[fold], P[fold])
+    single = labeled_folds(codes, "leave_one_out", 0)
+    P = held_out_probabilities(margins, codes, single)
+    assert_allclose(P.sum(axis=1), 1)
+    other = codes.copy()
+    other[single[0]] = (codes[single[0]] + 1) % 3
+    assert_allclose(held_out_probabilities(margins, other, single)[single[0]], P[single[0]])
+
+
+def test_a_class_that_no_point_outside_a_fold_has_is_given_no_probability():
+    scores, codes = np.array([[1.0, -1, 0], [0.5, 0, 0], [-1, 1, 0], [0, 0.5, 0]]), np.array([0, 0, 1, 1])
+    P = fit_calibration(scores, codes).probabilities(scores)
+    assert_allclose(P[:, 2], 0)
+    assert_allclose(P.sum(axis=1), 1)
+    assert_allclose(fit_calibration(scores[:2], codes[:2]).probabilities(scores), [[1, 0, 0]] * 4)
+    target = Classes(np.arange(4), codes, np.array(["a", "b", "c"]))
+    held = HeldOut(target, target.coding, scores, [np.array([0, 1]), np.array([2, 3])])
+    assert all_scores([held])["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps))
+
+
+def test_points_that_are_never_held_out_are_not_scored():
+    held = of_classes(0, 3)
+    codes, part = held.target.coded, np.arange(40)
+    folds = labeled_folds(codes[part], 4, 0)
+    values = held.values.copy()
+    values[40:] = np.nan
+    whole = all_scores([HeldOut(held.target, held.coding, values, folds)])
+    among = all_scores([HeldOut(held.target.take(part), held.coding, values[part], folds)])
+    assert whole == pytest.approx(among)
+
+
+def test_one_class_among_the_points_held_out_has_no_area():
+    target = Classes(np.arange(5), np.array([0, 0, 0, 0, 1]), np.array(["a", "b"]))
+    held = HeldOut(target, target.coding, np.arange(5.0)[:, None] - 2, labeled_folds(target.coded, 2, 0))
+    assert auc(held) is None
+    row = held_out_scores([held, held], HINGE, "auc")
+    assert (row["auc"], row["auc_se"], row["auc_se_repetitions"]) == (None, None, None)
+    defined = {**row, "auc": 0.4, "auc_se": 0.1}
+    assert ChoiceRule(measure="auc").place([row, defined]) == 1
+    assert ChoiceRule(measure="auc", one_standard_error=True).place([{**row, "C": 1}, {**row, "C": 2}]) == 0
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**20), st.integers(2, 4))
+def test_scores_of_repetitions_are_their_means(seed, repetitions):
+    first = of_classes(seed, 3)
+    folds = FoldParams(repetitions=repetitions, seed=seed).repeated(first.target)
+    rng = np.random.default_rng(seed)
+    held = [HeldOut(first.target, first.coding, first.values + 0.3 * rng.normal(size=first.values.shape), own)
+            for own in folds]
+    row, rows = held_out_scores(held, SQUARED, "auc"), [held_out_scores([own], SQUARED, "auc") for own in held]
+    for name in ("error", "rmse", "auc"):
+        assert row[name] == pytest.approx(np.mean([own[name] for own in rows]))
+        assert row[f"{name}_se_repetitions"] == pytest.approx(np.std([own[name] for own in rows], ddof=1))
+        assert row[f"{name}_se"] <= np.mean([own[f"{name}_se"] for own in rows]) + 1e-12
+    assert row["fold_errors"] == [error for own in rows for error in own["fold_errors"]]
+    again = held_out_scores([held[0]] * 3, SQUARED)
+    assert again["error_se_repetitions"] == pytest.approx(0, abs=1e-12)
+    assert again["error_se"] == pytest.approx(rows[0]["error_se"])
+
+
+def test_what_is_asked_for_is_lowered_and_of_the_area_raised():
+    rows = [{"error": 0.1, "loss": 0.2, "log_loss": 0.5, "auc": 0.9, "at": 0},
+            {"error": 0.2, "loss": 0.1, "log_loss": 0.4, "auc": 0.8, "at": 1},
+            {"error": 0.2, "loss": 0.1, "log_loss": 0.5, "auc": 0.95, "at": 2}]
+    assert [ChoiceRule(measure=name).choose(rows)["at"] for name in (None, "error", "log_loss", "auc")] == [0, 0, 1, 2]
+
+
+def test_the_strongest_penalties_within_one_standard_error():
+    rows = [{"gamma_A": A, "gamma_I": energy, "error": error, "error_se": 0.05, "loss": 0.0} for A, energy, error in [
+        (0.1, 1.0, 0.10), (1.0, 0.0, 0.14), (1.0, 0.5, 0.15), (1.0, 9.0, 0.16), (9.0, 1.0, 0.2)]]
+    rule = ChoiceRule(one_standard_error=True)
+    assert rule.place(rows) == 2
+    assert rule.place(rows[:1]) == 0
+    rows = [{"power": power, "C": C, "auc": auc, "auc_se": 0.02, "error": 0.1, "loss": 0.0} for power, C, auc in [
+        (1, 10.0, 0.9), (1, 1.0, 0.89), (2, 1.0, 0.885), (2, 0.1, 0.85)]]
+    assert ChoiceRule(measure="auc", one_standard_error=True).place(rows) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=12),
+       st.integers(0, 12), st.booleans())
+def test_what_is_chosen_among_all_rows_is_a_candidate_of_its_own_rows(drawn, first, strongest):
+    rule = ChoiceRule(one_standard_error=strongest)
+    rows = [{"gamma_A": A, "gamma_I": energy, "error": error / 10, "error_se": 0.1, "loss": 0.0}
+            for A, energy, error in {(A, energy): (A, energy, error) for A, energy, error in drawn}.values()]
+    own = range(min(first, len(rows)))
+    place = rule.place(rows)
+    if place in own:
+        assert place in [own[index] for index in rule.candidates([rows[index] for index in own])]
+    assert place in rule.candidates(rows)
+
+
+def test_a_measure_of_the_other_task_is_refused():
+    require_measure(None, classes=True)
+    require_measure("auc", classes=True)
+    for measure, classes in (("rmse", True), ("auc", False), ("r2", False)):
+        with pytest.raises(ParameterError, match=f"measure='{measure}'"):
+            require_measure(measure, classes=classes)
+
+
+def test_the_results_of_a_search_tell_standard_errors():
+    row = held_out_scores([of_classes(0)], HINGE, "brier")
+    found = cv_results([{"gamma_A": 1.0, **row}], ["gamma_A"])
+    assert found["error"].item() == row["error"] == 1 - found["mean_test_score"].item()
+    assert {"error_se", "loss_se", "brier", "brier_se"} <= found.keys()
