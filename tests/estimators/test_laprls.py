@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs
-from sklearn.model_selection import KFold
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedStratifiedKFold
+from threadpoolctl import threadpool_info
 
 from dssl import KNNGraph, LandmarkParams, LapRLSClassifier, LapRLSRegressor, SystemParams, neighbors, weights
 from dssl.errors import BudgetError, DataError, NotConverged, ParameterError
@@ -410,3 +411,41 @@ def test_a_given_graph_takes_the_place_of_the_one_of_the_points():
     own = LapRLSClassifier(landmarks=50, graph=KNNGraph(n_neighbors=10)).fit(X, y)
     given = LapRLSClassifier(landmarks=50).fit(X, y, graph=W)
     assert_allclose(given.decision_function(new), own.decision_function(new), atol=1e-10)
+
+
+# Repetitions, leave-one-out and groups
+
+
+@pytest.mark.parametrize("solver", ["nystrom-direct", "nystrom-pcg", "direct"])
+@pytest.mark.parametrize("held_out", ["auto", "refit"])
+def test_repetitions_are_searches_of_their_own_joined(solver, held_out):
+    X, y, _ = problem()
+    params = SystemParams(solver=solver, held_out=held_out, tolerance=1e-9)
+    settings = {"bandwidth": 3.0, "landmarks": 40, "gamma_A": [1e-3, 1e-1], "gamma_I": [0, 1.0], "solver": params}
+    splitter = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    splits = list(splitter.split(np.zeros((30, 1)), y[:30]))
+    threads = [pool["num_threads"] for pool in threadpool_info()]
+    both, first, second = (LapRLSClassifier(cv=cv, **settings).fit(X, y).cv_results_
+                           for cv in (splitter, splits[:3], splits[3:]))
+    assert [pool["num_threads"] for pool in threadpool_info()] == threads
+    for name in ("error", "rmse", "mean_test_score"):
+        assert_allclose(both[name], (first[name] + second[name]) / 2, atol=1e-7)
+    assert_allclose(both["error_se_repetitions"], np.abs(first["error"] - second["error"]) / np.sqrt(2), atol=1e-12)
+    for number in range(3):
+        assert_array_equal(both[f"split{number}_test_score"], first[f"split{number}_test_score"])
+        assert_array_equal(both[f"split{number + 3}_test_score"], second[f"split{number}_test_score"])
+
+
+def test_leave_one_out_and_groups():
+    X, y, _ = problem()
+    settings = {"bandwidth": 3.0, "landmarks": 40, "gamma_A": [1e-3, 1e-1]}
+    named, split = (LapRLSClassifier(cv=cv, **settings).fit(X, y) for cv in ("leave_one_out", LeaveOneOut()))
+    assert named.evidence_["folds"] == split.evidence_["folds"] == 30
+    assert_allclose(named.cv_results_["rmse"], split.cv_results_["rmse"])
+    groups = np.arange(30) // 3
+    found = LapRLSClassifier(cv=list(GroupKFold(5).split(X[:30], y[:30], groups)), **settings).fit(X, y)
+    assert (found.evidence_["folds"], found.evidence_["repetitions"]) == (5, 1)
+    scores = found.evidence_["scores"]["model"]
+    best = found.cv_results_["rank_test_score"].argmin()
+    assert scores["error"] == found.cv_results_["error"][best]
+    assert {"balanced_error", "log_loss", "brier", "auc", "auc_se"} <= scores.keys()

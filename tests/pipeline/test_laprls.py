@@ -214,11 +214,11 @@ def test_a_run_that_is_killed_between_kernels_searches_none_twice(fields, tmp_pa
     undisturbed = run(spec, workspace=tmp_path / "undisturbed", execution=InProcess(1))
     done: list[int] = []
 
-    def counted(prepared):
+    def counted(prepared, *others):
         if len(done) == limit:
             raise KeyboardInterrupt
         done.append(1)
-        return real(prepared)
+        return real(prepared, *others)
 
     monkeypatch.setattr(laprls_kind, "search_penalties", counted)
     limit = 1
