@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -62,8 +63,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
             that is given. Errors of the estimator's `fit`.
         """
         candidates = self._candidates()
-        names = list(dict.fromkeys(name for candidate in candidates for name in candidate))
-        require(graph is None or not any(name.split("__")[0] == "graph" for name in names),
+        require(graph is None or not any(name.split("__")[0] == "graph" for each in candidates for name in each),
                 "a graph, and a grid that changes it", why="the graph that is given is the one of all fits",
                 fix="leave graph parameters out of the grid, or the graph out of fit")
         execution, own = current_execution(), clone(self.estimator)
@@ -86,9 +86,9 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
                          for number in numbers]
                 for number, row in zip(numbers, fitted.held_out_rows(
                         rows, target, weight, repetitions, tried, execution, kept), strict=True):
-                    found[number] = {**row, **candidates[number]}
+                    found[number] = row
         self.n_graphs_ = 0 if graph is not None else len(made)
-        self.cv_results_ = cv_results(found, names)
+        self.cv_results_ = cv_results(found, candidates)
         self.best_index_ = LOWEST.place(found)
         self.best_params_, self.best_score_ = candidates[self.best_index_], float(
             self.cv_results_["mean_test_score"][self.best_index_])
@@ -106,13 +106,19 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         require(isinstance(self.estimator, KernelEstimator), f"estimator={type(self.estimator).__name__}",
                 why="what is shared between fits is known of the estimators of dssl", error=ParameterError,
                 fix="pass one of them, or use scikit-learn's GridSearchCV with LabeledKFold")
-        grids = [self.param_grid] if isinstance(self.param_grid, Mapping) else list(self.param_grid)
+        grids = [self.param_grid] if isinstance(self.param_grid, Mapping) else self.param_grid
+        require(isinstance(grids, (list, tuple)) and all(isinstance(grid, Mapping) for grid in grids),
+                f"param_grid={grids!r}", why="a grid is a dict of lists by parameter, or a list of such dicts",
+                fix='use {"gamma_A": ["0.1*auto", "auto"]}')
+        require(not any("unlabeled" in grid for grid in grids), "a grid that changes unlabeled",
+                why="all candidates are compared on the same labels", fix="give the estimator its marker")
         found = [dict(zip(grid, values, strict=True)) for grid in grids
                  for values in product(*(_listed(name, grid[name]) for name in grid))]
         require(len(found) > 0, "an empty grid", why="there is nothing to choose", fix="give lists of values")
         if self.n_candidates is not None:
-            require(self.n_candidates >= 1, f"n_candidates={self.n_candidates!r}", why="some are to be tried",
-                    fix="use None for all, or a number")
+            whole = isinstance(self.n_candidates, Integral) and not isinstance(self.n_candidates, bool)
+            require(whole and self.n_candidates >= 1, f"n_candidates={self.n_candidates!r}, expected a whole number "
+                    ">= 1", why="so many of all combinations are tried", fix="use None for all, or a number")
             chosen = block_rng(self.seed, CANDIDATE_STREAM).permutation(len(found))[:self.n_candidates]
             found = [found[index] for index in np.sort(chosen)]
         for candidate in found:
@@ -120,6 +126,10 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
             checked._params()
             for name in checked.groups:
                 checked.group(name)
+            values = checked.get_params()
+            for name in checked.joint:
+                require(np.ndim(values[name]) == 0, f"{name}={values[name]!r} of a candidate",
+                        why="a candidate has one value of each parameter", fix=f"list the values of {name} in the grid")
         return found
 
     def predict(self, X: Any) -> np.ndarray:
@@ -158,7 +168,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
 
 
 def _listed(name: str, values: Any) -> Sequence[Any]:
-    require(np.ndim(values) == 1 and not isinstance(values, str) and len(values) > 0, f"{name}={values!r} in a grid",
+    listed = isinstance(values, (list, tuple, range)) or getattr(values, "ndim", 0) == 1
+    require(listed and len(values) > 0, f"{name}={values!r} in a grid",
             why="a grid is a list of values for each parameter", fix=f"use {{{name!r}: [value, ...]}}")
     return list(values)
 

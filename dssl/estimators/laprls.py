@@ -1,7 +1,7 @@
 """`LapRLSClassifier` and `LapRLSRegressor`: Laplacian regularized least squares for up to millions of points."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, ClassVar
 
@@ -85,11 +85,12 @@ class LapRLSEstimator(KernelEstimator):
             rows, target, params, execution, graph=made, weight=weight, folds=folds,
             vertices=self.group("graph").vertices(rows, execution) if made is None else None)
         found, tried = fit_laprls(problem, self._kernel(rows), execution, further)
-        self.model_, self.cv_results_ = found.models["model"], cv_results(tried, PENALTIES)
+        self.model_ = found.models["model"]
+        self.cv_results_ = cv_results(
+            [_measured(row) for row in tried], [{name: row[name] for name in PENALTIES} for row in tried])
         self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds),
                           "repetitions": 1 + len(further)}
         self.gamma_A_, self.gamma_I_ = found.chosen["model"].gamma_A, found.chosen["model"].gamma_I
-
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
@@ -109,7 +110,7 @@ class LapRLSEstimator(KernelEstimator):
         of_pair = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
         chosen = [found[of_pair[values.get("gamma_A", self.gamma_A), values.get("gamma_I", self.gamma_I)]]
                   for values in tried]
-        return [{name: value for name, value in row.items() if name not in PENALTIES} for row in chosen]
+        return [_measured(row) for row in chosen]
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)
@@ -159,3 +160,7 @@ def _values_of(value: Any) -> tuple[Penalty, ...]:
     require(np.ndim(value) <= 1, f"a penalty has {np.ndim(value)} dimensions",
             why="a grid is a list of values, all pairs of which are tried", fix="pass a number, or a list of numbers")
     return (value,) if np.ndim(value) == 0 else tuple(value)
+
+
+def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in PENALTIES}

@@ -68,26 +68,27 @@ def _measures(row: Mapping[str, Any]) -> tuple[float, ...]:
     return tuple(row[name] for name in MEASURES if name in row)
 
 
-def cv_results(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+def cv_results(rows: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the rows of a search as scikit-learn has them in `cv_results_`: arrays with an entry a row.
 
-    `params` and `param_<name>` of the parameters `names`; `split<i>_test_score`, the accuracy in a fold, or of
-    quantities minus the rmse; `mean_test_score`, the same over the points of all folds, and `std_test_score` over the
-    folds; `rank_test_score`, 1 for the row that is chosen and its equals; and by their own names the measures of rows,
-    with `<measure>_se`, their standard errors over points, and `<measure>_se_repetitions`.
+    `params` and `param_<name>` of the parameters `tried` in each row, which are not in it: one may be named as a
+    measure is, `loss`. `split<i>_test_score`, the accuracy in a fold, or of quantities minus the rmse;
+    `mean_test_score`, the same over the points of all folds, and `std_test_score` over the folds; `rank_test_score`, 1
+    for the row that is chosen and its equals; and by their own names the measures of rows, with `<measure>_se`, their
+    standard errors over points, and `<measure>_se_repetitions`.
     """
     if not rows:
         return {}
     best, measured = (1.0 if "error" in rows[0] else 0.0), [_measures(row) for row in rows]
     folds = best - np.array([row["fold_errors"] for row in rows])
     return {
-        "params": [{name: row[name] for name in names if name in row} for row in rows],
-        **{f"param_{name}": _masked([row.get(name) for row in rows], [name not in row for row in rows])
-           for name in names},
+        "params": [dict(own) for own in tried],
+        **{f"param_{name}": _masked([own.get(name) for own in tried], [name not in own for own in tried])
+           for name in dict.fromkeys(name for own in tried for name in own)},
         **{f"split{fold}_test_score": folds[:, fold] for fold in range(folds.shape[1])},
         "mean_test_score": best - np.array([first for first, *_ in measured]), "std_test_score": folds.std(axis=1),
         "rank_test_score": np.array([1 + sum(other < own for other in measured) for own in measured], np.int32),
-        **{name: np.array([row[name] for row in rows]) for name in rows[0] if name not in {*names, "fold_errors"}}}
+        **{name: np.array([row[name] for row in rows]) for name in rows[0] if name != "fold_errors"}}
 
 
 def _masked(values: list[Any], mask: list[bool]) -> np.ma.MaskedArray:

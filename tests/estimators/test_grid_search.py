@@ -10,6 +10,7 @@ from sklearn.model_selection import KFold
 
 from dssl import GridSearch, KNNGraph, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVC, LapSVM
 from dssl.errors import ParameterError
+from dssl.learners.smooth_losses import HuberHinge, Logistic
 
 from .test_laprls import problem
 
@@ -99,11 +100,36 @@ def test_weights_and_pickles():
 
 @pytest.mark.parametrize(("grid", "says"), [
     ({"gamma_B": [1]}, "gamma_B"), ({"gamma_A": []}, "list of values"), ({"gamma_A": 1.0}, "list of values"),
-    ({"gamma_A": [-1.0]}, "gamma_A=-1.0"), ({"graph__k": [3]}, "graph has no parameter k"), ([], "empty grid")])
+    ({"gamma_A": [-1.0]}, "gamma_A=-1.0"), ({"graph__k": [3]}, "graph has no parameter k"), ([], "empty grid"),
+    (3, "dict of lists"), ("gamma_A", "dict of lists"), ({"gamma_A": [[0.1, 1.0], 1.0]}, "one value of each parameter"),
+    ({"unlabeled": [None, 0]}, "the same labels"), ({"gamma_A": {1.0, 2.0}}, "list of values")])
 def test_what_makes_no_grid_is_refused_before_anything_is_made(grid, says):
     X, y, _ = problem()
     with pytest.raises((ParameterError, ValueError), match=says):
         GridSearch(LapRLSClassifier(), grid).fit(X, y)
+
+
+@pytest.mark.parametrize("n_candidates", [0, 2.5, "2", True])
+def test_what_is_no_number_of_candidates_is_refused(n_candidates):
+    X, y, _ = problem()
+    with pytest.raises(ParameterError, match="whole number"):
+        GridSearch(LapSVC(), {"C": [1, 10, 100]}, n_candidates=n_candidates).fit(X, y)
+
+
+def test_an_estimator_with_a_grid_of_its_own_is_refused():
+    X, y, _ = problem()
+    with pytest.raises(ParameterError, match="list the values of gamma_A in the grid"):
+        GridSearch(LapRLSClassifier(gamma_A=[0.1, 1.0]), {"bandwidth": [1.0]}).fit(X, y)
+
+
+def test_losses_are_compared_by_what_they_predict_not_by_name():
+    X, y, _ = problem()
+    losses = [HuberHinge(0.5), "squared_hinge", Logistic(), "huber_hinge"]
+    search = GridSearch(LapSVM(landmarks=40), {"loss": losses}, cv=FOLDS).fit(X, y)
+    alone = [GridSearch(LapSVM(landmarks=40, loss=loss), {}, cv=FOLDS).fit(X, y).best_score_ for loss in losses]
+    assert_array_equal(search.cv_results_["mean_test_score"], alone)
+    assert list(search.cv_results_["param_loss"]) == losses
+    assert search.cv_results_["rank_test_score"][search.best_index_] == 1
 
 
 def test_an_estimator_of_others_and_a_search_without_refit_are_told():

@@ -251,6 +251,6 @@ def test_a_measure_of_the_other_task_is_refused():
 
 def test_the_results_of_a_search_tell_standard_errors():
     row = held_out_scores([of_classes(0)], HINGE, "brier")
-    found = cv_results([{"gamma_A": 1.0, **row}], ["gamma_A"])
+    found = cv_results([row], [{"gamma_A": 1.0}])
     assert found["error"].item() == row["error"] == 1 - found["mean_test_score"].item()
     assert {"error_se", "loss_se", "brier", "brier_se"} <= found.keys()
