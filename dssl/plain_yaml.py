@@ -19,7 +19,7 @@ MOST_VALUES, DEEPEST = 100_000, 32  # after aliases are replaced; of sections wi
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Safe YAML in which a key given twice is an error, not the last one's value."""
+    """Safe YAML in which a key given twice is an error, not the last one's value, and 1e-3 is a number."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -31,6 +31,11 @@ class _StrictLoader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} {wrong}", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+# YAML 1.2 and JSON read 1e-3 as a number; PyYAML, of YAML 1.1, reads a text unless there are a point and a sign.
+_StrictLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?([0-9]+\.?|[0-9]*\.[0-9]+)[eE][-+]?[0-9]+$"), list("-+.0123456789"))
 
 
 def read_yaml(source: str | Path, *, why: str, fix: str) -> Any:

@@ -101,3 +101,10 @@ def test_a_method_that_does_not_fit_the_loss_is_refused(estimator):
     X, y, _ = problem()
     with pytest.raises(ParameterError, match=r"held_out=.* squared"):
         estimator.fit(X, y)
+
+
+@pytest.mark.parametrize("solver", ["direct", "pcg", "nystrom-pcg", "nystrom-cg"])
+@pytest.mark.parametrize("how", ["influence", "refined_influence"])
+def test_a_solver_without_an_influence_function_does_not_refit_in_its_place(how, solver):
+    with pytest.raises(ParameterError, match="another solver would refit"):
+        SystemParams(held_out=how, solver=solver)

@@ -284,3 +284,10 @@ def test_the_schema_describes_every_section():
         assert set(own["properties"]) == set(kind.spec.model_fields)
         assert own["additionalProperties"] is False
     assert yaml.safe_load(PIPELINES[0].read_text())["name"]
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("1e-3", 1e-3), ("2E5", 2e5), ("-1.5e3", -1500.0), (".5e+1", 5.0), ("1.e2", 100.0), ("1.0e-3", 1e-3),
+    ("'1e-3'", "1e-3"), ("1e-3*auto", "1e-3*auto"), ("e5", "e5"), ("1e5x", "1e5x"), ("[1e-3, auto]", [1e-3, "auto"])])
+def test_numbers_with_an_exponent_are_numbers(text, value):
+    assert parse_yaml(text, "a test") == value

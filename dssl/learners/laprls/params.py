@@ -64,6 +64,9 @@ class SystemParams:
         require(self.held_out != "closed_form" or self.solver in ("auto", "nystrom-direct", "direct"),
                 f"held_out={self.held_out!r} with solver={self.solver!r}", why="iterations have no factor that "
                 "serves all folds", fix='use solver "nystrom-direct" or "direct", or held_out "auto"')
+        require("influence" not in self.held_out or self.solver in ("auto", "nystrom-direct"),
+                f"held_out={self.held_out!r} with solver={self.solver!r}", why="it is of Gram matrices of landmarks; "
+                "another solver would refit", fix='use solver "nystrom-direct", or held_out "auto" or "refit"')
         Stop(self.tolerance, self.max_iterations)
 
     @property
