@@ -89,6 +89,11 @@ class Grid:
         return len(self.graphs) * len(self.sigmas) * len(self.norms) * len(self.energies)
 
 
+def wrong_signs(values: np.ndarray, y: np.ndarray) -> float:
+    """Return the share of points whose value is of another sign than y; 0 is negative."""
+    return float((np.where(values > 0, 1.0, -1.0) != y).mean())
+
+
 def powers(base: float, first: int, last: int, step: int) -> list[float]:
     """Return the base to the powers first, first + step, ..., last."""
     return [base**i for i in range(first, last + 1, step)]
@@ -139,7 +144,7 @@ class Labels:
         """Return the mean loss and the share of wrong signs over labels that are held out."""
         seen = ~np.isnan(values[:, 0])
         y, f = self.y[seen], values[seen]
-        return float(self.loss.value(f, y).mean()), float((y * f <= 0).mean())
+        return float(self.loss.value(f, y).mean()), wrong_signs(f, y)
 
 
 @dataclass
@@ -211,7 +216,7 @@ def of_sigma(data: Sample, labels: Labels, W: sp.csr_array, sigma: float, grid: 
             f = G @ whole.coef / gamma_A
             scores.norms.append(gamma_A)
             scores.test.append(float(((f[:, 0] - data.y_test) ** 2).mean() if labels.loss is SQUARES
-                                     else (f[:, 0] * data.y_test <= 0).mean()))
+                                     else wrong_signs(f[:, 0], data.y_test)))
             for t, way in product(FOLDS, REFINE):
                 try:
                     with clock.of(f"{way} {t}"):
