@@ -186,8 +186,11 @@ def _by_graph(estimator: Any, candidates: Sequence[dict[str, Any]], given: Any) 
 def _by_fit(estimator: Any, candidates: Sequence[dict[str, Any]],
             numbers: Sequence[int]) -> Iterator[tuple[dict[str, Any], list[int]]]:
     """Yield the parameters that some candidates share, all but the joint ones, and the candidates' numbers."""
-    found: dict[str, tuple[dict[str, Any], list[int]]] = {}
+    found: list[tuple[dict[str, Any], list[int]]] = []
     for number in numbers:
         outer = {name: value for name, value in candidates[number].items() if name not in estimator.joint}
-        found.setdefault(repr(sorted(outer.items())), (outer, []))[1].append(number)
-    yield from found.values()
+        own = next((mine for known, mine in found if known == outer), None)
+        if own is None:
+            found.append((outer, own := []))
+        own.append(number)
+    yield from found

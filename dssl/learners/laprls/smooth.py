@@ -15,6 +15,7 @@ vector machines trained in the primal", JMLR 2011.
 """
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
+from ...errors import explain
 from ...execution.tasks import Execution
 from ...solvers.blocked_cg import Stop, blocked_cg
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
@@ -296,12 +298,16 @@ def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Pe
     m, c = system.lines.target.shape
     method, costs = method_of(system, expected, execution, newton_flops(m, system.s, expected, c), 2 * PASSES)
     features = label_features(system, execution)
+    how = system.params.held_out
+    approximate = how in REFINE and method == "nystrom-direct" and m <= system.r
+    if how in REFINE and not approximate and any(item.held >= 0 for item in expected):
+        warnings.warn(explain(f"held_out={how!r} with {m:,} labels, {system.r:,} features and solver {method}",
+                              why="the influence function is asked of no more labels than features, with their Gram "
+                                  "matrices", fix="use more landmarks; each fold is refitted instead"), stacklevel=2)
     if method == "nystrom-direct":
         gram = gram_system(system, expected, execution, parts, labels=False)
         made = smooth_gram_solver(replace(gram, sums=gram.sums | {"features": features}), loss, execution)
-        approximate = system.params.held_out in REFINE and len(features) <= system.r
-        return replace(made, expected_seconds=costs,
-                       held_out_method=system.params.held_out if approximate else "refit")
+        return replace(made, expected_seconds=costs, held_out_method=how if approximate else "refit")
 
     def run(systems: Sequence[Penalties]) -> tuple[Minimum, dict[str, Any]]:
         return solve_by_steps(system, loss, features, systems, execution, preconditioned=method == "nystrom-pcg")
