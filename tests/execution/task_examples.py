@@ -155,11 +155,12 @@ def deformed_kernel_on_given_neighbors(execution: Execution, folder: Path) -> Fo
     return pipeline(stored_points(folder), execution, folder, graph={"given": {"neighbors": str(folder / "lists.npz")}})
 
 
-def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str = "laprls") -> None:
+def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str = "laprls",
+           grid: dict[str, Any] | None = None) -> None:
     """Register the example of a way to choose landmarks and of one to solve."""
     def show(execution: Execution, folder: Path) -> Found:
         source = stored(folder)
-        return pipeline(source, execution, folder, selection={"folds": 3, **GRID}, data={
+        return pipeline(source, execution, folder, selection={"folds": 3, **(GRID if grid is None else grid)}, data={
             "source": str(source), "read": {"block_rows": 70}, "test": {"count": 40}, "scale": "none"}, model={
                 "kind": kind, "solver": solver, "landmarks": {"count": 40, "method": method}})
 
@@ -173,7 +174,7 @@ laprls(stored_points, "kmeans", "nystrom-pcg")
 laprls(stored_words, "kmeans", "nystrom-direct")
 laprls(stored_words, "leverage", "nystrom-pcg")
 laprls(stored_points, "uniform", "nystrom-direct", "lapsvm")
-laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm")
+laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm", {})  # every product in it is one of the grids above
 
 
 @example()

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 COMMAND = [sys.executable, "-m", "dssl.cli"]
+HERE = ("--on", "in-process")  # where it does not matter: a cluster takes ten seconds to start
 REPOSITORY = Path(__file__).parents[2]
 SPEC = """
 name: nearest
@@ -97,7 +98,7 @@ def test_a_kind_from_outside_is_planned_killed_resumed_reported_and_predicts(dss
     assert 3 <= len(kept) < 9
     # ... and resumed without what was finished
     assert {stage["name"]: stage["status"] for stage in run_of(dssl("plan", *common))["stages"]}["paths"] == "partial"
-    result = run_of(dssl("run", *common))
+    result = run_of(dssl("run", *common, *HERE))
     assert all(path.stat().st_mtime_ns == changed for path, changed in kept.items())
     assert {stage["name"]: stage["status"] for stage in result["stages"]}["graph"] == "cached"
     assert result["status"] == "done"
@@ -107,7 +108,7 @@ def test_a_kind_from_outside_is_planned_killed_resumed_reported_and_predicts(dss
     assert "nearest" in page
     assert "Graph health" in page
     # Another value of its own key makes its own stages anew
-    again = run_of(dssl("run", *common, "--set", "model.hops=true"))
+    again = run_of(dssl("run", *common, *HERE, "--set", "model.hops=true"))
     assert [stage["name"] for stage in again["stages"] if stage["status"] == "done"] == ["paths", "models", "scores"]
     # New points, in a fresh process, by a model that only the plugin knows
     with np.load(points_file) as arrays:
@@ -120,8 +121,9 @@ def test_a_kind_from_outside_is_planned_killed_resumed_reported_and_predicts(dss
 
 
 def test_a_kernel_from_outside_serves_the_kinds_that_are_there(dssl, spec_file, points_file, tmp_path):
-    result = run_of(dssl("run", spec_file, "--workspace", tmp_path, "--json", "--set", "model={kind: svm}", "--set",
-                         "kernel={name: rational, parameters: {width: 2.0, shape: 0.5}}", "--set", "subsample.size=40"))
+    result = run_of(dssl("run", spec_file, "--workspace", tmp_path, "--json", *HERE, "--set", "model={kind: svm}",
+                         "--set", "kernel={name: rational, parameters: {width: 2.0, shape: 0.5}}", "--set",
+                         "subsample.size=40"))
     assert result["metrics"]["error"] < 0.4
     with np.load(points_file) as arrays:
         np.save(tmp_path / "new.npy", arrays["X"][:40])
