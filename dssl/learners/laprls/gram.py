@@ -47,6 +47,12 @@ class GramSystem(Basis):
         a, b = self.relabeled_mean
         return a * self.sums["points"] + b * np.outer(self.sums["sums"], self.sums["sums"])
 
+    def energies(self, systems: Sequence[Penalties]) -> dict[str, np.ndarray]:
+        """Return what these systems weigh by lambda_I: `energy` of the graph, and `control`, as far as they ask."""
+        graph, control = any(item.has_graph for item in systems), any(item.has_control for item in systems)
+        found = {"energy": self.energy(False) if graph else None, "control": self.energy(True) if control else None}
+        return {name: E for name, E in found.items() if E is not None}
+
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any], lines: LabelLines,
                     params: SystemParams, fit_intercept: bool) -> "GramSystem":
@@ -96,10 +102,9 @@ def gram_system(system: NystromSystem, systems: Sequence[Penalties], execution: 
 class GramSolveTask:
     """Solve systems from `first` on from Gram matrices: `b` (p, r, c)."""
 
-    sums: Arrays  # what `gram_matrices` returns, `penalty` (r, r), and `right` of all systems
+    sums: Arrays  # `labels` (F, r, r), what `energies` returns, `penalty` (r, r), and `right` of all systems
     systems: tuple[Penalties, ...]
     first: int
-    relabeled_mean: tuple[float, float]
 
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
@@ -109,8 +114,7 @@ class GramSolveTask:
             A = labels - sums["labels"][system.held] if system.held >= 0 else labels
             A = A + system.lambda_A * sums["penalty"]
             if system.has_control:
-                a, b = self.relabeled_mean
-                A += system.lambda_I * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
+                A += system.lambda_I * sums["control"]
             elif system.has_graph:
                 A += system.lambda_I * sums["energy"]
             solution, residual = refined(A, right)
@@ -149,10 +153,10 @@ def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution:
     Raises ParameterError: a system is not positive. NotConverged: a residual is above the tolerance, or above 1e-6.
     """
     assert all(item.held < system.lines.n_held for item in systems)
-    shared = execution.share(**system.sums, penalty=system.penalty(),
+    shared = execution.share(**system.energies(systems), labels=system.sums["labels"], penalty=system.penalty(),
                              right=system.right_sides(system.sums["moments"], systems))
     ranges, parts = row_ranges(len(systems), SYSTEMS_IN_A_TASK), execution.scratch()
-    receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), start, system.relabeled_mean)
+    receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), start)
                               for start, stop in ranges], parts)
     worst = float(np.max([receipt["residual"] for receipt in receipts]))
     require(worst <= max(system.params.tolerance, 1e-6), error=NotConverged,

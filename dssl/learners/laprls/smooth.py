@@ -71,12 +71,11 @@ class NewtonTask:
     labels on; or else the steps that follow on the influence function. Memory: `newton_bytes`.
     """
 
-    sums: Arrays  # `features` (m, r), `penalty` (r, r), what `gram_matrices` returns, the labels' lines and the systems
+    sums: Arrays  # `features` (m, r), `penalty` (r, r), what `energies` returns, the labels' lines and the systems
     first: int
     last: int
     loss: SmoothLoss
     n_held: int
-    relabeled_mean: tuple[float, float]
     fit_intercept: bool
     held_out: bool
     refine: int | None
@@ -89,7 +88,10 @@ class NewtonTask:
         b, intercept, values = np.empty((p, r, c)), np.empty((p, c)), []
         steps, of = np.zeros(p, np.int64), sums["systems"][self.first:self.last]
         for first, last in runs_of_equals(of[:, 1:]):
-            G = self.penalty(sums, *of[first, 1:])
+            norm, energy, control = of[first, 1:]
+            G = norm * sums["penalty"]
+            if energy:
+                G += energy * sums["control" if control else "energy"]
             factor, space = None, FeaturesOfLabels(Phi, G)  # type: Any, LabelSpace
             if m <= r:
                 factor = factor_raised(G)
@@ -109,16 +111,6 @@ class NewtonTask:
         if self.held_out:
             return out.write(values=np.array(values))
         return {**out.write(b=b, intercept=intercept), "steps": steps.tolist()}
-
-    def penalty(self, sums: dict[str, np.ndarray], norm: float, energy: float, control: float) -> np.ndarray:
-        """Return G, (r, r), of the weights of the norm and of the graph's energy, or of its control."""
-        G = norm * sums["penalty"]
-        if energy and control:
-            a, b = self.relabeled_mean
-            G += energy * (a * sums["points"] + b * np.outer(sums["sums"], sums["sums"]))
-        elif energy:
-            G += energy * sums["energy"]
-        return G
 
 
 def without_folds(space: LabelSpace, loss: SmoothLoss, lines: LabelLines, whole: Minimum, fit_intercept: bool,
@@ -165,12 +157,12 @@ class SmoothGram:
                   for start, stop in row_ranges(len(pairs), PAIRS_IN_A_TASK)]
         described = np.array([(item.held, *item.of_the_mean(lines.weight[lines.fold != item.held].sum()), item.control)
                               for item in systems])[[number for group in groups for number in group]]
-        kept = {name: gram.sums[name] for name in ("energy", "points", "sums", "features") if name in gram.sums}
-        shared = self.execution.share(**kept, penalty=gram.penalty(), systems=described, row=lines.row,
-                                      fold=lines.fold, weight=lines.weight, target=lines.target)
+        shared = self.execution.share(**gram.energies(systems), features=gram.sums["features"], penalty=gram.penalty(),
+                                      systems=described, row=lines.row, fold=lines.fold, weight=lines.weight,
+                                      target=lines.target)
         edges, parts = np.cumsum([0, *map(len, groups)]).tolist(), self.execution.scratch()
         receipts = self.execution.map([
-            NewtonTask(shared, first, last, self.loss, lines.n_held, gram.relabeled_mean, gram.fit_intercept, held_out,
+            NewtonTask(shared, first, last, self.loss, lines.n_held, gram.fit_intercept, held_out,
                        REFINE.get(gram.params.held_out))
             for first, last in itertools.pairwise(edges)], parts)
         for index, (numbers, receipt) in enumerate(zip(groups, receipts, strict=True)):
