@@ -94,11 +94,13 @@ class KernelEstimator(GroupedParams):
     @abstractmethod
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """Return the row of a search (`held_out_scores`) of each of some values of the `joint` parameters.
 
-        repetitions : the folds of each. kept : `graph`, where it is needed, and what searches of other parameters on
-            this graph leave for this one.
+        Rows tell the penalties too, as numbers, of which a `ChoiceRule` knows which are the stronger.
+
+        repetitions : the folds of each. measure : of rows, beside those that all have. kept : `graph`, where it is
+            needed, and what searches of other parameters on this graph leave for this one.
         """
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:

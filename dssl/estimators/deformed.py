@@ -85,7 +85,7 @@ class DeformedKernelEstimator(KernelEstimator):
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: solves of one graph for all kernels, one factor of a kernel for all folds and C."""
         own, _ = self._params()
         usual = {"regularizer__power": own.regularizer.power, "eta": self.eta, "C": self.C}
@@ -98,7 +98,7 @@ class DeformedKernelEstimator(KernelEstimator):
         place = {int(row): number for number, row in enumerate(subsample)}
         position = np.array([place.get(int(row), -1) for row in target.labeled])
         X_S, X_l, found = rows.take(subsample), rows.take(target.labeled), list[dict[str, Any]]()
-        held = Held(target, repetitions, self.learner, weight)
+        held = Held(target, repetitions, self.learner, weight, measure)
         if positive := tuple(value for value in eta if value > 0):
             found += search_deformed(base, X_S, X_l, position, kept[key].powers,
                                      GridParams(power=power, eta=positive, C=C), held)
@@ -107,7 +107,7 @@ class DeformedKernelEstimator(KernelEstimator):
             found += [{**row, "power": each, "eta": 0.0} for each in power for row in plain]
         rows_of = {(row["power"], row["eta"], row["C"]): row for row in found}
         return [{name: value for name, value in rows_of[tuple(values[name] for name in self.joint)].items()
-                 if name not in ("power", "eta", "C")} for values in chosen]
+                 if name not in ("power", "eta")} for values in chosen]
 
     def _calibrate(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
         """Keep what else the Gram matrix (l, l) of the labeled points says."""

@@ -13,8 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from ..errors import ParameterError, explain, require
 from ..execution.on_dask import current_execution
 from ..graph.graph import Graph, graph_of
-from ..selection.choice import LOWEST, cv_results
+from ..learners.target import Classes
+from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds
+from ..selection.held_out_scores import require_measure
 from ..storage.blocks import block_rng
 from .base import KernelEstimator, require_unequal
 from .targets import weighed
@@ -40,18 +42,26 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     cv : a number of folds of the labels, "leave_one_out", a splitter of scikit-learn, repeated or not, which is given
         the labeled points, or lists.
     n_candidates : how many of all combinations are tried, drawn by the seed; None is all of them.
+    measure : what is lowest at the best: of classes "error", "balanced_error", "log_loss", "brier", or "auc", which is
+        highest; of quantities "rmse" or "mae"; None is error or rmse. See `dssl.selection.held_out_scores`.
+    one_standard_error : whether the best is, of the candidates within one standard error (over points) of the lowest
+        measure, the one of largest gamma_A, then gamma_I, or of least C.
     refit : whether the best is fitted to all labels, on the graph of the search. seed : of folds and candidates.
 
     Attributes
     ----------
-    best_params_ : dict. best_score_ : accuracy, or of quantities minus the rmse, over the points of all folds.
+    best_params_ : dict. best_score_ : accuracy, or of quantities minus the rmse, over the points of all folds, whatever
+        the measure is.
     best_index_ : int, its row of `cv_results_`, as in scikit-learn. best_estimator_ : with `refit`.
+    cv_results_ : dict of arrays, an entry a candidate; see `dssl.selection.choice.cv_results`. The measure, its
+        standard error and the penalties as numbers, of "auto" too, are there by their names.
     n_graphs_ : int, the graphs that were made.
     """
 
     def __init__(self, estimator: Any, param_grid: Any, *, cv: Any = 5, n_candidates: int | None = None,
-                 refit: bool = True, seed: int = 0):
+                 measure: str | None = None, one_standard_error: bool = False, refit: bool = True, seed: int = 0):
         self.estimator, self.param_grid, self.cv = estimator, param_grid, cv
+        self.measure, self.one_standard_error = measure, one_standard_error
         self.n_candidates, self.refit, self.seed = n_candidates, refit, seed
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
@@ -60,7 +70,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ParameterError : a parameter is unknown or out of range, before any graph is made; or the grid changes a graph
-            that is given. Errors of the estimator's `fit`.
+            that is given; or the target has no such measure. Errors of the estimator's `fit`.
         """
         candidates = self._candidates()
         require(graph is None or not any(name.split("__")[0] == "graph" for each in candidates for name in each),
@@ -71,6 +81,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         rows = own._points(X, execution, reset=True)
         target, weight = weighed(own._target(y, len(rows)), sample_weight, len(rows))
         own._check(target)
+        require_measure(self.measure, classes=isinstance(target, Classes))
+        rule = ChoiceRule(measure=self.measure, one_standard_error=self.one_standard_error)
         require_unequal(rows)
         repetitions = held_out_folds(self.cv, target, self.seed)
         found: list[Mapping[str, Any]] = [{}] * len(candidates)
@@ -85,11 +97,11 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
                 tried = [{name: candidates[number][name] for name in own.joint if name in candidates[number]}
                          for number in numbers]
                 for number, row in zip(numbers, fitted.held_out_rows(
-                        rows, target, weight, repetitions, tried, execution, kept), strict=True):
+                        rows, target, weight, repetitions, tried, self.measure, execution, kept), strict=True):
                     found[number] = row
         self.n_graphs_ = 0 if graph is not None else len(made)
-        self.cv_results_ = cv_results(found, candidates)
-        self.best_index_ = LOWEST.place(found)
+        self.cv_results_ = cv_results(found, candidates, rule)
+        self.best_index_ = rule.place(found)
         self.best_params_, self.best_score_ = candidates[self.best_index_], float(
             self.cv_results_["mean_test_score"][self.best_index_])
         if self.refit:

@@ -17,7 +17,7 @@ from ..learners.laprls.penalties import PENALTIES, Penalty
 from ..learners.laprls.problem import LapRLSParams, LapRLSProblem
 from ..learners.smooth_losses import SQUARES, SmoothLoss
 from ..learners.target import Target
-from ..selection.choice import cv_results
+from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds, require_folds
 from ..selection.laprls import fit_laprls, search_penalties
 from ..storage.blocks import Rows
@@ -94,7 +94,7 @@ class LapRLSEstimator(KernelEstimator):
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: one pass over the points for all pairs of penalties and all folds."""
         lists = {name: list(dict.fromkeys(values.get(name, getattr(self, name)) for values in tried))
                  for name in PENALTIES}
@@ -105,12 +105,11 @@ class LapRLSEstimator(KernelEstimator):
         problem = LapRLSProblem.of(rows, target, params, execution, graph=made, weight=weight, folds=repetitions[0],
                                    vertices=kept.get("vertices"))
         prepared = problem.prepared(self._kernel(rows), execution, held_out=True)
-        table = search_penalties(prepared, execution, further=repetitions[1:])
+        table = search_penalties(prepared, execution, ChoiceRule(measure=measure), repetitions[1:])
         found = dict(zip(problem.tried, table.rows, strict=True))
         of_pair = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
-        chosen = [found[of_pair[values.get("gamma_A", self.gamma_A), values.get("gamma_I", self.gamma_I)]]
-                  for values in tried]
-        return [_measured(row) for row in chosen]
+        return [found[of_pair[values.get("gamma_A", self.gamma_A), values.get("gamma_I", self.gamma_I)]]
+                for values in tried]
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)

@@ -29,7 +29,7 @@ class ChoiceRule:
 
     def place(self, rows: Sequence[Mapping[str, Any]]) -> int:
         """Return the place of the row that is chosen."""
-        order = [self._order(row) for row in rows]
+        order = [self.order(row) for row in rows]
         lowest = min(range(len(rows)), key=order.__getitem__)
         if not self.one_standard_error:
             return lowest
@@ -42,14 +42,15 @@ class ChoiceRule:
         """Return the places of those that may be chosen among these and any others: lower than all stronger ones."""
         if not self.one_standard_error:
             return [self.place(rows)]
-        order = [self._order(row) for row in rows]
+        order = [self.order(row) for row in rows]
         found: list[int] = []
         for place in sorted(range(len(rows)), key=lambda place: _weakness(rows[place]) + order[place]):
             if not found or order[place][0] < order[found[-1]][0]:
                 found.append(place)
         return found
 
-    def _order(self, row: Mapping[str, Any]) -> tuple[float, ...]:
+    def order(self, row: Mapping[str, Any]) -> tuple[float, ...]:
+        """Return by what rows are told apart, the lowest first, whatever is within one standard error."""
         found = _measures(row)
         if self.measure is None:
             return found
@@ -68,27 +69,29 @@ def _measures(row: Mapping[str, Any]) -> tuple[float, ...]:
     return tuple(row[name] for name in MEASURES if name in row)
 
 
-def cv_results(rows: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def cv_results(rows: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, Any]],
+               rule: ChoiceRule = LOWEST) -> dict[str, Any]:
     """Return the rows of a search as scikit-learn has them in `cv_results_`: arrays with an entry a row.
 
     `params` and `param_<name>` of the parameters `tried` in each row, which are not in it: one may be named as a
     measure is, `loss`. `split<i>_test_score`, the accuracy in a fold, or of quantities minus the rmse;
     `mean_test_score`, the same over the points of all folds, and `std_test_score` over the folds; `rank_test_score`, 1
-    for the row that is chosen and its equals; and by their own names the measures of rows, with `<measure>_se`, their
-    standard errors over points, and `<measure>_se_repetitions`.
+    for the row of best measure, by the rule, and its equals; and by their own names the measures of rows, NaN where one
+    is not defined, with `<measure>_se`, their standard errors over points, and `<measure>_se_repetitions`, and the
+    penalties that rows tell.
     """
     if not rows:
         return {}
-    best, measured = (1.0 if "error" in rows[0] else 0.0), [_measures(row) for row in rows]
+    best, order = (1.0 if "error" in rows[0] else 0.0), [rule.order(row) for row in rows]
     folds = best - np.array([row["fold_errors"] for row in rows])
     return {
         "params": [dict(own) for own in tried],
         **{f"param_{name}": _masked([own.get(name) for own in tried], [name not in own for own in tried])
            for name in dict.fromkeys(name for own in tried for name in own)},
         **{f"split{fold}_test_score": folds[:, fold] for fold in range(folds.shape[1])},
-        "mean_test_score": best - np.array([first for first, *_ in measured]), "std_test_score": folds.std(axis=1),
-        "rank_test_score": np.array([1 + sum(other < own for other in measured) for own in measured], np.int32),
-        **{name: np.array([row[name] for row in rows]) for name in rows[0] if name != "fold_errors"}}
+        "mean_test_score": best - np.array([_measures(row)[0] for row in rows]), "std_test_score": folds.std(axis=1),
+        "rank_test_score": np.array([1 + sum(other < own for other in order) for own in order], np.int32),
+        **{name: np.array([row[name] for row in rows], float) for name in rows[0] if name != "fold_errors"}}
 
 
 def _masked(values: list[Any], mask: list[bool]) -> np.ma.MaskedArray:

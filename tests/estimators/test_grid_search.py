@@ -132,6 +132,41 @@ def test_losses_are_compared_by_what_they_predict_not_by_name():
     assert search.cv_results_["rank_test_score"][search.best_index_] == 1
 
 
+@pytest.mark.parametrize(("estimator", "grid"), [
+    (LapRLSClassifier(landmarks=40), {"gamma_A": [1e-4, "auto", 1.0], "gamma_I": [0, 1.0]}),
+    (LapSVC(n_subsample=60), {"C": [0.01, 1.0, 100.0], "eta": [0, 10.0]})], ids=["LapRLSClassifier", "LapSVC"])
+@pytest.mark.parametrize("measure", ["balanced_error", "log_loss", "brier", "auc"])
+def test_a_measure_decides(estimator, grid, measure):
+    X, y, _ = problem()
+    search = GridSearch(estimator, {**grid, "bandwidth": [1.0, 4.0]}, cv=FOLDS, measure=measure).fit(X, y)
+    column = search.cv_results_[measure] * (-1 if measure == "auc" else 1)
+    assert column[search.best_index_] == column.min() < column.max()
+    assert search.cv_results_["rank_test_score"][search.best_index_] == 1
+    assert search.best_score_ == 1 - search.cv_results_["error"][search.best_index_]
+    assert f"{measure}_se" in search.cv_results_
+
+
+def test_within_one_standard_error_the_strongest_penalties_are_chosen():
+    X, y, _ = problem()
+    grid = {"gamma_A": [1e-4, "0.1*auto", "auto", 1.0, 100.0], "bandwidth": [4.0, 2.0]}
+    lowest = GridSearch(LapRLSClassifier(landmarks=40), grid, cv=FOLDS, measure="brier").fit(X, y)
+    search = clone(lowest).set_params(one_standard_error=True).fit(X, y)
+    found, best = search.cv_results_, lowest.best_index_
+    within = found["brier"] <= found["brier"][best] + found["brier_se"][best]
+    assert found["gamma_A"][search.best_index_] == found["gamma_A"][within].max() > found["gamma_A"][best]
+    assert within.sum() < len(within)
+    assert search.best_estimator_.gamma_A == search.best_params_["gamma_A"]
+
+
+@pytest.mark.parametrize(("estimator", "measure"), [
+    (LapSVC(), "rmse"), (LapSVC(), "accuracy"), (LapKernelRidge(), "auc"), (LapRLSRegressor(), "log_loss")])
+def test_a_measure_that_the_target_does_not_have_is_refused(estimator, measure):
+    X, y, _ = problem()
+    y = y if isinstance(estimator, LapSVC) else np.where(y >= 0, X[:, 0], np.nan)
+    with pytest.raises(ParameterError, match=f"measure='{measure}' of {'class' if y.dtype.kind == 'i' else 'quant'}"):
+        GridSearch(estimator, {"bandwidth": [1.0]}, measure=measure).fit(X, y)
+
+
 def test_an_estimator_of_others_and_a_search_without_refit_are_told():
     X, y, _ = problem()
     with pytest.raises(ParameterError, match="estimator=KFold"):
