@@ -177,9 +177,13 @@ class KNNGraph:
         require_distinct(len(points) > 1, f"all {len(rows)} points are equal" if len(rows) > 1 else "X holds 1 sample")
         search = lowered_neighbors(self.search, len(points), "distinct points")
         lists = find_neighbors(distinct_rows(rows, points, execution), search, execution, stored.within("neighbors"))
-        described = weigh(lists, self.weighting, execution, stored)
-        warn_raised(described)
-        return Graph(points, stored, lists, {"neighbors": lists.attributes, "weights": described}, execution)
+        return self.weighed(points, lists, execution, stored)
+
+    def weighed(self, points: Vertices, lists: Neighbors, execution: Execution, parts: Parts) -> Graph:
+        """Return the graph of vertices and their lists, whatever search these are of; its weights go to `parts`."""
+        described = weigh(lists, self.weighting, execution, parts)
+        warn_raised(described, stacklevel=5)
+        return Graph(points, parts, lists, {"neighbors": lists.attributes, "weights": described}, execution)
 
 
 def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Any = None) -> Graph:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..execution.tasks import Execution
-from ..storage.blocks import ArrayRows, Rows
+from ..storage.blocks import ArrayRows, FirstColumns, Rows
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class Neighbors:
         """Yield (first row, ids, distances) of each block of rows."""
         for start, ids in self.ids.blocks(block_rows):
             yield start, ids, self.distances.read(start, start + len(ids))
+
+    def first(self, k: int) -> "Neighbors":
+        """Return the lists of the first k neighbors of each row."""
+        return Neighbors(FirstColumns(self.ids, k), FirstColumns(self.distances, k),
+                         {**self.attributes, "n_neighbors": k})
 
     def shared(self, execution: Execution) -> "Neighbors":
         """Return the lists in a form that every task can read without carrying them."""

@@ -139,6 +139,20 @@ class SelectedRows(Rows):
         return self.rows.take(self.ids.take(ids))
 
 
+class FirstColumns(Rows):
+    """The first columns of other rows, which are dense."""
+
+    def __init__(self, rows: Rows, columns: int):
+        self.rows, self.columns, self.held = rows, columns, rows.held
+        self.shape, self.dtype = (len(rows), columns), rows.dtype
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.rows.read(start, stop)[:, :self.columns]
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return self.rows.take(ids)[:, :self.columns]
+
+
 class Arrays(ABC):
     """Named arrays that a task needs whole, with JSON attributes."""
 

@@ -76,6 +76,18 @@ def test_a_graph_that_is_given_serves_all_and_is_not_changed():
         GridSearch(LapSVC(), {"graph__n_neighbors": [3]}).fit(X, y, graph=graph)
 
 
+def test_graphs_that_search_alike_share_one_search():
+    X, y, _ = problem()
+    grid = {"graph__n_neighbors": [3, 8, 5], "graph__weights": ["binary", "self_tuned"]}
+    search = GridSearch(LapSVC(), {**grid, "graph__metric": ["euclidean", "cosine"]}, cv=FOLDS).fit(X, y)
+    assert (search.n_graphs_, search.n_neighbor_searches_) == (12, 2)
+    for params, score in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):
+        alone = GridSearch(LapSVC().set_params(**params), {}, cv=FOLDS, refit=False).fit(X, y)
+        assert (alone.best_score_, alone.n_neighbor_searches_) == (score, 1)
+    without = GridSearch(LapRLSClassifier(landmarks=30), {"gamma_I": [0]}, cv=FOLDS).fit(X, y)
+    assert (without.n_graphs_, without.n_neighbor_searches_) == (0, 0)
+
+
 def test_candidates_may_be_few_and_grids_several():
     X, y, _ = problem()
     grid = [{"gamma_A": [0.1, 1.0], "gamma_I": [0]}, {"bandwidth": [1.0, 2.0, 3.0]}]

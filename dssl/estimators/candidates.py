@@ -1,0 +1,98 @@
+"""The candidates of a search, and which of them one fit serves: those that differ in the joint parameters alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from ..errors import ParameterError, require
+from ..graph.graph import KNNGraph
+from ..storage.blocks import block_rng
+from .base import KernelEstimator
+
+CANDIDATE_STREAM = 6  # of the seed
+
+Candidate = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Candidates of which one pass over the points gives the rows of all.
+
+    estimator : with the parameters that they share. numbers : of the candidates. tried : the joint parameters of each.
+    """
+
+    estimator: KernelEstimator
+    numbers: Sequence[int]
+    tried: Sequence[Candidate]
+
+    @property
+    def graph(self) -> KNNGraph:
+        """Return how their graph is made."""
+        return self.estimator.group("graph")
+
+    @property
+    def uses_graph(self) -> bool:
+        """Return whether any of them asks for it."""
+        return self.estimator.uses_graph(self.tried)
+
+
+def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, seed: int) -> list[Candidate]:
+    """Return the combinations that are tried, in the order of the grid; raise ParameterError where one is wrong."""
+    require(isinstance(estimator, KernelEstimator), f"estimator={type(estimator).__name__}",
+            why="what is shared between fits is known of the estimators of dssl", error=ParameterError,
+            fix="pass one of them, or use scikit-learn's GridSearchCV with LabeledKFold")
+    grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
+    require(isinstance(grids, (list, tuple)) and all(isinstance(grid, Mapping) for grid in grids),
+            f"param_grid={grids!r}", why="a grid is a dict of lists by parameter, or a list of such dicts",
+            fix='use {"gamma_A": ["0.1*auto", "auto"]}')
+    require(not any("unlabeled" in grid for grid in grids), "a grid that changes unlabeled",
+            why="all candidates are compared on the same labels", fix="give the estimator its marker")
+    found = [dict(zip(grid, values, strict=True)) for grid in grids
+             for values in product(*(_listed(name, grid[name]) for name in grid))]
+    require(len(found) > 0, "an empty grid", why="there is nothing to choose", fix="give lists of values")
+    if n_candidates is not None:
+        whole = isinstance(n_candidates, Integral) and not isinstance(n_candidates, bool)
+        require(whole and n_candidates >= 1, f"n_candidates={n_candidates!r}, expected a whole number >= 1",
+                why="so many of all combinations are tried", fix="use None for all, or a number")
+        chosen = block_rng(seed, CANDIDATE_STREAM).permutation(len(found))[:n_candidates]
+        found = [found[index] for index in np.sort(chosen)]
+    for candidate in found:
+        checked = clone(estimator).set_params(**candidate)
+        checked._params()
+        for name in checked.groups:
+            checked.group(name)
+        values = checked.get_params()
+        for name in checked.joint:
+            require(np.ndim(values[name]) == 0, f"{name}={values[name]!r} of a candidate",
+                    why="a candidate has one value of each parameter", fix=f"list the values of {name} in the grid")
+    return found
+
+
+def _listed(name: str, values: Any) -> Sequence[Any]:
+    listed = isinstance(values, (list, tuple, range)) or getattr(values, "ndim", 0) == 1
+    require(listed and len(values) > 0, f"{name}={values!r} in a grid",
+            why="a grid is a list of values for each parameter", fix=f"use {{{name!r}: [value, ...]}}")
+    return list(values)
+
+
+def fits_of(estimator: Any, candidates: Sequence[Candidate]) -> list[list[Fit]]:
+    """Return the fits of some candidates, those of one graph together."""
+    found: list[tuple[Candidate, list[int]]] = []  # no dict: values of parameters need not be hashable
+    for number, candidate in enumerate(candidates):
+        outer = {name: value for name, value in candidate.items() if name not in estimator.joint}
+        own = next((mine for known, mine in found if known == outer), None)
+        if own is None:
+            found.append((outer, own := []))
+        own.append(number)
+    by_graph: dict[KNNGraph, list[Fit]] = {}
+    for outer, numbers in found:
+        tried = [{name: candidates[number][name] for name in estimator.joint if name in candidates[number]}
+                 for number in numbers]
+        fit = Fit(clone(estimator).set_params(**outer), numbers, tried)
+        by_graph.setdefault(fit.graph, []).append(fit)
+    return list(by_graph.values())

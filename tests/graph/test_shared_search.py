@@ -1,0 +1,102 @@
+"""`SharedSearch`: graphs from one search are those of single searches, to the bit where these are exact."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from dssl import KNNGraph
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
+from dssl.graph.neighbors import find_neighbors
+from dssl.graph.recall import certify_recall
+from dssl.graph.shared_search import SharedSearch, search_of
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.csr import as_rows
+
+
+def points(kind):
+    """Return rows with ties, copies, or zeros."""
+    rng = np.random.default_rng(0)
+    X = {"normal": rng.normal(size=(300, 4)), "ties": rng.integers(0, 4, (300, 3)).astype(np.float32) + 1,
+         "copies": np.repeat(rng.normal(size=(100, 20)), 3, axis=0).astype(np.float32)}.get(kind)
+    return as_rows(sparse.random(300, 50, 0.2, random_state=0, format="csr") if X is None else X)
+
+
+def same(one, other):
+    assert_array_equal(one.vertices.vertex, other.vertices.vertex)
+    for name in ("ids", "distances"):
+        left, right = (getattr(graph.neighbors, name) for graph in (one, other))
+        assert left.dtype == right.dtype
+        assert_array_equal(left.read_all(), right.read_all())
+    for name in ("data", "indices", "indptr"):
+        assert_array_equal(getattr(one.weights(), name), getattr(other.weights(), name))
+    assert one.attributes["weights"] == other.attributes["weights"]
+    assert one.attributes["neighbors"]["n_neighbors"] == other.attributes["neighbors"]["n_neighbors"]
+
+
+FAMILY = [KNNGraph(n_neighbors=5), KNNGraph(n_neighbors=20, weights="binary", method="exact"),
+          KNNGraph(n_neighbors=1, weights="heat", symmetrize="mean"),
+          KNNGraph(n_neighbors=12, symmetrize="minimum", method="exact")]
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties", "copies", "sparse"])
+@pytest.mark.parametrize("others", [{}, {"metric": "cosine"}, {"duplicates": "keep"}], ids=str)
+def test_graphs_of_one_exact_search_are_those_of_single_searches(kind, others):
+    rows, execution = points(kind), InProcess(2)
+    if others.get("metric") == "cosine" and rows.is_sparse:
+        rows = as_rows(rows.read_all()[np.diff(rows.read_all().indptr) > 0])
+    family = [KNNGraph(**{**vars(own), **others, "seed": seed}) for seed, own in enumerate(FAMILY)]
+    shared = SharedSearch(rows, family, execution)
+    for params in family:
+        same(shared.graph(params), params.build(rows, execution))
+    assert (len(shared), shared.n_searches) == (4, 1)
+
+
+def test_what_the_search_depends_on_is_not_shared():
+    rows, execution = points("copies"), InProcess(2)
+    family = [KNNGraph(n_neighbors=k, metric=metric, duplicates=duplicates) for k in (3, 6)
+              for metric in ("euclidean", "cosine") for duplicates in ("collapse", "keep")]
+    shared = SharedSearch(rows, family, execution)
+    for params in family:
+        same(shared.graph(params), params.build(rows, execution))
+    assert (len(shared), shared.n_searches) == (8, 4)
+
+
+def test_the_seed_counts_where_the_search_may_be_approximate():
+    one, other = KNNGraph(seed=0), KNNGraph(n_neighbors=3, seed=1)
+    assert search_of(one, 20_000) == search_of(other, 20_000)
+    assert search_of(one, 20_001) != search_of(other, 20_001)
+    assert search_of(KNNGraph(method="exact"), 20_001) == search_of(KNNGraph(method="exact", seed=1), 20_001)
+    assert search_of(KNNGraph(method="descent"), 10) != search_of(KNNGraph(), 10)
+
+
+def test_each_graph_with_too_many_neighbors_is_told():
+    rows = ArrayRows(np.random.default_rng(0).normal(size=(10, 2)))
+    family = [KNNGraph(n_neighbors=k) for k in (4, 20, 30)]
+    shared = SharedSearch(rows, family, InProcess(1))
+    with (pytest.warns(UserWarning, match="n_neighbors=20 is lowered to 9"),
+          pytest.warns(UserWarning, match="n_neighbors=30 is lowered to 9")):
+        assert shared.graph(family[1]).neighbors.k == 9
+    same(shared.graph(family[0]), family[0].build(rows))
+
+
+@pytest.mark.cluster
+def test_workers_weigh_the_beginnings_of_lists(cluster_client):
+    rows = points("normal")
+    execution = OnDask(cluster_client)
+    shared = SharedSearch(execution.share_rows(rows), FAMILY, execution)
+    for params in FAMILY:
+        same(shared.graph(params), params.build(rows, InProcess(1)))
+
+
+@pytest.mark.slow
+def test_of_descent_lists_are_cut_and_certified_anew():
+    X = ArrayRows(np.random.default_rng(0).normal(size=(2000, 12)).astype(np.float32))
+    family = [KNNGraph(n_neighbors=k, method="descent") for k in (5, 15)]
+    shared = SharedSearch(X, family, InProcess(1))
+    few = shared.graph(family[0])
+    lists = find_neighbors(X, family[1].search, InProcess(1))
+    assert shared.n_searches == 1
+    assert_array_equal(few.neighbors.ids.read_all(), lists.ids.read_all()[:, :5])
+    assert few.attributes["neighbors"]["recall"] == certify_recall(X, few.neighbors)
