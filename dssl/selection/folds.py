@@ -83,8 +83,9 @@ def held_out_folds(cv: Any, target: Target, seed: int = 0, groups: Any = None) -
     scikit-learn, which is given the labeled points, their strata and `groups` (l,); or a list of its (train, test)
     pairs, or of lists of positions. A fold that holds a point out again begins another repetition.
 
-    Raises ParameterError: fewer than two folds, one that is no list of positions, or repetitions that do not hold out
-    the same points. DataError: too few labeled points.
+    Raises ParameterError: fewer than two folds, one that is no list of positions, a train part that is not all labeled
+    points but those of its test part, or repetitions that do not hold out the same points.
+    DataError: too few labeled points.
     """
     strata = target.strata()
     if isinstance(cv, str) or not (hasattr(cv, "split") or np.iterable(cv)):
@@ -116,7 +117,8 @@ def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
             )) from error
     else:
         splits = list(cv)
-    found = [np.asarray(split[1] if isinstance(split, tuple) else split) for split in splits]
+    pairs = [split if isinstance(split, tuple) and len(split) == 2 else (None, split) for split in splits]
+    found = [np.asarray(test) for _, test in pairs]
     require(len(found) >= 2, f"cv={cv!r} makes {len(found)} fold(s)", why="a fold is held out of the others",
             fix="pass a number of folds >= 2, or a splitter that makes several")
     require(all(fold.ndim == 1 and len(fold) and fold.dtype.kind in "iu" for fold in found),
@@ -129,6 +131,13 @@ def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
             fix=f"use 0 to {len(strata) - 1}, or a splitter, which is given the labeled points")
     require(all((np.diff(fold) > 0).all() for fold in folds), f"cv={cv!r} names a labeled point twice in a fold",
             why="it is held out once", fix="name it once")
+    for number, ((train, _), fold) in enumerate(zip(pairs, folds, strict=True)):
+        others = np.setdiff1d(np.arange(len(strata)), fold)
+        require(train is None or np.array_equal(np.sort(np.asarray(train)), others),
+                f"the train part of fold {number} of cv, {np.size(train)} positions, is not the {len(others)} labeled "
+                "points outside its test part", why="a fold is predicted by what is fitted to all labels but its own",
+                fix="pass the test parts alone, [test for _, test in splits], or mark points that no fit may see as "
+                    "unlabeled")
     return folds
 
 

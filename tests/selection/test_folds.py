@@ -14,6 +14,7 @@ from sklearn.model_selection import (
     RepeatedStratifiedKFold,
     ShuffleSplit,
     StratifiedKFold,
+    TimeSeriesSplit,
 )
 
 from dssl import LapSVC
@@ -148,6 +149,21 @@ def test_points_that_are_held_out_unequally_often_are_refused(cv):
         held_out_folds(cv, halves())
     with pytest.raises(ParameterError, match="twice in a fold"):
         held_out_folds([[0, 0], [1]], halves())
+
+
+@pytest.mark.parametrize("cv", [
+    TimeSeriesSplit(4), [(np.arange(20, 30), np.arange(20)), (np.arange(20), np.arange(20, 40))],
+    [(np.arange(40), np.arange(20)), (np.arange(20), np.arange(20, 40))],
+    [(np.arange(40) >= 20, np.arange(20)), (np.arange(40) < 20, np.arange(20, 40))],
+])
+def test_a_train_part_of_other_points_than_all_others_is_refused(cv):
+    with pytest.raises(ParameterError, match="the train part of fold 0 of cv.* labeled points outside its test part"):
+        held_out_folds(cv, halves())
+
+
+def test_a_train_part_may_be_in_any_order():
+    pairs = [(np.arange(40)[::-1][:20], np.arange(20)), (np.arange(20), np.arange(20, 40))]
+    assert_same(held_out_folds(pairs, halves()), [[np.arange(20), np.arange(20, 40)]])
 
 
 @pytest.mark.parametrize(("given", "message"), [
