@@ -46,6 +46,10 @@ class Target(ABC):
         """Return the numbers (l,) by which points are dealt to folds: those of the classes, or zeros."""
         return np.zeros(len(self.coded), np.int64)
 
+    def classes_within(self, positions: np.ndarray) -> list[Any]:
+        """Return the classes whose labeled points are all at these positions, by name; of quantities none."""
+        return []
+
     def strata_among(self, n: int) -> np.ndarray:
         """Return the strata of all n points, -1 for the unlabeled."""
         found = np.full(n, UNLABELED, np.int64)
@@ -133,6 +137,9 @@ class Classes(Target):
 
     def strata(self) -> np.ndarray:
         return self.coded
+
+    def classes_within(self, positions: np.ndarray) -> list[Any]:
+        return self.names[np.setdiff1d(self.coded[positions], np.delete(self.coded, positions))].tolist()
 
     def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
         return WRONG_CLASS, tie

@@ -84,13 +84,19 @@ def held_out_folds(cv: Any, target: Target, seed: int = 0, groups: Any = None) -
     pairs, or of lists of positions. A fold that holds a point out again begins another repetition.
 
     Raises ParameterError: fewer than two folds, one that is no list of positions, a train part that is not all labeled
-    points but those of its test part, or repetitions that do not hold out the same points.
-    DataError: too few labeled points.
+    points but those of its test part, one that holds out all points of a class, or repetitions that do not hold out the
+    same points. DataError: too few labeled points.
     """
     strata = target.strata()
     if isinstance(cv, str) or not (hasattr(cv, "split") or np.iterable(cv)):
         return [labeled_folds(strata, cv, seed)]
     found = _positions_of(cv, strata, groups)
+    for number, fold in enumerate(found):
+        lost = target.classes_within(fold)
+        require(not lost, f"fold {number} of cv holds out all labels of class {', '.join(map(repr, lost))}",
+                why="what is fitted without the fold does not know the class",
+                fix=f'pass a number of folds, or "{LEAVE_ONE_OUT}": these keep a label of each class outside every '
+                    "fold; or label more points of it")
     repetitions: list[list[np.ndarray]] = []
     for fold in found:
         if not repetitions or np.isin(fold, np.concatenate(repetitions[-1])).any():

@@ -121,6 +121,16 @@ def test_what_makes_no_grid_is_refused_before_anything_is_made(grid, says):
         GridSearch(LapRLSClassifier(), grid).fit(X, y)
 
 
+@pytest.mark.parametrize("estimator", [LapSVC(), LapRLSClassifier(landmarks=40), LapSVM(landmarks=40)],
+                         ids=lambda kind: type(kind).__name__)
+def test_a_fold_of_a_whole_class_is_refused(estimator):
+    X, y, _ = problem()
+    known = y[y >= 0]
+    folds = [np.flatnonzero(known == known[0]), np.flatnonzero(known != known[0])]
+    with pytest.raises(ParameterError, match=f"fold 0 of cv holds out all labels of class {known[0]}"):
+        GridSearch(estimator, {"bandwidth": [2.0, 4.0]}, cv=folds).fit(X, y)
+
+
 @pytest.mark.parametrize("n_candidates", [0, 2.5, "2", True])
 def test_what_is_no_number_of_candidates_is_refused(n_candidates):
     X, y, _ = problem()

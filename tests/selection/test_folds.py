@@ -161,6 +161,17 @@ def test_a_train_part_of_other_points_than_all_others_is_refused(cv):
         held_out_folds(cv, halves())
 
 
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(0, 2**20))
+def test_a_fold_of_a_whole_class_is_refused_and_named(n_classes, size, seed):
+    codes = np.random.default_rng(seed).permutation(np.append(np.repeat(np.arange(n_classes), 4), [n_classes] * size))
+    target = Classes(np.arange(len(codes)), codes, np.array(["a", "b", "c", "d", "e"])[:n_classes + 1])
+    last, others = np.flatnonzero(codes == n_classes), np.flatnonzero(codes < n_classes)
+    with pytest.raises(ParameterError, match=f"fold 1 of cv holds out all labels of class '{target.names[-1]}'"):
+        held_out_folds([others[:1], last], target)
+    assert len(held_out_folds([others[:1], others[1:2]], target)[0]) == 2
+    assert len(held_out_folds([others[:1], last], Quantities(np.arange(len(codes)), codes * 1.0))[0]) == 2
+
+
 def test_a_train_part_may_be_in_any_order():
     pairs = [(np.arange(40)[::-1][:20], np.arange(20)), (np.arange(20), np.arange(20, 40))]
     assert_same(held_out_folds(pairs, halves()), [[np.arange(20), np.arange(20, 40)]])
