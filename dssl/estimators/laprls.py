@@ -15,6 +15,7 @@ from ..kernels.landmarks import LandmarkParams
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import PENALTIES, Penalty
 from ..learners.laprls.problem import LapRLSParams, LapRLSProblem
+from ..learners.measures import SQUARED, PointMeasure
 from ..learners.smooth_losses import SQUARES, SmoothLoss
 from ..learners.target import Target
 from ..selection.choice import ChoiceRule, cv_results
@@ -51,6 +52,7 @@ class LapRLSEstimator(KernelEstimator):
 
     joint = PENALTIES
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams, "graph": KNNGraph, "solver": SystemParams}
+    tie: ClassVar[PointMeasure] = SQUARED  # what parts equals in a search, one for all that it may compare
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
                  gamma_A: Penalty | Sequence[Penalty] = "auto", gamma_I: Penalty | Sequence[Penalty] = "auto",
@@ -84,7 +86,7 @@ class LapRLSEstimator(KernelEstimator):
         problem = LapRLSProblem.of(
             rows, target, params, execution, graph=made, weight=weight, folds=folds,
             vertices=self.group("graph").vertices(rows, execution) if made is None else None)
-        found, tried = fit_laprls(problem, self._kernel(rows), execution, further)
+        found, tried = fit_laprls(problem, self._kernel(rows), execution, further, self.tie)
         self.model_ = found.models["model"]
         self.cv_results_ = cv_results(
             [_measured(row) for row in tried], [{name: row[name] for name in PENALTIES} for row in tried])
@@ -105,7 +107,7 @@ class LapRLSEstimator(KernelEstimator):
         problem = LapRLSProblem.of(rows, target, params, execution, graph=made, weight=weight, folds=repetitions[0],
                                    vertices=kept.get("vertices"))
         prepared = problem.prepared(self._kernel(rows), execution, held_out=True)
-        table = search_penalties(prepared, execution, ChoiceRule(measure=measure), repetitions[1:])
+        table = search_penalties(prepared, execution, ChoiceRule(measure=measure), repetitions[1:], tie=self.tie)
         found = dict(zip(problem.tried, table.rows, strict=True))
         of_pair = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
         return [found[of_pair[values.get("gamma_A", self.gamma_A), values.get("gamma_I", self.gamma_I)]]

@@ -7,6 +7,7 @@ from ..graph.graph import KNNGraph
 from ..kernels.landmarks import LandmarkParams
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import Penalty
+from ..learners.measures import HINGE
 from ..learners.smooth_losses import SmoothLoss, loss_of
 from .base import KernelClassifier
 from .laprls import LapRLSEstimator
@@ -38,6 +39,7 @@ class LapSVM(KernelClassifier, LapRLSEstimator):
 
     regressor = "LapRLSRegressor"
     fit_intercept = True
+    tie = HINGE
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
                  loss: str | SmoothLoss = "squared_hinge", gamma_A: Penalty | Sequence[Penalty] = "auto",

@@ -11,7 +11,7 @@ from ..kernels.base import Kernel
 from ..kernels.landmarks import Landmarks
 from ..learners.laprls.penalties import Penalties
 from ..learners.laprls.problem import FittedLapRLS, LapRLSProblem, PreparedLapRLS
-from ..learners.measures import HINGE, SQUARED
+from ..learners.measures import HINGE, SQUARED, PointMeasure
 from ..learners.smooth_losses import SQUARES
 from .choice import LOWEST, ChoiceRule
 from .held_out_scores import HeldOut, all_scores, held_out_scores
@@ -38,17 +38,19 @@ class ChosenPenalties:
 
 
 def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: ChoiceRule = LOWEST,
-                     further: Sequence[Sequence[np.ndarray]] = (),
-                     landmarks: Landmarks | None = None) -> SearchedPenalties:
+                     further: Sequence[Sequence[np.ndarray]] = (), landmarks: Landmarks | None = None,
+                     tie: PointMeasure | None = None) -> SearchedPenalties:
     """Return a row for each system that may be chosen.
 
     The problem has folds, and the systems were prepared to hold them out. Errors are weighted as the labels are.
     further : the folds of repetitions after the problem's. landmarks : those of the systems, None where these chose.
+    tie : what parts equals among classes, by default the rmse of the squared loss, or the hinge loss of others. One
+    measure has to part all rows of a search, whatever losses they are of.
 
     The values (l, c) of the rows that may yet be chosen are held.
     """
     problem = prepared.problem
-    tie, weight = SQUARED if problem.params.loss == SQUARES else HINGE, problem.lines.weight
+    tie, weight = tie or (SQUARED if problem.params.loss == SQUARES else HINGE), problem.lines.weight
     repetitions = [prepared, *(prepared.refolded(folds, execution, landmarks) for folds in further)]
     rows: list[dict[str, Any]] = []
     kept: dict[int, list[HeldOut]] = {}
@@ -92,13 +94,16 @@ def choose_penalties(problem: LapRLSProblem, tables: Sequence[SearchedPenalties]
 
 
 def fit_laprls(problem: LapRLSProblem, kernel: Kernel, execution: Execution,
-               further: Sequence[Sequence[np.ndarray]] = ()) -> tuple[FittedLapRLS, list[dict[str, Any]]]:
+               further: Sequence[Sequence[np.ndarray]] = (),
+               tie: PointMeasure | None = None) -> tuple[FittedLapRLS, list[dict[str, Any]]]:
     """Return the models of a problem in one kernel, those that its names ask for, and the rows of the search.
 
-    further : the folds of repetitions after the problem's.
+    further, tie : see `search_penalties`.
     """
     prepared = problem.prepared(kernel, execution, held_out=problem.has_choice)
-    table = search_penalties(prepared, execution, further=further) if problem.has_choice else SearchedPenalties()
+    table = SearchedPenalties()
+    if problem.has_choice:
+        table = search_penalties(prepared, execution, further=further, tie=tie)
     chosen = choose_penalties(problem, [table])
     fitted = prepared.fitted({name: own.system for name, own in chosen.items()})
     if table.rows:

@@ -189,6 +189,16 @@ def test_a_measure_that_the_target_does_not_have_is_refused(estimator, measure):
         GridSearch(estimator, {"bandwidth": [1.0]}, measure=measure).fit(X, y)
 
 
+def test_one_measure_parts_equals_of_all_losses():
+    X, y, _ = problem()
+    losses = ["logistic", "squared", "squared_hinge"]
+    grid = {"loss": losses, "gamma_A": [1e-3, 1e-1]}
+    results = GridSearch(LapSVM(landmarks=40), grid, cv=FOLDS).fit(X, y).cv_results_
+    assert "rmse" not in results
+    by_rank = np.lexsort([results["loss"], -results["mean_test_score"]])
+    assert_array_equal(results["rank_test_score"][by_rank], np.arange(1, 7))
+
+
 def test_an_estimator_of_others_and_a_search_without_refit_are_told():
     X, y, _ = problem()
     with pytest.raises(ParameterError, match="estimator=KFold"):

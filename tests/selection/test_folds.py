@@ -157,7 +157,7 @@ def test_points_that_are_held_out_unequally_often_are_refused(cv):
     [(np.arange(40) >= 20, np.arange(20)), (np.arange(40) < 20, np.arange(20, 40))],
 ])
 def test_a_train_part_of_other_points_than_all_others_is_refused(cv):
-    with pytest.raises(ParameterError, match="the train part of fold 0 of cv.* labeled points outside its test part"):
+    with pytest.raises(ParameterError, match=r"the train part of fold 0 of cv.* labeled points outside its test part"):
         held_out_folds(cv, halves())
 
 
