@@ -8,7 +8,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ..data.inputs import labels_of
 from ..errors import DataError, require
-from ..learners.encoding import encode_labels, require_no_quantities
+from ..learners.encoding import encode_labels, require_no_quantities, require_within
 from ..learners.target import Classes, Quantities, Target
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
@@ -43,7 +43,8 @@ def require_per_class(target: Classes, least: int, what: str, fix: str) -> None:
 def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
     """Return the targets of n points, (l, c) of those without NaN.
 
-    Raises DataError: y is of another length, holds infinite values or no number, or integers with an unnamed -1.
+    Raises DataError: y is of another length, holds infinite values, values beyond `LARGEST_VALUE` or no number, or
+    integers with an unnamed -1.
     """
     nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
     given = y.to_numpy(np.float64, na_value=np.nan) if nullable else np.asarray(y)
@@ -60,6 +61,7 @@ def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
         targets[targets == float(unlabeled)] = np.nan
     require(not np.isinf(targets).any(), f"y has {int(np.isinf(targets).sum())} infinite targets", error=DataError,
             why="no function with a finite norm takes them", fix="mark them unknown with NaN, or drop these rows")
+    require_within(targets)
     require(len(targets) == n and targets.ndim in (1, 2), error=DataError,
             what=f"y has shape {targets.shape} for {n} points", why="each point has a target or NaN",
             fix="pass one row a point")

@@ -92,13 +92,18 @@ def encode_values(y: Any, unlabeled: float | None = None) -> np.ndarray:
                 what=f"no target is the marker of unlabeled points, {unlabeled!r}",
                 why="every point would be taken as labeled", fix="correct the marker, or leave it out")
         found[marked] = np.nan
-    beyond = np.flatnonzero(np.abs(found) > LARGEST_VALUE)
+    require_within(found)
+    return found
+
+
+def require_within(targets: np.ndarray) -> None:
+    """Raise DataError if quantities (n, ...), NaN where there is none, are beyond `LARGEST_VALUE`."""
+    beyond = np.argwhere(np.abs(targets) > LARGEST_VALUE)
     require(len(beyond) == 0, error=DataError,
             what=f"values of the target beyond {LARGEST_VALUE:g}: {len(beyond):,}; the first is "
-                 f"{found[beyond[0]] if len(beyond) else 0:g} in row {beyond[:1].tolist()}, counted from 0",
+                 f"{targets[tuple(beyond[0])] if len(beyond) else 0:g} in row {beyond[:1, 0].tolist()}, counted from 0",
             why="no model can fit them: their squares are not finite",
             fix="drop these rows, mark them unlabeled with NaN, or give the target in other units")
-    return found
 
 
 def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -22,6 +22,8 @@ from scipy.special import expit
 
 from ..errors import require
 
+HALF_WIDTHS = (1e-12, 1e6)  # of huber_hinge; below, it bends within the rounding of a value, above it is a line
+
 
 @dataclass(frozen=True)
 class SmoothLoss(ABC):
@@ -83,14 +85,17 @@ class SquaredHinge(SmoothLoss):
 
 @dataclass(frozen=True)
 class HuberHinge(SmoothLoss):
-    """The hinge with its corner rounded over `1 - h <= y f <= 1 + h`; h > 0, of the paper 0.01."""
+    """The hinge with its corner rounded over `1 - h <= y f <= 1 + h`; h in `HALF_WIDTHS`, of the paper 0.01."""
 
     name = "huber_hinge"
     h: float = 0.01
 
     def __post_init__(self) -> None:
-        require(isinstance(self.h, (int, float)) and 0 < self.h < np.inf, f"h={self.h!r}, expected a number > 0",
-                why="it is the half-width of the part of the hinge that is rounded", fix="use 0.01, or squared_hinge")
+        least, most = HALF_WIDTHS
+        number = isinstance(self.h, (int, float)) and not isinstance(self.h, bool)
+        require(number and least <= self.h <= most, f"h={self.h!r}, expected a number of {least:g} to {most:g}",
+                why="it is the half-width of the part of the hinge that is rounded, against margins of about 1",
+                fix="use 0.01, or squared_hinge")
 
     def value(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         short = 1 - y * f
@@ -135,7 +140,7 @@ SMOOTH_LOSSES: dict[str, type[SmoothLoss]] = {loss.name: loss for loss in (Squar
 def loss_of(name: str, h: float = HuberHinge.h) -> SmoothLoss:
     """Return the loss of this name; h : the half-width of "huber_hinge".
 
-    Raises ParameterError: there is none of this name, or h is not > 0.
+    Raises ParameterError: there is none of this name, or h is not in `HALF_WIDTHS`.
     """
     require(name in SMOOTH_LOSSES, f"loss={name!r}", why=f"it is one of {', '.join(SMOOTH_LOSSES)}",
             fix="use squared_hinge for classes, or squared")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
 from dssl.errors import ParameterError
-from dssl.learners.smooth_losses import SMOOTH_LOSSES, HuberHinge, SmoothLoss, Squared, loss_of
+from dssl.learners.smooth_losses import HALF_WIDTHS, SMOOTH_LOSSES, HuberHinge, SmoothLoss, Squared, loss_of
 
 LOSSES = [*(loss() for loss in SMOOTH_LOSSES.values()), HuberHinge(0.5)]
 
@@ -24,7 +24,7 @@ def test_derivatives_are_those_of_the_loss(loss, f, sign):
     assert loss.value(at, y)[0] >= 0
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("loss", [*LOSSES, *map(HuberHinge, HALF_WIDTHS)], ids=str)
 def test_far_values_are_no_trouble(loss: SmoothLoss):
     f, y = np.array([-1e6, 1e6, 0.0]), np.array([1.0, 1.0, -1.0])
     for found in (loss.value(f, y), loss.gradient(f, y), loss.curvature(f, y)):
@@ -45,7 +45,8 @@ def test_a_narrow_corner_is_reached_by_wider_ones():
     assert Squared().steps == (Squared(),)
 
 
-@pytest.mark.parametrize(("name", "h"), [("hinge", 0.01), ("huber_hinge", 0.0), ("huber_hinge", float("nan"))])
+@pytest.mark.parametrize(("name", "h"), [("hinge", 0.01), *(
+    ("huber_hinge", h) for h in (0.0, float("nan"), 1e-300, 1e160, 1e308, float("inf"), True))])
 def test_what_is_no_loss_is_refused(name, h):
     with pytest.raises(ParameterError):
         loss_of(name, h)
