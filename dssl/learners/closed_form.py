@@ -160,7 +160,8 @@ class _Roots:
         if not (raised > 0).all():
             raise DataError(explain(
                 f"the Gram matrix of {len(self.Z)} points plus a penalty of {penalty:g} is not positive definite",
-                why="the kernel has negative eigenvalues", fix="raise the penalty (lower C), or check the kernel"))
+                why="the kernel has negative eigenvalues",
+                fix="raise the penalty, by a larger gamma_A or a smaller C, or check the kernel"))
         scale = 1 / np.sqrt(raised)
         return rows[held] * scale, scale[:, None] * columns
 

@@ -10,7 +10,7 @@ from ..errors import DataError, explain, require
 
 UNLABELED = -1  # the code of a point without a label
 MOST_CLASSES = 1000
-LARGEST_VALUE = 1e100  # of a target, so that sums of squares are finite
+LARGEST_VALUE = 1e150  # of a target, so that sums of squares are finite
 
 
 def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tuple[np.ndarray, np.ndarray]:

@@ -173,8 +173,8 @@ def test_labels_that_cannot_be_learned(y, message):
     ([np.nan] * 30, "no target is a number"), ([0.0, 1.0], "y has shape \\(2,\\) for 30 points"),
     (np.zeros((30, 2, 2)), "y has shape \\(30, 2, 2\\)"), (None, "the target y is None"),
     ([np.inf, 1.0, np.nan] * 10, "y has 10 infinite targets"),
-    ([0.0, -1e200, np.nan] * 10, "beyond 1e\\+100: 10; the first is -1e\\+200 in row \\[1\\]"),
-    (np.full((30, 2), [0.0, 1e101]), "beyond 1e\\+100: 30; the first is 1e\\+101 in row \\[0\\]"),
+    ([0.0, -1e200, np.nan] * 10, "beyond 1e\\+150: 10; the first is -1e\\+200 in row \\[1\\]"),
+    (np.full((30, 2), [0.0, 1e151]), "beyond 1e\\+150: 30; the first is 1e\\+151 in row \\[0\\]"),
 ])
 def test_targets_that_cannot_be_fitted(y, message):
     X = np.random.default_rng(0).normal(size=(30, 2))

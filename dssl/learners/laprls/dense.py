@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve, lu_factor, lu_solve
 
-from ...errors import BudgetError, require
+from ...errors import BudgetError, NotConverged, require
 from ...graph.energy import GraphEnergy
 from ...graph.weights import read_graph
 from ...kernels.base import Kernel
@@ -36,7 +36,7 @@ from ..closed_form import held_out_ridge
 from ..newton import GramOfLabels, minimize
 from ..smooth_losses import SQUARES, SmoothLoss
 from .factor import by_system, factor_raised
-from .iterations import convergence
+from .iterations import convergence, require_converged
 from .params import LabelLines, SystemParams
 from .penalties import Penalties, by_pair, by_ratio, norms_without
 
@@ -148,6 +148,7 @@ class DenseTask:
             own = [self.systems[number] for number in numbers]
             systems = DenseSystems(K, E, relabeled_mean, np.zeros((n, 1)), (own[0].whole,))
             solved, evidence = systems.solve(unit, self.params, self.landmarks)
+            require_converged(evidence | {"method": self.params.solver}, self.params)
             found.append(evidence)
             X = solved[:, 0] * lines.weight.sum()
             N = K.of_rows(rows, X)[np.ix_(place, place)]
@@ -166,10 +167,18 @@ class DenseTask:
         return {**out.write(coef=coef, intercept=intercept), "evidence": evidence}
 
 
+def _require_solved(residual: float, system: Penalties) -> float:
+    """Return the relative residual of a factored system; raise NotConverged if it is above the bound, or no number."""
+    require(residual <= DIRECT_RESIDUAL, f"gamma_A={system.gamma_A:g} and gamma_I={system.gamma_I:g}: their system on "
+            f"all points is solved to a relative residual of {residual:.1e} only, above {DIRECT_RESIDUAL:g}",
+            why="one penalty is below the rounding errors of the other: coefficients that do not solve the system are "
+                "no estimate of anything", fix="bring the penalties nearer to each other, by a larger gamma_A or a "
+            'smaller gamma_I; or use solver "auto", whose systems of landmarks bear such ratios', error=NotConverged)
+    return residual
+
+
 def _evidence(residuals: list[float]) -> dict[str, Any]:
-    """Return what residuals of factored systems say; one that is no number is above any bound."""
-    return {"max_residual": max(residuals, default=0.0),
-            "not_converged": sum(not residual <= DIRECT_RESIDUAL for residual in residuals)}
+    return {"max_residual": max(residuals, default=0.0), "not_converged": 0}
 
 
 @dataclass(frozen=True)
@@ -204,11 +213,14 @@ class DenseSystems:
         return self.iterate(B, landmarks if params.solver == "pcg" else None, params)
 
     def direct(self, B: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return alpha (n, p, c) of right-hand sides B by an LU factorization each."""
+        """Return alpha (n, p, c) of right-hand sides B by an LU factorization each.
+
+        Raises NotConverged: rounding errors leave a relative residual above `DIRECT_RESIDUAL`.
+        """
         alpha, residuals = np.empty_like(B), []
         for index in range(len(self.systems)):
             alpha[:, index], residual = self._factored(index, B[:, index])
-            residuals.append(residual)
+            residuals.append(_require_solved(residual, self.systems[index]))
         return alpha, _evidence(residuals)
 
     def held_out(self, lines: LabelLines, fit_intercept: bool) -> tuple[np.ndarray, dict[str, Any]]:
@@ -225,7 +237,7 @@ class DenseSystems:
             N = self.K.K[np.ix_(points, points)]
             if ratio:
                 N, residual = self._smoothed(members[0], points)
-                residuals.append(residual)
+                residuals.append(_require_solved(residual, self.systems[members[0]]))
             lambda_A = norms_without([self.systems[index] for index in members], lines.n_held)
             values[members] = held_out_ridge(N[np.ix_(place, place)], lines.target, folds, lambda_A, lines.weight,
                                              fit_intercept)
@@ -235,7 +247,8 @@ class DenseSystems:
         """Return `K (I + rho E K)^-1` among some of the points, (m, m), and the largest relative residual."""
         assert self.K.K is not None
         A = self.regularized(index, self.K.K)
-        A /= self.systems[index].lambda_A
+        with np.errstate(over="ignore"):  # the residual tells
+            A /= self.systems[index].lambda_A
         A[np.diag_indices_from(A)] += 1
         unit = np.zeros((len(A), len(points)), order="F")
         unit[points, np.arange(len(points))] = 1

@@ -27,9 +27,10 @@ def factor_raised(A: np.ndarray) -> Any:
     Raises ParameterError: it is not positive with 1e-6 of its largest diagonal added. DataError: it is not finite,
     which LAPACK would not tell.
     """
-    require(bool(np.isfinite(A).all()), f"a system of {len(A)} landmarks holds NaN or infinite values", error=DataError,
-            why="the kernel is no number at some points", fix="drop or impute points that are not finite; scale the "
-            "features if the kernel overflows, in float32 from about 1e19 on")
+    require(bool(np.isfinite(A).all()), f"a system of {len(A)} coefficients holds NaN or infinite values",
+            error=DataError, why="the kernel is no number at some points",
+            fix="drop or impute points that are not finite; scale the features if the kernel overflows, in float32 "
+                "from about 1e19 on")
     largest = float(np.abs(np.diagonal(A)).max(initial=0.0))
     for share in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-6):
         try:
@@ -37,6 +38,6 @@ def factor_raised(A: np.ndarray) -> Any:
         except np.linalg.LinAlgError:
             continue
     raise ParameterError(explain(
-        f"a system of {len(A)} landmarks is not positive definite",
+        f"a system of {len(A)} coefficients is not positive definite",
         why="the penalties are too small for the precision of the kernel blocks",
         fix="raise gamma_A, use whitening, or precision float64"))
