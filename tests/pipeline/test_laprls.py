@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -378,6 +379,44 @@ def test_a_regression(tmp_path):
     assert "rmse in cross-validation" in (tmp_path / "work" / "runs" / result["run"] / "report.html").read_text()
     predicted = open_model(result["model"]).predict(X)
     assert np.sqrt(((predicted - (3 * along - 2)) ** 2).mean()) < 0.3
+
+
+# What it takes
+
+
+class Counting(InProcess):
+    """Counts its tasks by name; those left out are as many as iterations, samples and the form of the rows make."""
+
+    left_out = ("SystemProductTask", "SampleTask", "DrawTask", "CopyTask")
+
+    def __init__(self):
+        super().__init__(1)
+        self.names = Counter()
+
+    def _run(self, pending, parts, done):
+        self.names.update(type(task).__name__ for _, task in pending)
+        super()._run(pending, parts, done)
+
+    @property
+    def count(self):
+        return sum(count for name, count in self.names.items() if name not in self.left_out)
+
+
+@pytest.mark.parametrize("repetitions", [1, 3])
+@pytest.mark.parametrize(("kind", "solver"), [
+    ("laprls", "nystrom-direct"), ("laprls", "nystrom-pcg"), ("laprls", "direct"), ("laprls", "pcg"),
+    ("lapsvm", "nystrom-direct"), ("lapsvm", "nystrom-pcg"), ("lapsvm", "direct"),
+])
+def test_a_plan_counts_the_tasks_of_all_repetitions(fields, tmp_path, kind, solver, repetitions):
+    spec = {**fields, "model": {"kind": kind, "landmarks": {"count": 40}, "solver": solver},
+            "selection": {**GRID, "repetitions": repetitions}}
+    run(spec, workspace=tmp_path, execution=InProcess(1), until="landmarks")
+    planned = {stage["name"]: stage["tasks"] for stage in plan(spec, workspace=tmp_path)}
+    counting = Counting()
+    run(spec, workspace=tmp_path, execution=counting, until="selection")
+    most = 1.0 if "nystrom" not in solver else 1.5
+    assert counting.count <= planned["selection"] <= most * counting.count, counting.names
+    assert planned["models"] <= planned["selection"]
 
 
 # Commands

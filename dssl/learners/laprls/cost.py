@@ -22,8 +22,8 @@ class Systems:
     v : distinct points, of `row_bytes` each. m : labeled points. nnz : entries of W. s : landmarks. columns : of a
     system. folds : that labels have, with one for points that are never held out. pairs, held : of penalties, with
     those of the baselines, and the systems that cross-validation solves. kernels : how many. written : bytes of all
-    models. smooth : whether another loss than the squared one is minimized. repetitions : of
-    the folds; those that are refitted are prepared side by side.
+    models. smooth : whether another loss than the squared one is minimized. repetitions : of the folds, which are held
+    side by side; those that need more than the Gram matrices of the first are prepared anew.
     """
 
     v: int
@@ -80,7 +80,9 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     if method == "nystrom-direct" and of.smooth:
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                    sums + features + newton_bytes(of.m, s))
-        tasks = 2 + 2 * runs + block_count(of.pairs + of.held // max(1, of.folds - 1), PAIRS_IN_A_TASK)
+        held = of.held // max(1, of.folds - 1)
+        tasks = 2 + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK)
+        tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
         return cost_of(kernels * tasks, kernels * v * of.row_bytes, kernels * runs * sums + of.written, peak,
                        max(whitening, sums + features))
     if method == "nystrom-direct":
@@ -100,13 +102,16 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     kept = min(int(reached * v), of.budget // 2)
     factors = min(of.pairs, factors_that_fit(s, of.budget))
     sampled = (4 + sample_shares(s, of.budget)) * square + min(of.budget // 4, 4 * square)
-    peak = max(fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
-               + 6 * of.right_bytes(s) * (1 + of.smooth))
-    return cost_of(kernels * (3 + 2 * runs), kernels * v * of.row_bytes, of.written, peak, max(whitening, 6 * square))
+    again = of.repetitions  # others keep K of the landmarks, what whitens it, features and functions meanwhile
+    peak = (again - 1) * (2 * square + features + of.right_bytes(s)) + max(
+        fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
+        + 6 * of.right_bytes(s) * (1 + of.smooth))
+    return cost_of(kernels * again * (3 + 2 * runs), kernels * again * v * of.row_bytes, of.written, peak,
+                   max(whitening, 6 * square))
 
 
 def dense_cost(of: Systems, method: str) -> Cost:
-    """Return what systems on all points take, in one task: K where it is kept, and what the method has beside it."""
+    """Return what systems on all points take, a task a repetition: K where it is kept, and what a method has beside."""
     matrix, least = 8 * of.v * of.v, 2 * 8 * of.v + 8 * of.v * 3 * of.s
     if method == "direct":
         own = least = 3 * matrix
@@ -115,7 +120,7 @@ def dense_cost(of: Systems, method: str) -> Cost:
     else:
         own = 2 * matrix if 2 * matrix <= of.budget else 2 * min(chunk_bytes(of.budget // 2), matrix)
         own += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s
-    tasks = of.kernels * (2 if of.held else 1)
+    tasks = of.kernels * of.repetitions
     graph = of.split_bytes + 3 * of.v * of.row_bytes
     return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + own + 6 * of.right_bytes(of.v), least)
 

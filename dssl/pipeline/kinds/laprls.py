@@ -314,9 +314,9 @@ def _halo(f: Facts[LapRLSPipeline], method: str) -> float:
     return HALO if f.bound == "most" else 0.0
 
 
-def _preparing_cost(f: Facts[LapRLSPipeline]) -> Cost:
+def _preparing_cost(f: Facts[LapRLSPipeline], systems: Systems) -> Cost:
     """Return that of systems from the points, by the method that is used, or by those that may be."""
-    solver, found, systems = f.spec.model.solver, _evidence(f), _systems(f)
+    solver, found = f.spec.model.solver, _evidence(f)
     if solver in DENSE:
         return dense_cost(systems, solver)
     if found is not None:
@@ -331,14 +331,14 @@ def _preparing_cost(f: Facts[LapRLSPipeline]) -> Cost:
 
 
 def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
-    return _preparing_cost(f) if _tried(f)[1] else cost_of(0, 0, 0, 0)
+    return _preparing_cost(f, _systems(f)) if _tried(f)[1] else cost_of(0, 0, 0, 0)
 
 
 def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, from these."""
     if any(f.attributes.get("selection", {}).get("kept", [])):
         return restored_cost(_systems(f), len(f.spec.baselines) + 1, f.n_labeled)
-    return _preparing_cost(f)
+    return _preparing_cost(f, replace(_systems(f), held=0, folds=1, repetitions=1))
 
 
 WORDS = Words(
