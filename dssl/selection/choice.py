@@ -9,6 +9,7 @@ import numpy as np
 from .held_out_scores import HIGHER_IS_BETTER
 
 MEASURES = ("error", "rmse", "loss", "mae")  # of every row, those that there are in this order
+OF_FOLDS = ("fold_errors", "fold_deviation")  # of a row, one or the other
 STRENGTHS = {"gamma_A": -1, "gamma_I": -1, "C": 1}  # the smaller this times a parameter, the stronger is its penalty
 
 
@@ -74,24 +75,25 @@ def cv_results(rows: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, A
     """Return the rows of a search as scikit-learn has them in `cv_results_`: arrays with an entry a row.
 
     `params` and `param_<name>` of the parameters `tried` in each row, which are not in it: one may be named as a
-    measure is, `loss`. `split<i>_test_score`, the accuracy in a fold, or of quantities minus the rmse;
-    `mean_test_score`, the same over the points of all folds, and `std_test_score` over the folds; `rank_test_score`, 1
-    for the row of best measure, by the rule, and its equals; and by their own names the measures of rows, NaN where one
-    is not defined, with `<measure>_se`, their standard errors over points, and `<measure>_se_repetitions`, and the
-    penalties that rows tell.
+    measure is, `loss`. `split<i>_test_score`, the accuracy in a fold, or of quantities minus the rmse, unless a point
+    is a fold; `mean_test_score`, the same over the points of all folds, and `std_test_score` over folds;
+    `rank_test_score`, 1 for the row of best measure, by the rule, and its equals; and by their own names the measures
+    of rows, NaN where one is not defined, with `<measure>_se`, their standard errors over points, and
+    `<measure>_se_repetitions`, and the penalties that rows tell.
     """
     if not rows:
         return {}
     best, order = (1.0 if "error" in rows[0] else 0.0), [rule.order(row) for row in rows]
-    folds = best - np.array([row["fold_errors"] for row in rows])
+    folds = best - np.array([row.get("fold_errors", ()) for row in rows])
     return {
         "params": [dict(own) for own in tried],
         **{f"param_{name}": _masked([own.get(name) for own in tried], [name not in own for own in tried])
            for name in dict.fromkeys(name for own in tried for name in own)},
         **{f"split{fold}_test_score": folds[:, fold] for fold in range(folds.shape[1])},
-        "mean_test_score": best - np.array([_measures(row)[0] for row in rows]), "std_test_score": folds.std(axis=1),
+        "mean_test_score": best - np.array([_measures(row)[0] for row in rows]),
+        "std_test_score": folds.std(axis=1) if folds.size else np.array([row["fold_deviation"] for row in rows]),
         "rank_test_score": np.array([1 + sum(other < own for other in order) for own in order], np.int32),
-        **{name: np.array([row[name] for row in rows], float) for name in rows[0] if name != "fold_errors"}}
+        **{name: np.array([row[name] for row in rows], float) for name in rows[0] if name not in OF_FOLDS}}
 
 
 def _masked(values: list[Any], mask: list[bool]) -> np.ma.MaskedArray:

@@ -199,7 +199,8 @@ def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, measure: 
     Of classes these are `error`, the share of wrong ones, and the measure `tie`; of quantities `rmse` and `mae`; and
     `measure`, by name. `<name>_se` is the standard error over points; with several repetitions a score is their mean,
     and `<name>_se_repetitions` its standard deviation over them. None is a score that is not defined.
-    `fold_errors` are the first measure's in each fold.
+    `fold_errors` are the first measure's in each fold; where each point is a fold, `fold_deviation` stands for them,
+    their standard deviation.
     """
     target = repetitions[0].target
     measures = target.measures(tie)
@@ -207,7 +208,9 @@ def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, measure: 
     row = {key: value for name, scores in found.items() for key, value in joined(name, scores).items()}
     if measure is not None and measure not in found:
         row |= joined(measure, [scores_by_name(target)[measure](held) for held in repetitions])
-    return {**row, "fold_errors": [error for held in repetitions for error in held.of_folds(measures[0])]}
+    errors = [error for held in repetitions for error in held.of_folds(measures[0])]
+    alone = all(len(fold) == 1 for held in repetitions for fold in held.folds)
+    return {**row, **({"fold_deviation": float(np.std(errors))} if alone else {"fold_errors": errors})}
 
 
 def all_scores(repetitions: Sequence[HeldOut]) -> dict[str, Any]:

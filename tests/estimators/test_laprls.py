@@ -447,6 +447,9 @@ def test_leave_one_out_and_groups():
     named, split = (LapRLSClassifier(cv=cv, **settings).fit(X, y) for cv in ("leave_one_out", LeaveOneOut()))
     assert named.evidence_["folds"] == split.evidence_["folds"] == 30
     assert_allclose(named.cv_results_["rmse"], split.cv_results_["rmse"])
+    assert not any(name.startswith(("split", "fold")) for name in named.cv_results_)
+    share = named.cv_results_["error"]
+    assert_allclose(named.cv_results_["std_test_score"], np.sqrt(share * (1 - share)))
     groups = np.arange(30) // 3
     found = LapRLSClassifier(cv=list(GroupKFold(5).split(X[:30], y[:30], groups)), **settings).fit(X, y)
     assert (found.evidence_["folds"], found.evidence_["repetitions"]) == (5, 1)

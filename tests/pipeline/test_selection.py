@@ -142,7 +142,11 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
             assert scores[key] == pytest.approx(choice[key], rel=1e-9, abs=1e-12)
         assert {"error", "balanced_error", "log_loss", "brier", "auc"} <= scores.keys()
         for row in rows:
-            assert len(row["fold_errors"]) == found["folds"] * repetitions
+            if selection["folds"] == "leave_one_out":
+                assert "fold_errors" not in row
+                assert 0 <= row["fold_deviation"] <= 0.5
+            else:
+                assert len(row["fold_errors"]) == found["folds"] * repetitions
             assert (f"{name}_se_repetitions" in row) == (repetitions > 1)
             assert {f"{name}_se", "error", "error_se"} <= row.keys()
     page = (tmp_path / "runs" / result["run"] / "report.html").read_text()

@@ -237,7 +237,7 @@ STAGES = (
     Stage("covariance", 4, ("vertices", "system", "subsample", "columns"), ColumnParams.of, make_covariance,
           lambda f: product_cost(f.vertices, n_subsample(f), f.spec.powers, f.spec.solver.block_columns,
                                  f.spec.solver.form, f.budget), "lower subsample.size", section=solver_section),
-    Stage("selection", 5, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
+    Stage("selection", 6, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
           search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 3, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, fit_cost, "lower subsample.size"),

@@ -354,7 +354,7 @@ LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
           _FEWER),
-    Stage("selection", 4, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_selection,
+    Stage("selection", 5, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_selection,
           _selection_cost, _FEWER, section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 4, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
           make_models, _models_cost, _FEWER, section=laprls_section),

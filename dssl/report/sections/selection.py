@@ -56,8 +56,8 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
 
 def _scores_among(rows: Iterable[dict[str, Any]]) -> set[str]:
     """Return the keys of rows that are scores, or of scores; whatever else they name is a parameter."""
-    return {key for row in rows for key in row
-            if key == "fold_errors" or key.removesuffix("_repetitions").removesuffix("_se") in SCORES}
+    return {key for row in rows for key in row if key in ("fold_errors", "fold_deviation")
+            or key.removesuffix("_repetitions").removesuffix("_se") in SCORES}
 
 
 def _score(key: str, row: dict[str, Any]) -> Any:
