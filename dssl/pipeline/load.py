@@ -1,5 +1,7 @@
 """Read a pipeline file: YAML checked before any work, by the sections that its kind of model has."""
 
+import re
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import reduce
 from operator import or_
@@ -15,6 +17,8 @@ from .kinds.registry import DEFAULT, KINDS
 from .spec import KernelPipeline, Spec
 from .stage import Kind
 
+CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydantic's names of a value's types
+SHOULD = "Input should be "
 STAGED = ("labels", "graph", "selection")  # sections that a stage of the same name reads
 
 
@@ -44,7 +48,7 @@ def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | 
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, item['loc'])) or 'spec'}: {_message(item, kind)}"
                  + (f" (given: {item['input']!r})" if item["type"] != "missing" and _short(item["input"]) else "")
-                 for item in error.errors()]
+                 for item in one_of_each(error.errors())]
         raise SpecError(explain(f"{origin} is not a valid spec:\n" + "\n".join(lines),
                                 why="a run starts only from a spec that is understood whole",
                                 fix="correct these keys; `dssl schema` prints all keys with their meaning")) from error
@@ -83,6 +87,21 @@ def schema() -> dict[str, Any]:
     load_plugins()
     of_any = reduce(or_, (kind.spec for kind in KINDS.values()))
     return TypeAdapter(of_any).json_schema()
+
+
+def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the items of pydantic's errors, those of the choices of one value as one that names all choices."""
+    found: dict[tuple[int | str, ...], dict[str, Any]] = {}
+    for item in items:
+        place, is_choice = item["loc"], bool(item["loc"]) and CHOICE.fullmatch(str(item["loc"][-1])) is not None
+        key = place[:-1] if is_choice and item["msg"].startswith(SHOULD) else place
+        if key in found and key != place:
+            # The first sentence says what is expected, what follows a comma how it was read.
+            expected = [own["msg"].removeprefix(SHOULD).split(", ")[0] for own in (found[key], item)]
+            found[key] |= {"loc": key, "msg": SHOULD + " or ".join(expected)}
+        else:
+            found[key] = dict(item)
+    return list(found.values())
 
 
 def _message(item: Any, kind: Kind) -> str:

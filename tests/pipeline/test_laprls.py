@@ -268,7 +268,11 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.gamma_I=-1"], "model: gamma_I=-1.0, expected a number >= 0"),
     (["model.gamma_A=0", "selection.gamma_A=[1, 2]"], "model: gamma_A=0.0, expected a number > 0"),
     (["model.eta=1"], "  model.eta: model.kind is laprls, which has no use for it"),
-    (["model.landmarks.count=many"], "model.landmarks.count"),
+    (["model.landmarks.count=many"], "  model.landmarks.count: Input should be a valid integer or a valid number or "
+     "'sqrt' or 'auto' (given: 'many')\n  why"),
+    (["selection.folds=leave_one"], "  selection.folds: Input should be a valid integer or 'leave_one_out' (given: "
+     "'leave_one')\n  why"),
+    (["data.source=[a.npz, 3]"], "  data.source.list[str].1: Input should be a valid string"),
     (["model.landmarks.count=0"], "model: n_landmarks=0"),
     (["model.landmarks.method=best"], "model.landmarks.method"),
     (["model.solver=amg"], "model.solver"), (["model.whitening=2"], "model: whitening=2"),
