@@ -139,8 +139,9 @@ def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
             why="it is held out once", fix="name it once")
     for number, ((train, _), fold) in enumerate(zip(pairs, folds, strict=True)):
         others = np.setdiff1d(np.arange(len(strata)), fold)
-        require(train is None or np.array_equal(np.sort(np.asarray(train)), others),
-                f"the train part of fold {number} of cv, {np.size(train)} positions, is not the {len(others)} labeled "
+        given = others if train is None else np.asarray(train)
+        require(np.array_equal(np.sort(given), others),
+                f"the train part of fold {number} of cv, {given.size} positions, is not the {len(others)} labeled "
                 "points outside its test part", why="a fold is predicted by what is fitted to all labels but its own",
                 fix="pass the test parts alone, [test for _, test in splits], or mark points that no fit may see as "
                     "unlabeled")
