@@ -91,8 +91,8 @@ class DeformedKernelEstimator(KernelEstimator):
         usual = {"regularizer__power": own.regularizer.power, "eta": self.eta, "C": self.C}
         chosen = [{**usual, **values} for values in tried]
         power, eta, C = (tuple(dict.fromkeys(values[name] for values in chosen)) for name in self.joint)
-        key = (replace(own, regularizer=replace(own.regularizer, power=1)), power)
-        if key not in kept:
+        key = replace(own, regularizer=replace(own.regularizer, power=1))
+        if key not in kept or not set(power) <= set(kept[key].powers):
             kept[key] = graph_covariance(kept["graph"], target.labeled, own, execution, power)
         subsample, base = kept[key].subsample, self._kernel(rows)
         place = {int(row): number for number, row in enumerate(subsample)}

@@ -1,6 +1,5 @@
 """`GridSearch`: an estimator's parameters chosen on one graph, one kernel and one system for all that share them."""
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,9 @@ from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds
 from ..selection.held_out_scores import require_measure
 from .base import require_unequal
-from .candidates import candidates_of, fits_of
+from .candidates import Candidate, candidates_of, fits_of
+from .halving import better, require_factor, rungs_of
+from .judge import Judge
 from .targets import weighed
 
 
@@ -43,6 +44,9 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         highest; of quantities "rmse" or "mae"; None is error or rmse. See `dssl.selection.held_out_scores`.
     one_standard_error : whether the best is, of the candidates within one standard error (over points) of the lowest
         measure, the one of largest gamma_A, then gamma_I, or of least C.
+    factor : of successive halving, such as 3: all candidates are judged on few folds, the third of lowest measure on
+        three times as many, and so on; the best is one of those judged on all folds. None judges all on all. See
+        `dssl.estimators.halving`, what it saves too.
     refit : whether the best is fitted to all labels, on the graph of the search. seed : of folds and candidates.
 
     Attributes
@@ -52,6 +56,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     best_index_ : int, its row of `cv_results_`, as in scikit-learn. best_estimator_ : with `refit`.
     cv_results_ : dict of arrays, an entry a candidate; see `dssl.selection.choice.cv_results`. The measure, its
         standard error and the penalties as numbers, of "auto" too, are there by their names.
+    n_resources_, n_candidates_ : lists, of each rung the folds and the candidates. With `factor`, `cv_results_` has a
+        row of each candidate in each rung, with `iter` and `n_resources`, as in scikit-learn.
     n_graphs_ : int, the graphs that were made. n_neighbor_searches_ : int, the searches that these took: graphs that
         differ in `n_neighbors`, weights, bandwidth or `symmetrize` share one, for the most neighbors. Exact searches
         then give the graphs that single fits make, to the bit. NN-descent does not: the beginning of a list of 20 is
@@ -60,9 +66,10 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     """
 
     def __init__(self, estimator: Any, param_grid: Any, *, cv: Any = 5, n_candidates: int | None = None,
-                 measure: str | None = None, one_standard_error: bool = False, refit: bool = True, seed: int = 0):
+                 measure: str | None = None, one_standard_error: bool = False, factor: float | None = None,
+                 refit: bool = True, seed: int = 0):
         self.estimator, self.param_grid, self.cv = estimator, param_grid, cv
-        self.measure, self.one_standard_error = measure, one_standard_error
+        self.measure, self.one_standard_error, self.factor = measure, one_standard_error, factor
         self.n_candidates, self.refit, self.seed = n_candidates, refit, seed
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
@@ -73,6 +80,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         ParameterError : a parameter is unknown or out of range, before any graph is made; or the grid changes a graph
             that is given; or the target has no such measure. Errors of the estimator's `fit`.
         """
+        require_factor(self.factor)
         candidates = candidates_of(self.estimator, self.param_grid, self.n_candidates, self.seed)
         require(graph is None or not any(name.split("__")[0] == "graph" for each in candidates for name in each),
                 "a graph, and a grid that changes it", why="the graph that is given is the one of all fits",
@@ -85,30 +93,30 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         require_measure(self.measure, classes=isinstance(target, Classes))
         rule = ChoiceRule(measure=self.measure, one_standard_error=self.one_standard_error)
         require_unequal(rows)
-        repetitions = held_out_folds(self.cv, target, self.seed)
         if graph is not None:
             graph = graph_of(rows, own.group("graph"), execution, graph)
-        fits = fits_of(self.estimator, candidates)
-        made = SharedSearch(rows, (fit.graph for alike in fits for fit in alike if fit.uses_graph), execution)
-        found: list[Mapping[str, Any]] = [{}] * len(candidates)
-        for alike in fits:
-            kept: dict[Any, Any] = {}
-            for fit in alike:
-                if fit.uses_graph and "graph" not in kept:
-                    kept["graph"] = graph or made.graph(fit.graph)
-                measured = fit.estimator.held_out_rows(rows, target, weight, repetitions, fit.tried, self.measure,
-                                                       execution, kept)
-                for number, row in zip(fit.numbers, measured, strict=True):
-                    found[number] = row
+        rungs = rungs_of(held_out_folds(self.cv, target, self.seed), len(candidates), self.factor)
+        made = SharedSearch(rows, (fit.graph for alike in fits_of(self.estimator, candidates) for fit in alike
+                                   if fit.uses_graph), execution)
+        judge = Judge(rows, target, weight, self.measure, execution, graph or made, again=len(rungs) > 1)
+        standing, judged = candidates, list[dict[str, Any]]()
+        tried, found, of_rung = list[Candidate](), list[dict[str, Any]](), list[tuple[int, int]]()
+        for number, rung in enumerate(rungs):
+            if number:
+                standing = [standing[place] for place in better(judged, rule, rung.n_candidates)]
+            judged = judge.rows_of(fits_of(self.estimator, standing), rung.repetitions)
+            tried, found, of_rung = tried + standing, found + judged, of_rung + [(number, rung.n_resources)] * len(judged)
         self.n_graphs_, self.n_neighbor_searches_ = len(made), made.n_searches
-        self.cv_results_ = cv_results(found, candidates, rule)
-        self.best_index_ = rule.place(found)
-        self.best_params_, self.best_score_ = candidates[self.best_index_], float(
+        self.n_resources_, self.n_candidates_ = ([getattr(rung, name) for rung in rungs]
+                                                 for name in ("n_resources", "n_candidates"))
+        self.cv_results_ = cv_results(found, tried, rule, None if self.factor is None else of_rung)
+        self.best_index_ = len(found) - len(judged) + rule.place(judged)
+        self.best_params_, self.best_score_ = tried[self.best_index_], float(
             self.cv_results_["mean_test_score"][self.best_index_])
         if self.refit:
             best = clone(self.estimator).set_params(**self.best_params_)
             if best.uses_graph([{}]):
-                graph = graph or made.graph(best.group("graph"))
+                graph = judge.graph(best.group("graph"))
             self.best_estimator_ = best.fit(X, y, sample_weight, graph=graph)
             for name in ("classes_", "n_features_in_", "feature_names_in_"):
                 if hasattr(self.best_estimator_, name):

@@ -71,7 +71,7 @@ def _measures(row: Mapping[str, Any]) -> tuple[float, ...]:
 
 
 def cv_results(rows: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, Any]],
-               rule: ChoiceRule = LOWEST) -> dict[str, Any]:
+               rule: ChoiceRule = LOWEST, rungs: Sequence[tuple[int, int]] | None = None) -> dict[str, Any]:
     """Return the rows of a search as scikit-learn has them in `cv_results_`: arrays with an entry a row.
 
     `params` and `param_<name>` of the parameters `tried` in each row, which are not in it: one may be named as a
@@ -80,20 +80,28 @@ def cv_results(rows: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, A
     `rank_test_score`, 1 for the row of best measure, by the rule, and its equals; and by their own names the measures
     of rows, NaN where one is not defined, with `<measure>_se`, their standard errors over points, and
     `<measure>_se_repetitions`, and the penalties that rows tell.
+
+    rungs : of successive halving, (`iter`, `n_resources`) of each row, its rung and the number of folds that it was
+    judged on; scores of others are NaN, and any row of a later rung is better.
     """
     if not rows:
         return {}
-    best, order = (1.0 if "error" in rows[0] else 0.0), [rule.order(row) for row in rows]
-    folds = best - np.array([row.get("fold_errors", ()) for row in rows])
+    best, of_rung = (1.0 if "error" in rows[0] else 0.0), rungs or [(0, 0)] * len(rows)
+    order = [(-rung, *rule.order(row)) for (rung, _), row in zip(of_rung, rows, strict=True)]
+    folds = np.full((len(rows), max(len(row.get("fold_errors", ())) for row in rows)), np.nan)
+    for own, row in zip(folds, rows, strict=True):
+        own[:len(row.get("fold_errors", ()))] = best - np.array(row.get("fold_errors", ()))
     return {
+        **({} if rungs is None else dict(zip(("iter", "n_resources"), np.array(rungs).T, strict=True))),
         "params": [dict(own) for own in tried],
         **{f"param_{name}": _masked([own.get(name) for own in tried], [name not in own for own in tried])
            for name in dict.fromkeys(name for own in tried for name in own)},
         **{f"split{fold}_test_score": folds[:, fold] for fold in range(folds.shape[1])},
         "mean_test_score": best - np.array([_measures(row)[0] for row in rows]),
-        "std_test_score": folds.std(axis=1) if folds.size else np.array([row["fold_deviation"] for row in rows]),
+        "std_test_score": np.array([np.nanstd(own) if "fold_errors" in row else row["fold_deviation"]
+                                    for own, row in zip(folds, rows, strict=True)]),
         "rank_test_score": np.array([1 + sum(other < own for other in order) for own in order], np.int32),
-        **{name: np.array([row[name] for row in rows], float) for name in rows[0] if name not in OF_FOLDS}}
+        **{name: np.array([row.get(name) for row in rows], float) for name in rows[-1] if name not in OF_FOLDS}}
 
 
 def _masked(values: list[Any], mask: list[bool]) -> np.ma.MaskedArray:

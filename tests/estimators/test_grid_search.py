@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, RepeatedKFold
 
 from dssl import GridSearch, KNNGraph, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVC, LapSVM
 from dssl.errors import ParameterError
+from dssl.estimators.halving import rungs_of
 from dssl.learners.smooth_losses import HuberHinge, Logistic
 
 from .test_laprls import problem
@@ -197,6 +198,84 @@ def test_one_measure_parts_equals_of_all_losses():
     assert "rmse" not in results
     by_rank = np.lexsort([results["loss"], -results["mean_test_score"]])
     assert_array_equal(results["rank_test_score"][by_rank], np.arange(1, 7))
+
+
+# Successive halving
+
+PENALTIES = {"gamma_A": [1e-4, 1e-2, 1.0], "gamma_I": [0, 0.1, 10.0], "bandwidth": [1.0, 2.0, 4.0]}
+
+
+def test_halving_judges_the_better_third_on_three_times_the_folds():
+    X, y, _ = problem()
+    full = GridSearch(LapRLSClassifier(landmarks=40), PENALTIES, cv=10, measure="brier").fit(X, y)
+    search = clone(full).set_params(factor=3).fit(X, y)
+    assert (search.n_resources_, search.n_candidates_) == ([2, 3, 10], [27, 9, 3])
+    assert (full.n_resources_, full.n_candidates_) == ([10], [27])
+    assert "iter" not in full.cv_results_
+    results = search.cv_results_
+    assert_array_equal(results["iter"], np.repeat([0, 1, 2], [27, 9, 3]))
+    assert_array_equal(results["n_resources"], np.repeat([2, 3, 10], [27, 9, 3]))
+    splits = np.array([results[f"split{fold}_test_score"] for fold in range(10)])
+    assert_array_equal((~np.isnan(splits)).sum(axis=0), results["n_resources"])
+    for rung, n_next in enumerate([9, 3]):
+        of_rung = np.flatnonzero(results["iter"] == rung)
+        order = of_rung[np.argsort(results["brier"][of_rung], kind="stable")]
+        on = [results["params"][place] for place in sorted(order[:n_next])]
+        assert on == [own for own, number in zip(results["params"], results["iter"], strict=True) if number == rung + 1]
+    assert results["iter"][search.best_index_] == 2
+    assert results["rank_test_score"][search.best_index_] == 1
+    assert set(results["rank_test_score"][results["iter"] == 2]) <= {1, 2, 3}
+    assert results["brier"][search.best_index_] == results["brier"][results["iter"] == 2].min()
+    for place in np.flatnonzero(results["iter"] == 2):  # as if it had been judged with all others
+        same = full.cv_results_["params"].index(results["params"][place])
+        assert results["brier"][place] == pytest.approx(full.cv_results_["brier"][same], rel=1e-6)
+    again = clone(search).fit(X, y)
+    assert again.cv_results_["params"] == results["params"]
+    assert_array_equal(again.cv_results_["brier"], results["brier"])
+
+
+@pytest.mark.parametrize("estimator", [LapSVC(n_subsample=60), LapKernelRidge(n_subsample=60), LapSVM(landmarks=40)],
+                         ids=lambda kind: type(kind).__name__)
+def test_halving_of_any_estimator(estimator):
+    X, y, _ = problem()
+    if isinstance(estimator, LapKernelRidge):
+        y = np.where(y >= 0, X[:, 0] + y, np.nan)
+    grid = {"bandwidth": [1.0, 2.0, 4.0], "graph__n_neighbors": [4, 6], **(
+        {"gamma_I": [0, 1.0]} if isinstance(estimator, LapSVM) else {"eta": [1, 10], "regularizer__power": [1, 2]})}
+    search = GridSearch(estimator, grid, cv=RepeatedKFold(n_splits=4, n_repeats=3, random_state=0), factor=2).fit(X, y)
+    assert search.n_resources_ == [2, 3, 4, 12]
+    assert search.n_candidates_ == ([12, 6, 3, 2] if isinstance(estimator, LapSVM) else [24, 12, 6, 3])
+    assert (search.n_graphs_, search.n_neighbor_searches_) == (2, 1)
+    name = "rmse_se_repetitions" if isinstance(estimator, LapKernelRidge) else "error_se_repetitions"
+    assert_array_equal(np.isnan(search.cv_results_[name]), search.cv_results_["n_resources"] < 12)
+    assert search.best_estimator_.get_params()["bandwidth"] == search.best_params_["bandwidth"]
+
+
+@pytest.mark.parametrize(("folds", "n_candidates", "factor", "resources", "candidates"), [
+    ([5], 75, 3, [2, 5], [75, 25]), ([10], 75, 3, [2, 3, 10], [75, 25, 9]), ([5], 2, 3, [5], [2]),
+    ([200], 75, 3, [7, 22, 66, 200], [75, 25, 9, 3]), ([5, 5, 5], 81, 3, [2, 5, 15], [81, 27, 9]),
+    ([5, 5, 5, 5], 8, 1.5, [2, 3, 5, 10, 20], [8, 6, 4, 3, 2]), ([2], 100, 2, [2], [100]), ([9], 1, 3, [9], [1])])
+def test_rungs(folds, n_candidates, factor, resources, candidates):
+    rungs = rungs_of([np.array_split(np.arange(200), own) for own in folds], n_candidates, factor)
+    assert ([rung.n_resources for rung in rungs], [rung.n_candidates for rung in rungs]) == (resources, candidates)
+    assert [len(own) for own in rungs[-1].repetitions] == folds
+
+
+@pytest.mark.parametrize("measure", ["log_loss", "auc", "balanced_error"])
+def test_halving_with_two_labels_a_class(measure):
+    X, y, _ = problem(n_labeled=150)
+    few = np.full_like(y, -1)
+    for code in range(3):
+        few[np.flatnonzero(y == code)[:2]] = code
+    search = GridSearch(LapRLSClassifier(landmarks=40), PENALTIES, cv="leave_one_out", factor=3, measure=measure)
+    assert search.fit(X, few).n_resources_ == [2, 6]
+
+
+@pytest.mark.parametrize("factor", [1, 0.5, "3", True, np.nan, np.inf])
+def test_what_is_no_factor_is_refused(factor):
+    X, y, _ = problem()
+    with pytest.raises(ParameterError, match="factor="):
+        GridSearch(LapSVC(), {"C": [1, 10]}, factor=factor).fit(X, y)
 
 
 def test_an_estimator_of_others_and_a_search_without_refit_are_told():

@@ -1,0 +1,76 @@
+"""Successive halving: all candidates are judged on few folds, the better of them on more, and a few on all.
+
+Its resource is the number of folds. Labels are few, and the points of a fold are judged by fits that see all others, so
+a candidate's score on some folds is one of the same function as on all, of fewer points; half of the labels would be
+another problem. Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization",
+AISTATS 2016; names and numbers as in scikit-learn's `HalvingGridSearchCV` with `min_resources="exhaust"`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ..errors import require
+from ..selection.choice import ChoiceRule
+
+LEAST_FOLDS = 2  # of a rung: a calibration is fitted to the other folds
+Repetitions = Sequence[Sequence[np.ndarray]]
+
+
+@dataclass(frozen=True, eq=False)
+class Rung:
+    """So many candidates are judged on these folds of the labeled points."""
+
+    n_candidates: int
+    repetitions: Repetitions
+
+    @property
+    def n_resources(self) -> int:
+        """Return the number of folds."""
+        return sum(len(folds) for folds in self.repetitions)
+
+
+def require_factor(factor: Any) -> None:
+    """Raise ParameterError unless the factor of halving is None, or a number > 1."""
+    number = isinstance(factor, Real) and not isinstance(factor, bool)
+    require(factor is None or (number and 1 < float(factor) < np.inf), f"factor={factor!r}, expected a number > 1",
+            why="one of so many candidates goes on to the next rung", fix="use 3, or None to judge all on all folds")
+
+
+def rungs_of(repetitions: Repetitions, n_candidates: int, factor: float | None) -> list[Rung]:
+    """Return the rungs of a search; the last has all folds, and the only one where the factor is None.
+
+    Each has `factor` times the folds of the one before, at least two, and ceil(1 / factor) of its candidates. There are
+    as many as bring the candidates below `factor`, or as there are numbers of folds. Beyond the folds of the first
+    repetition a rung has whole repetitions.
+    """
+    if factor is None:
+        return [Rung(n_candidates, repetitions)]
+    most = sum(len(folds) for folds in repetitions)
+    needed = 1 + floor(log(n_candidates, factor) + 1e-9)  # 3^5 are five rungs above the first, however a log is rounded
+    counts = sorted({_whole(repetitions, max(LEAST_FOLDS, int(most / factor**number))) for number in range(needed)})
+    rungs = []
+    for count in counts:
+        rungs.append(Rung(n_candidates, _first(repetitions, count)))
+        n_candidates = ceil(n_candidates / factor)
+    return rungs
+
+
+def _whole(repetitions: Repetitions, count: int) -> int:
+    """Return the number of folds, of no more than `count`, that are of the first repetition, or whole repetitions."""
+    ends = np.cumsum([len(folds) for folds in repetitions])
+    return count if count <= ends[0] else int(ends[ends <= count].max())
+
+
+def _first(repetitions: Repetitions, count: int) -> Repetitions:
+    ends = np.cumsum([len(folds) for folds in repetitions])
+    return [folds for folds, end in zip(repetitions, ends, strict=True) if end <= count] or [repetitions[0][:count]]
+
+
+def better(rows: Sequence[Mapping[str, Any]], rule: ChoiceRule, n: int) -> list[int]:
+    """Return the places of the n rows of lowest measure, ascending; of equals the first."""
+    return sorted(sorted(range(len(rows)), key=lambda place: rule.order(rows[place]))[:n])
