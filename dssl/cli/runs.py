@@ -93,7 +93,7 @@ def plan_command(made: Plan, as_json: bool) -> None:
 @workspace_option
 def report_command(run_id: str | None, workspace: str) -> None:
     """Print the path of a run's report (the newest by default)."""
-    from ..pipeline.artifacts import Workspace
+    from ..storage.artifacts import Workspace
 
     reports = sorted(Workspace.at(workspace).root.glob(f"runs/{run_id or '*'}/report.html"),
                      key=lambda path: path.stat().st_mtime_ns)

@@ -18,7 +18,7 @@ def verify_command(workspace: str, as_json: bool) -> None:
 
     Of artifacts that an interrupted run left unfinished, the finished parts are read.
     """
-    from ..pipeline.artifacts import Workspace
+    from ..storage.artifacts import Workspace
 
     place = Workspace.at(workspace)
     checked, parts = place.verify(), place.verify_unfinished()
@@ -35,8 +35,8 @@ def verify_command(workspace: str, as_json: bool) -> None:
 @json_option
 def inspect_command(name: str, workspace: str, as_json: bool) -> None:
     """Show what an artifact or a run is: parameters, inputs, arrays, attributes, bytes on disk."""
-    from ..pipeline.artifacts import Workspace
     from ..pipeline.inspection import inspect
+    from ..storage.artifacts import Workspace
 
     found = inspect(name, Workspace.at(workspace))
     if as_json:

@@ -17,6 +17,8 @@ from .neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights import WeightParams, read_graph, warn_raised, weigh
 
+VERSIONS = {"vertices": 2, "neighbors": 3, "graph": 3}  # of the code of each step; to be raised when its output changes
+
 
 @dataclass(frozen=True, repr=False)
 class Graph:

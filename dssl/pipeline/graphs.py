@@ -23,14 +23,15 @@ from ..execution.cost import Cost
 from ..graph.descent import descent_cost
 from ..graph.exact import exact_cost
 from ..graph.given import checked_neighbors, checked_weights, described_weights, given_cost, restricted, store_weights
+from ..graph.graph import VERSIONS
 from ..graph.health import graph_health, health_cost, unreached_points
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_distinct, vertices_cost
 from ..graph.weights import WeightParams, read_graph, weigh, weights_cost
 from ..report.sections.graph import graph_section
+from ..storage.artifacts import Artifact
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
-from .artifacts import Artifact
 from .facts import Facts
 from .spec import GraphPipeline
 from .stage import Context, NoParams, Stage
@@ -239,12 +240,12 @@ def _neighbors_cost(f: Facts[Any]) -> Cost:
                      descent_cost(n, f.width, k, f.dtype, graph.metric) for search in sorted(f.search)])
 
 
-VERTICES = Stage("vertices", 2, ("points",), VertexParams.of, make_vertices, _vertices_cost,
+VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,
                  "lower data.points, or set graph.duplicates to keep")
-NEIGHBORS = Stage("neighbors", 3, ("dataset", "split", "points", "vertices"),
+NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "points", "vertices"),
                   lambda spec: ListParams(None if spec.graph.given else spec.graph.neighbors()), make_neighbors,
                   _neighbors_cost, "lower data.points, or set graph.method to exact", files=("neighbors",))
-GRAPH = Stage("graph", 3, ("dataset", "split", "neighbors"),
+GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
                                       spec.graph.weighting()), make_graph,
               lambda f: weights_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.spec.graph.weights),

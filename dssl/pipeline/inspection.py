@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, require
+from ..storage.artifacts import Workspace, read_manifest
 from ..storage.files import read_json
 from ..storage.store import describe_arrays
-from .artifacts import Workspace, read_manifest
 from .kinds.registry import all_stage_names
 
 SHORTEST_ADDRESS = 4  # characters that name an artifact

@@ -15,7 +15,7 @@ from ..errors import BudgetError, SpecError, explain, require
 from ..execution.cost import Cost
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..params import digest, plain
-from .artifacts import Artifact, Workspace
+from ..storage.artifacts import Artifact, Workspace
 from .facts import Bound, Facts
 from .graphs import given_file
 from .kinds.registry import KINDS, all_stage_names

@@ -21,11 +21,11 @@ from ..errors import DataError, SpecError, explain, require
 from ..execution.tasks import Execution
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
+from ..storage.artifacts import read_manifest
 from ..storage.blocks import Rows
 from ..storage.csr import as_csr, as_rows
 from ..storage.files import read_json
 from ..storage.store import StoredParts
-from .artifacts import read_manifest
 from .spec import ingest_params
 
 

@@ -16,8 +16,8 @@ from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import page
 from ..report.sections.answer import answer_section
 from ..report.sections.ran import spec_section, stages_section
+from ..storage.artifacts import libraries
 from ..storage.files import read_json, write_json
-from .artifacts import libraries
 from .facts import Facts
 from .graphs import write_unreached
 from .plan import DEFAULT_WORKSPACE, Plan, PlannedStage, make_plan, price, refuse_what_cannot_fit

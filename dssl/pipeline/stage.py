@@ -11,10 +11,10 @@ from ..execution.cost import Cost
 from ..execution.tasks import Execution, Progress
 from ..report.page import Section
 from ..report.words import Baseline, Words
+from ..storage.artifacts import Artifact
 from ..storage.blocks import Parts, Rows
 from ..storage.pieces import BlockedCsrRows
 from ..storage.store import StoredRows
-from .artifacts import Artifact
 from .facts import Facts
 from .spec import LearningTask, Spec
 

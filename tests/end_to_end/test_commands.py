@@ -134,7 +134,7 @@ def test_no_cluster_is_4(tmp_path, dssl):
 
 
 def test_a_held_workspace_is_5(tmp_path, dssl, environment):
-    hold = "import sys; from dssl.pipeline.artifacts import Workspace\n" \
+    hold = "import sys; from dssl.storage.artifacts import Workspace\n" \
            "with Workspace.at(sys.argv[1]).lock():\n    print('held', flush=True); sys.stdin.read()"
     holder = subprocess.Popen([COMMAND[0], "-c", hold, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               text=True, env=environment)

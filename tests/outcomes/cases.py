@@ -16,7 +16,7 @@ from sklearn.datasets import dump_svmlight_file, make_blobs
 
 from dssl import LapKernelRidge, LapSVC
 from dssl.data.dataset import Dataset
-from dssl.pipeline.artifacts import Workspace
+from dssl.storage.artifacts import Workspace
 from dssl.storage.csr import as_csr
 
 from .table import Outcome, case, command, fitted, ingested, pipeline, ran

@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 
-from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
+from dssl.storage.artifacts import Workspace
 
 NAMES = KINDS["svm"].names
 FITTED = {"models", "scores"}

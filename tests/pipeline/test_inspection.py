@@ -4,10 +4,10 @@ import pytest
 
 from dssl.data.dataset import Dataset
 from dssl.errors import DataError, IntegrityError
-from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.inspection import inspect
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
+from dssl.storage.artifacts import Workspace
 
 
 def test_an_artifact_by_all_its_names(spec, finished):

@@ -17,10 +17,10 @@ import pytest
 
 from dssl.errors import IntegrityError, LockedError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
+from dssl.storage.artifacts import Workspace
 
 
 def flip(path, place=0.5):
@@ -154,7 +154,7 @@ def test_a_run_does_not_trust_a_damaged_manifest(spec, workspace):
 
 # Lock
 
-HOLD = "import sys; from dssl.pipeline.artifacts import Workspace\n" \
+HOLD = "import sys; from dssl.storage.artifacts import Workspace\n" \
        "with Workspace.at(sys.argv[1]).lock():\n    print('held', flush=True); sys.stdin.read()"
 
 

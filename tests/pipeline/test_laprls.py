@@ -18,7 +18,6 @@ from dssl.errors import BudgetError, DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.products import GramTask
-from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.inspection import inspect
 from dssl.pipeline.kinds import laprls as laprls_kind
 from dssl.pipeline.kinds.registry import KINDS
@@ -26,6 +25,7 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
+from dssl.storage.artifacts import Workspace
 from dssl.storage.store import StoredParts
 
 NAMES = KINDS["laprls"].names

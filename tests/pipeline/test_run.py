@@ -13,11 +13,11 @@ from sklearn.datasets import make_blobs
 from dssl.data.ingest import open_dataset
 from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
+from dssl.storage.artifacts import Workspace
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 

@@ -5,11 +5,11 @@ import pytest
 
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.artifacts import read_manifest
 from dssl.pipeline.kinds.deformed_fit import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
 from dssl.selection.choice import LOWEST
+from dssl.storage.artifacts import read_manifest
 from dssl.storage.blocks import ArrayRows, HeldArrays
 
 GRID = {"folds": 3, "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}

@@ -8,9 +8,9 @@ from numpy.testing import assert_array_equal
 
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.artifacts import Workspace
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
+from dssl.storage.artifacts import Workspace
 from dssl.storage.csr import CsrRows, as_csr, csr_arrays
 from tests.graph.test_sparse_neighbors import zipf
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from ..errors import IntegrityError, explain
 from ..params import digest, plain
-from ..storage.files import local_path, read_json, write_json
-from ..storage.lock import FolderLock
-from ..storage.store import StoredParts
-from ..storage.verify import verify_finished, verify_parts
+from .files import local_path, read_json, write_json
+from .lock import FolderLock
+from .store import StoredParts
+from .verify import verify_finished, verify_parts
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pynndescent", "pyamg")
 
