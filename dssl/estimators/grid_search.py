@@ -1,5 +1,8 @@
 """`GridSearch`: an estimator's parameters chosen on one graph, one kernel and one system for all that share them."""
 
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +18,12 @@ from ..learners.target import Classes
 from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds
 from ..selection.held_out_scores import require_measure
+from ..storage.artifacts import Workspace
 from .base import require_unequal
 from .candidates import Candidate, candidates_of, fits_of
-from .halving import better, require_factor, rungs_of
+from .halving import Rung, better, require_factor, rungs_of
 from .judge import Judge
+from .kept_rows import RowStore, named_parameters
 from .targets import weighed
 
 
@@ -48,6 +53,11 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         three times as many, and so on; the best is one of those judged on all folds. None judges all on all. See
         `dssl.estimators.halving`, what it saves too.
     refit : whether the best is fitted to all labels, on the graph of the search. seed : of folds and candidates.
+    workspace : a folder, by its path or file:// URL, that every worker can open, in which graphs and the scores of
+        finished fits are kept as a pipeline keeps its artifacts: under a digest of the rows, labels, weights, folds,
+        parameters and the code's version. A search that was killed, or one of a larger grid, makes what is not there.
+        A fit has all penalties of a graph and kernel: with other penalties it is another fit. Kernels and losses must
+        be those of dssl.
 
     Attributes
     ----------
@@ -58,7 +68,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         standard error and the penalties as numbers, of "auto" too, are there by their names.
     n_resources_, n_candidates_ : lists, of each rung the folds and the candidates. With `factor`, `cv_results_` has a
         row of each candidate in each rung, with `iter` and `n_resources`, as in scikit-learn.
-    n_graphs_ : int, the graphs that were made. n_neighbor_searches_ : int, the searches that these took: graphs that
+    n_graphs_, n_fits_ : int, the graphs that were made, and the fits, each of candidates that share all but penalties;
+        not those that the workspace had. n_neighbor_searches_ : int, the searches that these took: graphs that
         differ in `n_neighbors`, weights, bandwidth or `symmetrize` share one, for the most neighbors. Exact searches
         then give the graphs that single fits make, to the bit. NN-descent does not: the beginning of a list of 20 is
         in general not the list that a search for 10 finds, and has a recall of its own, in the graph's attributes;
@@ -67,10 +78,10 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
 
     def __init__(self, estimator: Any, param_grid: Any, *, cv: Any = 5, n_candidates: int | None = None,
                  measure: str | None = None, one_standard_error: bool = False, factor: float | None = None,
-                 refit: bool = True, seed: int = 0):
+                 refit: bool = True, workspace: str | Path | None = None, seed: int = 0):
         self.estimator, self.param_grid, self.cv = estimator, param_grid, cv
         self.measure, self.one_standard_error, self.factor = measure, one_standard_error, factor
-        self.n_candidates, self.refit, self.seed = n_candidates, refit, seed
+        self.n_candidates, self.refit, self.workspace, self.seed = n_candidates, refit, workspace, seed
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Search, then fit the best; X, y, sample_weight and graph as in the estimator's `fit`. Return self.
@@ -79,12 +90,17 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         ------
         ParameterError : a parameter is unknown or out of range, before any graph is made; or the grid changes a graph
             that is given; or the target has no such measure. Errors of the estimator's `fit`.
+        LockedError : another process writes to the workspace. IntegrityError : what is kept there is damaged.
         """
         require_factor(self.factor)
         candidates = candidates_of(self.estimator, self.param_grid, self.n_candidates, self.seed)
         require(graph is None or not any(name.split("__")[0] == "graph" for each in candidates for name in each),
                 "a graph, and a grid that changes it", why="the graph that is given is the one of all fits",
                 fix="leave graph parameters out of the grid, or the graph out of fit")
+        fits = [fit for alike in fits_of(self.estimator, candidates) for fit in alike]
+        place = None if self.workspace is None else Workspace.at(self.workspace)
+        for fit in fits if place else ():
+            named_parameters(fit)  # raises where one has no name
         execution, own = current_execution(), clone(self.estimator)
         y = own._labels(X, y)
         rows = own._points(X, execution, reset=True)
@@ -96,32 +112,39 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         if graph is not None:
             graph = graph_of(rows, own.group("graph"), execution, graph)
         rungs = rungs_of(held_out_folds(self.cv, target, self.seed), len(candidates), self.factor)
-        made = SharedSearch(rows, (fit.graph for alike in fits_of(self.estimator, candidates) for fit in alike
-                                   if fit.uses_graph), execution)
-        judge = Judge(rows, target, weight, self.measure, execution, graph or made, again=len(rungs) > 1)
-        standing, judged = candidates, list[dict[str, Any]]()
-        tried, found, of_rung = list[Candidate](), list[dict[str, Any]](), list[tuple[int, int]]()
-        for number, rung in enumerate(rungs):
-            if number:
-                standing = [standing[place] for place in better(judged, rule, rung.n_candidates)]
-            judged = judge.rows_of(fits_of(self.estimator, standing), rung.repetitions)
-            tried, found, of_rung = tried + standing, found + judged, of_rung + [(number, rung.n_resources)] * len(judged)
-        self.n_graphs_, self.n_neighbor_searches_ = len(made), made.n_searches
-        self.n_resources_, self.n_candidates_ = ([getattr(rung, name) for rung in rungs]
-                                                 for name in ("n_resources", "n_candidates"))
-        self.cv_results_ = cv_results(found, tried, rule, None if self.factor is None else of_rung)
-        self.best_index_ = len(found) - len(judged) + rule.place(judged)
-        self.best_params_, self.best_score_ = tried[self.best_index_], float(
-            self.cv_results_["mean_test_score"][self.best_index_])
-        if self.refit:
+        store = None if place is None else RowStore.of(place, rows, target, weight)
+        made = SharedSearch(rows, (fit.graph for fit in fits if fit.uses_graph), execution,
+                            None if store is None else store.graphs)
+        judge = Judge(rows, target, weight, self.measure, execution, graph or made, store, again=len(rungs) > 1)
+        with nullcontext() if place is None else place.lock():
+            self._choose(candidates, rungs, rule, judge)
             best = clone(self.estimator).set_params(**self.best_params_)
-            if best.uses_graph([{}]):
+            if self.refit and best.uses_graph([{}]):
                 graph = judge.graph(best.group("graph"))
+        self.n_graphs_, self.n_neighbor_searches_, self.n_fits_ = made.n_made, made.n_searches, judge.n_fits
+        if self.refit:
             self.best_estimator_ = best.fit(X, y, sample_weight, graph=graph)
             for name in ("classes_", "n_features_in_", "feature_names_in_"):
                 if hasattr(self.best_estimator_, name):
                     setattr(self, name, getattr(self.best_estimator_, name))
         return self
+
+    def _choose(self, candidates: list[Candidate], rungs: Sequence[Rung], rule: ChoiceRule, judge: Judge) -> None:
+        """Judge the candidates, those that stand in each rung, and set what they came to."""
+        standing, judged = candidates, list[dict[str, Any]]()
+        tried, found = list[Candidate](), list[dict[str, Any]]()
+        for number, rung in enumerate(rungs):
+            if number:
+                standing = [standing[place] for place in better(judged, rule, rung.n_candidates)]
+            judged = judge.rows_of(fits_of(self.estimator, standing), rung.repetitions)
+            tried, found = tried + standing, found + judged
+        self.n_resources_ = [rung.n_resources for rung in rungs]
+        self.n_candidates_ = [rung.n_candidates for rung in rungs]
+        of_rung = [(number, rung.n_resources) for number, rung in enumerate(rungs) for _ in range(rung.n_candidates)]
+        self.cv_results_ = cv_results(found, tried, rule, None if self.factor is None else of_rung)
+        self.best_index_ = len(found) - len(judged) + rule.place(judged)
+        self.best_params_, self.best_score_ = tried[self.best_index_], float(
+            self.cv_results_["mean_test_score"][self.best_index_])
 
     def predict(self, X: Any) -> np.ndarray:
         """Return what the best estimator predicts, shape (n,) or (n, c)."""

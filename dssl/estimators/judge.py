@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,21 @@ from ..execution.tasks import Execution
 from ..graph.graph import Graph, KNNGraph
 from ..graph.shared_search import SharedSearch
 from ..learners.target import Target
+from ..storage.artifacts import Artifact
 from ..storage.blocks import Rows
 from .candidates import Fit
+from .kept_rows import RowStore, address_of, publish, rows_of
+
+Repetitions = Sequence[Sequence[np.ndarray]]
 
 
 @dataclass(eq=False)
 class Judge:
     """Points, labels, weights (l,) of these, and a measure of their predictions.
 
-    graphs : of the points, or the one of all fits. again : whether candidates are judged more than once, so that what
-    fits of a graph share (the covariance of a deformed kernel) is kept beyond them.
+    graphs : of the points, or the one of all fits. store : where tables of fits are kept. again : whether candidates
+    are judged more than once, so that what fits of a graph share (the covariance of a deformed kernel) is kept beyond
+    them. n_fits : that were made, not those whose tables were there.
     """
 
     rows: Rows
@@ -28,25 +34,49 @@ class Judge:
     measure: str | None
     execution: Execution
     graphs: Graph | SharedSearch
+    store: RowStore | None = None
     again: bool = False
-    _kept: dict[KNNGraph, dict[Any, Any]] = field(default_factory=dict)
+    n_fits: int = 0
+    _kept: dict[tuple[KNNGraph, bool], dict[Any, Any]] = field(default_factory=dict)
 
-    def rows_of(self, fits: Sequence[Sequence[Fit]],
-                repetitions: Sequence[Sequence[np.ndarray]]) -> list[dict[str, Any]]:
+    def rows_of(self, fits: Sequence[Sequence[Fit]], repetitions: Repetitions) -> list[dict[str, Any]]:
         """Return the row of each candidate of some fits, those of one graph together, by its number."""
         found: dict[int, dict[str, Any]] = {}
         for alike in fits:
-            kept = self._kept.setdefault(alike[0].graph, {})
             for fit in alike:
-                if fit.uses_graph and "graph" not in kept:
-                    kept["graph"] = self.graph(fit.graph)
-                found |= zip(fit.numbers, fit.estimator.held_out_rows(
-                    self.rows, self.target, self.weight, repetitions, fit.tried, self.measure, self.execution, kept),
-                    strict=True)
+                found |= zip(fit.numbers, self._rows_of_fit(fit, repetitions), strict=True)
             if not self.again:
-                del self._kept[alike[0].graph]
+                self._kept.clear()
         return [found[number] for number in sorted(found)]
+
+    def _rows_of_fit(self, fit: Fit, repetitions: Repetitions) -> list[dict[str, Any]]:
+        table = self.table(fit, repetitions)
+        if table is not None and table.exists:
+            return rows_of(table)
+        kept = self._kept.setdefault((fit.graph, fit.uses_graph), {})
+        if fit.uses_graph and "graph" not in kept:
+            kept["graph"] = self.graph(fit.graph)
+        found = fit.estimator.held_out_rows(self.rows, self.target, self.weight, repetitions, fit.tried, self.measure,
+                                            self.execution, kept)
+        self.n_fits += 1
+        if table is not None:
+            publish(table, found)
+        return found
 
     def graph(self, params: KNNGraph) -> Graph:
         """Return the graph of a fit."""
         return self.graphs if isinstance(self.graphs, Graph) else self.graphs.graph(params)
+
+    @cached_property
+    def _given(self) -> str:
+        assert isinstance(self.graphs, Graph)
+        return address_of(self.graphs)
+
+    def table(self, fit: Fit, repetitions: Repetitions) -> Artifact | None:
+        """Return where the table of a fit is kept, whether it is there yet or not; None where none is kept."""
+        if self.store is None:
+            return None
+        graph = f"none, {fit.graph.duplicates}"
+        if fit.uses_graph:
+            graph = self._given if isinstance(self.graphs, Graph) else self.graphs.artifact(fit.graph).address
+        return self.store.table(fit, graph, repetitions, self.measure)

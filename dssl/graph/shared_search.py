@@ -5,14 +5,18 @@ serves them all; their weights are made of the beginnings of its lists.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ..execution.tasks import Execution
-from ..storage.blocks import Rows
-from .graph import Graph, KNNGraph
+from ..storage.artifacts import Artifact, Workspace
+from ..storage.blocks import Parts, Rows, write_dense
+from .graph import VERSIONS, Graph, KNNGraph
 from .neighbor_lists import Neighbors
 from .neighbors import ALWAYS_EXACT_ROWS, lowered_neighbors
 from .recall import certify_recall
-from .vertices import distinct_rows
+from .vertices import Vertices, distinct_rows
+
+LIST_ROWS = 1 << 16  # lists in one chunk
 
 
 def search_of(params: KNNGraph, n: int) -> KNNGraph:
@@ -26,6 +30,26 @@ def search_of(params: KNNGraph, n: int) -> KNNGraph:
                     seed=0 if exact else params.seed)
 
 
+@dataclass(frozen=True)
+class GraphStore:
+    """Where graphs of some points are kept, each as an artifact; points : the digest of their rows."""
+
+    workspace: Workspace
+    points: str
+
+    def artifact(self, params: KNNGraph, searched_for: int | None) -> Artifact:
+        """Return the artifact of a graph; searched_for : the neighbors of its search, None where lists are exact."""
+        return self.workspace.artifact("knn_graph", 1, {
+            "graph": params, "searched_for": searched_for, "versions": VERSIONS}, {"points": self.points})
+
+
+def opened(artifact: Artifact) -> Graph:
+    """Return the graph of an artifact that is complete; raise IntegrityError if it is damaged."""
+    attributes, parts, lists = artifact.attributes, artifact.parts, artifact.parts.within("neighbors")
+    return Graph(Vertices.from_arrays(parts.within("vertices").read(0)), parts,
+                 Neighbors(lists.rows("ids"), lists.rows("distances"), attributes["neighbors"]), attributes)
+
+
 class SharedSearch:
     """The graphs of points (n, d), each made when it is first asked for, on one search for all that search alike.
 
@@ -33,33 +57,47 @@ class SharedSearch:
     `n_neighbors`, and the beginnings of its lists are in general not those of a search for fewer: they have a recall of
     their own, which is certified. "auto" chooses between the two by the largest.
 
-    params : of all graphs that may be asked for. n_searches : that were made.
+    params : of all graphs that may be asked for. kept : where graphs are kept; those that are there are not made.
+    n_made, n_searches : graphs that were made, and searches.
     """
 
-    def __init__(self, rows: Rows, params: Iterable[KNNGraph], execution: Execution):
-        self.rows, self.execution, self.n_searches = rows, execution, 0
-        self._made: dict[KNNGraph, Graph] = {}
+    def __init__(self, rows: Rows, params: Iterable[KNNGraph], execution: Execution, kept: GraphStore | None = None):
+        self.rows, self.execution, self.kept, self.n_made, self.n_searches = rows, execution, kept, 0, 0
+        self._held: dict[KNNGraph, Graph] = {}
         self._widest: dict[KNNGraph, KNNGraph] = {}
         for own in params:
             other = self._widest.setdefault(search_of(own, len(rows)), own)
             if own.n_neighbors > other.n_neighbors:
                 self._widest[search_of(own, len(rows))] = own
 
-    def __len__(self) -> int:
-        """Return the number of graphs that were made."""
-        return len(self._made)
+    def artifact(self, params: KNNGraph) -> Artifact:
+        """Return where a graph is kept, whether it is there yet or not."""
+        assert self.kept is not None
+        search = search_of(params, len(self.rows))
+        return self.kept.artifact(params, None if search.method == "exact" else self._widest[search].n_neighbors)
 
     def graph(self, params: KNNGraph) -> Graph:
-        """Return a graph; errors and warnings as of `KNNGraph.build`."""
-        if params not in self._made:
-            self._made[params] = self._make(params)
-        return self._made[params]
+        """Return a graph; errors and warnings as of `KNNGraph.build`. IntegrityError : one that is kept is damaged."""
+        if params not in self._held:
+            self._held[params] = self._make(params, None) if self.kept is None else self._stored(params)
+        return self._held[params]
 
-    def _make(self, params: KNNGraph) -> Graph:
-        widest = self._widest[search_of(params, len(self.rows))]
+    def _stored(self, params: KNNGraph) -> Graph:
+        """Return a graph as it is kept; it is made if it is not there."""
+        artifact = self.artifact(params)
+        if not artifact.exists:
+            artifact.begin({"memory_budget": self.execution.memory_budget})
+            made = self._make(params, artifact.parts)
+            artifact.parts.within("vertices").write(0, made.vertices.to_arrays())
+            artifact.publish(made.attributes)
+        return opened(artifact)
+
+    def _make(self, params: KNNGraph, parts: Parts | None) -> Graph:
+        """Return a graph that is made, and written to parts."""
+        widest, self.n_made = self._widest[search_of(params, len(self.rows))], self.n_made + 1
         if params == widest:
             self.n_searches += 1
-            return params.build(self.rows, self.execution)
+            return params.build(self.rows, self.execution, parts)
         source = self.graph(widest)
         assert source.neighbors is not None
         k = lowered_neighbors(params.search, len(source.vertices), "distinct points").n_neighbors
@@ -67,4 +105,8 @@ class SharedSearch:
         if lists.attributes["method"] == "descent" and k < source.neighbors.k:
             recall = certify_recall(distinct_rows(self.rows, source.vertices, self.execution), lists, seed=params.seed)
             lists = Neighbors(lists.ids, lists.distances, {**lists.attributes, "recall": recall})
-        return params.weighed(source.vertices, lists, self.execution, self.execution.scratch())
+        if parts is not None:
+            own = parts.within("neighbors")
+            lists = Neighbors(write_dense(lists.ids, own, "ids", LIST_ROWS),
+                              write_dense(lists.distances, own, "distances", LIST_ROWS), lists.attributes)
+        return params.weighed(source.vertices, lists, self.execution, parts or self.execution.scratch())

@@ -6,21 +6,29 @@
 candidate and fold anew, with `LabeledKFold` of the same folds; of the 300 candidates it is given `--peer-candidates`,
 evenly spread, in a search of its own each, and its seconds are their mean times 300 (`estimated` says so).
 `same_choice` is whether both find the same one of these the best. One JSON line a set.
+
+    DSSL_DATA=... python -m tests.benchmarks.grid_search usps --halving --runs 1
+
+`GridSearch(factor=3)` against the search of all candidates on all folds: 3 bandwidths x 5 x 5 penalties, of `LapSVM`,
+whose folds are refits, and of `LapRLSClassifier`, whose folds are of a closed form; 5 folds, 10, and 10 three times.
+The graph is made before; the searches take turns. One JSON line a search, with the test error of its choice.
 """
 
 import argparse
 import json
 import os
 import time
+from itertools import product
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold
 
-from dssl import GridSearch, LabeledKFold, LapRLSClassifier
+from dssl import GridSearch, KNNGraph, LabeledKFold, LapRLSClassifier, LapSVM
 
 GRID: dict[str, list[Any]] = {
     "graph__n_neighbors": [5, 10, 15, 20], "bandwidth": ["0.25*median", "0.5*median", "median"],
@@ -35,9 +43,10 @@ def main() -> None:
     parser.add_argument("--landmarks", type=int, default=500)
     parser.add_argument("--peer-candidates", type=int, default=12)
     parser.add_argument("--runs", type=int, default=2, help="of ours")
+    parser.add_argument("--halving", action="store_true", help="instead")
     args = parser.parse_args()
     for name in args.sets:
-        compare(name, args)
+        (halve if args.halving else compare)(name, args)
 
 
 def points(name: str, labels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -82,6 +91,25 @@ def compare(name: str, args: argparse.Namespace) -> None:
         "test_error": round(float((ours.predict(X_test) != y_test).mean()), 4),
         "same_choice": bool(np.argmax(mine) == np.argmax(scores)),
         "largest_difference_of_scores": round(float(np.abs(mine - scores).max()), 4)}), flush=True)
+
+
+def halve(name: str, args: argparse.Namespace) -> None:
+    X, y, X_test, y_test = points(name, args.labels)
+    graph, grid = KNNGraph().build(X), {name: values for name, values in GRID.items() if "graph" not in name}
+    for estimator in (LapSVM(landmarks=args.landmarks), LapRLSClassifier(landmarks=args.landmarks)):
+        for folds, repetitions in ((5, 1), (10, 1), (10, 3)):
+            cv = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repetitions, random_state=0)
+            seconds: dict[int | None, list[float]] = {None: [], 3: []}
+            for _, factor in product(range(args.runs), seconds):
+                begin = time.perf_counter()
+                search = GridSearch(estimator, grid, cv=cv, factor=factor, refit=False).fit(X, y, graph=graph)
+                seconds[factor].append(time.perf_counter() - begin)
+                best = clone(estimator).set_params(**search.best_params_).fit(X, y, graph=graph)
+                print(json.dumps({
+                    "part": "halving", "data": name, "estimator": type(estimator).__name__,
+                    "folds": search.n_resources_, "candidates": search.n_candidates_, "factor": factor, "seconds": round(min(seconds[factor]), 2),
+                    "best": search.best_params_, "accuracy": round(search.best_score_, 4),
+                    "test_error": round(float((best.predict(X_test) != y_test).mean()), 4)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,26 @@
+"""Digests of values: what names an artifact that is made of arrays, wherever these lie."""
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..params import digest
+from .blocks import Rows
+from .csr import csr_arrays
+from .store import checksum
+
+DIGEST_ROWS = 1 << 12  # that are read at a time; the digest depends on it
+
+
+def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the hex SHA-256 of named arrays of numbers: names, shapes, types and values."""
+    return digest({name: [list(array.shape), array.dtype.name, checksum(array)] for name, array in arrays.items()})
+
+
+def digest_of_rows(rows: Rows) -> str:
+    """Return the hex SHA-256 of the shape, type and values of rows, dense or sparse; reads them once."""
+    found = hashlib.sha256(digest({"shape": list(rows.shape), "sparse": rows.is_sparse}).encode())
+    for _, block in rows.blocks(DIGEST_ROWS):
+        found.update(digest_of_arrays(csr_arrays(block) if rows.is_sparse else {"rows": block}).encode())
+    return found.hexdigest()
