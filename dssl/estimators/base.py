@@ -100,7 +100,8 @@ class KernelEstimator(GroupedParams):
         Rows tell the penalties too, as numbers, of which a `ChoiceRule` knows which are the stronger.
 
         repetitions : the folds of each. measure : of rows, beside those that all have. kept : `graph`, where it is
-            needed, and what searches of other parameters on this graph leave for this one.
+            needed, and what searches of other parameters on this graph leave for this one; `again`, whether the same
+            will be asked for again, with fewer values and more folds.
         """
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:

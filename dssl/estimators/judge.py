@@ -24,8 +24,8 @@ class Judge:
     """Points, labels, weights (l,) of these, and a measure of their predictions.
 
     graphs : of the points, or the one of all fits. store : where tables of fits are kept. again : whether candidates
-    are judged more than once, so that what fits of a graph share (the covariance of a deformed kernel) is kept beyond
-    them. n_fits : that were made, not those whose tables were there.
+    are judged more than once, so that what fits have made (the covariance of a deformed kernel, the Gram matrices of
+    landmarks) is kept for their next. n_fits : that were made, not those whose tables were there.
     """
 
     rows: Rows
@@ -53,7 +53,7 @@ class Judge:
         table = self.table(fit, repetitions)
         if table is not None and table.exists:
             return rows_of(table)
-        kept = self._kept.setdefault((fit.graph, fit.uses_graph), {})
+        kept = self._kept.setdefault((fit.graph, fit.uses_graph), {"again": self.again})
         if fit.uses_graph and "graph" not in kept:
             kept["graph"] = self.graph(fit.graph)
         found = fit.estimator.held_out_rows(self.rows, self.target, self.weight, repetitions, fit.tried, self.measure,

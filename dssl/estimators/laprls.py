@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, ClassVar
 
@@ -101,12 +102,20 @@ class LapRLSEstimator(KernelEstimator):
         lists = {name: list(dict.fromkeys(values.get(name, getattr(self, name)) for values in tried))
                  for name in PENALTIES}
         params = clone(self).set_params(**lists)._params()
-        made = kept.get("graph")
-        if made is None and "vertices" not in kept:
-            kept["vertices"] = self.group("graph").vertices(rows, execution)
-        problem = LapRLSProblem.of(rows, target, params, execution, graph=made, weight=weight, folds=repetitions[0],
-                                   vertices=kept.get("vertices"))
-        prepared = problem.prepared(self._kernel(rows), execution, held_out=True)
+        made, kernel = kept.get("graph"), self._kernel(rows)
+        known = replace(params, gamma_A=(1.0,), gamma_I=(1.0,)), kernel
+        prepared = next((own for of, own in kept.get("prepared", ()) if of == known), None)
+        if prepared is not None:
+            prepared = prepared.narrowed(params).refolded(repetitions[0], execution)
+        else:
+            if made is None and "vertices" not in kept:
+                kept["vertices"] = self.group("graph").vertices(rows, execution)
+            prepared = LapRLSProblem.of(
+                rows, target, params, execution, graph=made, weight=weight, folds=repetitions[0],
+                vertices=kept.get("vertices")).prepared(kernel, execution, held_out=True)
+            if kept.get("again", False):
+                kept.setdefault("prepared", []).append((known, prepared))
+        problem = prepared.problem
         table = search_penalties(prepared, execution, ChoiceRule(measure=measure), repetitions[1:], tie=self.tie)
         found = dict(zip(problem.tried, table.rows, strict=True))
         of_pair = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))

@@ -107,7 +107,8 @@ def halve(name: str, args: argparse.Namespace) -> None:
                 best = clone(estimator).set_params(**search.best_params_).fit(X, y, graph=graph)
                 print(json.dumps({
                     "part": "halving", "data": name, "estimator": type(estimator).__name__,
-                    "folds": search.n_resources_, "candidates": search.n_candidates_, "factor": factor, "seconds": round(min(seconds[factor]), 2),
+                    "folds": search.n_resources_, "candidates": search.n_candidates_, "factor": factor,
+                    "seconds": round(min(seconds[factor]), 2),
                     "best": search.best_params_, "accuracy": round(search.best_score_, 4),
                     "test_error": round(float((best.predict(X_test) != y_test).mean()), 4)}), flush=True)
 

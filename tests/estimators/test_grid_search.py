@@ -11,6 +11,7 @@ from sklearn.model_selection import KFold, RepeatedKFold
 from dssl import GridSearch, KNNGraph, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVC, LapSVM
 from dssl.errors import ParameterError
 from dssl.estimators.halving import rungs_of
+from dssl.learners.laprls.problem import LapRLSProblem
 from dssl.learners.smooth_losses import HuberHinge, Logistic
 
 from .test_laprls import problem
@@ -249,6 +250,23 @@ def test_halving_of_any_estimator(estimator):
     name = "rmse_se_repetitions" if isinstance(estimator, LapKernelRidge) else "error_se_repetitions"
     assert_array_equal(np.isnan(search.cv_results_[name]), search.cv_results_["n_resources"] < 12)
     assert search.best_estimator_.get_params()["bandwidth"] == search.best_params_["bandwidth"]
+
+
+@pytest.mark.parametrize("estimator", [LapRLSClassifier(landmarks=40), LapSVM(landmarks=40)],
+                         ids=lambda kind: type(kind).__name__)
+def test_rungs_share_the_gram_matrices_of_a_kernel(estimator, monkeypatch):
+    X, y, _ = problem()
+    made, prepared = [], LapRLSProblem.prepared
+    monkeypatch.setattr(LapRLSProblem, "prepared", lambda self, kernel, *args, **more: made.append(kernel) or prepared(
+        self, kernel, *args, **more))
+    grid = {"gamma_A": [1e-3, 1e-2, 0.1], "gamma_I": [0.1, 1.0, 10.0], "bandwidth": [1.0, 2.0, 4.0]}
+    search = GridSearch(estimator, grid, cv=10, factor=3, refit=False).fit(X, y)
+    assert len(search.n_resources_) == len(made) == 3
+    last = [params for params, rung in zip(search.cv_results_["params"], search.cv_results_["iter"], strict=True)
+            if rung == 2]
+    for params, score in zip(last, search.cv_results_["mean_test_score"][-len(last):], strict=True):
+        alone = GridSearch(clone(estimator).set_params(**params), {}, cv=10, refit=False).fit(X, y)
+        assert alone.best_score_ == pytest.approx(score, abs=1e-9)
 
 
 @pytest.mark.parametrize(("folds", "n_candidates", "factor", "resources", "candidates"), [
