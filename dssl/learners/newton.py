@@ -135,25 +135,26 @@ class Minimum:
 
 
 def minimize(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, *, fit_intercept: bool,
-             start: Minimum | None = None, max_steps: int = 100) -> Minimum:
+             start: Minimum | None = None, max_steps: int = 100, required: bool = True) -> Minimum:
     """Return the minima of columns of targets y (m, t) with weights p (m, t) >= 0, which sum to 1 or less.
 
-    start : where to begin, such as the minimum of other penalties; zero by default.
+    start : where to begin, such as the minimum of other penalties; zero by default. max_steps : of a column, none of
+    which raises the objective.
 
-    Raises NotConverged: a column is no minimum after `max_steps` steps.
+    Raises NotConverged: a column is no minimum after these steps, and that it is one is `required`.
     """
     m, t = y.shape
     found = start or Minimum(np.zeros((space.n_coefficients, t)), np.zeros(t), np.zeros((m, t)), np.zeros(t, np.int64))
     path = loss.steps if start is None else (loss,)
     steps = np.zeros(t, np.int64)
     for stop in path:
-        found = _descend(space, stop, y, p, fit_intercept, found, max_steps)
+        found = _descend(space, stop, y, p, fit_intercept, found, max_steps, required)
         steps += found.steps
     return Minimum(found.coef, found.intercept, found.values, steps)
 
 
 def _descend(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, fit_intercept: bool, start: Minimum,
-             max_steps: int) -> Minimum:
+             max_steps: int, required: bool) -> Minimum:
     coef, intercept, steps = start.coef.copy(), start.intercept.copy(), np.zeros(y.shape[1], np.int64)
     active, tolerance = np.arange(y.shape[1]), FORCING[1]
     F, G = space.values(coef, active) + intercept, space.penalized(coef, active)
@@ -175,7 +176,7 @@ def _descend(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, 
         F[:, active], G[:, active] = f + length * df, held + length * gained
         steps[active] += 1
         stalled = (length == 0) | (steps[active] >= max_steps)
-        require(not (stalled & ~(gain <= STALLED)).any(), error=NotConverged,
+        require(not required or not (stalled & ~(gain <= STALLED)).any(), error=NotConverged,
                 what=f"a column is no minimum of {loss.name} after {int(steps.max())} Newton steps",
                 why="the loss bends within rounding of a value, or the system is singular to the precision of floats",
                 fix="use squared_hinge, a larger h or a larger gamma_A")

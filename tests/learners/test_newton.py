@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize as scipy_minimize
 
 from dssl.errors import NotConverged
-from dssl.learners.newton import FeaturesOfLabels, GramOfLabels, minimize
+from dssl.learners.newton import FeaturesOfLabels, GramOfLabels, Minimum, minimize
 from dssl.learners.smooth_losses import HuberHinge, Logistic, Squared, SquaredHinge
 
 LOSSES = [Squared(), SquaredHinge(), HuberHinge(0.01), HuberHinge(0.5), Logistic()]
@@ -54,6 +54,26 @@ def test_labels_or_features_give_the_same_function(loss):
     of_labels = minimize(GramOfLabels(Psi @ np.linalg.solve(G, Psi.T)), loss, y, p, fit_intercept=True)
     assert np.allclose(of_labels.values, of_features.values, atol=1e-6)
     assert np.allclose(np.linalg.solve(G, Psi.T @ of_labels.coef), of_features.coef, atol=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(LOSSES), st.booleans(), st.integers(0, 2**20))
+def test_a_number_of_steps_may_be_given_and_none_raises_the_objective(loss, fit_intercept, seed):
+    Psi, G, y, p = problem(seed)
+    N = Psi @ np.linalg.solve(G, Psi.T) * np.random.default_rng(seed).uniform(1, 100)
+    c, b = np.random.default_rng(seed).normal(size=(40, 3)) / 40, np.full(3, 0.5 * fit_intercept)
+    at = Minimum(c, b, N @ c + b, np.zeros(3, np.int64))
+    for _ in range(4):
+        after = minimize(GramOfLabels(N), loss, y, p, fit_intercept=fit_intercept, start=at, max_steps=1,
+                         required=False)
+        assert (after.steps == 1).all()
+        assert np.allclose(after.values, N @ after.coef + after.intercept, rtol=1e-6, atol=1e-6)
+        for column in range(3):
+            before, now = (objective(loss, N, N, y[:, column], p[:, column], own.coef[:, column], own.intercept[column])
+                           for own in (at, after))
+            assert now <= before * (1 + 1e-11)
+        assert fit_intercept or (after.intercept == 0).all()
+        at = after
 
 
 def test_the_squared_loss_takes_one_step():
