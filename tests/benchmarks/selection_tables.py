@@ -46,8 +46,8 @@ from dssl.learners.influence_on_graph import (
     influence_on_graph,
     whole_graph,
 )
+from dssl.learners.laprls.held_out import without_folds
 from dssl.learners.laprls.params import LabelLines
-from dssl.learners.laprls.smooth import without_folds
 from dssl.learners.newton import GramOfLabels, Minimum, minimize
 from dssl.learners.smooth_losses import SQUARES, HuberHinge, SmoothLoss
 from dssl.selection.folds import labeled_folds

@@ -115,11 +115,11 @@ def dense_cost(of: Systems, method: str) -> Cost:
     matrix, least = 8 * of.v * of.v, 2 * 8 * of.v + 8 * of.v * 3 * of.s
     if method == "direct":
         own = least = 3 * matrix
-        if of.held and of.params.held_out != "refit":
+        if of.smooth or (of.held and of.params.held_out != "refit"):
             own += 16 * of.v * of.m
     else:
         own = 2 * matrix if 2 * matrix <= of.budget else 2 * min(chunk_bytes(of.budget // 2), matrix)
-        own += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s
+        own += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s + 6 * 8 * of.v * of.m * of.smooth
     tasks = of.kernels * of.repetitions
     graph = of.split_bytes + 3 * of.v * of.row_bytes
     return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + own + 6 * of.right_bytes(of.v), least)

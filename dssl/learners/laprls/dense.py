@@ -11,14 +11,15 @@ preconditioned on the span of the landmarks, V = S T, exactly, and by 1 / lambda
 With lambda_I = 0 the coefficients of unlabeled points are zero: the points are then the labeled ones alone, plain RLS.
 
 Other losses see the labeled points alone, where the functions are those of the kernel `J K (gamma_A I + gamma_I E K /
-n^2)^-1 J'`: one such system for all folds, classes and Newton steps of a pair of penalties.
+n^2)^-1 J'`: one such system for all folds, classes, Newton steps and norms of a ratio of penalties. Folds are fitted
+from the minimum of all labels on.
 
 References
 ----------
 Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equation (3) and Table 1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +37,7 @@ from ..closed_form import held_out_ridge
 from ..newton import GramOfLabels, minimize
 from ..smooth_losses import SQUARES, SmoothLoss
 from .factor import by_system, factor_raised
+from .held_out import without_folds
 from .iterations import convergence, require_converged
 from .params import LabelLines, SystemParams
 from .penalties import Penalties, by_pair, by_ratio, norms_without
@@ -118,7 +120,7 @@ class DenseTask:
             pairs = self.systems[::self.n_held]
             unlabeled = DenseSystems(K, E, relabeled_mean, np.zeros((n, len(pairs))), tuple(
                 pair.whole for pair in pairs))
-            values, evidence = unlabeled.held_out(lines, self.fit_intercept)
+            values, evidence = unlabeled.held_out(lines, self.fit_intercept, self.params)
             return {**out.write(values=values), "evidence": {**evidence, "method": method}}
         p, c = len(self.systems), lines.target.shape[1]
         means = lines.intercepts([item.held for item in self.systems], self.fit_intercept)
@@ -140,30 +142,34 @@ class DenseTask:
         """Write what `__call__` does, of another loss than the squared one."""
         n, p, c, m = K.n, len(self.systems), lines.target.shape[1], len(lines.row)
         rows, place = np.unique(lines.row, return_inverse=True)
-        unit = np.zeros((n, 1, len(rows)))
-        unit[rows, 0, np.arange(len(rows))] = 1
-        coef, intercept, values = np.zeros((p, n, c)), np.empty((p, c)), np.empty((m, p, c))
-        steps, found = np.zeros(p, np.int64), []
-        for numbers in by_pair(self.systems):
-            own = [self.systems[number] for number in numbers]
-            systems = DenseSystems(K, E, relabeled_mean, np.zeros((n, 1)), (own[0].whole,))
-            solved, evidence = systems.solve(unit, self.params, self.landmarks)
-            require_converged(evidence | {"method": self.params.solver}, self.params)
+        groups = by_pair(self.systems)
+        pairs = tuple(self.systems[numbers[0]].whole for numbers in groups)
+        systems = DenseSystems(K, E, relabeled_mean, np.zeros((n, len(pairs))), pairs)
+        coef, intercept, values = np.zeros((p, n, c)), np.empty((p, c)), np.empty((m, len(pairs), c))
+        steps, found, start = np.zeros(p, np.int64), [], None
+        for members in by_ratio(pairs).values():
+            X, N, evidence = systems.smoothed(members[0], rows, self.params, self.landmarks)
             found.append(evidence)
-            X = solved[:, 0] * lines.weight.sum()
-            N = K.of_rows(rows, X)[np.ix_(place, place)]
-            y, weight = lines.columns([item.held for item in own])
-            least = minimize(GramOfLabels((N + N.T) / 2), self.loss, y, weight, fit_intercept=self.fit_intercept)
-            of_rows = np.zeros((len(rows), len(own) * c))
-            np.add.at(of_rows, place, least.coef)
-            coef[numbers] = (X @ of_rows).reshape(n, -1, c).transpose(1, 0, 2)
-            intercept[numbers], values[:, numbers] = least.intercept.reshape(-1, c), least.values.reshape(m, -1, c)
-            steps[numbers] = least.steps.reshape(-1, c).max(axis=1)
+            for index in members:
+                scale = lines.weight.sum() / pairs[index].lambda_A
+                space = GramOfLabels(scale * N[np.ix_(place, place)])
+                if self.held_out:
+                    start = minimize(space, self.loss, *lines.columns([-1]), fit_intercept=self.fit_intercept,
+                                     start=start)
+                    values[:, index] = without_folds(space, self.loss, lines, start, self.fit_intercept, None)
+                    continue
+                numbers = groups[index]
+                y, weight = lines.columns([self.systems[number].held for number in numbers])
+                least = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept)
+                of_rows = np.zeros((len(rows), len(numbers) * c))
+                np.add.at(of_rows, place, scale * least.coef)
+                coef[numbers] = (X @ of_rows).reshape(n, -1, c).transpose(1, 0, 2)
+                intercept[numbers] = least.intercept.reshape(-1, c)
+                steps[numbers] = least.steps.reshape(-1, c).max(axis=1)
         evidence = {"method": self.params.solver, "loss": self.loss.name, "newton_steps": steps.tolist(),
-                    "max_residual": max(item["max_residual"] for item in found),
-                    "not_converged": sum(item["not_converged"] for item in found)}
+                    "max_residual": max(item["max_residual"] for item in found), "not_converged": 0}
         if self.held_out:
-            return {**out.write(values=lines.of_own_fold(values)), "evidence": evidence}
+            return {**out.write(values=values), "evidence": evidence}
         return {**out.write(coef=coef, intercept=intercept), "evidence": evidence}
 
 
@@ -223,40 +229,51 @@ class DenseSystems:
             residuals.append(_require_solved(residual, self.systems[index]))
         return alpha, _evidence(residuals)
 
-    def held_out(self, lines: LabelLines, fit_intercept: bool) -> tuple[np.ndarray, dict[str, Any]]:
+    def held_out(self, lines: LabelLines, fit_intercept: bool,
+                 params: SystemParams) -> tuple[np.ndarray, dict[str, Any]]:
         """Return the values (m, p, c) at the labels of p pairs, none held out, each without its fold; by an LU a ratio.
 
         The kernel of a ratio is `N = K (I + rho E K)^-1` among the labeled points, rho = lambda_I / lambda_A, and the
         penalty of a fold its lambda_A; see `closed_form.py`.
         """
-        assert self.K.K is not None
         points, place = np.unique(lines.row, return_inverse=True)
         folds = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held)]
         values, residuals = np.empty((len(self.systems), *lines.target.shape)), [0.0]
-        for (_, ratio), members in by_ratio(self.systems).items():
-            N = self.K.K[np.ix_(points, points)]
-            if ratio:
-                N, residual = self._smoothed(members[0], points)
-                residuals.append(_require_solved(residual, self.systems[members[0]]))
+        for members in by_ratio(self.systems).values():
+            _, N, evidence = self.smoothed(members[0], points, params)
+            residuals.append(evidence["max_residual"])
             lambda_A = norms_without([self.systems[index] for index in members], lines.n_held)
             values[members] = held_out_ridge(N[np.ix_(place, place)], lines.target, folds, lambda_A, lines.weight,
                                              fit_intercept)
         return values.transpose(1, 0, 2), _evidence(residuals)
 
-    def _smoothed(self, index: int, points: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return `K (I + rho E K)^-1` among some of the points, (m, m), and the largest relative residual."""
-        assert self.K.K is not None
-        A = self.regularized(index, self.K.K)
-        with np.errstate(over="ignore"):  # the residual tells
-            A /= self.systems[index].lambda_A
-        A[np.diag_indices_from(A)] += 1
-        unit = np.zeros((len(A), len(points)), order="F")
-        unit[points, np.arange(len(points))] = 1
-        solved = lu_solve(lu_factor(A, check_finite=False), unit, overwrite_b=True, check_finite=False)
-        left = A @ solved
-        left[points, np.arange(len(points))] -= 1
-        N = self.K.K[points] @ solved
-        return (N + N.T) / 2, float(np.linalg.norm(left, axis=0).max())
+    def smoothed(self, index: int, points: np.ndarray, params: SystemParams,
+                 landmarks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Return `X = (I + rho E K)^-1` at some of the points (n, m), K X among these (m, m), and the evidence (JSON).
+
+        rho = lambda_I / lambda_A; no label has a weight in it.
+
+        Raises NotConverged: a residual is above the bound of the method.
+        """
+        system, X, evidence = self.systems[index], np.zeros((self.K.n, len(points)), order="F"), _evidence([])
+        X[points, np.arange(len(points))] = 1
+        if system.lambda_I and params.solver == "direct":
+            assert self.K.K is not None
+            A = self.regularized(index, self.K.K)
+            with np.errstate(over="ignore"):  # the residual tells
+                A /= system.lambda_A
+            A[np.diag_indices_from(A)] += 1
+            X = lu_solve(lu_factor(A, check_finite=False), X, overwrite_b=True, check_finite=False)
+            left = A @ X
+            left[points, np.arange(len(points))] -= 1
+            evidence = _evidence([_require_solved(float(np.linalg.norm(left, axis=0).max()), system)])
+        elif system.lambda_I:
+            alone = replace(self, weights=self.weights[:, [index]], systems=(system,))
+            solved, evidence = alone.solve(X[:, None], params, landmarks)
+            require_converged(evidence | {"method": params.solver}, params)
+            X = system.lambda_A * solved[:, 0]
+        N = self.K.of_rows(points, X)
+        return X, (N + N.T) / 2, evidence
 
     def _factored(self, index: int, b: np.ndarray) -> tuple[np.ndarray, float]:
         """Return the solution (n, c) of one system, and its relative residual; three matrices at a time, with K."""

@@ -27,11 +27,11 @@ from ...errors import explain
 from ...execution.tasks import Execution
 from ...solvers.blocked_cg import Stop, blocked_cg
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
-from ..influence import influence_of_labels
 from ..newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimize
 from ..smooth_losses import SmoothLoss
 from .factor import by_system, factor_raised
 from .gram import GramSystem, gram_matrices, gram_system
+from .held_out import without_folds
 from .iterations import BlockedProduct, factors_that_fit
 from .kernel_cache import clear_cache
 from .label_features import label_features
@@ -43,7 +43,6 @@ from .system import NystromSystem
 
 PAIRS_IN_A_TASK = 4  # of penalties: each begins at the minimum of the one before
 STEPS, PASSES = 8, 75  # of a column, measured on usps and covtype; a pass multiplies it twice, for its intercept
-COLUMN_BYTES = 64 << 20  # of the values of columns that are fitted side by side
 REFINE = {"influence": 0, "refined_influence": 1}  # steps of Newton's method after the influence function
 
 
@@ -111,27 +110,6 @@ class NewtonTask:
         if self.held_out:
             return out.write(values=np.array(values))
         return {**out.write(b=b, intercept=intercept), "steps": steps.tolist()}
-
-
-def without_folds(space: LabelSpace, loss: SmoothLoss, lines: LabelLines, whole: Minimum, fit_intercept: bool,
-                  refine: int | None) -> np.ndarray:
-    """Return the value (m, c) of each label by the function without its fold, NaN where it is never held out.
-
-    whole : the minimum of all labels. refine : see `NewtonTask`.
-    """
-    (m, c), found = lines.target.shape, np.full(lines.target.shape, np.nan)
-    if refine is not None and isinstance(space, GramOfLabels):
-        held = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held)]
-        return influence_of_labels(space.N, lines.target, lines.weight, loss, whole.values, held,
-                                   intercept=fit_intercept, refine=refine)
-    for first, last in row_ranges(lines.n_held, max(1, COLUMN_BYTES // (8 * m * c))):
-        y, weight = lines.columns(range(first, last))
-        start = Minimum(*(np.tile(array, last - first) for array in (whole.coef, whole.intercept, whole.values,
-                                                                     whole.steps)))
-        values = minimize(space, loss, y, weight, fit_intercept=fit_intercept, start=start).values.reshape(m, -1, c)
-        own = np.flatnonzero((lines.fold >= first) & (lines.fold < last))
-        found[own] = values[own, lines.fold[own] - first]
-    return found
 
 
 def runs_of_equals(rows: np.ndarray) -> list[tuple[int, int]]:

@@ -3,14 +3,18 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.linalg import lu_factor
 
+from dssl import KNNGraph
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
+from dssl.learners.laprls import dense
 from dssl.learners.laprls.dense import FullKernel
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.target import Quantities
-from dssl.selection.laprls import fit_laprls
+from dssl.learners.smooth_losses import SQUARES, HuberHinge, SquaredHinge
+from dssl.learners.target import Classes, Quantities
+from dssl.selection.laprls import fit_laprls, search_penalties
 from dssl.storage.blocks import ArrayRows
 
 
@@ -39,3 +43,28 @@ def test_a_small_budget_changes_no_coefficient():
     (large, rows), (small, others) = (fit_laprls(problem, RBF(1.0), InProcess(1, budget)) for budget in (1 << 30, 4000))
     assert_allclose(large.models["model"].coef, small.models["model"].coef, atol=1e-5)
     assert_allclose([row["rmse"] for row in rows], [row["rmse"] for row in others], rtol=1e-4)
+
+
+@pytest.mark.parametrize("loss", [SQUARES, SquaredHinge(), HuberHinge(0.01)], ids=str)
+def test_a_ratio_of_penalties_is_factored_once(monkeypatch, loss):
+    rng, factored = np.random.default_rng(0), []
+    X, y = rng.normal(size=(120, 2)), np.where(rng.normal(size=40) > 0, "a", "b")
+    names, codes = np.unique(y, return_inverse=True)
+    folds = [np.arange(fold, 40, 5) for fold in range(5)]
+    graph = KNNGraph(n_neighbors=6).build(X)
+
+    def rows_of(**penalties):
+        params = LapRLSParams(**penalties, system=SystemParams(solver="direct"), loss=loss)
+        problem = LapRLSProblem.of(ArrayRows(X), Classes(np.arange(40), codes, names), params, InProcess(1),
+                                   graph=graph, folds=folds)
+        return search_penalties(problem.prepared(RBF(1.0), InProcess(1), held_out=True), InProcess(1)).rows
+
+    monkeypatch.setattr(dense, "lu_factor", lambda A, **options: factored.append(len(A)) or lu_factor(A, **options))
+    grid = {"gamma_A": (1e-3, 1e-2, 1e-1), "gamma_I": (0.0, 1e-2, 1e-1, 1.0)}
+    rows = rows_of(**grid)
+    assert factored == [120] * 5
+    for row in rows:
+        alone, = rows_of(gamma_A=(row["gamma_A"],), gamma_I=(row["gamma_I"],))
+        assert row["error"] == alone["error"]
+        name = "rmse" if loss == SQUARES else "loss"
+        assert row[name] == pytest.approx(alone[name], rel=1e-7)
