@@ -31,6 +31,7 @@ class KernelEstimator(GroupedParams):
     """An estimator whose fitted function is a `KernelModel`, `model_`."""
 
     joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which `held_out_rows` tries many at a time
+    versions: ClassVar[dict[str, int]]  # of the code of each step of `held_out_rows`
     model_: KernelModel
     evidence_: dict[str, Any]
     kernel: Any

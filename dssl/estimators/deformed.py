@@ -20,7 +20,7 @@ from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram
 from ..learners.target import Target
 from ..selection.calibration import Calibration, fit_calibration, out_of_fold_margins
-from ..selection.search import GridParams, Held, search_base, search_deformed
+from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
 from .base import KernelClassifier, KernelEstimator, KernelRegressor
@@ -47,7 +47,7 @@ class DeformedKernelEstimator(KernelEstimator):
     seed : of every random choice, but for those of a graph that is given.
     """
 
-    joint = ("regularizer__power", "eta", "C")
+    joint, versions = ("regularizer__power", "eta", "C"), VERSIONS
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
     learner: ClassVar[Literal["svm", "ridge"]]
 

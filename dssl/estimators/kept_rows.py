@@ -16,7 +16,6 @@ from ..storage.artifacts import Artifact, Workspace
 from ..storage.digests import digest_of_arrays, digest_of_rows
 from .candidates import Fit
 
-VERSION = 1  # of what the code of kernels, learners and selection gives; to be raised when a row changes
 UNREAD = ("cv", "unlabeled", "graph")  # folds, labels and graph are there themselves
 
 
@@ -44,9 +43,10 @@ class RowStore:
               measure: str | None) -> Artifact:
         """Return the artifact of the rows of a fit; graph : the address of its graph, or what copies are without."""
         folds = [[digest_of_arrays({"fold": fold}) for fold in folds] for folds in repetitions]
-        return self.workspace.artifact("held_out", VERSION, {
-            "estimator": type(fit.estimator).__name__, "parameters": named_parameters(fit), "tried": list(fit.tried),
-            "folds": digest(folds), "measure": measure}, {"points": self.points, "labels": self.labels, "graph": graph})
+        return self.workspace.artifact("held_out", 1, {
+            "estimator": type(fit.estimator).__name__, "versions": fit.estimator.versions,
+            "parameters": named_parameters(fit), "tried": list(fit.tried), "folds": digest(folds), "measure": measure,
+        }, {"points": self.points, "labels": self.labels, "graph": graph})
 
 
 def address_of(graph: Graph) -> str:

@@ -21,7 +21,7 @@ from ..learners.smooth_losses import SQUARES, SmoothLoss
 from ..learners.target import Target
 from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds, require_folds
-from ..selection.laprls import fit_laprls, search_penalties
+from ..selection.laprls import VERSIONS, fit_laprls, search_penalties
 from ..storage.blocks import Rows
 from .base import KernelClassifier, KernelEstimator, KernelRegressor
 
@@ -51,7 +51,7 @@ class LapRLSEstimator(KernelEstimator):
     seed : of every random choice, but for those of groups that are given.
     """
 
-    joint = PENALTIES
+    joint, versions = PENALTIES, VERSIONS
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams, "graph": KNNGraph, "solver": SystemParams}
     tie: ClassVar[PointMeasure] = SQUARED  # what parts equals in a search, one for all that it may compare
 

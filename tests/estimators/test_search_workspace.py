@@ -144,6 +144,11 @@ def test_each_parameter_of_an_estimator_is_in_the_address(kind, tmp_path):
         (fit,), = fits_of(estimator, [{}])
         return store.table(fit, "graph", [[np.arange(3)]], None).address
 
+    class Newer(kind):
+        versions = kind.versions | {"selection": kind.versions["selection"] + 1}
+
+    Newer.__name__ = kind.__name__
+    assert address(Newer()) != address(kind())
     names = set(kind().get_params(deep=False))
     assert {name for name in names if address(kind(**{name: OTHERS[name]})) == address(kind())} == names & set(UNREAD)
     assert len({address(kind()) for kind in (LapRLSClassifier, LapRLSRegressor)}) == 2

@@ -19,7 +19,7 @@ from ...report.sections.solver import solver_section
 from ...report.words import Baseline, Words
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
-from ...selection.search import GridParams
+from ...selection.search import VERSIONS, GridParams
 from ...solvers.direct import LARGEST
 from ...solvers.solve import METHODS, SolverParams, stored_bytes
 from ...storage.blocks import PartWriter
@@ -226,19 +226,21 @@ BASELINES = (BASE, Baseline(
                        "gains over it is what the many other unlabeled points brought."))
 STAGES = (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("subsample", 3, ("labels", "vertices"),
+    Stage("subsample", VERSIONS["subsample"], ("labels", "vertices"),
           lambda spec: SubsampleParams(spec.subsample.size, spec.subsample.seed), make_subsample,
           lambda f: cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f), 24 * f.n + 16 * n_subsample(f), 24 * f.n),
           "lower data.points"),
-    Stage("system", 4, ("vertices", "graph"), RegularizerSystem.of, make_system, _system_cost,
+    Stage("system", VERSIONS["system"], ("vertices", "graph"), RegularizerSystem.of, make_system, _system_cost,
           "lower graph.n_neighbors or data.points"),
-    Stage("columns", 3, ("system", "subsample"), ColumnParams.of, make_columns, _columns_cost,
+    Stage("columns", VERSIONS["columns"], ("system", "subsample"), ColumnParams.of, make_columns, _columns_cost,
           "lower graph.n_neighbors or data.points"),
-    Stage("covariance", 4, ("vertices", "system", "subsample", "columns"), ColumnParams.of, make_covariance,
+    Stage("covariance", VERSIONS["covariance"], ("vertices", "system", "subsample", "columns"), ColumnParams.of,
+          make_covariance,
           lambda f: product_cost(f.vertices, n_subsample(f), f.spec.powers, f.spec.solver.block_columns,
                                  f.spec.solver.form, f.budget), "lower subsample.size", section=solver_section),
-    Stage("selection", 6, ("points", "labels", "subsample", "covariance"), SearchParams.of, make_selection,
-          search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS), leads=True),
+    Stage("selection", VERSIONS["selection"], ("points", "labels", "subsample", "covariance"), SearchParams.of,
+          make_selection, search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS),
+          leads=True),
     Stage("models", 3, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, fit_cost, "lower subsample.size"),
     replace(SCORES, cost=_scores_cost, remedy="lower subsample.size or labels"),

@@ -39,7 +39,7 @@ from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
-from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties
+from ...selection.laprls import VERSIONS, ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties
 from ...storage.blocks import PartWriter, Rows, SelectedRows
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
@@ -352,10 +352,11 @@ BASELINES = (BASE, Baseline(
 _FEWER = "use fewer landmarks: model.landmarks.count; or model.solver auto, if the one given takes all points"
 LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("landmarks", 2, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
-          _FEWER),
-    Stage("selection", 5, ("split", "points", "labels", "vertices", "graph", "landmarks"), FitParams.of, make_selection,
-          _selection_cost, _FEWER, section=partial(selection_section, words=WORDS), leads=True),
+    Stage("landmarks", VERSIONS["landmarks"], ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks,
+          _landmarks_cost, _FEWER),
+    Stage("selection", VERSIONS["selection"], ("split", "points", "labels", "vertices", "graph", "landmarks"),
+          FitParams.of, make_selection, _selection_cost, _FEWER, section=partial(selection_section, words=WORDS),
+          leads=True),
     Stage("models", 4, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
           make_models, _models_cost, _FEWER, section=laprls_section),
     replace(SCORES, cost=lambda f: scores_cost(f, _n_points(f), f.n_outputs, 8 if f.is_regression else 16),
