@@ -5,6 +5,8 @@ pynndescent runs parallel Numba code of its own, so a search is one task that ha
 are cleaned, measured again in float64, and completed here.
 """
 
+import logging
+import sys
 import warnings
 from dataclasses import dataclass
 
@@ -40,6 +42,7 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
     k : neighbors a row, itself not among them.
     threads : of Numba, while the search runs.
     """
+    tell_compilation()
     from pynndescent import NNDescent  # imports and compiles for seconds; only this method needs it
 
     n = rows.shape[0]
@@ -76,6 +79,13 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
         points = points_in_blocks(as_rows(rows), "euclidean", FILL_ROWS, rows[sample_ids(n, FILL_SAMPLE)])
         distances[short], ids[short] = points.nearest(rows[short], short, k)
     return distances, ids, len(short)
+
+
+def tell_compilation() -> None:
+    """Log that pynndescent will be compiled, where this process has not done so: on the console by default."""
+    if "pynndescent" not in sys.modules:
+        logging.getLogger(__name__).warning("compiling NN-descent, once a process: half a minute or more; the method "
+                                            "exact needs none of it")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Neighbor lists against scikit-learn and a dense float64 reference, whatever the blocks, the method and the units."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import exact
+from dssl.graph.descent import tell_compilation
 from dssl.graph.exact import plan_exact
 from dssl.graph.layout import Frame
 from dssl.graph.neighbor_lists import Neighbors
@@ -312,3 +315,13 @@ def test_the_tree_is_chosen_where_it_looks_at_few_points(dssl_data):
     assert seconds < descent / 5
     standardized = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
     assert plan_exact(ArrayRows(standardized), 10, "euclidean", InProcess())[1] > descent
+
+
+def test_a_compilation_is_told_before_it_begins(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "pynndescent", None)
+    tell_compilation()
+    assert not caplog.messages
+    monkeypatch.delitem(sys.modules, "pynndescent")
+    tell_compilation()
+    message, = caplog.messages
+    assert "compiling NN-descent, once a process" in message

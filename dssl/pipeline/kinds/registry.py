@@ -1,7 +1,9 @@
 """The kinds of models by name: those of dssl, and those that are registered, by plugins for instance."""
 
+from typing import Any, get_type_hints
+
 from ...errors import ParameterError, explain, require
-from ..stage import Kind
+from ..stage import Kind, Stage
 from . import deformed, laprls, lapsvm
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (
@@ -14,7 +16,8 @@ def register_kind(kind: Kind) -> None:
 
     Raises
     ------
-    ParameterError : there is another of that name, or a stage needs one that does not come before it.
+    ParameterError : there is another of that name, a stage needs one that does not come before it, or one that makes
+        its parameters of other sections than the spec has.
     """
     require(KINDS.get(kind.name, kind) == kind, f"there is another kind of model named {kind.name!r}",
             why="a spec names its kind", fix="choose another name")
@@ -26,7 +29,20 @@ def register_kind(kind: Kind) -> None:
                 f"stage {stage.name} of kind {kind.name} {f'needs {sorted(missing)}' if missing else 'is there twice'}",
                 why="stages run in their order", fix="list what a stage needs before it, and each stage once"))
         seen.add(stage.name)
+        asked = _spec_of(stage)
+        if asked is not None and not issubclass(kind.spec, asked):
+            raise ParameterError(explain(
+                f"stage {stage.name} of kind {kind.name} makes its parameters of a {asked.__name__}, and the spec is a "
+                f"{kind.spec.__name__}", why="it would read sections that no spec of the kind has",
+                fix=f"derive {kind.spec.__name__} from {asked.__name__}, or leave the stage out"))
     KINDS[kind.name] = kind
+
+
+def _spec_of(stage: Stage) -> type | None:
+    """Return the class of specs that a stage makes its parameters of; None where it does not say."""
+    hints: dict[str, Any] = get_type_hints(getattr(stage.params, "__func__", stage.params))
+    found = next((hint for name, hint in hints.items() if name != "return"), None)
+    return found if isinstance(found, type) else None
 
 
 def all_stage_names() -> list[str]:
