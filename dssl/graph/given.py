@@ -1,11 +1,12 @@
 """A graph that is given: its weights, or its neighbor lists, checked and brought into the form of those made here."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataError, require
+from ..errors import DataError, explain, require
 from ..execution.cost import Cost, cost_of
 from ..storage.blocks import ArrayRows, PartWriter, Receipt
 from .laplacian import check_weights
@@ -14,6 +15,7 @@ from .weights import FLOOR
 
 NO_NEIGHBOR = -1  # the id that fills a list shorter than others
 SHOWN = 5
+FULL, LEAST = 0.5, 50  # the share of all pairs that a graph joins, above which it is told; of so many points or more
 LARGEST_DISTANCE = np.float64(1e150)  # whose square is still a float64
 
 
@@ -54,6 +56,21 @@ def described_weights(receipt: Receipt) -> dict[str, Any]:
     """Return the attributes of stored weights, those that `weigh` returns; JSON."""
     return {"kind": "given", "bandwidth": None, "symmetrize": None,
             "entries": receipt["nnz"], **{name: receipt[name] for name in ("n", "nnz", "floor", "raised")}}
+
+
+class GraphFull(UserWarning):
+    """A graph joins most of all pairs of points."""
+
+
+def warn_full(attributes: dict[str, Any], stacklevel: int = 4) -> None:
+    """Warn with GraphFull if weights with these attributes join most of all pairs of points."""
+    n, share = attributes["n"], attributes["nnz"] / max(1, attributes["n"] * (attributes["n"] - 1))
+    if n >= LEAST and share > FULL:
+        warnings.warn(explain(
+            f"the graph joins {share:.0%} of all pairs of its {n:,} points",
+            why="each point is then a neighbor of most, so that the graph draws a function to its mean and can erase "
+                "the model", fix="keep the nearest 5 to 20 neighbors of each point, as KNNGraph does",
+        ), GraphFull, stacklevel=stacklevel)
 
 
 def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:

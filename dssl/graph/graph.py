@@ -11,7 +11,7 @@ from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows
 from ..storage.csr import as_rows
-from .given import checked_neighbors, checked_weights, described_weights, store_weights
+from .given import checked_neighbors, checked_weights, described_weights, store_weights, warn_full
 from .neighbor_lists import Neighbors
 from .neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
@@ -55,7 +55,7 @@ class Graph:
 
         Warns
         -----
-        WeightsRaised : weights below 1e-10 of the median were raised to that floor.
+        WeightsRaised : weights below 1e-10 of the median were raised to that floor. GraphFull : most pairs are joined.
         """
         execution = execution or current_execution()
         stored = execution.scratch()
@@ -68,6 +68,7 @@ class Graph:
             lists = checked_neighbors(given).shared(execution)
             known, described = lists.attributes, weigh(lists, params, execution, stored)
         warn_raised(described)
+        warn_full(described)
         return cls(Vertices.distinct(described["n"]), stored, lists, {"neighbors": known, "weights": described},
                    execution)
 

@@ -22,7 +22,15 @@ from ..errors import DataError, explain, require
 from ..execution.cost import Cost
 from ..graph.descent import descent_cost
 from ..graph.exact import exact_cost
-from ..graph.given import checked_neighbors, checked_weights, described_weights, given_cost, restricted, store_weights
+from ..graph.given import (
+    checked_neighbors,
+    checked_weights,
+    described_weights,
+    given_cost,
+    restricted,
+    store_weights,
+    warn_full,
+)
 from ..graph.graph import VERSIONS
 from ..graph.health import graph_health, health_cost, unreached_points
 from ..graph.neighbor_lists import Neighbors
@@ -172,7 +180,9 @@ def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
     lists = _neighbors(context)
     if params.weights is not None and lists is not None:
         return weigh(lists, params.weights, context.execution, context.parts)
-    return described_weights(_given(context, "weights"))
+    described = described_weights(_given(context, "weights"))
+    warn_full(described)
+    return described
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.given import (
+    GraphFull,
     checked_neighbors,
     checked_weights,
     compacted,
@@ -17,6 +18,7 @@ from dssl.graph.given import (
     restricted,
     store_weights,
 )
+from dssl.graph.graph import Graph
 from dssl.graph.health import graph_health
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import WeightParams, read_graph, weigh, weights
@@ -158,3 +160,11 @@ def test_compacted_lists_are_sorted_and_end_with_no_id():
     lists = compacted(ids, distances, keep)
     assert_array_equal(lists.ids.read_all(), [[1, 2], [3, -1], [-1, -1], [-1, -1]])
     assert_array_equal(lists.distances.read_all(), [[1, 1], [0.5, np.inf], [np.inf] * 2, [np.inf] * 2])
+
+
+def test_a_graph_of_most_pairs_is_told():
+    W = sp.csr_array(np.ones((60, 60)) - np.eye(60))
+    with pytest.warns(GraphFull, match="joins 100% of all pairs of its 60 points"):
+        Graph.of(W)
+    Graph.of(W[:40, :40])
+    Graph.of(sp.csr_array(np.kron(np.eye(3), np.ones((20, 20)))))
