@@ -215,3 +215,32 @@ def svm(K, y, C):
                      method="SLSQP", options={"ftol": 1e-14, "maxiter": 1000})
     free = (found.x > 1e-6 * C) & (found.x < (1 - 1e-6) * C)
     return found.x * y, float(np.mean((y - K @ (found.x * y))[free]))
+
+
+def without_points(W, leaving, kind="normalized"):
+    """Return the energy (n - k, n - k) of the graph among the points that stay, and which stay: W without their rows.
+
+    W : (n, n), dense, of all points; the weights between points that stay are what they were. A point that has no edge
+    has the zero row.
+    """
+    stay = np.setdiff1d(np.arange(len(W)), leaving)
+    E, own = np.zeros((len(stay), len(stay))), W[np.ix_(stay, stay)]
+    linked = np.flatnonzero(own.sum(1))
+    make = laplacian if kind == "unnormalized" else normalized_laplacian
+    E[np.ix_(linked, linked)] = make(own[np.ix_(linked, linked)])
+    return E, stay
+
+
+def inductive_laprls(K_ns, K_ss, W, y, weight, labeled, held, gamma_A, gamma_I, kind="normalized", intercept=True):
+    """Return the values at points `held` (h, t) of LapRLS on landmarks that has never seen them, labels nor points.
+
+    K_ns (n, s), K_ss (s, s), W (n, n) : of all points. y (l, t), weight (l,) : of the points `labeled` (l,). held :
+    positions among the labels. The penalties are against the weighted mean of the squared errors.
+    """
+    E, stay = without_points(W, labeled[held], kind)
+    kept = np.setdiff1d(np.arange(len(labeled)), held)
+    p = weight[kept] / weight[kept].sum()
+    mean = p @ y[kept] if intercept else np.zeros(y.shape[1])
+    K_m, K = K_ns[labeled[kept]], K_ns[stay]
+    A = K_m.T @ (p[:, None] * K_m) + gamma_A * K_ss + gamma_I / len(stay) ** 2 * K.T @ E @ K
+    return K_ns[labeled[held]] @ np.linalg.solve(A, K_m.T @ (p[:, None] * (y[kept] - mean))) + mean

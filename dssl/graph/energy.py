@@ -88,6 +88,26 @@ class GraphEnergy:
         return trace / v - b, b
 
 
+@dataclass(frozen=True)
+class StoredGraph:
+    """Where the weights of a graph are stored, as `weigh` wrote them, and the energy that is asked of them.
+
+    vertices : holds `multiplicity` (v,), or None where each vertex is one point.
+    """
+
+    weights: Parts
+    kind: Literal["normalized", "unnormalized"]
+    vertices: Arrays | None = None
+
+    def multiplicity(self) -> np.ndarray | None:
+        """Return the points that each vertex stands for, (v,); None for one each."""
+        return None if self.vertices is None else self.vertices.load()["multiplicity"]
+
+    def energy(self) -> GraphEnergy:
+        """Return the energy; three times the memory of W while it is made."""
+        return GraphEnergy.of(read_graph(self.weights), self.kind, self.multiplicity())
+
+
 def sampled_edges(edges: Edges, count: int, rng: np.random.Generator) -> Edges:
     """Return at most `count` edges, drawn with replacement in proportion to w (c_i^2 + c_j^2), equal draws added.
 
@@ -183,17 +203,13 @@ class SplitTask:
     Memory: W three times, and E.
     """
 
-    graph: Parts | None
-    kind: Literal["normalized", "unnormalized"]
-    vertices: Arrays | None
+    graph: StoredGraph | None
     n: int
     blocks: Parts
     block_rows: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        W = sp.csr_array((self.n, self.n)) if self.graph is None else read_graph(self.graph)
-        multiplicity = None if self.vertices is None else self.vertices.load()["multiplicity"]
-        energy = GraphEnergy.of(W, self.kind, multiplicity)
+        energy = GraphEnergy.of(sp.csr_array((self.n, self.n))) if self.graph is None else self.graph.energy()
         order = np.arange(self.n) if self.graph is None else reverse_cuthill_mckee(
             sp.csr_matrix(energy.W), symmetric_mode=True).astype(np.int64)
         E = energy.matrix()[order][:, order]
@@ -215,6 +231,7 @@ def split_energy(graph: Parts | None, n: int, kind: Literal["normalized", "unnor
     graph : None for no edges. vertices : holds `multiplicity` (v,), or None where each vertex is one point.
     """
     blocks = parts.within("blocks")
-    receipt, = execution.map([SplitTask(graph, kind, vertices, n, blocks, block_rows)], parts)
+    stored = None if graph is None else StoredGraph(graph, kind, vertices)
+    receipt, = execution.map([SplitTask(stored, n, blocks, block_rows)], parts)
     return EnergyBlocks(blocks, n, block_rows, receipt["nnz"], receipt["halo"], receipt["largest_halo"],
                         tuple(receipt["relabeled_mean"]))

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+HELD_OUT_POINTS = {"transductive": "stay in the graph, as unlabeled points",
+                   "inductive": "leave the graph, as if they were new points"}
+
 
 @dataclass(frozen=True)
 class Baseline:

@@ -1,9 +1,10 @@
 """Cross-validation over power, eta, bandwidth and C in the kernel deformed by a graph.
 
-The kernel is measured at the subsample S, and labeled points are among it. A point that is held out must not be: new
-points are not, and there the function follows the base kernel, while on S it follows the graph. So fold F is predicted
-in the kernel of the subsample S without F, which costs no further factorization: with B = A + eta K_SS, one Cholesky
-factor, W = B^-1 K_Sl and the block (B^-1)_FF,
+A point that is held out stays in the graph of all points, as an unlabeled one ("transductive"): that graph is solved
+before there are folds. The kernel is measured at the subsample S, and labeled points are among it. A point that is held
+out must not be: new points are not, and there the function follows the base kernel, while on S it follows the graph. So
+fold F is predicted in the kernel of the subsample S without F, which costs no further factorization: with B = A + eta
+K_SS, one Cholesky factor, W = B^-1 K_Sl and the block (B^-1)_FF,
 
     k' (B without F)^-1 k  =  k' B^-1 k  -  W_F' [(B^-1)_FF]^-1 W_F
 
@@ -27,6 +28,7 @@ from ..kernels.base import Kernel
 from ..kernels.deformed import absolute_eta, check_eta, factor_positive
 from ..learners.closed_form import held_out_of_gram
 from ..learners.coding import Coding
+from ..learners.laprls.params import HeldOutPoints
 from ..learners.measures import HINGE
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Target
@@ -34,19 +36,22 @@ from .folds import held_out
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
 # Of the code of each step, here and below; to be raised when its output changes.
-VERSIONS = {"subsample": 3, "system": 4, "columns": 3, "covariance": 4, "selection": 6}
+VERSIONS = {"subsample": 3, "system": 4, "columns": 3, "covariance": 4, "selection": 7}
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridParams:
     """The grid: powers of the regularizer, etas (relative, see `deform`) and C.
 
-    Raises ParameterError: an empty list, a value out of range.
+    held_out_points : "transductive", the only one there is: they stay in the graph, and leave the subsample.
+
+    Raises ParameterError: an empty list, a value out of range, "inductive".
     """
 
     power: tuple[int, ...] = (1, 2, 3)
     eta: tuple[float, ...] = (1.0, 10.0, 100.0)
     C: tuple[float, ...] = (10.0,)
+    held_out_points: HeldOutPoints = "transductive"
 
     def __post_init__(self) -> None:
         for name in ("power", "eta", "C"):
@@ -54,6 +59,9 @@ class GridParams:
             require(len(values) > 0, f"{name} has no values", why="the grid would be empty", fix="give at least one")
             require(len(set(values)) == len(values), f"{name}={list(values)} names a value twice",
                     why="equal grid points waste work", fix="leave one out")
+        require(self.held_out_points == "transductive", f"held_out_points={self.held_out_points!r}, deformed kernels",
+                why="the graph of all points is solved before there are folds; without a fold's points it is another",
+                fix='use "transductive"; the models laprls and lapsvm have "inductive"')
         for power in self.power:
             RegularizerParams(power=power)
         for C in self.C:
@@ -65,8 +73,8 @@ class GridParams:
 
     def at(self, row: Mapping[str, Any]) -> "GridParams":
         """Return the grid of one row of a search; of a base kernel, which has neither power nor eta, C alone."""
-        return replace(self, C=(row["C"],), **{
-            name: (row[name],) for name in ("power", "eta") if row[name] is not None})
+        own: dict[str, Any] = {name: (row[name],) for name in ("power", "eta") if row[name] is not None}
+        return replace(self, C=(row["C"],), **own)
 
 
 @dataclass(frozen=True, eq=False)

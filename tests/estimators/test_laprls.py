@@ -365,7 +365,7 @@ def test_held_out_values_in_closed_form_need_no_gram_matrix_a_fold():
     refitted = LapRLSClassifier(landmarks=1000, gamma_A=["10*auto", "100*auto"], solver=SystemParams(
         solver="nystrom-direct", held_out="refit")).fit(X, y)
     assert fitted.evidence_["method"] == "nystrom-direct"
-    assert fitted.evidence_["held_out"] == {"method": "closed_form", "points": "transductive"}
+    assert fitted.evidence_["held_out"] == {"method": "closed_form", "held_out_points": "transductive"}
     assert refitted.evidence_["held_out"]["method"] == "refit"
     assert_array_equal(fitted.cv_results_["mean_test_score"], refitted.cv_results_["mean_test_score"])
     assert_allclose(fitted.decision_function(X), refitted.decision_function(X), atol=1e-9)

@@ -90,7 +90,7 @@ def test_a_grid_is_searched_by_the_method_that_is_asked_for(how):
     X, y, _ = problem()
     grid = {"gamma_A": [1e-2, 1e-1], "gamma_I": [0, 1.0], "bandwidth": 3.0, "landmarks": 60}
     own, refits = (LapSVM(solver=SystemParams(held_out=method), **grid).fit(X, y) for method in (how, "refit"))
-    assert own.evidence_["held_out"] == {"method": how, "points": "transductive"}
+    assert own.evidence_["held_out"] == {"method": how, "held_out_points": "transductive"}
     scores, exact = own.cv_results_["mean_test_score"], refits.cv_results_["mean_test_score"]
     assert_allclose(scores, exact, atol=0.25 if how == "influence" else 0.07)
 

@@ -91,7 +91,7 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
         assert item["method"] == "nystrom-direct"
         assert item["max_residual"] < 1e-10
         assert item["landmarks"]["count"] == item["whitening"]["rank"] == 40
-        assert item["held_out"] == {"method": "closed_form", "points": "transductive"}
+        assert item["held_out"] == {"method": "closed_form", "held_out_points": "transductive"}
         assert set(item["seconds"]) == {"prepare", "cross_validation", "solve"}
 
 
@@ -447,3 +447,38 @@ def test_commands_on_two_worker_processes(fields, tmp_path):
     assert {stage["status"] for stage in told("plan", spec)["stages"]} == {"cached"}
     assert told("inspect", "selection")["attributes"]["choices"]["model"] == result["selection"]["model"]
     told("verify")
+
+
+# Points that are held out and leave the graph
+
+
+@pytest.mark.parametrize("model", [{"kind": "laprls"}, {"kind": "laprls", "solver": "direct"}, {"kind": "lapsvm"}],
+                         ids=str)
+def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path, model):
+    spec = {**fields, "model": {**fields["model"], **model}, "selection": {
+        **GRID, "gamma_I": [0, "auto"], "held_out_points": "inductive", "repetitions": 2}}
+    found, other = (run(spec, set=[f"selection.held_out_points={points}"], workspace=tmp_path / points,
+                        execution=InProcess(2)) for points in ("inductive", "transductive"))
+    for result, points in ((found, "inductive"), (other, "transductive")):
+        selection = selection_of(result)
+        assert selection["held_out_points"] == points
+        assert all(item["held_out"]["held_out_points"] == points for item in selection["evidence"])
+        page = (Workspace.at(result["model"]).root.parents[2] / "runs" / result["run"] / "report.html").read_text()
+        told = {"inductive": "leave the graph", "transductive": "stay in the graph"}
+        assert f"{told[points]}" in page
+        assert all(text not in page for name, text in told.items() if name != points)
+    by_penalty = [{(row["gamma_A"], row["gamma_I"], row["bandwidth"]): row["loss" if "loss" in row else "rmse"]
+                   for row in selection_of(result)["grid"]["model"]} for result in (found, other)]
+    differ = {key[1] > 0 for key in by_penalty[0] if abs(by_penalty[0][key] - by_penalty[1][key]) > 1e-9}
+    assert differ == {True}, "pairs with the graph differ, and those without it do not"
+
+
+@pytest.mark.parametrize(("overrides", "says"), [
+    (["model.solver=nystrom-pcg"], "graph of its own"), (["selection.method=influence", "model.kind=lapsvm"], "refit"),
+    (["model.kind=svm"], "held_out_points='inductive', deformed kernels")])
+def test_where_points_that_are_held_out_cannot_leave_the_graph(fields, overrides, says):
+    spec = {**fields, "selection": {"folds": 3, "held_out_points": "inductive"}}
+    if "model.kind=svm" in overrides:
+        spec["model"] = {}
+    with pytest.raises(SpecError, match=says):
+        changed(spec, *overrides)

@@ -133,6 +133,10 @@ CASES = {
     "given graph": Case(npz, 40_000, 8, {"graph": lists}),
     "NN-descent": Case(npz, 12_000, 60, {"graph": {"n_neighbors": 10, "method": "descent"}}, warm=False),
     "laprls": Case(npz, 24_000, 8, laprls() | {"selection": GRID}),
+    "laprls, inductive": Case(npz, 24_000, 8, laprls() | {
+        "labels": {"per_class": 200}, "selection": {**GRID, "held_out_points": "inductive"}}),
+    "lapsvm, inductive": Case(npz, 24_000, 8, {"model": {"kind": "lapsvm"}, "labels": {"per_class": 200}, "selection": {
+        **GRID, "held_out_points": "inductive"}}),
     "laprls, iterations": Case(npz, 24_000, 8, laprls(solver="nystrom-pcg") | {"selection": GRID}),
     "lapsvm": Case(npz, 24_000, 8, {"model": {"kind": "lapsvm"}, "labels": {"per_class": 200}, "selection": GRID}),
     "laprls, all points, direct": Case(npz, 2_500, 8, laprls(solver="direct")),

@@ -228,7 +228,7 @@ def laprls(folds, m=40, n=150, s=25, weighted=True, copies=False, laplacian="nor
         prepared = problem.prepared(kernel or RBF(0.8), execution, held_out=True)
         found = list(prepared.held_out())
         assert [pair for pair, _ in found] == problem.tried
-        assert prepared.evidence["held_out"] == {"method": held_out, "points": "transductive"}
+        assert prepared.evidence["held_out"] == {"method": held_out, "held_out_points": "transductive"}
         return np.array([own for _, own in found])
 
     return values

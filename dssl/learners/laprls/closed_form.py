@@ -4,10 +4,10 @@ Without a fold, `f = Phi b + mean` is ridge regression on the labels that are ke
 
     N = Phi_m (R + rho E)^-1 Phi_m' = X X',    rho = lambda_I / lambda_A,    E = Phi' E Phi
 
-which does not depend on the fold: points that are held out stay in the graph, unlabeled, and rho is gamma_I / gamma_A
-over n^2. So pairs of one rho share their features X (m, r), and all folds are blocks of one inverse
-(`learners/closed_form.py`). Whitened, R = I, and in the eigenbasis U of E all X are `Phi_m U (I + rho Lambda)^-1/2`;
-otherwise, and for few pairs, `X = Phi_m C^-1'` by a Cholesky factor C of R + rho E.
+which does not depend on the fold where points that are held out stay in the graph, unlabeled (`inductive.py` is of
+those that leave it), and rho is gamma_I / gamma_A over n^2. So pairs of one rho share their features X (m, r), and all
+folds are blocks of one inverse (`learners/closed_form.py`). Whitened, R = I, and in the eigenbasis U of E all X are
+`Phi_m U (I + rho Lambda)^-1/2`; otherwise, and for few pairs, `X = Phi_m C^-1'` by a Cholesky factor C of R + rho E.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,21 +41,26 @@ def closed_form_flops(params: SystemParams, s: int, m: int, n_folds: int, n_pair
     """Return the flops of all held-out values in closed form where they are found that way; None for refits.
 
     "auto" takes the closed form where it takes fewer flops than refits from the Gram matrices of each fold, or where
-    these do not fit: with many more labels than landmarks and few folds, refits do.
+    these do not fit: with many more labels than landmarks and few folds, refits do. Where points that are held out
+    leave the graph, each fold has a kernel of its own: all is done as often as there are folds.
 
     Raises BudgetError: the closed form is asked for, and does not fit.
     """
     if n_pairs == 0 or params.held_out == "refit" or params.solver in ("nystrom-pcg", "nystrom-cg"):
         return None
     needed, products = closed_form_bytes(m, s), n_pairs * (s**3 / 3 + m * s * s)
-    flops = min(EIGEN_FLOPS * s**3 + 2.0 * m * s * s, products) + n_pairs * (
-        m * s * min(m, s) + ridge_flops(min(m, s), m, n_folds, USUAL_LAMBDAS, 1))
+    kernels, lambdas = (n_folds, 1) if params.inductive else (1, USUAL_LAMBDAS)  # of a pair; of a kernel of a pair
+    k, of_folds = min(m, s), ridge_flops(min(m, s), m, n_folds, 0, 1)
+    factors = ridge_flops(k, m, n_folds, lambdas, 0)
+    flops = kernels * min(EIGEN_FLOPS * s**3 + 2.0 * m * s * s, products) + n_pairs * (
+        kernels * (m * s * k + factors) + of_folds)
     if params.held_out == "closed_form":
         require(needed <= budget, f"held_out=\"closed_form\" with {m:,} labels and {s:,} landmarks", error=BudgetError,
                 why=f"it takes {needed:,} bytes, the budget is {budget:,}", fix='use "auto" or "refit"')
         return flops
     refits = n_pairs * n_folds * (s**3 / 3 + REFIT_ENTRY * s * s)
-    fewer = flops <= refits or gram_bytes(s, n_folds + 1, points=True) > budget
+    sums = gram_bytes(s, 1 if params.inductive else n_folds + 1, points=True)
+    fewer = flops <= refits or sums > budget
     return flops if needed <= budget and fewer else None
 
 
@@ -149,12 +154,18 @@ def _shared(gram: GramSystem, lines: LabelLines, Phi: np.ndarray, control: bool,
             n_ratios: int) -> dict[str, np.ndarray]:
     """Return the arrays of `ClosedFormTask` for so many ratios, of the graph or of the control."""
     found = {"fold": lines.fold, "weight": lines.weight, "target": lines.target}
-    E, (m, r) = gram.energy(control), Phi.shape
-    if gram.T is None:
-        return found | {"Phi": Phi, "penalty": gram.K_ss, **({} if E is None else {"energy": E})}
+    R = gram.K_ss if gram.T is None else None
+    return found | ridge_arrays(Phi, R, gram.energy(control), n_ratios)
+
+
+def ridge_arrays(Phi: np.ndarray, R: np.ndarray | None, E: np.ndarray | None, n_ratios: int) -> dict[str, np.ndarray]:
+    """Return what `features_of` takes for so many ratios, of features (m, r), R (None for I) and E (None for 0)."""
+    m, r = Phi.shape
+    if R is not None:
+        return {"Phi": Phi, "penalty": R, **({} if E is None else {"energy": E})}
     if E is None:
-        return found | {"Phi": Phi}
+        return {"Phi": Phi}
     if n_ratios * (r**3 / 3 + m * r * r) <= EIGEN_FLOPS * r**3 + 2.0 * m * r * r:
-        return found | {"Phi": Phi, "energy": E}
+        return {"Phi": Phi, "energy": E}
     spectrum, U = np.linalg.eigh(E)
-    return found | {"Phi": Phi @ U, "spectrum": np.maximum(spectrum, 0.0)}
+    return {"Phi": Phi @ U, "spectrum": np.maximum(spectrum, 0.0)}

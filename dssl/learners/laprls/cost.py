@@ -6,6 +6,7 @@ from ...execution.cost import Cost, block_count, cost_of
 from .closed_form import closed_form_bytes, closed_form_flops
 from .dense import chunk_bytes
 from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
+from .inductive import inductive_bytes, near_points, refit_bytes
 from .iterations import factors_that_fit
 from .label_features import label_feature_bytes
 from .params import SystemParams
@@ -49,9 +50,19 @@ class Systems:
         return not self.smooth and closed_form_flops(self.params, self.s, self.m, folds, pairs, self.budget) is not None
 
     @property
+    def inductive(self) -> bool:
+        """Return whether folds of points leave the graph, each in a task of its own."""
+        return self.params.inductive and self.held > 0
+
+    @property
+    def at_once(self) -> bool:
+        """Return whether held-out values of "nystrom-direct" are found from Gram matrices of all folds together."""
+        return self.closed_form or self.inductive
+
+    @property
     def summed_folds(self) -> int:
         """Return the number of folds of which there are Gram matrices."""
-        return 0 if self.smooth else 1 if self.closed_form else self.folds
+        return 0 if self.smooth else 1 if self.at_once else self.folds
 
     @property
     def split_bytes(self) -> int:
@@ -61,6 +72,21 @@ class Systems:
     def right_bytes(self, n: int) -> int:
         """Return the bytes of all right-hand sides of n numbers each."""
         return 8 * n * self.columns * (self.pairs + self.held)
+
+
+def folds_cost(of: Systems, block: int, sums: int) -> Cost:
+    """Return what folds take whose points leave the graph, if any do: a task that finds the changes, and one each.
+
+    block : bytes of a block of vertices. sums : of the Gram matrices of all points, which are held meanwhile.
+    """
+    if not of.inductive:
+        return Cost(0, 0, 0, 0, 0)
+    n_folds = of.folds - 1
+    solver = newton_bytes(of.m, of.s) if of.smooth else (
+        closed_form_bytes(of.m, of.s) if of.closed_form else refit_bytes(of.s))
+    near = near_points(of.v, of.nnz, [-(-of.m // n_folds)] * n_folds)
+    peak = max(of.split_bytes, sums + 8 * of.m * of.s + inductive_bytes(of.m, of.s, block, solver))
+    return Cost(of.repetitions * (1 + n_folds), int(of.repetitions * near * of.row_bytes), 0, peak, 0)
 
 
 def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
@@ -77,26 +103,28 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
     fixed = max(of.split_bytes, whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     features = label_feature_bytes(of.m, s) if of.smooth else 0
+    folds = folds_cost(of, height * block_bytes(s, of.row_bytes, size), sums)
     if method == "nystrom-direct" and of.smooth:
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                    sums + features + newton_bytes(of.m, s))
-        held = of.held // max(1, of.folds - 1)
-        tasks = 2 + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK)
+        held = 0 if of.inductive else of.held // max(1, of.folds - 1)
+        tasks = 2 + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
-        return cost_of(kernels * tasks, kernels * v * of.row_bytes, kernels * runs * sums + of.written, peak,
-                       max(whitening, sums + features))
+        return cost_of(kernels * tasks, kernels * (v * of.row_bytes + folds.read), kernels * runs * sums + of.written,
+                       max(peak, folds.peak), max(whitening, sums + features))
     if method == "nystrom-direct":
-        held = of.held if not of.closed_form else 0
+        held = of.held if not of.at_once else 0
         right = 8 * s * of.columns * (of.pairs + held)
-        again = 1 if of.closed_form else of.repetitions
+        again = 1 if of.at_once else of.repetitions
         peak = (again - 1) * (sums + right) + max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                                                   sums + 4 * square + right)
         tasks = again * (2 + runs + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
         if of.closed_form:  # beside the sums, the features of labels as they come, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
-            tasks += of.repetitions * (runs + of.held // max(1, of.folds - 1))
-        return cost_of(kernels * tasks, kernels * again * v * of.row_bytes, kernels * again * runs * sums + of.written,
-                       peak, max(whitening, again * sums))
+            tasks += 0 if of.inductive else of.repetitions * (runs + of.held // max(1, of.folds - 1))
+        return cost_of(kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
+                       kernels * (again * v * of.row_bytes + folds.read), kernels * again * runs * sums + of.written,
+                       max(peak, folds.peak), max(whitening, again * sums))
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + halo)
     kept = min(int(reached * v), of.budget // 2)
@@ -128,6 +156,6 @@ def dense_cost(of: Systems, method: str) -> Cost:
 def restored_cost(of: Systems, n_models: int, n_labeled: int) -> Cost:
     """Return what systems of Gram matrices that were kept take: these and their factors, and the labeled points."""
     sums = gram_bytes(of.s, 1, points=True, n_outputs=of.columns)
+    own = newton_bytes(of.m, of.s) if of.smooth else 8 * of.s * (4 * of.s + of.columns * n_models)
     return cost_of(block_count(n_models, SYSTEMS_IN_A_TASK), sums, of.written,
-                   sums + 8 * of.s * (4 * of.s + of.columns * n_models) + min(n_labeled * of.row_bytes, of.budget),
-                   sums)
+                   sums + own + min(n_labeled * of.row_bytes, of.budget), sums)

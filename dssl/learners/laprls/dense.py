@@ -27,8 +27,8 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve, lu_factor, lu_solve
 
 from ...errors import BudgetError, NotConverged, require
-from ...graph.energy import GraphEnergy
-from ...graph.weights import read_graph
+from ...graph.energy import StoredGraph
+from ...graph.leaving import energy_change
 from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import Stop, blocked_cg
@@ -111,17 +111,39 @@ class DenseTask:
         K = FullKernel(self.kernel, X, self.budget if method == "direct" else self.budget // 2)
         E, relabeled_mean = sp.csr_array((n, n)), (0.0, 0.0)
         if self.graph is not None:
-            energy = GraphEnergy.of(read_graph(self.graph), self.laplacian, None if self.vertices is None
-                                    else self.vertices.load()["multiplicity"])
+            stored = StoredGraph(self.graph, self.laplacian, self.vertices)
+            energy = stored.energy()
             E, relabeled_mean = energy.matrix(), energy.relabeled_mean()
+            if self.held_out and self.params.inductive:
+                shape = (len(lines.row), len(self.systems) // self.n_held, lines.target.shape[1])
+                values, evidence = np.full(shape, np.nan), dict[str, Any]()
+                for fold, held in enumerate(lines.fold == fold for fold in range(self.n_held)):
+                    change = energy_change(energy, self.laplacian, lines.row[held], stored.multiplicity())
+                    found, own = self.without_others(fold)._solved(
+                        K, E + change.matrix(n), relabeled_mean, replace(lines, fold=np.where(held, 0, 1), n_held=1))
+                    values[held] = found["values"][held]
+                    evidence = own | {name: max(own[name], evidence.get(name, 0))
+                                      for name in ("max_residual", "not_converged")}
+                return {**out.write(values=values), "evidence": evidence}
+        arrays, evidence = self._solved(K, E, relabeled_mean, lines)
+        return {**out.write(**arrays), "evidence": evidence}
+
+    def without_others(self, fold: int) -> "DenseTask":
+        """Return the task of the systems of one fold, the only one that is held out: of its own graph."""
+        return replace(self, n_held=1, systems=tuple(item.alone for item in self.systems[fold::self.n_held]))
+
+    def _solved(self, K: FullKernel, E: sp.csr_array, relabeled_mean: tuple[float, float],
+                lines: LabelLines) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return what is written, of the systems in the graph of energy E, and the evidence."""
+        n, method = K.n, self.params.solver
         if self.loss != SQUARES:
-            return self._newton(K, E, relabeled_mean, lines, out)
+            return self._newton(K, E, relabeled_mean, lines)
         if self.held_out and self.closed_form:
             pairs = self.systems[::self.n_held]
             unlabeled = DenseSystems(K, E, relabeled_mean, np.zeros((n, len(pairs))), tuple(
                 pair.whole for pair in pairs))
             values, evidence = unlabeled.held_out(lines, self.fit_intercept, self.params)
-            return {**out.write(values=values), "evidence": {**evidence, "method": method}}
+            return {"values": values}, {**evidence, "method": method}
         p, c = len(self.systems), lines.target.shape[1]
         means = lines.intercepts([item.held for item in self.systems], self.fit_intercept)
         B, weights = np.zeros((n, p, c)), np.zeros((n, p))
@@ -133,13 +155,13 @@ class DenseTask:
         alpha, evidence = found.solve(B, self.params, self.landmarks)
         evidence["method"] = method
         if not self.held_out:
-            return {**out.write(coef=alpha.transpose(1, 0, 2), intercept=means), "evidence": evidence}
+            return {"coef": alpha.transpose(1, 0, 2), "intercept": means}, evidence
         values = K.of_rows(lines.row, alpha.reshape(n, p * c)).reshape(-1, p, c) + means
-        return {**out.write(values=lines.of_own_fold(values)), "evidence": evidence}
+        return {"values": lines.of_own_fold(values)}, evidence
 
-    def _newton(self, K: "FullKernel", E: sp.csr_array, relabeled_mean: tuple[float, float], lines: LabelLines,
-                out: PartWriter) -> Receipt:
-        """Write what `__call__` does, of another loss than the squared one."""
+    def _newton(self, K: FullKernel, E: sp.csr_array, relabeled_mean: tuple[float, float],
+                lines: LabelLines) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return what `_solved` does, of another loss than the squared one."""
         n, p, c, m = K.n, len(self.systems), lines.target.shape[1], len(lines.row)
         rows, place = np.unique(lines.row, return_inverse=True)
         groups = by_pair(self.systems)
@@ -168,9 +190,7 @@ class DenseTask:
                 steps[numbers] = least.steps.reshape(-1, c).max(axis=1)
         evidence = {"method": self.params.solver, "loss": self.loss.name, "newton_steps": steps.tolist(),
                     "max_residual": max(item["max_residual"] for item in found), "not_converged": 0}
-        if self.held_out:
-            return {**out.write(values=values), "evidence": evidence}
-        return {**out.write(coef=coef, intercept=intercept), "evidence": evidence}
+        return {"values": values} if self.held_out else {"coef": coef, "intercept": intercept}, evidence
 
 
 def _require_solved(residual: float, system: Penalties) -> float:

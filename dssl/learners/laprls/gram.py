@@ -79,7 +79,8 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | No
     budget = execution.memory_budget
     require(sums_bytes <= budget, f"Gram matrices of {system.s} landmarks and {system.problem.n_folds} folds",
             error=BudgetError, why=f"their sums take {sums_bytes:,} bytes, the budget is {budget:,}",
-            fix='use solver "nystrom-pcg", fewer landmarks or folds, or raise memory_budget')
+            fix="use fewer landmarks, or raise memory_budget" if system.inductive else
+                'use solver "nystrom-pcg", fewer landmarks or folds, or raise memory_budget')
     tasks = [GramTask(system.problem, first, last, energy, points, labels, ones)
              for first, last in system.problem.runs(runs_that_fit(sums_bytes, budget))]
     found = execution.reduce(sums(tasks), parts)
@@ -145,6 +146,15 @@ def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
     return solution * size, residual
 
 
+def require_solved(system: Basis, worst: float) -> None:
+    """Raise NotConverged where the largest relative residual is above the tolerance, or above 1e-6."""
+    require(worst <= max(system.params.tolerance, 1e-6), error=NotConverged,
+            what=f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
+            why="it is singular to the precision of the kernel blocks, or its numbers are too large for floats: "
+                "coefficients that do not solve it are no estimate of anything",
+            fix="use whitening, precision float64, or a larger gamma_A; scale targets and weights to about 1")
+
+
 def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution: Execution) -> Functions:
     """Return the functions of all systems: a Cholesky factor, r^3 / 3 flops, for each.
 
@@ -159,10 +169,6 @@ def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution:
     receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), start)
                               for start, stop in ranges], parts)
     worst = float(np.max([receipt["residual"] for receipt in receipts]))
-    require(worst <= max(system.params.tolerance, 1e-6), error=NotConverged,
-            what=f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
-            why="it is singular to the precision of the kernel blocks, or its numbers are too large for floats: "
-                "coefficients that do not solve it are no estimate of anything",
-            fix="use whitening, precision float64, or a larger gamma_A; scale targets and weights to about 1")
+    require_solved(system, worst)
     b = np.concatenate([parts.read(index)["b"] for index in range(len(ranges))])
     return system.functions(b, systems, {"method": "nystrom-direct", "max_residual": worst})

@@ -14,6 +14,7 @@ CUTOFFS = {"float64": 1e-10, "float32": 1e-6}  # of whitening "auto"
 Solver = Literal["auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct"]
 Preconditioner = Literal["edges", "paper", "paper-5", "paper-6", "none"]
 HeldOut = Literal["auto", "closed_form", "influence", "refined_influence", "refit"]
+HeldOutPoints = Literal["transductive", "inductive"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,11 @@ class SystemParams:
         "nystrom-direct" and "direct"; "refit", by a system a fold; "auto", the closed form where it costs less. Of
         other losses than the squared one "auto" is "refit"; "influence" is the influence function, to first order in
         the labels' weight, and "refined_influence" a step of Newton's method a fold after it, where there are no more
-        labels than landmarks, or else "refit" again. In all of them points that are held out stay in the graph as
-        unlabeled ones.
+        labels than landmarks, or else "refit" again.
+    held_out_points : where they are meanwhile: "transductive", in the graph as unlabeled points; "inductive", in none,
+        as new points are: the graph is the one among the points left (`graph/leaving.py`), of which gamma_I / n^2 has
+        the number. Landmarks that are held out are landmarks still. By "closed_form" or "refit", and all solvers but
+        "nystrom-pcg" and "nystrom-cg"; a fold has Gram matrices, and in closed form a kernel, of its own then.
     """
 
     solver: Solver = "auto"
@@ -46,11 +50,12 @@ class SystemParams:
     tolerance: float = 1e-6
     max_iterations: int = 500
     held_out: HeldOut = "auto"
+    held_out_points: HeldOutPoints = "transductive"
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name, known, usual in (("solver", Solver, "auto"), ("preconditioner", Preconditioner, "edges"),
-                                   ("held_out", HeldOut, "auto")):
+                                   ("held_out", HeldOut, "auto"), ("held_out_points", HeldOutPoints, "transductive")):
             require(getattr(self, name) in get_args(known), f"{name}={getattr(self, name)!r}",
                     why=f"it is one of {', '.join(get_args(known))}", fix=f'use "{usual}"')
         whole = isinstance(self.edges, (int, np.integer)) and not isinstance(self.edges, bool)
@@ -67,7 +72,18 @@ class SystemParams:
         require("influence" not in self.held_out or self.solver in ("auto", "nystrom-direct"),
                 f"held_out={self.held_out!r} with solver={self.solver!r}", why="it is of Gram matrices of landmarks; "
                 "another solver would refit", fix='use solver "nystrom-direct", or held_out "auto" or "refit"')
+        require(not self.inductive or self.solver not in ("nystrom-pcg", "nystrom-cg"),
+                f'held_out_points="inductive" with solver={self.solver!r}', why="each fold has a graph of its own, and "
+                "iterations one for all columns", fix='use solver "auto" or "nystrom-direct", or "transductive"')
+        require(not self.inductive or "influence" not in self.held_out,
+                f'held_out_points="inductive" with held_out={self.held_out!r}', why="the change of the graph is in no "
+                "first-order change of the labels", fix='use held_out "auto" or "refit", or "transductive"')
         Stop(self.tolerance, self.max_iterations)
+
+    @property
+    def inductive(self) -> bool:
+        """Return whether points that are held out leave the graph."""
+        return self.held_out_points == "inductive"
 
     @property
     def cutoff(self) -> float | None:
@@ -110,6 +126,11 @@ class LabelLines:
     def n_folds(self) -> int:
         """Return the number of folds, one more than `n_held` if some points are never held out."""
         return int(self.fold.max(initial=0)) + 1
+
+    @property
+    def counts(self) -> list[int]:
+        """Return the number of points of each fold that is held out."""
+        return [int((self.fold == fold).sum()) for fold in range(self.n_held)]
 
     @property
     def weights_without(self) -> tuple[float, ...]:

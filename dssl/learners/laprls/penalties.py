@@ -7,7 +7,8 @@ over the labels, with n points, labeled and unlabeled, copies counted. They are 
 
     lambda_A = gamma_A w,    lambda_I = gamma_I w / n^2
 
-Where a fold is held out, w is that of the labels that are kept.
+Where a fold is held out, w is that of the labels that are kept; and n that of the points that are left, where those
+held out leave the graph.
 
 References
 ----------
@@ -35,10 +36,16 @@ class PenaltyScale:
     """What stands between the two scales.
 
     weights : of the labels without each fold that is held out; last, of all labels. n : points, copies counted.
+    left : points of the graph without each fold, where points that are held out leave it; empty where they stay.
     """
 
     weights: tuple[float, ...]
     n: int
+    left: tuple[int, ...] = ()
+
+    def points(self, held: int) -> int:
+        """Return the points of the graph without this fold, -1 for none."""
+        return self.left[held] if self.left and held >= 0 else self.n
 
     def number(self, name: str, value: Penalty) -> float:
         """Return a penalty as a number; "auto" is the paper's lambda_A = 0.01 or lambda_I = 0.1, with all labels."""
@@ -69,13 +76,23 @@ class Penalties:
     @property
     def lambda_I(self) -> float:
         """Return the weight of the graph's energy in the paper's scale."""
-        return self.gamma_I if self.scale is None else self.gamma_I * self.scale.weights[self.held] / self.scale.n**2
+        if self.scale is None:
+            return self.gamma_I
+        return self.gamma_I * self.scale.weights[self.held] / self.scale.points(self.held) ** 2
 
     def of_the_mean(self, weight: float) -> tuple[float, float]:
         """Return the weights of the norm and of f' E f against the mean loss of labels of this weight in all."""
         if self.scale is None:
             return self.gamma_A / weight, self.gamma_I / weight
-        return self.gamma_A, self.gamma_I / self.scale.n**2
+        return self.gamma_A, self.gamma_I / self.scale.points(self.held) ** 2
+
+    @property
+    def alone(self) -> "Penalties":
+        """Return the same where the fold that is held out is the only one, fold 0 of the graph without its points."""
+        own = self.scale
+        if own is not None:
+            own = PenaltyScale((own.weights[self.held], own.weights[-1]), own.points(self.held))
+        return replace(self, held=0, scale=own)
 
     @property
     def whole(self) -> "Penalties":
@@ -107,7 +124,7 @@ def by_pair(systems: Sequence[Penalties]) -> list[list[int]]:
 
 
 def by_ratio(pairs: Sequence[Penalties]) -> dict[tuple[bool, float], list[int]]:
-    """Return the numbers of pairs, none held out, by `has_control` and the ratio lambda_I / lambda_A.
+    """Return the numbers of pairs, the same fold or none held out, by `has_control` and the ratio lambda_I / lambda_A.
 
     Ratios that differ in their last digits are one, so that those of a grid in equal steps are few.
     """

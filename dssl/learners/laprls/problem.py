@@ -135,7 +135,9 @@ class LapRLSProblem:
     def allowed(self) -> dict[str, list[Penalties]]:
         """Return the penalties among which each name has its choice; the control takes the model's."""
         n = len(self.rows) if self.copies is None else int(self.copies.load()["multiplicity"].sum())
-        scale = PenaltyScale(self.lines.weights_without, n)
+        inductive = self.params.system.inductive and self.graph is not None
+        left = tuple(n - own for own in self.lines.counts) if inductive else ()
+        scale = PenaltyScale(self.lines.weights_without, n, left)
         plain = {"base": replace(self.params, gamma_I=(0.0,)).pairs(scale)} if "base" in self.names else {}
         return {"model": self.params.pairs(scale), **plain}
 
@@ -217,7 +219,7 @@ class PreparedLapRLS:
         """Yield all penalties that may be chosen, in the order of `tried`, with values (l, c) at the labeled points.
 
         Each point's are those of a function that did not see its fold, with the point in the graph as an unlabeled
-        one ("transductive" in the evidence); NaN where a point is never held out.
+        one, or in none (`held_out_points`, in the evidence too); NaN where a point is never held out.
         """
         assert self.solver.held_out is not None
         begin, tried = time.perf_counter(), iter(self.problem.tried)
@@ -225,7 +227,8 @@ class PreparedLapRLS:
             for group in self.solver.held_out(with_folds(self.problem.tried, self.problem.lines.n_held)):
                 for column in range(group.shape[1]):
                     yield next(tried), group[:, column]
-        self.evidence["held_out"] = {"method": self.solver.held_out_method, "points": "transductive"}
+        self.evidence["held_out"] = {"method": self.solver.held_out_method,
+                                     "held_out_points": self.problem.params.system.held_out_points}
         self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
 
     def fitted(self, chosen: dict[str, Penalties]) -> FittedLapRLS:

@@ -32,6 +32,7 @@ from ..smooth_losses import SmoothLoss
 from .factor import by_system, factor_raised
 from .gram import GramSystem, gram_matrices, gram_system
 from .held_out import without_folds
+from .inductive import Fold, FoldSolver, inductive_values, refolded, require_folds_fit
 from .iterations import BlockedProduct, factors_that_fit
 from .kernel_cache import clear_cache
 from .label_features import label_features
@@ -83,7 +84,7 @@ class NewtonTask:
         sums = self.sums.load()
         lines = LabelLines(**{name: sums[name] for name in ("row", "fold", "weight", "target")}, n_held=self.n_held)
         Phi, c, p, start = sums["features"], lines.target.shape[1], self.last - self.first, None
-        m, r = Phi.shape
+        r = Phi.shape[1]
         b, intercept, values = np.empty((p, r, c)), np.empty((p, c)), []
         steps, of = np.zeros(p, np.int64), sums["systems"][self.first:self.last]
         for first, last in runs_of_equals(of[:, 1:]):
@@ -91,12 +92,7 @@ class NewtonTask:
             G = norm * sums["penalty"]
             if energy:
                 G += energy * sums["control" if control else "energy"]
-            factor, space = None, FeaturesOfLabels(Phi, G)  # type: Any, LabelSpace
-            if m <= r:
-                factor = factor_raised(G)
-                half = solve_triangular(factor[0], Phi.T, trans=0 if factor[1] else 1, lower=factor[1],
-                                        check_finite=False)
-                space = GramOfLabels(half.T @ half)
+            space, factor = label_space(Phi, G)
             if self.held_out:
                 start = minimize(space, self.loss, *lines.columns([-1]), fit_intercept=self.fit_intercept, start=start)
                 values.append(without_folds(space, self.loss, lines, start, self.fit_intercept, self.refine))
@@ -110,6 +106,39 @@ class NewtonTask:
         if self.held_out:
             return out.write(values=np.array(values))
         return {**out.write(b=b, intercept=intercept), "steps": steps.tolist()}
+
+
+def label_space(Phi: np.ndarray, G: np.ndarray) -> tuple[LabelSpace, Any]:
+    """Return the functions of features Phi (m, r) whose penalty is G (r, r), and the factor of G or None for none.
+
+    Of fewer labels than features they are sums over labels in the kernel `Phi G^-1 Phi'`.
+    """
+    if len(Phi) > len(G):
+        return FeaturesOfLabels(Phi, G), None
+    factor = factor_raised(G)
+    half = solve_triangular(factor[0], Phi.T, trans=0 if factor[1] else 1, lower=factor[1], check_finite=False)
+    return GramOfLabels(half.T @ half), factor
+
+
+@dataclass(frozen=True)
+class NewtonOfFold(FoldSolver):
+    """Newton's method with the fold's own energy, a minimum a pair of penalties, each from the one before."""
+
+    loss: SmoothLoss
+    fit_intercept: bool
+
+    def bytes(self, m: int, s: int) -> int:
+        return newton_bytes(m, s)
+
+    def __call__(self, fold: Fold, systems: Sequence[Penalties]) -> tuple[np.ndarray, float]:
+        lines, found, start = fold.lines, [], None
+        y, weight = lines.columns([fold.number])
+        for system in systems:
+            total = lines.weight[lines.fold != fold.number].sum()
+            space, _ = label_space(fold.Phi, fold.penalty(*system.of_the_mean(total)))
+            start = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept, start=start)
+            found.append(start.values[fold.held])
+        return np.array(found), 0.0
 
 
 def runs_of_equals(rows: np.ndarray) -> list[tuple[int, int]]:
@@ -252,11 +281,22 @@ def smooth_gram_solver(gram: GramSystem, loss: SmoothLoss, execution: Execution)
     """Return what solves systems from Gram matrices and the features of the labels, which is among their sums."""
     made = SmoothGram(gram, loss, execution)
 
-    def refolded(lines: LabelLines) -> SystemSolver:
+    def other_folds(lines: LabelLines) -> SystemSolver:
         own = replace(gram.lines, fold=lines.fold, n_held=lines.n_held)
         return smooth_gram_solver(replace(gram, lines=own), loss, execution)
 
-    return SystemSolver("nystrom-direct", made.solve, made.held_out, gram, refolded=refolded)
+    return SystemSolver("nystrom-direct", made.solve, made.held_out, gram, refolded=other_folds)
+
+
+def inductive_solver(system: NystromSystem, gram: GramSystem, loss: SmoothLoss, execution: Execution) -> SystemSolver:
+    """Return what solves systems from Gram matrices, and takes points that are held out from the graph."""
+    of_fold = NewtonOfFold(loss, system.fit_intercept)
+
+    def held_out(systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        return inductive_values(system, gram, systems, of_fold, execution, gram.sums["features"])
+
+    return replace(smooth_gram_solver(gram, loss, execution), held_out=held_out, refolded=lambda lines: (
+        inductive_solver(refolded(system, lines), gram, loss, execution)))
 
 
 def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,
@@ -275,8 +315,14 @@ def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Pe
                               why="the influence function is asked of no more labels than features, with their Gram "
                                   "matrices", fix="use more landmarks; each fold is refitted instead"), stacklevel=2)
     if method == "nystrom-direct":
+        holds_out = any(item.held >= 0 for item in expected)
+        if system.inductive and holds_out:
+            require_folds_fit(system, NewtonOfFold(loss, system.fit_intercept), execution.memory_budget)
         gram = gram_system(system, expected, execution, parts, labels=False)
-        made = smooth_gram_solver(replace(gram, sums=gram.sums | {"features": features}), loss, execution)
+        gram = replace(gram, sums=gram.sums | {"features": features})
+        if system.inductive and holds_out:
+            return replace(inductive_solver(system, gram, loss, execution), expected_seconds=costs)
+        made = smooth_gram_solver(gram, loss, execution)
         return replace(made, expected_seconds=costs, held_out_method=how if approximate else "refit")
 
     def run(systems: Sequence[Penalties]) -> tuple[Minimum, dict[str, Any]]:

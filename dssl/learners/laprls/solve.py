@@ -11,6 +11,7 @@ from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .closed_form import closed_form_of, closed_form_values
 from .dense import DenseTask
 from .gram import GramSystem, gram_system, solve_from_gram
+from .inductive import ClosedFormOfFold, RefitOfFold, inductive_values, refolded, require_folds_fit
 from .iterations import require_converged, solve_by_products
 from .params import Functions, LabelLines
 from .penalties import Penalties, with_folds
@@ -58,7 +59,8 @@ def method_of(system: NystromSystem, systems: Sequence[Penalties], execution: Ex
     """Return the method that the parameters name, or the cheaper one for "auto", and the costs of both."""
     if system.params.solver != "auto":
         return system.params.solver, {}
-    if system.params.held_out == "closed_form" and closed_form is not None:
+    inductive = system.inductive and any(item.held >= 0 for item in systems)
+    if inductive or (closed_form is not None and system.params.held_out == "closed_form"):
         return "nystrom-direct", {}
     blocks, lines = system.blocks, system.lines
     return choose_method(blocks.n, blocks.halo, blocks.nnz, system.s, len(lines.row), system.problem.rows.shape[1],
@@ -96,15 +98,22 @@ def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], executi
     n_held = system.lines.n_held
     closed_form = closed_form_of(system, held, execution.memory_budget)
     method, costs = method_of(system, [*expected, *with_folds(held, n_held)], execution, closed_form)
-    if method == "nystrom-direct" and closed_form is not None:
+    inductive = system.inductive and bool(held)
+    if method == "nystrom-direct" and (closed_form is not None or inductive):
+        of_fold = (RefitOfFold if closed_form is None else ClosedFormOfFold)(system.fit_intercept)
+        if inductive:
+            require_folds_fit(system, of_fold, execution.memory_budget)
         whole = gram_system(system.without_folds(execution), [*expected, *held], execution, parts)
 
-        def closed(lines: LabelLines) -> SystemSolver:
-            own = replace(system, lines=replace(system.lines, fold=lines.fold, n_held=lines.n_held))
-            return replace(gram_solver(whole, execution), expected_seconds=costs, held_out_method="closed_form",
-                           held_out=lambda systems: closed_form_values(own, whole, systems, execution), refolded=closed)
+        def at_once(lines: LabelLines) -> SystemSolver:
+            own = refolded(system, lines)
+            return replace(
+                gram_solver(whole, execution), expected_seconds=costs, refolded=at_once,
+                held_out_method="refit" if closed_form is None else "closed_form",
+                held_out=lambda systems: inductive_values(own, whole, systems, of_fold, execution) if inductive else
+                closed_form_values(own, whole, systems, execution))
 
-        return closed(system.lines)
+        return at_once(system.lines)
     gram = gram_system(system, [*expected, *held], execution, parts) if method == "nystrom-direct" else None
 
     def solve(systems: Sequence[Penalties]) -> Functions:

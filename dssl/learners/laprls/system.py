@@ -19,7 +19,7 @@ import numpy as np
 
 from ...errors import BudgetError, require
 from ...execution.tasks import SHARED_CHUNK, Execution
-from ...graph.energy import EnergyBlocks, split_energy
+from ...graph.energy import EnergyBlocks, StoredGraph, split_energy
 from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap
 from ...kernels.landmarks import Landmarks
@@ -160,12 +160,26 @@ class NystromSystem(Basis):
     whitening : the rank and the condition (JSON) where the basis is whitened, or else None.
     by_place : (m,), the number of the label line at each place in the order of the blocks.
     places : (s,), the landmarks' places among the ordered vertices, or None where they are none, or there is no graph.
+    graph : whose energy `blocks` is; None for none.
     """
 
     problem: Landmarked
     whitening: dict[str, float] | None
     by_place: np.ndarray
     places: np.ndarray | None
+    graph: StoredGraph | None = None
+
+    @property
+    def inductive(self) -> bool:
+        """Return whether points that are held out leave a graph."""
+        return self.params.inductive and self.graph is not None
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Return the place of each label line's point among the ordered vertices, (m,)."""
+        found = np.empty(len(self.by_place), np.int64)
+        found[self.by_place] = self.problem.labels.load()["position"]
+        return found
 
     @property
     def blocks(self) -> EnergyBlocks:
@@ -217,4 +231,6 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
                          params.precision, uuid.uuid4().hex)
     places = None if landmarks.rows is None or graph is None else place[landmarks.rows]
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
-    return NystromSystem(found["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, by_place, places)
+    stored = None if graph is None else StoredGraph(graph, laplacian, vertices)
+    return NystromSystem(found["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, by_place, places,
+                         stored)

@@ -165,6 +165,7 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
         for name, row in choices.items()], context.parts.within("scores"))
     scores = {receipt["name"]: receipt["grid"][0]["scores"] for receipt in complete}
     return {"choices": {**choices, "shuffled": choices["model"]}, "folds": receipts[0]["folds"],
+            "held_out_points": params.grid.held_out_points,
             "repetitions": params.cv.repetitions, "rule": asdict(params.rule), "grid": tables, "scores": scores}
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from ...graph.regularizer import RegularizerParams
 from ...kernels.deformed import check_eta
 from ...kernels.subsample import n_solves
+from ...learners.laprls.params import HeldOutPoints
 from ...learners.ridge_and_svm import LearnerParams
 from ...selection.search import GridParams
 from ...solvers.solve import SolverParams
@@ -81,6 +82,8 @@ class GridSpec(SelectionSpec):
     power: list[int] | None = Field(None, min_length=1)
     eta: list[float] | None = Field(None, min_length=1)
     C: list[float] | None = Field(None, min_length=1)
+    held_out_points: HeldOutPoints = Field("transductive", description="points that are held out stay in the graph, as "
+                                                                       "unlabeled points, and leave the subsample")
 
 
 class DeformedSpec(KernelPipeline):
@@ -108,7 +111,7 @@ class DeformedSpec(KernelPipeline):
         if chosen is None:
             return None
         return GridParams(power=tuple(chosen.power or [self.graph.power]), eta=tuple(chosen.eta or [model.eta]),
-                          C=tuple(chosen.C or [model.C]))
+                          C=tuple(chosen.C or [model.C]), held_out_points=chosen.held_out_points)
 
     @property
     def powers(self) -> tuple[int, ...]:

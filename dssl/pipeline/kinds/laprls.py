@@ -167,6 +167,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
         choices[name] = next(row for row in grid["model" if name == "shuffled" else name]
                              if choice.items() <= row.items())
     return {"folds": len(problem.folds), "repetitions": params.cv.repetitions, "rule": asdict(params.rule),
+            "held_out_points": params.laprls.system.held_out_points,
             "choices": choices, "grid": grid, "scores": {name: chosen[name].scores for name in grid},
             "evidence": evidence,
             "kept": [attributes if number in used else None for number, attributes in enumerate(kept)]}
@@ -321,8 +322,8 @@ def _preparing_cost(f: Facts[LapRLSPipeline], systems: Systems) -> Cost:
         return dense_cost(systems, solver)
     if found is not None:
         methods = sorted({item["method"] for item in found if "method" in item})
-    elif solver != "auto":
-        methods = [solver]
+    elif solver != "auto" or systems.inductive:
+        methods = [solver if solver != "auto" else "nystrom-direct"]
     else:
         f.estimated.add("solver")
         fits = gram_bytes(systems.s, systems.summed_folds, points=True) <= f.budget
@@ -344,8 +345,7 @@ def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
 WORDS = Words(
     model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
           "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
-    norm="model.gamma_A", penalties=("gamma_A", "gamma_I"),
-    folds="Points that are held out stay in the graph, as unlabeled points (transductive).")
+    norm="model.gamma_A", penalties=("gamma_A", "gamma_I"))
 BASELINES = (BASE, Baseline(
     "shuffled", "The control: the model with the mean of the graph's energy over all relabelings of its points, a "
                 "penalty as strong that knows nothing about where they lie. A real gain must also beat this one."))
@@ -357,7 +357,7 @@ LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     Stage("selection", VERSIONS["selection"], ("split", "points", "labels", "vertices", "graph", "landmarks"),
           FitParams.of, make_selection, _selection_cost, _FEWER, section=partial(selection_section, words=WORDS),
           leads=True),
-    Stage("models", 4, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
+    Stage("models", 5, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
           make_models, _models_cost, _FEWER, section=laprls_section),
     replace(SCORES, cost=lambda f: scores_cost(f, _n_points(f), f.n_outputs, 8 if f.is_regression else 16),
             remedy=_FEWER),

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from ...errors import require
 from ...kernels.landmarks import LandmarkMethod, LandmarkParams
-from ...learners.laprls.params import HeldOut, Preconditioner, Solver, SystemParams
+from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import Penalty, require_penalties
 from ...learners.laprls.problem import LapRLSParams
 from ...learners.smooth_losses import SQUARES, SmoothLoss
@@ -48,11 +48,11 @@ class LapRLSSpec(ModelSpec):
     fit_intercept: bool = True
     landmarks: LandmarkSpec = LandmarkSpec()
 
-    def system(self, held_out: HeldOut = "auto") -> SystemParams:
-        """Return the solver's parameters; held_out : how cross-validation predicts."""
+    def system(self, held_out: HeldOut = "auto", held_out_points: HeldOutPoints = "transductive") -> SystemParams:
+        """Return the solver's parameters; held_out, held_out_points : how cross-validation predicts."""
         return SystemParams(solver=self.solver, preconditioner=self.preconditioner, whitening=self.whitening,
                             precision=self.precision, tolerance=self.tolerance, max_iterations=self.max_iterations,
-                            held_out=held_out, seed=self.landmarks.seed)
+                            held_out=held_out, held_out_points=held_out_points, seed=self.landmarks.seed)
 
     def minimized(self) -> SmoothLoss:
         """Return the loss that is minimized."""
@@ -69,9 +69,10 @@ class LapRLSSpec(ModelSpec):
         require_penalties(self.gamma_A, self.gamma_I)  # those that the selection replaces too
         gamma_A = selection.gamma_A if selection and selection.gamma_A else [self.gamma_A]
         gamma_I = selection.gamma_I if selection and selection.gamma_I else [self.gamma_I]
+        system = self.system(selection.method, selection.held_out_points) if selection else self.system()
         return LapRLSParams(gamma_A=tuple(gamma_A), gamma_I=tuple(gamma_I), landmarks=self.landmarks.params(),
-                            system=self.system(selection.method if selection else "auto"), laplacian=laplacian,
-                            fit_intercept=self.fit_intercept, loss=self.minimized())
+                            system=system, laplacian=laplacian, fit_intercept=self.fit_intercept,
+                            loss=self.minimized())
 
 
 class PenaltySpec(SelectionSpec):
@@ -82,6 +83,9 @@ class PenaltySpec(SelectionSpec):
     method: HeldOut = Field("auto", description="closed_form, exact from one training, of nystrom-direct and direct; "
                                                 "refit; auto, the closed form where it costs less; of lapsvm influence "
                                                 "and refined_influence, from one training, approximately")
+    held_out_points: HeldOutPoints = Field(
+        "transductive", description="where points that are held out are meanwhile: transductive, in the graph as "
+                                    "unlabeled points; inductive, in none, as new points are")
 
 
 class LapRLSPipeline(KernelPipeline):

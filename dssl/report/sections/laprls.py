@@ -4,6 +4,7 @@ from typing import Any
 
 from ..markup import Html, at, counted, described, duration, joined, number, percent, tag
 from ..page import Section
+from ..words import HELD_OUT_POINTS
 
 METHODS = {
     "nystrom-direct": "Gram matrices of the landmarks, factored for each pair of penalties",
@@ -45,8 +46,8 @@ def _evidence(item: dict[str, Any], several: bool) -> Html:
          if "preconditioner" in item else None),
         ("loss", f"{item['loss']}, by Newton steps: " + ", ".join(map(number, item.get("newton_steps") or []))
          if "loss" in item else None),
-        ("points held out", f"{HELD_OUT.get(held_out['method'], held_out['method'])}; {held_out['points']}: they stay "
-         "in the graph as unlabeled points" if held_out else None),
+        ("points held out", f"{HELD_OUT.get(held_out['method'], held_out['method'])}; {held_out['held_out_points']}: "
+         f"they {HELD_OUT_POINTS[held_out['held_out_points']]}" if held_out else None),
         ("iterations", ", ".join(map(number, iterations)) if iterations else None),
         ("worst relative residual", number(item.get("max_residual"))),
         ("time", ", ".join(f"{name} {duration(seconds[step])}" for step, name in STEPS.items() if step in seconds)

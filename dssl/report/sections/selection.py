@@ -7,7 +7,7 @@ from ..error_measure import Measure, measure_of
 from ..markup import Html, at, counted, described, figure, finite, joined, number, percent, table, tag
 from ..page import Finding, Section
 from ..plots import pairs_plot
-from ..words import Words
+from ..words import HELD_OUT_POINTS, Words
 
 # By key: what a score is called, whether it is a share, and whether it is better where it is higher.
 SCORES = {"error": ("error", True, False), "balanced_error": ("balanced error", True, False),
@@ -20,8 +20,8 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     """Return the parameters that were given; or that were chosen, a row a model, and the errors of what it tried.
 
     The stage `selection` tells `choices`, a row a model; `folds`, 0 where nothing was tried; `grid`, the rows that were
-    tried for each model that chose its own; and where they are known `repetitions`, the `rule`, and `scores`, every
-    score of each choice.
+    tried for each model that chose its own; and where they are known `repetitions`, the `rule`, `held_out_points`, and
+    `scores`, every score of each choice.
     """
     choices, folds = at(facts, "selection", "choices") or {}, at(facts, "selection", "folds")
     best = choices.get("model") or {}
@@ -47,7 +47,9 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
         best_of, tied = f"the strongest penalties within one standard error of {best_of}", ""
     times = at(facts, "selection", "repetitions") or 1
     how = counted(folds, "fold") + (f", dealt anew {times} times: means over these" if times > 1 else "")
-    note = " ".join((f"Chosen on the labels by {how}: {best_of}{tied}.", words.folds,
+    points = at(facts, "selection", "held_out_points")
+    where = f"Points that are held out {HELD_OUT_POINTS[points]} ({points})." if points in HELD_OUT_POINTS else ""
+    note = " ".join((f"Chosen on the labels by {how}: {best_of}{tied}.", where, words.folds,
                      "The shuffled control takes the model's."))
     return Section("selection", "Chosen parameters", joined((
         listing, tag("p", note, class_="small"), _all_scores(at(facts, "selection", "scores") or {}),
