@@ -14,7 +14,17 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedStratifiedKFold
 from threadpoolctl import threadpool_info
 
-from dssl import KNNGraph, LandmarkParams, LapRLSClassifier, LapRLSRegressor, LapSVM, SystemParams, neighbors, weights
+from dssl import (
+    GridSearch,
+    KNNGraph,
+    LandmarkParams,
+    LapRLSClassifier,
+    LapRLSRegressor,
+    LapSVM,
+    SystemParams,
+    neighbors,
+    weights,
+)
 from dssl.errors import BudgetError, DataError, NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
@@ -457,3 +467,20 @@ def test_leave_one_out_and_groups():
     best = found.cv_results_["rank_test_score"].argmin()
     assert scores["error"] == found.cv_results_["error"][best]
     assert {"balanced_error", "log_loss", "brier", "auc", "auc_se"} <= scores.keys()
+
+
+@pytest.mark.parametrize("solver", ["auto", "nystrom-direct", "direct"])
+def test_points_that_are_held_out_may_leave_the_graph(solver):
+    """A grid of one fit has the rows of a search over that choice and its penalties."""
+    X, y, _ = problem()
+    grid = {"gamma_A": [0.01, 0.1], "gamma_I": [0, 10.0]}
+    own = LapRLSClassifier(solver=SystemParams(solver=solver), graph=KNNGraph(n_neighbors=5), bandwidth=1.0)
+    fits = {points: clone(own).set_params(solver__held_out_points=points, **grid).fit(X, y)
+            for points in ("transductive", "inductive")}
+    for points, fitted in fits.items():
+        assert fitted.evidence_["held_out"] == {"method": "closed_form", "held_out_points": points}
+    found = GridSearch(own, {"solver__held_out_points": list(fits), **grid}, refit=False).fit(X, y).cv_results_
+    for points, fitted in fits.items():
+        mine = [row["solver__held_out_points"] == points for row in found["params"]]
+        for name in ("mean_test_score", "rmse"):
+            assert_array_equal(found[name][mine], fitted.cv_results_[name])

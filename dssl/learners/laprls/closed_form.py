@@ -49,11 +49,10 @@ def closed_form_flops(params: SystemParams, s: int, m: int, n_folds: int, n_pair
     if n_pairs == 0 or params.held_out == "refit" or params.solver in ("nystrom-pcg", "nystrom-cg"):
         return None
     needed, products = closed_form_bytes(m, s), n_pairs * (s**3 / 3 + m * s * s)
-    kernels, lambdas = (n_folds, 1) if params.inductive else (1, USUAL_LAMBDAS)  # of a pair; of a kernel of a pair
-    k, of_folds = min(m, s), ridge_flops(min(m, s), m, n_folds, 0, 1)
-    factors = ridge_flops(k, m, n_folds, lambdas, 0)
-    flops = kernels * min(EIGEN_FLOPS * s**3 + 2.0 * m * s * s, products) + n_pairs * (
-        kernels * (m * s * k + factors) + of_folds)
+    features, k = min(EIGEN_FLOPS * s**3 + 2.0 * m * s * s, products), min(m, s)
+    flops = features + n_pairs * (m * s * k + ridge_flops(k, m, n_folds, USUAL_LAMBDAS, 1))
+    if params.inductive:
+        flops = n_folds * (features + n_pairs * (m * s * k + k**3 / 3 + REFIT_ENTRY * k * k))
     if params.held_out == "closed_form":
         require(needed <= budget, f"held_out=\"closed_form\" with {m:,} labels and {s:,} landmarks", error=BudgetError,
                 why=f"it takes {needed:,} bytes, the budget is {budget:,}", fix='use "auto" or "refit"')

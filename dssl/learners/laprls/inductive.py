@@ -5,7 +5,8 @@ the energy (`graph/leaving.py`), which reads the points within two edges of the 
 what they are, those that are held out too; a point that is held out is predicted through its kernel with them.
 
     closed form    ridge on the labels that are kept in the kernel `Phi_m (R + rho E_F)^-1 Phi_m'`: for every rho a
-                   factor, or an eigendecomposition for all, of a fold. In the transductive case it is of all folds.
+                   factor, or an eigendecomposition for all, of a fold, and then one of as many labels or features
+                   as there are fewer of, a pair; that of all folds together, `closed_form.py`, has no such kernel
     refit          a system a pair of penalties and fold; of other losses, Newton's method
 
 Nothing is kept of a fold but its values, so that one point a fold takes no more memory than ten folds.
@@ -16,13 +17,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import cho_solve
 
 from ...errors import BudgetError, require
 from ...execution.tasks import Execution
 from ...graph.leaving import EnergyChange, changes_of_folds
 from ...storage.blocks import Arrays, PartWriter, Receipt, row_ranges
-from ..closed_form import held_out_ridge_of_features
 from .closed_form import closed_form_bytes, features_of, ridge_arrays
+from .factor import factor_raised
 from .gram import GramSystem, refined, require_solved
 from .label_features import label_features
 from .params import LabelLines
@@ -98,7 +100,7 @@ class FoldSolver(ABC):
 
 @dataclass(frozen=True)
 class ClosedFormOfFold(FoldSolver):
-    """Ridge regression in the fold's own kernel, for all gamma_A of a ratio of penalties at once."""
+    """Ridge regression of the labels that are kept in the fold's own kernel, which pairs of one ratio share."""
 
     centered: bool
 
@@ -106,14 +108,18 @@ class ClosedFormOfFold(FoldSolver):
         return closed_form_bytes(m, s)
 
     def __call__(self, fold: Fold, systems: Sequence[Penalties]) -> tuple[np.ndarray, float]:
-        lines, held = fold.lines, fold.held
-        found = np.empty((len(systems), len(held), lines.target.shape[1]))
-        ratios = by_ratio(systems)
+        lines, held, kept = fold.lines, fold.held, np.flatnonzero(fold.lines.fold != fold.number)
+        mean, root = lines.intercepts([fold.number], self.centered)[0], np.sqrt(lines.weight[kept, None])
+        z, ratios = root * (lines.target[kept] - mean), by_ratio(systems)
+        found = np.empty((len(systems), len(held), z.shape[1]))
         arrays = ridge_arrays(fold.Phi, fold.R, fold.E, sum(ratio > 0 for _, ratio in ratios))
         for (_, ratio), members in ratios.items():
-            lambda_A = np.array([[systems[index].lambda_A] for index in members])
-            found[members] = held_out_ridge_of_features(features_of(arrays, ratio), lines.target, [held], lambda_A,
-                                                        lines.weight, self.centered)[:, held]
+            X = features_of(arrays, ratio)
+            own, of_held, dual = root * X[kept], X[held], len(kept) <= X.shape[1]
+            A, right, seen = (own @ own.T, z, of_held @ own.T) if dual else (own.T @ own, own.T @ z, of_held)
+            for index in members:
+                factor = factor_raised(A + systems[index].lambda_A * np.eye(len(A)))
+                found[index] = seen @ cho_solve(factor, right, check_finite=False) + mean
         return found, 0.0
 
 

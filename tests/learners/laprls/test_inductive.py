@@ -7,11 +7,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import Graph, KNNGraph
 from dssl.errors import BudgetError, ParameterError
 from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import LandmarkParams
 from dssl.learners.laprls import system as laprls_system
@@ -21,6 +22,7 @@ from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
 from dssl.learners.smooth_losses import SQUARES, Logistic, Squared, SquaredHinge
 from dssl.learners.target import Classes, Quantities
 from dssl.storage.blocks import ArrayRows
+from dssl.storage.csr import as_rows
 from tests import reference
 
 EXACT = 1e-9  # of the largest value
@@ -46,13 +48,14 @@ class Problem:
         self.kind, self.intercept, self.kernel, self.s = kind, intercept, kernel or RBF(0.8), s
         self.graph = KNNGraph(n_neighbors=5).build(self.X) if W is None else Graph.of(sp.csr_array(W))
 
-    def prepared(self, method, solver="nystrom-direct", *, loss=SQUARES, execution=None, grid=None, **system):
+    def prepared(self, method, solver="nystrom-direct", *, loss=SQUARES, execution=None, grid=None, rows=None,
+                 **system):
         params = LapRLSParams(**(grid or GRID), landmarks=LandmarkParams(n_landmarks=self.s), laplacian=self.kind,
                               fit_intercept=self.intercept, loss=loss, system=SystemParams(
                                   solver=solver, held_out=method, held_out_points="inductive", **system))
         execution = execution or InProcess(2)
-        problem = LapRLSProblem.of(ArrayRows(self.X), self.target, params, execution, graph=self.graph,
-                                   weight=self.weight, folds=self.folds)
+        problem = LapRLSProblem.of(rows or ArrayRows(self.X), self.target, params, execution, weight=self.weight,
+                                   graph=self.graph.shared(execution), folds=self.folds)
         return problem.prepared(self.kernel, execution, held_out=True)
 
     def values(self, *given, **named):
@@ -265,6 +268,27 @@ def test_without_the_graph_it_makes_no_difference():
     transductive = other.prepared(problem.kernel, InProcess(1), held_out=True)
     assert_allclose(found, [values for _, values in transductive.held_out()], atol=1e-12)
     assert transductive.evidence["held_out"]["held_out_points"] == "transductive"
+
+
+@pytest.mark.parametrize("method", LANDMARKS)
+def test_sparse_points_and_float32(method):
+    problem = Problem(n=60)
+    _, exact, _ = problem.values(method)
+    _, found, _ = problem.values(method, precision="float32")
+    assert_allclose(found, exact, atol=1e-2)
+    _, found, _ = problem.values(method, rows=as_rows(sp.csr_array(problem.X)))
+    assert_allclose(found, exact, atol=1e-8)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("loss", [SQUARES, Logistic()], ids=str)
+def test_workers_give_the_bits_of_threads(cluster_client, loss):
+    problem = Problem(n=200, m=40)
+    problem.target = Classes(problem.labeled, np.arange(40) % 2, np.array(["a", "b"]))
+    for solver in ("nystrom-direct", "direct"):
+        _, here, _ = problem.values("refit", solver, loss=loss)
+        _, there, _ = problem.values("refit", solver, loss=loss, execution=OnDask(cluster_client))
+        assert_array_equal(here, there)
 
 
 def test_where_it_is_not_offered():
