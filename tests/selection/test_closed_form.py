@@ -23,6 +23,7 @@ from dssl.learners.smooth_losses import Logistic
 from dssl.learners.target import Classes, Quantities
 from dssl.selection.folds import held_out, held_out_folds, labeled_folds
 from dssl.storage.blocks import ArrayRows
+from tests import reference
 from tests.learners.laprls.systems import case
 
 EXACT = 1e-9  # of the largest value
@@ -194,6 +195,32 @@ def test_ridge_on_a_gram_matrix_for_every_C(kind, weighted):
         assert_exact(values, expected)
 
 
+def gram_of(kind, X):
+    """Return the Gram matrix of some points in a kernel that knows of the graph of all, or does not."""
+    base, labeled = RBF(1.5)(X, X), np.arange(0, len(X), 2)
+    Q = reference.regularizer(reference.laplacian(reference.knn_weights(X, 5)), 2, 0.1)
+    K = {"base": base, "deformed": reference.deformed_gram(base, 3.0 * Q),
+         "graph": reference.pseudo_inverse(Q)}[kind]
+    return ((K + K.T) / 2)[np.ix_(labeled, labeled)]
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("folds", ["five", "leave_one_out", "groups"])
+@pytest.mark.parametrize("kind", ["base", "deformed", "graph"])
+def test_ridge_in_kernels_of_a_graph(kind, folds, weighted):
+    """Where the kernel is that of all points, whatever is held out: points that are held out stay in its graph."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(80, 3))
+    K, target = gram_of(kind, X), Quantities(np.arange(40), np.column_stack([X[::2, 0], X[::2, 1] ** 2]) + 3)
+    groups = rng.integers(0, 8, 40)
+    held = {"five": labeled_folds(target.strata(), 5, 0), "leave_one_out": [np.array([i]) for i in range(40)],
+            "groups": [test for _, test in GroupKFold(4).split(K, groups=groups)]}[folds]
+    weight, Cs = rng.uniform(0.5, 3, 40) if weighted else None, [0.1, 10.0]
+    for C, values in zip(Cs, held_out_of_gram(K, target, held, Cs, weight), strict=True):
+        expected, _ = held_out([K] * len(held), target, held, LearnerParams(kind="ridge", C=C), weight)
+        assert_exact(values, expected)
+
+
 def test_a_fold_without_which_a_class_has_no_label_is_refused():
     target = Classes(np.arange(6), np.array([0, 0, 0, 1, 1, 1]), np.array(["a", "b"]))
     with pytest.raises(DataError, match="1 of 2 classes"):
@@ -283,6 +310,13 @@ def test_leaving_one_out_of_laprls():
     values = laprls([np.array([i]) for i in range(30)], 30, gamma_A=(0.01,))
     for solver in ("nystrom-direct", "direct"):
         assert_same_values(values("closed_form", solver), values("refit", solver))
+
+
+@pytest.mark.parametrize("solver", ["nystrom-direct", "direct"])
+def test_groups_of_laprls(solver):
+    groups = np.random.default_rng(2).integers(0, 9, 40)
+    values = laprls([test for _, test in GroupKFold(4).split(groups, groups=groups)])
+    assert_same_values(values("closed_form", solver), values("refit", solver))
 
 
 def test_the_control_and_penalties_of_the_paper():
