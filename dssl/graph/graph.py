@@ -15,9 +15,9 @@ from .given import checked_neighbors, checked_weights, described_weights, store_
 from .neighbor_lists import Neighbors
 from .neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
-from .weights import WeightParams, read_graph, warn_raised, weigh
+from .weights import WIDTH, WeightParams, read_graph, warn_raised, weigh
 
-VERSIONS = {"vertices": 2, "neighbors": 3, "graph": 3}  # of the code of each step; to be raised when its output changes
+VERSIONS = {"vertices": 2, "neighbors": 3, "graph": 4}  # of the code of each step; to be raised when its output changes
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,15 +38,15 @@ class Graph:
     keeper: Execution | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, given: Any, *, weights: str = "self_tuned", bandwidth: float | None = None,
+    def of(cls, given: Any, *, weights: str = "self_tuned", bandwidth: float | None = None, width: float = WIDTH,
            symmetrize: str = "maximum", execution: Execution | None = None) -> "Graph":
         """Return a graph that one has; each of its n points is a vertex, whatever else is equal to it.
 
         Parameters
         ----------
         given : a sparse matrix (n, n) of weights, or `Neighbors`, or the pair (ids, distances), both (n, k), of which
-            a point's own id is dropped and whose weights are made as `weights`, `bandwidth` and `symmetrize` say (see
-            `WeightParams`).
+            a point's own id is dropped and whose weights are made as `weights`, `bandwidth`, `width` and `symmetrize`
+            say (see `WeightParams`).
 
         Raises
         ------
@@ -64,7 +64,8 @@ class Graph:
             stored.finish(0, receipt)
             lists, known, described = None, {"method": "given"}, described_weights(receipt)
         else:
-            params = WeightParams(kind=weights, bandwidth=bandwidth, symmetrize=symmetrize)  # type: ignore[arg-type]
+            params = WeightParams(kind=weights, bandwidth=bandwidth, width=width,  # type: ignore[arg-type]
+                                  symmetrize=symmetrize)  # type: ignore[arg-type]
             lists = checked_neighbors(given).shared(execution)
             known, described = lists.attributes, weigh(lists, params, execution, stored)
         warn_raised(described)
@@ -124,7 +125,7 @@ class KNNGraph:
     """How a graph of nearest neighbors is made of points. Estimators take it as `graph`; `build` makes it of an array.
 
     n_neighbors : others per point. Beyond the distinct points it is lowered to what there is, with a warning.
-    metric, method, seed : see `NeighborParams`. weights, bandwidth, symmetrize : see `WeightParams`.
+    metric, method, seed : see `NeighborParams`. weights, bandwidth, width, symmetrize : see `WeightParams`.
     duplicates : "collapse" makes equal rows one vertex that counts as many points; "keep" a vertex of each row, whose
         nearest neighbors are then its copies.
     """
@@ -134,6 +135,7 @@ class KNNGraph:
     method: Literal["auto", "exact", "descent"] = "auto"
     weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
     bandwidth: float | None = None
+    width: float = WIDTH
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
     duplicates: Literal["collapse", "keep"] = "collapse"
     seed: int = 0
@@ -151,7 +153,7 @@ class KNNGraph:
     @property
     def weighting(self) -> WeightParams:
         """Return how lists become weights."""
-        return WeightParams(kind=self.weights, bandwidth=self.bandwidth, symmetrize=self.symmetrize)
+        return WeightParams(kind=self.weights, bandwidth=self.bandwidth, width=self.width, symmetrize=self.symmetrize)
 
     def vertices(self, rows: Rows, execution: Execution, parts: Parts | None = None) -> Vertices:
         """Return the vertices of rows (n, d), which equal rows share if duplicates collapse."""
@@ -201,7 +203,8 @@ def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Any = No
     if given is None:
         return params.build(rows, execution)
     graph = given if isinstance(given, Graph) else Graph.of(
-        given, weights=params.weights, bandwidth=params.bandwidth, symmetrize=params.symmetrize, execution=execution)
+        given, weights=params.weights, bandwidth=params.bandwidth, width=params.width, symmetrize=params.symmetrize,
+        execution=execution)
     require(graph.n == len(rows), f"the graph has {graph.n} points, X has {len(rows)}", error=DataError,
             why="vertex i of the graph is point i", fix="pass the graph of exactly these points, in their order")
     return graph.shared(execution)

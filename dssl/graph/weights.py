@@ -2,8 +2,8 @@
 
     binary      w = 1
     heat        w = exp(-d^2 / (2 h^2)), one bandwidth h; by default the median distance to the k-th neighbor
-    self_tuned  w = exp(-d_ij^2 / (s_i s_j)), s_i the distance of point i to its k-th neighbor
-                (Zelnik-Manor, Perona, "Self-tuning spectral clustering", NIPS 2004)
+    self_tuned  w = exp(-d_ij^2 / (width^2 s_i s_j)), s_i the distance of point i to its k-th neighbor
+                (Zelnik-Manor, Perona, "Self-tuning spectral clustering", NIPS 2004, with width 1)
 
 A weight that underflows makes the Laplacian useless to iterative solvers and infinite to multigrid, so none is
 smaller than 1e-10 of the median; how many were raised to that floor is counted.
@@ -11,7 +11,7 @@ smaller than 1e-10 of the median; how many were raised to that floor is counted.
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -28,6 +28,8 @@ from .neighbor_lists import Neighbors
 KINDS = ("binary", "heat", "self_tuned")
 SYMMETRIZATIONS = ("maximum", "minimum", "mean")
 FLOOR = 1e-10  # of the median weight
+WIDTH = 0.5  # of self-tuned weights
+FEW_RAISED = 0.02  # of all entries
 LEAST_LOG = -600.0  # exp(-708) is the last normal float64
 BLOCK_ROWS = 1 << 16
 MEDIAN_ENTRIES = 10_000_000
@@ -39,12 +41,15 @@ class WeightParams:
 
     kind : "binary", "heat" or "self_tuned".
     bandwidth : h of "heat", in units of distance; None takes the median distance to the k-th neighbor.
+    width : of "self_tuned", in units of the distances to the k-th neighbors. The smaller, the less a far neighbor
+        counts beside a near one; 0.5 has a k-th neighbor count exp(-4).
     symmetrize : of the two directed weights of a pair, 0 where one does not list the other, take the "maximum"
         (an edge where either lists the other), the "minimum" (where both do) or the "mean".
     """
 
     kind: Literal["binary", "heat", "self_tuned"] = "self_tuned"
     bandwidth: float | None = None
+    width: float = WIDTH
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
 
     def __post_init__(self) -> None:
@@ -58,14 +63,22 @@ class WeightParams:
                 f"bandwidth={self.bandwidth!r} with kind={self.kind!r}",
                 why="only heat weights have a bandwidth, and it is a distance, 1e-100 to 1e100",
                 fix="leave bandwidth out, or choose a distance between near points")
+        number = isinstance(self.width, Real) and not isinstance(self.width, bool) and 1e-3 <= float(self.width) <= 1e3
+        require(number and (self.width == WIDTH or self.kind == "self_tuned"),
+                f"width={self.width!r} with kind={self.kind!r}",
+                why="only self_tuned weights have a width, 0.001 to 1000 times the distance to the k-th neighbor",
+                fix=f"leave width at {WIDTH}, or try 0.35 to 1")
 
 
 @dataclass(frozen=True)
 class WeightRule:
-    """Parameters with everything that depends on all lists filled in: bandwidth and the log of the least weight."""
+    """Parameters with everything that depends on all lists filled in.
+
+    scale : the bandwidth of "heat", the width of "self_tuned". least_log : the log of the least weight.
+    """
 
     kind: str
-    bandwidth: float
+    scale: float
     least_log: float
 
     def log_weights(self, distances: np.ndarray, scales: np.ndarray, other_scales: np.ndarray) -> np.ndarray:
@@ -74,11 +87,11 @@ class WeightRule:
         if self.kind == "binary":
             return np.zeros_like(squared)
         if self.kind == "heat":
-            return -squared / (2 * self.bandwidth**2)
+            return -squared / (2 * self.scale**2)
         product = scales * other_scales
         # A point whose k nearest are all copies of it has no scale; it takes the other's.
         product = np.where(product > 0, product, np.maximum(scales, other_scales) ** 2)
-        return -np.divide(squared, product, out=np.zeros_like(squared), where=squared > 0)
+        return -np.divide(squared, self.scale**2 * product, out=np.zeros_like(squared), where=squared > 0)
 
     def weights(self, distances: np.ndarray, scales: np.ndarray, other_scales: np.ndarray) -> tuple[np.ndarray, int]:
         """Return the weights and the number of those raised to the floor."""
@@ -105,7 +118,7 @@ def weight_rule(neighbors: Neighbors, params: WeightParams) -> WeightRule:
     positive = scales[scales > 0]
     typical = float(np.median(positive)) if len(positive) else 1.0  # copies say nothing about the scale
     bandwidth = typical if params.bandwidth is None else params.bandwidth
-    rule = WeightRule(params.kind, bandwidth, -np.inf)
+    rule = WeightRule(params.kind, bandwidth if params.kind == "heat" else params.width, -np.inf)
     step = max(1, -(-len(neighbors) * neighbors.k // MEDIAN_ENTRIES))
     logs = []
     for first, ids, distances in _blocks(neighbors):
@@ -113,10 +126,11 @@ def weight_rule(neighbors: Neighbors, params: WeightParams) -> WeightRule:
         logs.append(rule.log_weights(distances[::step][row, column], scales[first:first + len(ids):step][row],
                                      scales[ids[::step][row, column]]))
     median = float(np.median(np.concatenate(logs)))
-    require(median > LEAST_LOG, f"with bandwidth={bandwidth:.3g} the median weight is exp({median:.4g})",
-            why="half of all weights, or more, are zero in float64",
-            fix=f"choose a bandwidth near {typical:.3g}, the median distance to the k-th neighbor")
-    return WeightRule(params.kind, bandwidth, median + float(np.log(FLOOR)))
+    name, near = ("width", f"{WIDTH}") if params.kind == "self_tuned" else (
+        "bandwidth", f"{typical:.3g}, the median distance to the k-th neighbor")
+    require(median > LEAST_LOG, f"with {name}={rule.scale:.3g} the median weight is exp({median:.4g})",
+            why="half of all weights, or more, are zero in float64", fix=f"choose a {name} near {near}")
+    return replace(rule, least_log=median + float(np.log(FLOOR)))
 
 
 def weights_in_rows(start: int, stop: int, n: int, lists: Iterator[tuple[int, np.ndarray, np.ndarray]],
@@ -184,7 +198,8 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
     rule = weight_rule(neighbors, params)
     receipts = execution.map([WeightsTask(neighbors, rule, params.symmetrize, start, stop)
                               for start, stop in row_ranges(n, block_rows)], parts)
-    return {**asdict(params), "bandwidth": rule.bandwidth if params.kind == "heat" else None, "n": n,
+    return {**asdict(params), "bandwidth": rule.scale if params.kind == "heat" else None,
+            "width": rule.scale if params.kind == "self_tuned" else None, "n": n,
             "nnz": sum(receipt["nnz"] for receipt in receipts),
             "entries": neighbors.attributes.get("entries", n * neighbors.k),
             "floor": float(np.exp(rule.least_log)), "raised": sum(receipt["raised"] for receipt in receipts)}
@@ -232,30 +247,35 @@ class WeightsRaised(UserWarning):
 
 
 def warn_raised(attributes: dict[str, Any], stacklevel: int = 4) -> None:
-    """Warn with WeightsRaised if weights with these attributes were raised to the floor."""
-    if attributes["raised"]:
+    """Warn with WeightsRaised if weights with these attributes were raised to the floor.
+
+    Of self-tuned weights a few always are, where a point far from others lists one among its near neighbors: no more
+    than `FEW_RAISED` of them are told by the report alone.
+    """
+    if attributes["raised"] > (FEW_RAISED * attributes["entries"] if attributes["kind"] == "self_tuned" else 0):
         warnings.warn(explain(
             f"{attributes['raised']} of {attributes['entries']} weights were below {attributes['floor']:.3g}",
             why="they are zero beside the others, and were raised to 1e-10 of the median weight",
             fix={"heat": "choose a larger bandwidth, or self_tuned weights",
+                 "self_tuned": "choose a larger width, or drop points far from others",
                  "given": "give weights that differ less"}.get(attributes["kind"], "drop points far from others"),
         ), WeightsRaised, stacklevel=stacklevel)
 
 
-def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float | None = None,
+def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float | None = None, width: float = WIDTH,
             symmetrize: str = "maximum", execution: Execution | None = None) -> sp.csr_array:
     """Return the symmetric weights W (n, n) of neighbor lists; sorted indices, float64, zero diagonal.
 
     Warns
     -----
-    WeightsRaised : weights below 1e-10 of the median were raised to that floor; the bandwidth is too small.
+    WeightsRaised : weights below 1e-10 of the median were raised to that floor; bandwidth or width is too small.
 
     Raises
     ------
-    ParameterError : no neighbor lists, an unknown kind, or a bandwidth so small that the median weight is zero.
+    ParameterError : no neighbor lists, an unknown kind, or a bandwidth or width at which the median weight is zero.
     DataError : a list names a point that does not exist, or its own.
     """
-    params = WeightParams(kind=kind, bandwidth=bandwidth, symmetrize=symmetrize)  # type: ignore[arg-type]
+    params = WeightParams(kind=kind, bandwidth=bandwidth, width=width, symmetrize=symmetrize)  # type: ignore[arg-type]
     require(isinstance(neighbors, Neighbors), f"neighbors is of type {type(neighbors).__name__}",
             why="weights are made of neighbor lists", fix="pass dssl.neighbors(X); a graph has graph.weights()")
     _check_lists(neighbors)

@@ -20,7 +20,7 @@ from ..data.ingest_params import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
 from ..errors import DsslError, SpecError, explain, said
 from ..graph.neighbors import NeighborParams
-from ..graph.weights import WeightParams
+from ..graph.weights import WIDTH, WeightParams
 from ..kernels.base import Kernel, kernel_from, kernel_type
 from ..selection.choice import ChoiceRule
 from ..selection.folds import FoldParams
@@ -174,6 +174,8 @@ class GraphSpec(SpecSection):
     metric: Literal["euclidean", "cosine"] = "euclidean"
     weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
     bandwidth: float | None = None
+    width: float = Field(default=WIDTH, description="of self_tuned weights, in units of the distances to the k-th "
+                                                    "neighbors")
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
     laplacian: Literal["normalized", "unnormalized"] = "normalized"
     seed: int = 0
@@ -184,7 +186,8 @@ class GraphSpec(SpecSection):
 
     def weighting(self) -> WeightParams:
         """Return the weights' parameters."""
-        return WeightParams(kind=self.weights, bandwidth=self.bandwidth, symmetrize=self.symmetrize)
+        return WeightParams(kind=self.weights, bandwidth=self.bandwidth, width=self.width,
+                            symmetrize=self.symmetrize)
 
 
 class KernelSpec(SpecSection):

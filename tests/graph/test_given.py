@@ -50,8 +50,8 @@ def test_given_weights_are_stored_without_diagonal_and_zeros():
     receipt = store_weights(checked, PartWriter(parts, 0))
     parts.finish(0, receipt)
     assert_array_equal(read_graph(parts).toarray(), W.toarray())
-    assert described_weights(receipt) == {"kind": "given", "bandwidth": None, "symmetrize": None, "n": 60,
-                                          "nnz": W.nnz, "entries": W.nnz, "raised": 0,
+    assert described_weights(receipt) == {"kind": "given", "bandwidth": None, "width": None, "symmetrize": None,
+                                          "n": 60, "nnz": W.nnz, "entries": W.nnz, "raised": 0,
                                           "floor": pytest.approx(1e-10 * np.median(W.data))}
 
 
@@ -142,7 +142,7 @@ def test_short_lists_have_the_weights_of_their_entries(data):
     expected = np.zeros((len(rows), len(rows)))
     for (i, j), d in entries.items():
         product = scale[i] * scale[j] if scale[j] > 0 else scale[i] ** 2
-        expected[i, j] = np.exp(-float(d) ** 2 / product)
+        expected[i, j] = np.exp(-4 * float(d) ** 2 / product)
     found, attributes = weighed(lists)
     floor = attributes["floor"]
     assert_allclose(found, np.maximum(np.where(expected > 0, np.maximum(expected, floor), 0),

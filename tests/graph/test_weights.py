@@ -40,9 +40,17 @@ def test_weights_are_their_formula(kind, symmetrize):
     s = found.distances.read_all()[:, -1].astype(np.float64)
     h = np.median(s)
     value = {"binary": lambda i, j, d: 1.0, "heat": lambda i, j, d: np.exp(-d**2 / (2 * h**2)),
-             "self_tuned": lambda i, j, d: np.exp(-d**2 / (s[i] * s[j]))}[kind]
+             "self_tuned": lambda i, j, d: np.exp(-4 * d**2 / (s[i] * s[j]))}[kind]
     W = weights(found, kind, symmetrize=symmetrize)
     assert_allclose(W.toarray(), SYMMETRIC[symmetrize](directed(found, value)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("width", [0.35, 1.0])
+def test_the_width_scales_the_distances_to_the_kth_neighbors(width):
+    found = neighbors(points(), 6)
+    s = found.distances.read_all()[:, -1].astype(np.float64)
+    expected = directed(found, lambda i, j, d: np.exp(-d**2 / (width**2 * s[i] * s[j])))
+    assert_allclose(weights(found, width=width).toarray(), SYMMETRIC["maximum"](expected), rtol=1e-12)
 
 
 def test_binary_weights_are_scikit_learns_graph():
@@ -86,7 +94,7 @@ def test_copies_have_weight_1_and_borrow_a_scale():
     """Four copies with k = 3 have no scale of their own; the point beside them lists them and lends its own."""
     X = np.array([[0.0], [0], [0], [0], [1], [3], [6], [10]])
     found = neighbors(X, 3)
-    W = weights(found).toarray()
+    W = weights(found, width=1.0).toarray()
     assert (W[:4, :4] == 1 - np.eye(4)).all()
     s = found.distances.read_all()[4, -1]
     assert W[4, 0] == pytest.approx(np.exp(-1 / s**2))
@@ -107,10 +115,13 @@ def test_tiny_weights_are_raised_to_the_floor_and_counted():
 def test_a_bandwidth_that_leaves_nothing_is_refused():
     with pytest.raises(ParameterError, match="the median weight is exp"):
         weights(neighbors(points(), 5), "heat", bandwidth=1e-4)
+    with pytest.raises(ParameterError, match=r"with width=0\.01 the median weight is exp"):
+        weights(neighbors(points(), 5), width=0.01)
 
 
 @pytest.mark.parametrize("changes", [{"kind": "cosine"}, {"symmetrize": "or"}, {"kind": "heat", "bandwidth": 0.0},
-                                     {"kind": "binary", "bandwidth": 1.0}])
+                                     {"kind": "binary", "bandwidth": 1.0}, {"kind": "heat", "width": 0.4},
+                                     {"width": 0.0}, {"width": True}, {"width": np.nan}])
 def test_parameters_are_checked(changes):
     with pytest.raises(ParameterError, match=list(changes)[-1]):
         WeightParams(**changes)

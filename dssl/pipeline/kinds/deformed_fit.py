@@ -164,8 +164,8 @@ class FitTask:
 def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
     """Return Q^-1 (s, s) by power of the graph of the subsample alone, a baseline of the paper (section 5.1)."""
     lists, weighting = find_neighbors(as_rows(X_S), graph.neighbors, InProcess(1)), graph.weights
-    W = weights(lists, weighting.kind, bandwidth=weighting.bandwidth, symmetrize=weighting.symmetrize,
-                execution=InProcess(1))
+    W = weights(lists, weighting.kind, bandwidth=weighting.bandwidth, width=weighting.width,
+                symmetrize=weighting.symmetrize, execution=InProcess(1))
     laplacian = Laplacian(W, graph.regularizer.laplacian == "normalized")
     found = inverse_on_subsample(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,
                                  params=SolverParams(method="direct"), vector=laplacian.vector, execution=InProcess(1))
