@@ -1,0 +1,251 @@
+"""Functions of a graph's Laplacian on the columns of a few vertices: `(L + r I)^-p e_j` for many r and p at once.
+
+By the Lanczos process, where all ridges and powers cost what one does (`solvers/lanczos.py`). Graphs that are small, or
+whose smallest eigenvalues are so many and so close to 0 that the process does not resolve them in `max_steps`, are
+solved by the solvers of `solvers/solve.py` instead, one system a ridge and p solves a column.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import require
+from ..execution.tasks import Execution, sums
+from ..solvers.direct import LARGEST
+from ..solvers.lanczos import Functions, Krylov, SingularMatrix, combined, krylov
+from ..solvers.solve import Solver, SolverParams, prepare
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from .graph import Graph
+from .laplacian import Laplacian
+from .weights import read_graph
+
+LaplacianKind = Literal["normalized", "unnormalized"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionParams:
+    """How functions of the Laplacian are computed.
+
+    laplacian : "normalized" or "unnormalized". tolerance : how much no function of a column, off the null space, may
+        still move relative to its largest entry as the steps grow by half. max_steps : of the Lanczos process, before
+        the solvers take over. block_columns : columns side by side.
+    """
+
+    laplacian: LaplacianKind = "normalized"
+    tolerance: float = 1e-2
+    max_steps: int = 243
+    block_columns: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
+                why="no other Laplacian is defined", fix="choose normalized or unnormalized")
+        require(1e-12 <= self.tolerance < 1, f"tolerance={self.tolerance!r}, expected 1e-12 <= tolerance < 1",
+                why="it is relative to the largest entry of a column", fix="use 1e-2 for classes, 1e-4 for kernels")
+        require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
+                why="columns are computed in blocks", fix="leave it at 64")
+
+
+@dataclass(frozen=True)
+class GraphFunctions:
+    """m functions of the Laplacian of v vertices, on t columns.
+
+    values (m, r, t) : at some vertices. combined : maps coef (m, t, c) to the sum over functions and columns of
+        `f(L) e_j coef[f, j]`, (v, c). attributes : the method and its evidence; JSON.
+    """
+
+    values: np.ndarray
+    combined: Callable[[np.ndarray], np.ndarray]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
+                    execution: Execution) -> GraphFunctions:
+    """Return functions of the Laplacian of a graph on some columns (t,), distinct vertices, at rows (r,), vertices too.
+
+    Both in the coordinates of the Laplacian: where vertices are several points, see `Laplacian.multiplicity`.
+
+    Raises NotConverged where the solvers have to take over, and a solve ends above its tolerance.
+    """
+    columns, rows = np.asarray(columns, np.int64), np.asarray(rows, np.int64)
+    if len(graph.vertices) > LARGEST:
+        found = _by_krylov(graph, columns, rows, functions, params, execution)
+        if found is not None:
+            return found
+    return _by_solves(graph, columns, rows, functions, params, execution)
+
+
+def laplacian_of(graph: Parts, vertices: Arrays | None, kind: LaplacianKind) -> Laplacian:
+    """Return the Laplacian of a stored graph; vertices : as `Graph.copies`."""
+    return Laplacian(read_graph(graph), kind == "normalized",
+                     None if vertices is None else vertices.load()["multiplicity"])
+
+
+@dataclass(frozen=True)
+class SingularTask:
+    """Write the Laplacian in the form of the Lanczos process; the matrix three times, 70 bytes an entry."""
+
+    graph: Parts
+    vertices: Arrays | None
+    kind: LaplacianKind
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        laplacian = laplacian_of(self.graph, self.vertices, self.kind)
+        return out.write(**SingularMatrix.of(laplacian.matrix(), laplacian.vector).to_arrays())
+
+
+@dataclass(frozen=True)
+class KrylovTask:
+    """Write what the first pass finds of some columns; see `krylov`, whose memory it takes beside the matrix."""
+
+    matrix: Arrays
+    vertices: Arrays  # `columns` (t,) and `rows` (r,)
+    first: int
+    last: int
+    functions: Functions
+    params: FunctionParams
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        A, own = SingularMatrix.from_arrays(self.matrix.load()), self.vertices.load()
+        found = krylov(A, A.place[own["columns"][self.first:self.last]], A.place[own["rows"]], self.functions,
+                       self.params.tolerance, self.params.max_steps)
+        return {**out.write(**found.to_arrays()), "steps": int(found.steps.max(initial=0)),
+                "converged": bool(found.converged.all())}
+
+
+@dataclass(frozen=True)
+class CombineKrylovTask:
+    """Write `found` (v, c), the share of some columns in the combination."""
+
+    matrix: Arrays
+    krylov: Arrays
+    functions: Functions
+    coef: Arrays
+    first: int
+    last: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        A = SingularMatrix.from_arrays(self.matrix.load())
+        ordered = combined(A, Krylov.from_arrays(self.krylov.load()), self.functions,
+                           self.coef.load()["coef"][:, self.first:self.last])
+        found = np.empty_like(ordered)
+        found[A.order] = ordered
+        return out.write(found=found)
+
+
+def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
+               execution: Execution) -> GraphFunctions | None:
+    """Return the functions by the Lanczos process; None where it does not converge."""
+    prepared, parts = execution.scratch(), execution.scratch()
+    execution.map([SingularTask(graph.stored, graph.copies(execution), params.laplacian)], prepared)
+    matrix, vertices = prepared.arrays(0), execution.share(columns=columns, rows=rows)
+    ranges = row_ranges(len(columns), params.block_columns)
+    tasks = [KrylovTask(matrix, vertices, first, last, functions, params) for first, last in ranges]
+    for some in (tasks[:1], tasks):  # the first block tells whether the others are worth their while
+        receipts = execution.map(some, parts)
+        if not all(receipt["converged"] for receipt in receipts):
+            parts.remove()
+            prepared.remove()
+            return None
+    values = np.concatenate([parts.read(index)["values"] for index in range(len(tasks))], axis=2)
+
+    def combine(coef: np.ndarray) -> np.ndarray:
+        shared = execution.share(coef=coef)
+        return execution.reduce(sums([CombineKrylovTask(matrix, parts.arrays(index), functions, shared, first, last)
+                                      for index, (first, last) in enumerate(ranges)]))["found"]
+
+    return GraphFunctions(values, combine, {
+        "method": "lanczos", "steps": max(receipt["steps"] for receipt in receipts), "tolerance": params.tolerance})
+
+
+@dataclass(frozen=True)
+class SystemTask:
+    """Write the solver of L + ridge I for so many columns."""
+
+    graph: Parts
+    vertices: Arrays | None
+    kind: LaplacianKind
+    ridge: float
+    n_columns: int
+    solver: SolverParams
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        laplacian = laplacian_of(self.graph, self.vertices, self.kind)
+        solver = prepare(laplacian.matrix(self.ridge), self.n_columns, self.solver, laplacian.vector)
+        return {**out.write(**solver.to_arrays()), "method": solver.params.method}
+
+
+@dataclass(frozen=True)
+class PowersTask:
+    """Write `values` (p, r, t): the powers 1 to p of the inverse on some columns, at the rows."""
+
+    solver: Arrays
+    params: SolverParams
+    vertices: Arrays  # `columns` (t,) and `rows` (r,)
+    first: int
+    last: int
+    power: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        solver, own = Solver.from_arrays(self.solver.load(), self.params), self.vertices.load()
+        columns = own["columns"][self.first:self.last]
+        Z = np.zeros((solver.A.n, len(columns)))
+        Z[columns, np.arange(len(columns))] = 1
+        values, iterations = [], 0
+        for _ in range(self.power):
+            solution = solver.solve(Z).require_converged(self.params)
+            Z, iterations = solution.value, max(iterations, int(solution.iterations.max()))
+            values.append(Z[own["rows"]])
+        return {**out.write(values=np.array(values)), "iterations": iterations}
+
+
+@dataclass(frozen=True)
+class CombinePowersTask:
+    """Write `found` (v, c): the sum over the powers 1 to p of the inverse times the columns of `coef` (p, t, c)."""
+
+    solver: Arrays
+    params: SolverParams
+    vertices: Arrays
+    coef: Arrays
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        solver, columns = Solver.from_arrays(self.solver.load(), self.params), self.vertices.load()["columns"]
+        coef = self.coef.load()["coef"]
+        Z = np.zeros((solver.A.n, coef.shape[2]))
+        for own in coef[::-1]:
+            Z[columns] += own
+            Z = solver.solve(Z).require_converged(self.params).value
+        return out.write(found=Z)
+
+
+def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
+               execution: Execution) -> GraphFunctions:
+    """Return the functions by a solver of each ridge."""
+    ridges, most = sorted(set(functions.ridge)), max(functions.power)
+    solver = SolverParams(tolerance=min(1e-6, params.tolerance), block_columns=params.block_columns, seed=params.seed)
+    prepared, vertices = execution.scratch(), execution.share(columns=columns, rows=rows)
+    receipts = execution.map([
+        SystemTask(graph.stored, graph.copies(execution), params.laplacian, ridge, most * len(columns), solver)
+        for ridge in ridges], prepared)
+    chosen = [replace(solver, method=receipt["method"]) for receipt in receipts]
+    ranges, parts = row_ranges(len(columns), params.block_columns), execution.scratch()
+    solved = execution.map([PowersTask(prepared.arrays(number), chosen[number], vertices, first, last, most)
+                            for number in range(len(ridges)) for first, last in ranges], parts)
+    of_ridge = [np.concatenate([parts.read(number * len(ranges) + index)["values"] for index in range(len(ranges))], 2)
+                for number in range(len(ridges))]
+    parts.remove()
+    places = [(ridges.index(ridge), power - 1) for ridge, power in zip(functions.ridge, functions.power, strict=True)]
+
+    def combine(coef: np.ndarray) -> np.ndarray:
+        given = np.zeros((len(ridges), most, *coef.shape[1:]))
+        for (number, power), own in zip(places, coef, strict=True):
+            given[number, power] += own
+        return execution.reduce(sums([
+            CombinePowersTask(prepared.arrays(number), chosen[number], vertices, execution.share(coef=given[number]))
+            for number in range(len(ridges))]))["found"]
+
+    return GraphFunctions(np.array([of_ridge[number][power] for number, power in places]), combine, {
+        "method": sorted({params.method for params in chosen}), "tolerance": solver.tolerance,
+        "iterations": max(receipt["iterations"] for receipt in solved)})

@@ -1,0 +1,289 @@
+"""Functions of a graph Laplacian on a few columns, many functions at the price of one: `(L + r I)^-p e_j`.
+
+The Lanczos process builds, column by column, an orthonormal basis V of the Krylov space of L and e_j, in which L is a
+tridiagonal T. Every function of L is then read from the same basis, `f(L) e_j = V f(T) e_1` (Gauss quadrature: Golub
+and Meurant, "Matrices, moments and quadrature with applications", 2010), so all ridges r and powers p share every
+product with L. V itself is never kept. A first pass keeps T and the rows of V at a few vertices, which is all that the
+matrix of the labeled points takes; a second pass runs the same steps again and adds up a combination of all functions
+of all columns at every vertex.
+
+The null space of L, a vector a component, is split off before and added exactly: it is what a small ridge makes large
+beyond the precision of the basis.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from scipy.linalg import eigh_tridiagonal
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+
+from ..errors import require
+from .columns import column_dots
+from .operators import add_row
+
+FIRST_CHECK, GROWTH = 32, 1.5  # steps before convergence is looked at, and by how much they grow from look to look
+REFRESH = 16  # steps between two projections off the null space, which rounding brings back
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Functions `(x + ridge)^-power` of eigenvalues x >= 0, one an entry of two lists (m,)."""
+
+    ridge: tuple[float, ...]
+    power: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.ridge)
+
+    def of(self, x: np.ndarray) -> np.ndarray:
+        """Return the values (m, k) at x (k,)."""
+        return (np.maximum(x, 0.0) + np.array(self.ridge)[:, None]) ** -np.array(self.power, np.float64)[:, None]
+
+
+@dataclass(frozen=True)
+class SingularMatrix:
+    """A symmetric positive semi-definite matrix with one known null vector a component, rows in Cuthill-McKee order.
+
+    order (n,): row i here is row `order[i]` of the matrix that was given. diagonal (n,), indptr, indices, data float32.
+    component (n,): that of each row. null (n,) float64: of unit norm on each component.
+    """
+
+    order: np.ndarray
+    diagonal: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    component: np.ndarray
+    null: np.ndarray
+
+    @classmethod
+    def of(cls, L: Any, vector: np.ndarray) -> "SingularMatrix":
+        """Return the form of L (n, n), sparse, with `L vector = 0`; vector (n,) > 0."""
+        L = sp.csr_matrix(L, dtype=np.float64)
+        order = reverse_cuthill_mckee(L, symmetric_mode=True).astype(np.int64)
+        L = sp.csr_matrix(L[order][:, order])
+        diagonal = L.diagonal()
+        L.setdiag(0)
+        L.eliminate_zeros()
+        L.sort_indices()
+        count, component = connected_components(L, directed=False)
+        v = np.asarray(vector, np.float64)[order]
+        return cls(order, diagonal.astype(np.float32), L.indptr.astype(np.int64), L.indices.astype(np.int32),
+                   L.data.astype(np.float32), component.astype(np.int32),
+                   v / np.sqrt(np.bincount(component, v * v, count))[component])
+
+    @property
+    def n(self) -> int:
+        return len(self.order)
+
+    @property
+    def place(self) -> np.ndarray:
+        """Return the row here of each row of the matrix that was given, (n,)."""
+        place = np.empty_like(self.order)
+        place[self.order] = np.arange(self.n)
+        return place
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the named arrays that `from_arrays` takes: 28 bytes a row, 8 an entry."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "SingularMatrix":
+        """Return the matrix that `to_arrays` described."""
+        return cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+
+    def null_parts(self, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the entries (rows, t) of the projections of unit columns onto the null space."""
+        same = self.component[rows][:, None] == self.component[columns]
+        return same * (self.null[rows][:, None] * self.null[columns])
+
+    def basis(self, columns: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield (V_k (n, t) float32, alpha_k (t,), beta_k (t,)) of the Lanczos process on unit columns, step by step.
+
+        V_0 is the column off the null space, of unit length; a column that has no such part is zero throughout. The
+        same array is yielded again and again. beta_k couples step k to k + 1. Memory: three arrays of n x t float32.
+        """
+        t = len(columns)
+        V, U, beta = np.zeros((self.n, t), np.float32), np.zeros((self.n, t), np.float32), np.zeros(t)
+        V[columns, np.arange(t)] = 1
+        size = self.lengths(columns)
+        whole = np.ones(len(np.unique(self.component)), np.bool_)
+        _off_null(self.null, self.component, whole, V)
+        V *= np.divide(1, size, out=np.zeros(t), where=size > 0).astype(np.float32)
+        alpha, norms = np.empty(t), np.empty(t)
+        for step in range(1, self.n + 1):
+            _multiply(self.indptr, self.indices, self.data, self.diagonal, V, U, beta.astype(np.float32), alpha)
+            _advance(V, U, alpha.astype(np.float32), norms)
+            if step % REFRESH == 0:
+                _off_null(self.null, self.component, whole, U)
+                norms = column_dots(U, U)
+            beta = np.sqrt(norms)
+            yield V, alpha, beta
+            _scale(U, np.divide(1, beta, out=np.zeros(t), where=beta > 0).astype(np.float32))
+            V, U = U, V
+
+    def lengths(self, columns: np.ndarray) -> np.ndarray:
+        """Return the lengths (t,) of unit columns off the null space; 0 where rounding alone is left."""
+        square = 1 - self.null[columns] ** 2
+        return np.sqrt(np.where(square > 1e-12, square, 0.0))
+
+
+@dataclass(frozen=True)
+class Krylov:
+    """What the first pass keeps of t columns.
+
+    columns (t,): rows of the matrix. alpha, beta (k, t): the tridiagonal matrices, of which column j has `steps[j]`
+    rows. values (m, rows, t): of m functions at some rows. converged (t,).
+    """
+
+    columns: np.ndarray
+    alpha: np.ndarray
+    beta: np.ndarray
+    steps: np.ndarray
+    values: np.ndarray
+    converged: np.ndarray
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the named arrays that `from_arrays` takes."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Krylov":
+        """Return what `to_arrays` described."""
+        return cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+
+
+def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: Functions, tolerance: float,
+           max_steps: int) -> Krylov:
+    """Return the entries of functions of A in some rows and columns, and the matrices T for a second pass.
+
+    A column stops when no function of it, off the null space, moved by more than `tolerance` of its largest entry since
+    the steps were two thirds as many, whatever the columns beside it do; or at `max_steps`, and has then not converged.
+
+    Memory: `krylov_bytes`.
+    """
+    require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
+            why="convergence is first looked at there", fix="leave it at its default")
+    t, sizes, exact = len(columns), A.lengths(columns), A.null_parts(columns, rows)
+    values = functions.of(np.zeros(1))[:, :, None] * exact  # the null space, exactly
+    seen, alphas, betas = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    before: dict[int, np.ndarray] = {}
+    steps, converged, check = np.zeros(t, np.int64), sizes == 0, FIRST_CHECK
+    for V, alpha, beta in A.basis(columns):
+        seen.append(V[rows])
+        alphas.append(alpha.copy())
+        betas.append(beta.copy())
+        ended = len(seen) == min(max_steps, A.n)
+        if len(seen) < check and not ended:
+            continue
+        for j in np.flatnonzero(~converged):
+            own = _read(np.array([a[j] for a in alphas]), np.array([b[j] for b in betas]), functions)
+            found = sizes[j] * own @ np.stack([rows_of[:, j] for rows_of in seen[:own.shape[1]]])
+            scale = np.abs(found).max(axis=1)
+            converged[j] = own.shape[1] < len(seen) or (
+                j in before and bool((np.abs(found - before[j]).max(axis=1) <= tolerance * scale).all()))
+            before[j], steps[j] = found, own.shape[1]
+        if converged.all() or ended:
+            break
+        check = int(GROWTH * check)
+    for j, found in before.items():
+        values[:, :, j] += found
+    return Krylov(np.asarray(columns), np.array(alphas), np.array(betas), steps, values, converged)
+
+
+def combined(A: SingularMatrix, made: Krylov, functions: Functions, coef: np.ndarray) -> np.ndarray:
+    """Return the sum over functions and columns of `f(A) e_j coef[f, j]`, (n, c) float64, for coef (m, t, c).
+
+    Memory: the basis, and two arrays of n x c.
+    """
+    t, c = coef.shape[1:]
+    sizes, longest = A.lengths(made.columns), int(made.steps.max(initial=0))
+    of_step = np.zeros((longest, t, c))
+    for j in range(t):
+        k = made.steps[j]
+        if k:
+            own = _read(made.alpha[:k, j], made.beta[:k, j], functions)
+            of_step[:own.shape[1], j] = sizes[j] * own.T @ coef[:, j]
+    found = np.zeros((A.n, c))
+    for step, (V, _, _) in zip(range(longest), A.basis(made.columns), strict=False):
+        found += V @ of_step[step].astype(np.float32)
+    at_null = np.tensordot(functions.of(np.zeros(1))[:, 0], coef, 1) * A.null[made.columns][:, None]
+    total = np.zeros((int(A.component.max()) + 1, c))
+    np.add.at(total, A.component[made.columns], at_null)
+    return found + A.null[:, None] * total[A.component]
+
+
+def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int) -> int:
+    """Return the bytes of `krylov`: the basis, its rows, and the functions at these."""
+    return 12 * n * t + 4 * max_steps * n_rows * t + 16 * n_functions * n_rows * t
+
+
+def _read(alpha: np.ndarray, beta: np.ndarray, functions: Functions) -> np.ndarray:
+    """Return `f(T) e_1` (m, k), for T of alpha (k,) and beta (k,), up to where the basis ends: a beta of rounding."""
+    scale = float(np.abs(alpha).max()) + float(beta.max())
+    ends = np.flatnonzero(beta <= 1e-5 * scale)
+    k = int(ends[0]) + 1 if len(ends) else len(alpha)
+    x, Q = eigh_tridiagonal(alpha[:k], beta[:k - 1]) if k > 1 else (alpha[:1], np.ones((1, 1)))
+    return (functions.of(x) * Q[0]) @ Q.T
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _multiply(indptr, indices, data, diagonal, V, U, beta, alpha):
+    """Replace U by `A V - U beta`, and write the column inner products of V with it to alpha (t,) float64."""
+    t = V.shape[1]
+    part = np.zeros(t, V.dtype)
+    alpha[:] = 0
+    for i in range(V.shape[0]):
+        for c in range(t):
+            U[i, c] = diagonal[i] * V[i, c] - beta[c] * U[i, c]
+        add_row(indptr, indices, data, i, V, U, False)
+        for c in range(t):
+            part[c] += V[i, c] * U[i, c]
+        if i & 255 == 255:
+            for c in range(t):
+                alpha[c] += part[c]
+                part[c] = 0
+    for c in range(t):
+        alpha[c] += part[c]
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _advance(V, U, alpha, norms):
+    """Subtract `V alpha` from U, and write the squared column norms of U to norms (t,) float64."""
+    t = V.shape[1]
+    part = np.zeros(t, V.dtype)
+    norms[:] = 0
+    for i in range(V.shape[0]):
+        for c in range(t):
+            u = U[i, c] - alpha[c] * V[i, c]
+            U[i, c] = u
+            part[c] += u * u
+        if i & 255 == 255:
+            for c in range(t):
+                norms[c] += part[c]
+                part[c] = 0
+    for c in range(t):
+        norms[c] += part[c]
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _scale(U, scale):
+    for i in range(U.shape[0]):
+        for c in range(U.shape[1]):
+            U[i, c] *= scale[c]
+
+
+@njit(nogil=True, cache=True)
+def _off_null(null, component, whole, V):
+    """Remove the null vector of each component from each column of V (n, t)."""
+    inner = np.zeros((len(whole), V.shape[1]))
+    for i in range(V.shape[0]):
+        for c in range(V.shape[1]):
+            inner[component[i], c] += null[i] * V[i, c]
+    for i in range(V.shape[0]):
+        for c in range(V.shape[1]):
+            V[i, c] -= null[i] * inner[component[i], c]

@@ -1,0 +1,72 @@
+"""Functions of a graph's Laplacian at vertices, by either way, in any blocks."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl import KNNGraph
+from dssl.errors import ParameterError
+from dssl.execution.in_process import InProcess
+from dssl.graph import functions as module
+from dssl.graph.functions import FunctionParams, graph_functions, laplacian_of
+from dssl.solvers.lanczos import Functions
+
+FUNCTIONS = Functions(*zip(*product((0.01, 0.1), (1, 2)), strict=True))
+COLUMNS, ROWS = np.array([9, 2, 100, 57]), np.array([100, 3, 2])
+
+
+def graph(copies=0):
+    X = np.random.default_rng(0).normal(size=(150, 3))
+    return KNNGraph(n_neighbors=6).build(np.concatenate([X, X[:copies]]))
+
+
+def exact(made, kind):
+    L = laplacian_of(made.stored, made.copies(InProcess()), kind)
+    values, U = np.linalg.eigh(L.matrix().toarray())
+    return np.einsum("ik,mk,jk->mij", U, FUNCTIONS.of(values), U)
+
+
+@pytest.mark.parametrize("largest", [0, 1000])
+@pytest.mark.parametrize(("kind", "copies"), [("normalized", 0), ("normalized", 40), ("unnormalized", 0)])
+def test_either_way_gives_the_functions(monkeypatch, largest, kind, copies):
+    monkeypatch.setattr(module, "LARGEST", largest)
+    made, expected = graph(copies), exact(graph(copies), kind)
+    params = FunctionParams(laplacian=kind, tolerance=1e-3, block_columns=3)
+    found = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, params, InProcess(2))
+    assert ("steps" in found.attributes) == (largest == 0)
+    scale = np.abs(expected).max()
+    assert_allclose(found.values, expected[:, ROWS][:, :, COLUMNS], atol=1e-3 * scale)
+    coef = np.random.default_rng(1).normal(size=(4, 4, 2))
+    assert_allclose(found.combined(coef), np.einsum("mij,mjc->ic", expected[:, :, COLUMNS], coef), atol=1e-3 * scale)
+
+
+@pytest.mark.parametrize("largest", [0, 1000])
+def test_blocks_and_threads_do_not_change_a_bit(monkeypatch, largest):
+    monkeypatch.setattr(module, "LARGEST", largest)
+    made, coef = graph(), np.ones((4, 4, 1))
+    first = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=2), InProcess(1))
+    second = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=2), InProcess(2))
+    assert_array_equal(first.values, second.values)
+    assert_array_equal(first.combined(coef), second.combined(coef))
+    other = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=64), InProcess(1))
+    assert_array_equal(first.values, other.values)
+
+
+def test_solvers_take_over_where_the_process_does_not_converge(monkeypatch):
+    monkeypatch.setattr(module, "LARGEST", 0)
+    made = KNNGraph(n_neighbors=2).build(np.linspace(0, 1, 1500)[:, None])
+    functions = Functions((1e-5,), (2,))
+    found = graph_functions(made, np.array([700]), np.array([700]), functions, FunctionParams(max_steps=64),
+                            InProcess())
+    assert found.attributes["iterations"] > 0
+    L = laplacian_of(made.stored, None, "normalized").matrix(1e-5).toarray()
+    column = np.linalg.solve(L, np.linalg.solve(L, np.eye(1500)[700]))
+    assert found.values[0, 0, 0] == pytest.approx(column[700], rel=1e-3)
+
+
+@pytest.mark.parametrize("changes", [{"laplacian": "random"}, {"tolerance": 0.0}, {"block_columns": 0}])
+def test_parameters_are_checked(changes):
+    with pytest.raises(ParameterError, match=next(iter(changes))):
+        FunctionParams(**changes)
