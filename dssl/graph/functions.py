@@ -1,8 +1,8 @@
 """Functions of a graph's Laplacian on the columns of a few vertices: `(L + r I)^-p e_j` for many r and p at once.
 
-By the Lanczos process, where all ridges and powers cost what one does (`solvers/lanczos.py`). Graphs that are small, or
-whose smallest eigenvalues are so many and so close to 0 that the process does not resolve them in `max_steps`, are
-solved by the solvers of `solvers/solve.py` instead, one system a ridge and p solves a column.
+By the Lanczos process, where all ridges and powers cost what one does (`solvers/lanczos.py`). On small graphs, and for
+ridges beside which the smallest eigenvalues are so many that the process does not resolve them in `max_steps`, by the
+solvers of `solvers/solve.py` instead: one system a ridge, and p solves a column.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class FunctionParams:
     """
 
     laplacian: LaplacianKind = "normalized"
-    tolerance: float = 1e-2
+    tolerance: float = 0.1
     max_steps: int = 243
     block_columns: int = 64
     seed: int = 0
@@ -43,7 +43,7 @@ class FunctionParams:
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
                 why="no other Laplacian is defined", fix="choose normalized or unnormalized")
         require(1e-12 <= self.tolerance < 1, f"tolerance={self.tolerance!r}, expected 1e-12 <= tolerance < 1",
-                why="it is relative to the largest entry of a column", fix="use 1e-2 for classes, 1e-4 for kernels")
+                why="it is relative to the largest entry of a column", fix="use 0.1, which leaves errors of some 0.01, or 1e-3 for exact kernels")
         require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
                 why="columns are computed in blocks", fix="leave it at 64")
 
@@ -70,11 +70,9 @@ def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functio
     Raises NotConverged where the solvers have to take over, and a solve ends above its tolerance.
     """
     columns, rows = np.asarray(columns, np.int64), np.asarray(rows, np.int64)
-    if len(graph.vertices) > LARGEST:
-        found = _by_krylov(graph, columns, rows, functions, params, execution)
-        if found is not None:
-            return found
-    return _by_solves(graph, columns, rows, functions, params, execution)
+    if len(graph.vertices) <= LARGEST:
+        return _by_solves(graph, columns, rows, functions, params, execution)
+    return _by_krylov(graph, columns, rows, functions, params, execution)
 
 
 def laplacian_of(graph: Parts, vertices: Arrays | None, kind: LaplacianKind) -> Laplacian:
@@ -111,8 +109,7 @@ class KrylovTask:
         A, own = SingularMatrix.from_arrays(self.matrix.load()), self.vertices.load()
         found = krylov(A, A.place[own["columns"][self.first:self.last]], A.place[own["rows"]], self.functions,
                        self.params.tolerance, self.params.max_steps)
-        return {**out.write(**found.to_arrays()), "steps": int(found.steps.max(initial=0)),
-                "converged": bool(found.converged.all())}
+        return {**out.write(**found.to_arrays()), "steps": int(found.steps.max(initial=0))}
 
 
 @dataclass(frozen=True)
@@ -136,28 +133,46 @@ class CombineKrylovTask:
 
 
 def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
-               execution: Execution) -> GraphFunctions | None:
-    """Return the functions by the Lanczos process; None where it does not converge."""
+               execution: Execution) -> GraphFunctions:
+    """Return the functions by the Lanczos process, and by solvers those that do not converge.
+
+    What the first block of columns does not resolve is left out of the process for the others.
+    """
     prepared, parts = execution.scratch(), execution.scratch()
     execution.map([SingularTask(graph.stored, graph.copies(execution), params.laplacian)], prepared)
     matrix, vertices = prepared.arrays(0), execution.share(columns=columns, rows=rows)
     ranges = row_ranges(len(columns), params.block_columns)
-    tasks = [KrylovTask(matrix, vertices, first, last, functions, params) for first, last in ranges]
-    for some in (tasks[:1], tasks):  # the first block tells whether the others are worth their while
-        receipts = execution.map(some, parts)
-        if not all(receipt["converged"] for receipt in receipts):
-            parts.remove()
-            prepared.remove()
-            return None
-    values = np.concatenate([parts.read(index)["values"] for index in range(len(tasks))], axis=2)
+    among = [functions]
+    receipts = execution.map([KrylovTask(matrix, vertices, *ranges[0], functions, params)], parts)
+    converged = parts.read(0)["converged"].all(axis=1)
+    if len(ranges) > 1:
+        among += [functions.take(np.flatnonzero(converged))] * (len(ranges) - 1)
+        receipts = execution.map([KrylovTask(matrix, vertices, *own, seen, params)
+                                  for own, seen in zip(ranges, among, strict=True)], parts)
+    kept = np.flatnonzero(converged)
+    first_block = parts.read(0)["values"]
+    rest = [parts.read(index) for index in range(1, len(ranges))]
+    values = np.concatenate([first_block[kept], *(part["values"] for part in rest)], axis=2)
+    resolved = np.logical_and.reduce([np.ones(len(kept), bool), *(part["converged"].all(axis=1) for part in rest)])
+    values, kept = values[resolved], kept[resolved]
+    others = np.setdiff1d(np.arange(len(functions)), kept)
+    solved = _by_solves(graph, columns, rows, functions.take(others), params, execution) if len(others) else None
+    whole = np.empty((len(functions), *values.shape[1:]))
+    whole[kept] = values
+    if solved is not None:
+        whole[others] = solved.values
 
     def combine(coef: np.ndarray) -> np.ndarray:
-        shared = execution.share(coef=coef)
-        return execution.reduce(sums([CombineKrylovTask(matrix, parts.arrays(index), functions, shared, first, last)
-                                      for index, (first, last) in enumerate(ranges)]))["found"]
+        found = np.zeros((len(graph.vertices), coef.shape[2]))
+        if len(kept):
+            shared, used = execution.share(coef=coef[kept]), functions.take(kept)
+            found += execution.reduce(sums([CombineKrylovTask(matrix, parts.arrays(index), used, shared, first, last)
+                                            for index, (first, last) in enumerate(ranges)]))["found"]
+        return found if solved is None else found + solved.combined(coef[others])
 
-    return GraphFunctions(values, combine, {
-        "method": "lanczos", "steps": max(receipt["steps"] for receipt in receipts), "tolerance": params.tolerance})
+    return GraphFunctions(whole, combine, {
+        "method": "lanczos", "steps": max(receipt["steps"] for receipt in receipts), "tolerance": params.tolerance,
+        **({} if solved is None else {"solved": solved.attributes | {"functions": len(others)}})})
 
 
 @dataclass(frozen=True)

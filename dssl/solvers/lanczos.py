@@ -7,8 +7,8 @@ product with L. V itself is never kept. A first pass keeps T and the rows of V a
 matrix of the labeled points takes; a second pass runs the same steps again and adds up a combination of all functions
 of all columns at every vertex.
 
-The null space of L, a vector a component, is split off before and added exactly: it is what a small ridge makes large
-beyond the precision of the basis.
+The null space of L, a vector a component, is split off and added exactly: it is what a small ridge makes large beyond
+the precision of the basis. Every step is kept off it, since the process would amplify what rounding brings back.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,9 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..errors import require
-from .columns import column_dots
 from .operators import add_row
 
 FIRST_CHECK, GROWTH = 32, 1.5  # steps before convergence is looked at, and by how much they grow from look to look
-REFRESH = 16  # steps between two projections off the null space, which rounding brings back
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,10 @@ class Functions:
 
     def __len__(self) -> int:
         return len(self.ridge)
+
+    def take(self, places: np.ndarray) -> "Functions":
+        """Return some of the functions."""
+        return Functions(tuple(self.ridge[place] for place in places), tuple(self.power[place] for place in places))
 
     def of(self, x: np.ndarray) -> np.ndarray:
         """Return the values (m, k) at x (k,)."""
@@ -111,19 +113,18 @@ class SingularMatrix:
         V, U, beta = np.zeros((self.n, t), np.float32), np.zeros((self.n, t), np.float32), np.zeros(t)
         V[columns, np.arange(t)] = 1
         size = self.lengths(columns)
-        whole = np.ones(len(np.unique(self.component)), np.bool_)
-        _off_null(self.null, self.component, whole, V)
+        inner = np.zeros((int(self.component.max()) + 1, t))
+        _multiply_null(self.null, self.component, V, inner)
+        V -= (self.null[:, None] * inner[self.component]).astype(np.float32)
         V *= np.divide(1, size, out=np.zeros(t), where=size > 0).astype(np.float32)
         alpha, norms = np.empty(t), np.empty(t)
-        for step in range(1, self.n + 1):
+        for _ in range(self.n):
             _multiply(self.indptr, self.indices, self.data, self.diagonal, V, U, beta.astype(np.float32), alpha)
-            _advance(V, U, alpha.astype(np.float32), norms)
-            if step % REFRESH == 0:
-                _off_null(self.null, self.component, whole, U)
-                norms = column_dots(U, U)
+            _advance(self.null, self.component, V, U, alpha.astype(np.float32), norms, inner)
             beta = np.sqrt(norms)
             yield V, alpha, beta
-            _scale(U, np.divide(1, beta, out=np.zeros(t), where=beta > 0).astype(np.float32))
+            _normalize(self.null, self.component, U, inner,
+                       np.divide(1, beta, out=np.zeros(t), where=beta > 0).astype(np.float32))
             V, U = U, V
 
     def lengths(self, columns: np.ndarray) -> np.ndarray:
@@ -137,7 +138,7 @@ class Krylov:
     """What the first pass keeps of t columns.
 
     columns (t,): rows of the matrix. alpha, beta (k, t): the tridiagonal matrices, of which column j has `steps[j]`
-    rows. values (m, rows, t): of m functions at some rows. converged (t,).
+    rows. values (m, rows, t): of m functions at some rows. converged (m, t).
     """
 
     columns: np.ndarray
@@ -161,8 +162,9 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
            max_steps: int) -> Krylov:
     """Return the entries of functions of A in some rows and columns, and the matrices T for a second pass.
 
-    A column stops when no function of it, off the null space, moved by more than `tolerance` of its largest entry since
-    the steps were two thirds as many, whatever the columns beside it do; or at `max_steps`, and has then not converged.
+    A function of a column has converged when, off the null space, it moved by no more than `tolerance` of its largest
+    entry since the steps were two thirds as many. A column stops when all have, whatever the columns beside it do, or
+    at `max_steps`.
 
     Memory: `krylov_bytes`.
     """
@@ -171,8 +173,10 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     t, sizes, exact = len(columns), A.lengths(columns), A.null_parts(columns, rows)
     values = functions.of(np.zeros(1))[:, :, None] * exact  # the null space, exactly
     seen, alphas, betas = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
-    before: dict[int, np.ndarray] = {}
-    steps, converged, check = np.zeros(t, np.int64), sizes == 0, FIRST_CHECK
+    none = np.full((len(functions), len(rows)), np.inf)
+    before = [none] * t
+    steps, check = np.zeros(t, np.int64), FIRST_CHECK
+    converged = np.repeat((sizes == 0)[None], len(functions), axis=0)
     for V, alpha, beta in A.basis(columns):
         seen.append(V[rows])
         alphas.append(alpha.copy())
@@ -180,18 +184,19 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
         ended = len(seen) == min(max_steps, A.n)
         if len(seen) < check and not ended:
             continue
-        for j in np.flatnonzero(~converged):
+        for j in np.flatnonzero(~converged.all(axis=0)):
             own = _read(np.array([a[j] for a in alphas]), np.array([b[j] for b in betas]), functions)
             found = sizes[j] * own @ np.stack([rows_of[:, j] for rows_of in seen[:own.shape[1]]])
             scale = np.abs(found).max(axis=1)
-            converged[j] = own.shape[1] < len(seen) or (
-                j in before and bool((np.abs(found - before[j]).max(axis=1) <= tolerance * scale).all()))
+            moved = np.abs(found - before[j]).max(axis=1)
+            converged[:, j] = (own.shape[1] < len(seen)) | (moved <= tolerance * scale)
             before[j], steps[j] = found, own.shape[1]
         if converged.all() or ended:
             break
         check = int(GROWTH * check)
-    for j, found in before.items():
-        values[:, :, j] += found
+    for j, found in enumerate(before):
+        if found is not none:
+            values[:, :, j] += found
     return Krylov(np.asarray(columns), np.array(alphas), np.array(betas), steps, values, converged)
 
 
@@ -252,16 +257,22 @@ def _multiply(indptr, indices, data, diagonal, V, U, beta, alpha):
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _advance(V, U, alpha, norms):
-    """Subtract `V alpha` from U, and write the squared column norms of U to norms (t,) float64."""
+def _advance(null, component, V, U, alpha, norms, inner):
+    """Subtract `V alpha` from U, and write its squared column norms and its products with each null vector, float64.
+
+    norms (t,), inner (n_components, t).
+    """
     t = V.shape[1]
     part = np.zeros(t, V.dtype)
     norms[:] = 0
+    inner[:] = 0
     for i in range(V.shape[0]):
+        g, y = component[i], null[i]
         for c in range(t):
             u = U[i, c] - alpha[c] * V[i, c]
             U[i, c] = u
             part[c] += u * u
+            inner[g, c] += y * u
         if i & 255 == 255:
             for c in range(t):
                 norms[c] += part[c]
@@ -271,19 +282,18 @@ def _advance(V, U, alpha, norms):
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _scale(U, scale):
+def _normalize(null, component, U, inner, scale):
+    """Subtract `null inner` from U, and scale its columns."""
     for i in range(U.shape[0]):
+        g, y = component[i], null[i]
         for c in range(U.shape[1]):
-            U[i, c] *= scale[c]
+            U[i, c] = (U[i, c] - np.float32(y * inner[g, c])) * scale[c]
 
 
 @njit(nogil=True, cache=True)
-def _off_null(null, component, whole, V):
-    """Remove the null vector of each component from each column of V (n, t)."""
-    inner = np.zeros((len(whole), V.shape[1]))
+def _multiply_null(null, component, V, inner):
+    """Write the inner products (n_components, t) of each null vector with the columns of V (n, t) to inner."""
+    inner[:] = 0
     for i in range(V.shape[0]):
         for c in range(V.shape[1]):
             inner[component[i], c] += null[i] * V[i, c]
-    for i in range(V.shape[0]):
-        for c in range(V.shape[1]):
-            V[i, c] -= null[i] * inner[component[i], c]
