@@ -37,6 +37,10 @@ class Target(ABC):
         """Return the same with a column for each class, of two too."""
         return self.columns()
 
+    @abstractmethod
+    def indicators(self) -> np.ndarray:
+        """Return the columns (l, c) whose mean over points are the shares of classes; or quantities."""
+
     @property
     def n_strata(self) -> int:
         """Return the number of classes, of which some may have no point; 1 of quantities."""
@@ -125,6 +129,9 @@ class Classes(Target):
     def each_column(self) -> np.ndarray:
         return signs(self.coded, len(self.names))
 
+    def indicators(self) -> np.ndarray:
+        return (self.coded[:, None] == np.arange(len(self.names))).astype(np.float64)
+
     def pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield, for each pair of classes, the positions (p,) of both, and which of them are of the first (p,)."""
         for i, j in class_pairs(len(self.names)):
@@ -179,6 +186,9 @@ class Quantities(Target):
 
     def columns(self) -> np.ndarray:
         return self.coded.reshape(len(self.coded), -1)
+
+    def indicators(self) -> np.ndarray:
+        return self.columns()
 
     def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
         return SQUARED, ABSOLUTE

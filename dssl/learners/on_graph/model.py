@@ -1,0 +1,118 @@
+"""A function on the vertices of a graph, at new points: the weighted mean over their nearest vertices.
+
+    f(x) = sum_j w(x, x_j) f_j / sum_j w(x, x_j)
+
+over the k nearest vertices that a label reaches, with the weights that the graph has. A point that equals a vertex has
+its value, so that the points of the fit are predicted as they were fitted.
+
+References
+----------
+Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in semi-supervised learning", AISTATS 2005.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...errors import IntegrityError, require
+from ...execution.tasks import Execution
+from ...graph.graph import Graph, KNNGraph
+from ...graph.index import NeighborIndex
+from ...graph.vertices import distinct_rows
+from ...graph.weights import WeightRule, kth_distances
+from ...storage.blocks import Rows
+from ..coding import CODINGS, Coding
+from ..model import Model, register_model
+from ..target import Classes, Target
+from .vertex_labels import VertexValues
+
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class GraphModel(Model):
+    """Values (v, c) of the vertices that an index holds, and which of them a label reaches (v,) bool.
+
+    rule : the weights, k : of so many neighbors. scales (v,) : distances of the vertices to their k-th neighbors, 0
+    where they are not known, and then the new point's own counts.
+    """
+
+    index: NeighborIndex
+    values_at: np.ndarray
+    reached: np.ndarray
+    scales: np.ndarray
+    rule: WeightRule
+    k: int
+    coding: Coding
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_features(self) -> int:
+        return self.index.n_features
+
+    @property
+    def n_columns(self) -> int:
+        return self.values_at.shape[1]
+
+    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        distances, ids = self.index.nearest(X, self.k)
+        logs = self.rule.log_weights(distances, distances[:, -1:], self.scales[ids])
+        logs[~self.reached[ids]] = -np.inf
+        beyond: np.ndarray = np.all(np.isneginf(logs), axis=1)
+        weights = np.exp(logs - np.where(beyond, 0.0, logs.max(axis=1))[:, None])
+        weights /= np.where(beyond, 1.0, weights.sum(axis=1))[:, None]
+        values = np.einsum("qk,qkc->qc", weights, self.values_at[ids])
+        same = distances[:, 0] == 0
+        values[same], beyond[same] = self.values_at[ids[same, 0]], ~self.reached[ids[same, 0]]
+        return values, beyond
+
+    def row_bytes(self, rows: Rows) -> int:
+        return self.index.query_bytes(rows, self.k) + 8 * self.k * (4 + self.n_columns)
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON attributes, read by `from_arrays`."""
+        return {**self.index.to_arrays(), "values": self.values_at, "reached": self.reached, "scales": self.scales}, {
+            "type": "GraphModel", "version": VERSION, "coding": self.coding.name,
+            "classes": self.coding.classes.tolist(), "index": self.index.attributes, "n_neighbors": self.k,
+            "weights": {"kind": self.rule.kind, "scale": self.rule.scale}, **self.attributes}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "GraphModel":
+        require((attributes.get("type"), attributes.get("version")) == ("GraphModel", VERSION), error=IntegrityError,
+                what=f"{attributes.get('type')} version {attributes.get('version')} is not a GraphModel",
+                why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")
+        own = ("type", "version", "coding", "classes", "index", "n_neighbors", "weights")
+        weights = attributes["weights"]
+        return cls(NeighborIndex.from_arrays(arrays, attributes["index"]), arrays["values"], arrays["reached"],
+                   arrays["scales"], WeightRule(weights["kind"], weights["scale"], -np.inf), attributes["n_neighbors"],
+                   CODINGS[attributes["coding"]](np.array(attributes["classes"])),
+                   {name: value for name, value in attributes.items() if name not in own})
+
+
+def signed(values: np.ndarray, target: Target) -> np.ndarray:
+    """Return values (v, n_classes), or of two classes those of the second less those of the first; or quantities."""
+    return values[:, 1:] - values[:, :1] if isinstance(target, Classes) and len(target.names) == 2 else values
+
+
+def graph_model(graph: Graph, rows: Rows, found: VertexValues, target: Target, params: KNNGraph, execution: Execution,
+                attributes: dict[str, Any] | None = None) -> GraphModel:
+    """Return the model of values on a graph of rows (n, d), which new points reach as `params` says.
+
+    Raises BudgetError: the index of the vertices does not fit.
+    """
+    v = len(graph.vertices)
+    known = graph.attributes["weights"]
+    scales = kth_distances(graph.neighbors) if graph.neighbors is not None else np.zeros(v)
+    if known.get("kind") == "heat":
+        rule = WeightRule("heat", known["bandwidth"], -np.inf)
+    else:
+        kind = params.weights if known.get("kind") == "given" else known["kind"]
+        kind = "self_tuned" if kind == "heat" else kind
+        rule = WeightRule(kind, known.get("width") or params.width, -np.inf)
+    k = graph.neighbors.k if graph.neighbors is not None else min(params.n_neighbors, v)
+    return GraphModel(NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.metric, execution),
+                      signed(found.values, target), found.reached, scales, rule, k, target.coding, attributes or {})
+
+
+register_model("GraphModel", GraphModel)

@@ -1,0 +1,65 @@
+"""Labels of points as labels of vertices, and what a function on the vertices is worth."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from ...graph.graph import Graph
+from ...graph.vertices import Vertices
+from ..target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class VertexLabels:
+    """The labels of l points, by vertex: copies of a point are one, and their labels are averaged there.
+
+    vertex (u,) : distinct vertices. of_point (l,) : the place in `vertex` of each labeled point. weight (u,) : the sum
+    of the points' weights. mean (u, c) : the weighted mean of their columns.
+    """
+
+    vertex: np.ndarray
+    of_point: np.ndarray
+    weight: np.ndarray
+    mean: np.ndarray
+
+    @classmethod
+    def of(cls, vertices: Vertices, target: Target, Y: np.ndarray, weight: np.ndarray | None = None) -> "VertexLabels":
+        """Return the labels of a target whose columns are Y (l, c)."""
+        w = np.ones(len(Y)) if weight is None else weight
+        vertex, of_point = np.unique(vertices.vertex[target.labeled], return_inverse=True)
+        total = np.bincount(of_point, w)
+        sums = np.zeros((len(vertex), Y.shape[1]))
+        np.add.at(sums, of_point, w[:, None] * Y)
+        return cls(vertex, of_point, total, sums / total[:, None])
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the named arrays that `VertexLabels(**arrays)` takes."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, eq=False)
+class VertexValues:
+    """A function on the v vertices of a graph.
+
+    values (v, c) : 0 where no label reaches. reached (v,) bool : whether the component of a vertex holds a label.
+    held_out (l, c) : the value at each labeled point by the function without its label; None where it is not known.
+    attributes : what is known of the fit; JSON.
+    """
+
+    values: np.ndarray
+    reached: np.ndarray
+    held_out: np.ndarray | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def described(self, vertices: Vertices) -> dict[str, Any]:
+        """Return the attributes with the number of points that no label reaches."""
+        lost = int(vertices.multiplicity[~self.reached].sum())
+        return {**self.attributes, "unreached": lost}
+
+
+def reached_vertices(graph: Graph, labeled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which vertices share a component with one of some labeled vertices, (v,) bool, and all components (v,)."""
+    _, component = connected_components(graph.weights(), directed=False)
+    return np.isin(component, component[labeled]), component
