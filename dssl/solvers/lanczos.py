@@ -194,9 +194,9 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
         if converged.all() or ended:
             break
         check = int(GROWTH * check)
-    for j, found in enumerate(before):
+    for column, found in enumerate(before):
         if found is not none:
-            values[:, :, j] += found
+            values[:, :, column] += found
     return Krylov(np.asarray(columns), np.array(alphas), np.array(betas), steps, values, converged)
 
 
