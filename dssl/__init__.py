@@ -14,17 +14,28 @@ _PUBLIC = {
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls",
-    "LapSVM": "dssl.estimators.lapsvm", "GridSearch": "dssl.estimators.grid_search",
+    "LapSVM": "dssl.estimators.lapsvm", "LaplaceLearning": "dssl.estimators.graph",
+    "LaplaceLearningRegressor": "dssl.estimators.graph", "PoissonLearning": "dssl.estimators.graph",
+    "GraphKernelRidge": "dssl.estimators.graph", "GraphKernelRidgeRegressor": "dssl.estimators.graph",
+    "GridSearch": "dssl.estimators.grid_search",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
-__all__ = ["Dataset", "Graph", "GridSearch", "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge",
-           "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "Laplacian", "RegularizerParams", "SystemParams",
-           "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
+__all__ = ["Dataset", "Graph", "GraphKernelRidge", "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph",
+           "LabeledKFold", "LandmarkParams", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC",
+           "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor", "Laplacian", "PoissonLearning",
+           "RegularizerParams", "SystemParams", "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
     from .data.ingest import open_dataset
     from .estimators.deformed import LapKernelRidge, LapSVC
+    from .estimators.graph import (
+        GraphKernelRidge,
+        GraphKernelRidgeRegressor,
+        LaplaceLearning,
+        LaplaceLearningRegressor,
+        PoissonLearning,
+    )
     from .estimators.grid_search import GridSearch
     from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
     from .estimators.lapsvm import LapSVM

@@ -20,6 +20,7 @@ from ..graph.vertices import require_distinct, rows_differ
 from ..kernels.base import Kernel, kernel_from
 from ..learners.coding import ClassCoding
 from ..learners.kernel_model import KernelModel
+from ..learners.model import Model
 from ..learners.predict_to import predict_to_zarr
 from ..learners.target import Classes, Quantities, Target
 from ..storage.blocks import Rows, SelectedRows
@@ -27,15 +28,11 @@ from .groups import GroupedParams
 from .targets import classes_of, quantities_of, require_classes, require_per_class, weighed
 
 
-class KernelEstimator(GroupedParams):
-    """An estimator whose fitted function is a `KernelModel`, `model_`."""
+class PointEstimator(GroupedParams):
+    """An estimator whose fitted function of points is a `Model`, `model_`."""
 
-    joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which `held_out_rows` tries many at a time
-    versions: ClassVar[dict[str, int]]  # of the code of each step of `held_out_rows`
-    model_: KernelModel
+    model_: Model
     evidence_: dict[str, Any]
-    kernel: Any
-    bandwidth: Any
     unlabeled: Any
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
@@ -66,10 +63,10 @@ class KernelEstimator(GroupedParams):
         target, weight = weighed(self._target(y, len(rows)), sample_weight, len(rows))
         self._check(target)
         require_unequal(rows)
-        self._learn(rows, target, weight, graph, params, execution)
-        self.evidence_ |= {"n_labeled": len(target.labeled), "n_unlabeled": len(rows) - len(target.labeled)}
         self._fit_X: Any = X
         self._transduction: np.ndarray | None = None
+        self._learn(rows, target, weight, graph, params, execution)
+        self.evidence_ |= {"n_labeled": len(target.labeled), "n_unlabeled": len(rows) - len(target.labeled)}
         return self
 
     @abstractmethod
@@ -92,27 +89,14 @@ class KernelEstimator(GroupedParams):
                execution: Execution) -> None:
         """Set `model_` and `evidence_`, and what else the estimator keeps of a fit."""
 
-    @abstractmethod
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
-                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """Return the row of a search (`held_out_scores`) of each of some values of the `joint` parameters.
-
-        Rows tell the penalties too, as numbers, of which a `ChoiceRule` knows which are the stronger.
-
-        repetitions : the folds of each. measure : of rows, beside those that all have. kept : `graph`, where it is
-            needed, and what searches of other parameters on this graph leave for this one; `again`, whether the same
-            will be asked for again, with fewer values and more folds.
-        """
-
-    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
-        """Return whether any of some values of the `joint` parameters asks for a graph."""
-        return True
-
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
-        values = self._values(X)
-        return self.model_.coding.labels(values)
+        execution = current_execution()  # what it shares is gone when it is, so it outlives the rows
+        return self._predicted(self._new_rows(X, execution), execution)
+
+    def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
+        """Return what is predicted for rows of this estimator's columns."""
+        return self.model_.coding.labels(self.model_.values(rows, execution))
 
     @property
     def transduction_(self) -> np.ndarray:
@@ -134,12 +118,6 @@ class KernelEstimator(GroupedParams):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_fit_X"}
 
-    def support(self, X: Any) -> np.ndarray:
-        """Return how near each point is to those of the model, shape (n,); see `KernelModel.support`."""
-        execution = current_execution()
-        rows = self._new_rows(X, execution)
-        return self.model_.support(rows, execution)
-
     def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
         """Write what `predict(X)` returns to a new Zarr array at `out`, in blocks, where the tasks run.
 
@@ -158,11 +136,6 @@ class KernelEstimator(GroupedParams):
     def _graph(self, rows: Rows, given: Any, execution: Execution) -> Graph:
         """Return the graph of the points: the one that is given, or what the estimator's parameters make."""
         return graph_of(rows, self.group("graph"), execution, given)
-
-    def _kernel(self, rows: Rows) -> Kernel:
-        """Return the base kernel."""
-        return kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
-                           seed=self.seed)
 
     def _labels(self, X: Any, y: Any) -> Any:
         """Return y in this process, or the target of X where X is a Dataset and y is None."""
@@ -198,11 +171,48 @@ class KernelEstimator(GroupedParams):
         target, weight = weighed(self._known(y, len(rows)), sample_weight, len(rows))
         require(len(target.labeled) > 0, "y has no label", why="predictions are compared at labeled points alone",
                 fix="pass labels of some points", error=DataError)
-        values = self.model_.values(SelectedRows(rows, target.labeled), execution)
-        return target, self.model_.coding.labels(values), weight
+        return target, self._predicted(SelectedRows(rows, target.labeled), execution), weight
 
 
-class KernelClassifier(ClassifierMixin, KernelEstimator):
+class KernelEstimator(PointEstimator):
+    """An estimator whose fitted function is a `KernelModel`, and which a search tries many parameters of at a time."""
+
+    joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which `held_out_rows` tries many at a time
+    versions: ClassVar[dict[str, int]]  # of the code of each step of `held_out_rows`
+    model_: KernelModel
+    kernel: Any
+    bandwidth: Any
+
+    @abstractmethod
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
+                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
+                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+        """Return the row of a search (`held_out_scores`) of each of some values of the `joint` parameters.
+
+        Rows tell the penalties too, as numbers, of which a `ChoiceRule` knows which are the stronger.
+
+        repetitions : the folds of each. measure : of rows, beside those that all have. kept : `graph`, where it is
+            needed, and what searches of other parameters on this graph leave for this one; `again`, whether the same
+            will be asked for again, with fewer values and more folds.
+        """
+
+    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
+        """Return whether any of some values of the `joint` parameters asks for a graph."""
+        return True
+
+    def support(self, X: Any) -> np.ndarray:
+        """Return how near each point is to those of the model, shape (n,); see `KernelModel.support`."""
+        execution = current_execution()
+        rows = self._new_rows(X, execution)
+        return self.model_.support(rows, execution)
+
+    def _kernel(self, rows: Rows) -> Kernel:
+        """Return the base kernel."""
+        return kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
+                           seed=self.seed)
+
+
+class PointClassifier(ClassifierMixin, PointEstimator):
     """An estimator of classes: any number of them, numbers or text."""
 
     classes_: np.ndarray
@@ -242,7 +252,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         return self.model_.coding
 
 
-class KernelRegressor(RegressorMixin, KernelEstimator):
+class PointRegressor(RegressorMixin, PointEstimator):
     """An estimator of one or several targets."""
 
     def _target(self, y: Any, n: int) -> Quantities:

@@ -23,7 +23,7 @@ from ..selection.calibration import Calibration, fit_calibration, out_of_fold_ma
 from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
-from .base import KernelClassifier, KernelEstimator, KernelRegressor
+from .base import KernelEstimator, PointClassifier, PointRegressor
 from .targets import require_per_class
 
 
@@ -113,7 +113,7 @@ class DeformedKernelEstimator(KernelEstimator):
         """Keep what else the Gram matrix (l, l) of the labeled points says."""
 
 
-class LapSVC(KernelClassifier, DeformedKernelEstimator):
+class LapSVC(PointClassifier, DeformedKernelEstimator):
     """Support vector machine in the kernel deformed by the graph of all points; any number of classes.
 
     `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats) or None (objects) where there is no label. It
@@ -190,7 +190,7 @@ class LapSVC(KernelClassifier, DeformedKernelEstimator):
         return np.log(self.predict_proba(X))
 
 
-class LapKernelRidge(KernelRegressor, DeformedKernelEstimator):
+class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
     """Kernel ridge regression in the kernel deformed by the graph; the targets of unlabeled points are NaN.
 
     `fit(X, y)` takes y (n,) or (n, c); a row with a NaN is unlabeled. Points, weights and graph as in `LapSVC`.

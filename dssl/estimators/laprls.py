@@ -23,7 +23,7 @@ from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds, require_folds
 from ..selection.laprls import VERSIONS, fit_laprls, search_penalties
 from ..storage.blocks import Rows
-from .base import KernelClassifier, KernelEstimator, KernelRegressor
+from .base import KernelEstimator, PointClassifier, PointRegressor
 
 
 class LapRLSEstimator(KernelEstimator):
@@ -126,7 +126,7 @@ class LapRLSEstimator(KernelEstimator):
         return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)
 
 
-class LapRLSClassifier(KernelClassifier, LapRLSEstimator):
+class LapRLSClassifier(PointClassifier, LapRLSEstimator):
     """Laplacian regularized least squares on landmarks, one against the rest; any number of classes.
 
     `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats) or None (objects) where there is no label; X may
@@ -152,7 +152,7 @@ class LapRLSClassifier(KernelClassifier, LapRLSEstimator):
     regressor = "LapRLSRegressor"
 
 
-class LapRLSRegressor(KernelRegressor, LapRLSEstimator):
+class LapRLSRegressor(PointRegressor, LapRLSEstimator):
     """Laplacian regularized least squares on landmarks; one or several targets, NaN where unknown.
 
     `fit(X, y)` takes y (n,) or (n, c); a row with a NaN is unlabeled. Points, weights and graph as in `LapSVC`.

@@ -43,7 +43,8 @@ class FunctionParams:
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
                 why="no other Laplacian is defined", fix="choose normalized or unnormalized")
         require(1e-12 <= self.tolerance < 1, f"tolerance={self.tolerance!r}, expected 1e-12 <= tolerance < 1",
-                why="it is relative to the largest entry of a column", fix="use 0.1, which leaves errors of some 0.01, or 1e-3 for exact kernels")
+                why="it is relative to the largest entry of a column",
+                fix="use 0.1, which leaves errors of some 0.01, or 1e-3 for exact kernels")
         require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
                 why="columns are computed in blocks", fix="leave it at 64")
 

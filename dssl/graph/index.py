@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from ..errors import BudgetError, DataError, require
 from ..execution.tasks import Execution
@@ -68,7 +69,11 @@ class NeighborIndex:
 
         Raises DataError: a row of X is not finite, or zero under the cosine metric.
         """
-        values = X.data if self.searched.rows.is_sparse else X
+        if self.searched.rows.is_sparse:
+            X = csr_array(X)
+        elif issparse(X):
+            X = X.toarray()
+        values = X.data if issparse(X) else X
         require(bool(np.isfinite(values).all()), "new points hold NaN or infinite values", error=DataError,
                 why="they have no distances", fix="drop these rows, or fill the values")
         squared, ids = self.searched.nearest(X, np.full(X.shape[0], -1), min(k, len(self)))

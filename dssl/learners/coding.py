@@ -38,6 +38,19 @@ class Coding(ABC):
         """Return coef (s, c) and intercept (c,) with all columns, of those that least squares were solved for."""
         return coef, intercept
 
+    def without(self, labels: np.ndarray, beyond: np.ndarray) -> np.ndarray:
+        """Return labels (n,), or quantities, of which those of some points (n,) bool are none.
+
+        NaN among floats, -1 among integers, and None where -1 is a class or classes are no numbers.
+        """
+        if not beyond.any():
+            return labels
+        if labels.dtype.kind != "f" and not self.has_room:
+            labels = labels.astype(object)
+        found = labels.copy()
+        found[beyond] = None if found.dtype == object else np.nan if found.dtype.kind == "f" else -1
+        return found
+
     # Predictions in arrays and files
 
     def entries(self, values: np.ndarray) -> np.ndarray:

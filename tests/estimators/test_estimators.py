@@ -26,13 +26,16 @@ from sklearn.utils.estimator_checks import check_estimator
 import dssl
 from dssl import (
     Dataset,
+    GraphKernelRidge,
     GridSearch,
     KNNGraph,
     LapKernelRidge,
+    LaplaceLearningRegressor,
     LapRLSClassifier,
     LapRLSRegressor,
     LapSVC,
     LapSVM,
+    PoissonLearning,
     RegularizerParams,
 )
 from dssl.errors import DataError, ParameterError
@@ -65,13 +68,14 @@ def blobs(n=60, n_labeled=4, n_classes=2, seed=0, n_features=2):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [LapSVC(), LapSVC(probability=True), LapKernelRidge(), LapRLSClassifier(),
-                                       LapRLSRegressor(), LapSVM(), GridSearch(LapSVC(), {"C": [1, 10]}, cv=2)],
+                                       LapRLSRegressor(), LapSVM(), GridSearch(LapSVC(), {"C": [1, 10]}, cv=2),
+                                       PoissonLearning(), GraphKernelRidge(), LaplaceLearningRegressor()],
                          ids=str)
 def test_scikit_learn_accepts_the_estimator(estimator):
     """Every check passes but the ones named in docs/estimators.md, and each of those does fail."""
     expected = {name: reason for name, reason in EXPECTED.items()
                 if is_classifier(estimator) or name != "check_classifiers_classes"}
-    if getattr(estimator, "probability", False):
+    if getattr(estimator, "probability", False) or isinstance(estimator, GraphKernelRidge):
         expected |= CALIBRATED
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # checks fit where a warning is due, such as a y of one column

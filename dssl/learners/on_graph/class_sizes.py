@@ -68,7 +68,7 @@ class DiffusionTask:
 
     One-hot classes, those of labeled vertices kept, diffuse by one solve with I + tau L, and are balanced again.
 
-    shared : `scores` (v, c), `weight` (v,), `shares` (c,), labels as `VertexLabels`. Memory: as `PrepareTask`, and
+    shared : `scores` (v, c), `mass` (v,) the points, `shares` (c,), labels as `VertexLabels`. Memory: as `PrepareTask`, and
     eight arrays (v, c).
     """
 
@@ -90,9 +90,9 @@ class DiffusionTask:
             one_hot[np.arange(len(codes)), codes] = 1
             one_hot[vertex] = own["mean"]
             solution = solver.solve(root * one_hot).require_converged(self.solver)
-            scores = balanced(solution.value / root, shares, own["weight"])
+            scores = balanced(solution.value / root, shares, own["mass"])
             following = scores.argmax(axis=1)
-            changed, codes, steps = int((following != codes)[own["weight"] > 0].sum()), following, steps + 1
+            changed, codes, steps = int((following != codes)[own["mass"] > 0].sum()), following, steps + 1
         return {**out.write(values=scores), "diffusions": steps, "changed_in_last": changed}
 
 
@@ -108,7 +108,7 @@ def fit_class_sizes(graph: Graph, found: VertexValues, labels: VertexLabels, sha
         parts = execution.scratch()
         receipt, = execution.map([DiffusionTask(
             graph.stored, graph.copies(execution), kind,
-            execution.share(scores=values, weight=weight, shares=shares, **labels.to_arrays()), solver)], parts)
+            execution.share(scores=values, mass=weight, shares=shares, **labels.to_arrays()), solver)], parts)
         values = parts.read(0)["values"]
         attributes |= {name: receipt[name] for name in ("diffusions", "changed_in_last")}
     values = np.where(found.reached[:, None], values, 0.0)

@@ -1,0 +1,301 @@
+"""`LaplaceLearning`, `PoissonLearning` and `GraphKernelRidge`: learners whose function lives on the graph."""
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ..errors import DataError, explain, require
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
+from ..graph.functions import FunctionParams
+from ..graph.graph import Graph, KNNGraph
+from ..learners.on_graph.class_sizes import class_shares, fit_class_sizes, mass_normalized
+from ..learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
+from ..learners.on_graph.harmonic import fit_harmonic
+from ..learners.on_graph.model import GraphModel, graph_model, signed
+from ..learners.on_graph.poisson import fit_poisson
+from ..learners.on_graph.vertex_labels import VertexLabels, VertexValues
+from ..learners.target import Classes, Target
+from ..selection.calibration import Calibration, fit_calibration
+from ..solvers.solve import SolverParams
+from ..storage.blocks import Rows
+from .base import PointClassifier, PointEstimator, PointRegressor
+
+
+class PointsBeyond(UserWarning):
+    """Some points are in parts of the graph without a label, and have no prediction."""
+
+
+class GraphEstimator(PointEstimator):
+    """What learners on the graph share.
+
+    Points that no label reaches, in components of the graph without one, are counted in `evidence_` and have no
+    prediction: NaN of quantities, -1 of integer classes, or else None. A new point has the weighted mean of its nearest
+    points in the graph, and a point of the fit what the fit says.
+    """
+
+    groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
+    model_: GraphModel
+    graph: Any
+    seed: int
+
+    @abstractmethod
+    def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: Any,
+                   execution: Execution) -> VertexValues:
+        """Return the function on the vertices."""
+
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
+               execution: Execution) -> None:
+        made = self._graph(rows, graph, execution)
+        found = self._values_on(made, target, weight, params, execution)
+        self.model_ = graph_model(made, rows, found, target, self.group("graph"), execution)
+        self.evidence_ = {**made.attributes, **found.described(made.vertices)}
+        vertex = made.vertices.vertex
+        coding, beyond = self.model_.coding, ~found.reached[vertex]
+        self._transduction = coding.without(coding.labels(signed(found.values, target)[vertex]), beyond)
+        if beyond.any():
+            warnings.warn(explain(
+                f"{int(beyond.sum())} of {len(vertex)} points have no prediction",
+                why="no label reaches their part of the graph",
+                fix="label a point there, raise n_neighbors, or use an estimator with a base kernel, such as LapSVC"),
+                PointsBeyond, stacklevel=3)
+
+    def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
+        values, beyond = self.model_.values_and_beyond(rows, execution)
+        return self.model_.coding.without(self.model_.coding.labels(values), beyond)
+
+
+class GraphClassifier(PointClassifier, GraphEstimator):
+    """A classifier on the graph; scores of points without a prediction are NaN."""
+
+    regressor = "LaplaceLearningRegressor"
+
+    def _values(self, X: Any) -> np.ndarray:
+        execution = current_execution()  # what it shares is gone when it is, so it outlives the rows
+        rows = self._new_rows(X, execution)
+        values, beyond = self.model_.values_and_beyond(rows, execution)
+        values[beyond] = np.nan
+        return values
+
+
+class GraphRegressor(PointRegressor, GraphEstimator):
+    """A regressor on the graph."""
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R^2 over the labeled points of X (n, d); raise DataError where one of them has no prediction."""
+        _, predicted, _ = self._compared(X, y, sample_weight)
+        lost = int(np.isnan(predicted).reshape(len(predicted), -1).any(axis=1).sum())
+        require(lost == 0, f"{lost} of {len(predicted)} points have no prediction", error=DataError,
+                why="no label reaches their part of the graph, and R^2 is of numbers",
+                fix="score the points whose prediction is a number")
+        return super().score(X, y, sample_weight)
+
+
+GRAPH_PARAMETERS = """graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to
+        `fit`.
+    tolerance : of the solver: relative residual of every column.
+    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
+    seed : of the graph's search and the solver's start.
+
+    Attributes
+    ----------
+    model_ : GraphModel, with `values_at` the vertices. transduction_ : ndarray (n,), predictions of the points of the
+        fit. evidence_ : dict: the graph, the solver, `unreached` points.
+"""
+CLASS_SIZES = """class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by class in a
+        dict; as many points then get each class. None where they are not known: the labels' own proportions are no
+        substitute (see `dssl.learners.on_graph.class_sizes`).
+    """
+
+
+class LaplaceLearning(GraphClassifier):
+    """Harmonic functions: the shares of classes that a random walk on the graph ends at.
+
+    Needs some labels a class: with one or two, values away from labels are nearly equal, and `PoissonLearning` or
+    `GraphKernelRidge` is better.
+
+    Parameters
+    ----------
+    """
+
+    __doc__ += CLASS_SIZES + GRAPH_PARAMETERS + """
+    References
+    ----------
+    Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003; class
+    sizes by class mass normalization, section 4 there.
+    """
+
+    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, tolerance: float = 1e-5,
+                 unlabeled: Any = None, seed: int = 0):
+        self.graph, self.class_sizes, self.tolerance = graph, class_sizes, tolerance
+        self.unlabeled, self.seed = unlabeled, seed
+
+    def _params(self) -> SolverParams:
+        return SolverParams(tolerance=self.tolerance, seed=self.seed)
+
+    def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: SolverParams,
+                   execution: Execution) -> VertexValues:
+        found = fit_harmonic(graph, target, weight, params, execution)
+        if self.class_sizes is None:
+            return found
+        return mass_normalized(found, class_shares(self.class_sizes, target.names), graph.vertices.multiplicity)
+
+    @available_if(lambda self: self.class_sizes is None)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the shares of classes (n, n_classes), which sum to 1, NaN where no label reaches.
+
+        They are those in which a random walk from a point first meets a label of each class. Scores that are moved to
+        known class sizes are no shares, and have no probabilities.
+        """
+        values = self._values(X)
+        return values if values.shape[1] > 1 else np.hstack([1 - values, 1 + values]) / 2
+
+
+class LaplaceLearningRegressor(GraphRegressor):
+    """Harmonic functions of quantities: at labeled points the target, elsewhere the mean of the neighbors.
+
+    `fit(X, y)` takes y (n,) or (n, c); a row with a NaN is unlabeled.
+
+    Parameters
+    ----------
+    """
+
+    __doc__ += GRAPH_PARAMETERS
+
+    def __init__(self, graph: KNNGraph | None = None, *, tolerance: float = 1e-5, unlabeled: Any = None, seed: int = 0):
+        self.graph, self.tolerance, self.unlabeled, self.seed = graph, tolerance, unlabeled, seed
+
+    def _params(self) -> SolverParams:
+        return SolverParams(tolerance=self.tolerance, seed=self.seed)
+
+    def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: SolverParams,
+                   execution: Execution) -> VertexValues:
+        return fit_harmonic(graph, target, weight, params, execution)
+
+
+class PoissonLearning(GraphClassifier):
+    """Poisson learning: labels as sources and sinks of a flow on the graph; for one to a few labels a class.
+
+    Parameters
+    ----------
+    """
+
+    __doc__ += CLASS_SIZES + GRAPH_PARAMETERS + """
+    References
+    ----------
+    Calder, Cook, Thorpe, Slepcev, "Poisson learning: graph based semi-supervised learning at very low label rates",
+    ICML 2020.
+    """
+
+    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, tolerance: float = 1e-5,
+                 unlabeled: Any = None, seed: int = 0):
+        self.graph, self.class_sizes, self.tolerance = graph, class_sizes, tolerance
+        self.unlabeled, self.seed = unlabeled, seed
+
+    def _params(self) -> SolverParams:
+        return SolverParams(tolerance=self.tolerance, seed=self.seed)
+
+    def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: SolverParams,
+                   execution: Execution) -> VertexValues:
+        found = fit_poisson(graph, target, weight, params, execution)
+        return sized(found, self.class_sizes, graph, target, weight, params, execution)
+
+
+class GraphKernelRidgeBase(GraphEstimator):
+    """Ridge regression in kernels of the graph, `(L_norm + ridge I)^-power`, and the average of a family of them.
+
+    The default family needs no tuning from one label a class on; see `dssl.learners.on_graph.graph_ridge`. One ridge,
+    one power and `penalty` make it a single kernel.
+
+    Parameters
+    ----------
+    ridge, power : a number or several, each with each; ridge None is the family's. The smaller the ridge, the farther a
+        label reaches; the larger the power, the smoother.
+    by_degree : whether kernels are scaled by `D^-1/2` on both sides, or a sequence of both.
+    penalty : added to the diagonal of a kernel of unit mean diagonal; toward 0 it interpolates, inf is the kernel mean.
+    weighting : "loo", by exact leave-one-out residuals, or "equal".
+    laplacian : "normalized" or "unnormalized".
+    """
+
+    def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
+                 power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
+                 weighting: str = "loo", laplacian: str = "normalized", tolerance: float = 0.1, unlabeled: Any = None,
+                 seed: int = 0):
+        self.graph, self.ridge, self.power, self.by_degree = graph, ridge, power, by_degree
+        self.penalty, self.weighting, self.laplacian = penalty, weighting, laplacian
+        self.tolerance, self.unlabeled, self.seed = tolerance, unlabeled, seed
+
+    def _params(self) -> GraphRidgeParams:
+        def several(value: Any) -> tuple[Any, ...]:
+            return tuple(value) if np.ndim(value) else (value,)
+
+        return GraphRidgeParams(
+            ridge=None if self.ridge is None else several(self.ridge), power=several(self.power),
+            by_degree=several(self.by_degree), penalty=self.penalty, weighting=self.weighting, seed=self.seed,
+            functions=FunctionParams(laplacian=self.laplacian, tolerance=self.tolerance,  # type: ignore[arg-type]
+                                     seed=self.seed))
+
+    def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
+                   execution: Execution) -> VertexValues:
+        return fit_graph_ridge(graph, target, weight, params, execution)
+
+
+RIDGE_ATTRIBUTES = GRAPH_PARAMETERS.replace(
+    "of the solver: relative residual of every column", "of the kernels' columns, see `FunctionParams`")
+
+
+class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
+    __doc__ = (GraphKernelRidgeBase.__doc__ or "") + CLASS_SIZES + RIDGE_ATTRIBUTES
+    regressor = "GraphKernelRidgeRegressor"
+
+    def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
+                 power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
+                 weighting: str = "loo", laplacian: str = "normalized", class_sizes: Any = None,
+                 tolerance: float = 0.1, unlabeled: Any = None, seed: int = 0):
+        super().__init__(graph, ridge=ridge, power=power, by_degree=by_degree, penalty=penalty, weighting=weighting,
+                         laplacian=laplacian, tolerance=tolerance, unlabeled=unlabeled, seed=seed)
+        self.class_sizes = class_sizes
+
+    def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: GraphRidgeParams,
+                   execution: Execution) -> VertexValues:
+        found = super()._values_on(graph, target, weight, params, execution)
+        self.calibration_: Calibration | None = None
+        if np.bincount(target.coded, minlength=len(target.names)).min() >= 2:
+            assert found.held_out is not None
+            margins = target.coding.margins(signed(found.held_out, target))
+            self.calibration_ = fit_calibration(margins, target.coded, weight)
+        return sized(found, self.class_sizes, graph, target, weight, SolverParams(seed=self.seed), execution)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class (n, n_classes), NaN where no label reaches; rows sum to 1.
+
+        Calibrated on the scores of labeled points without their own labels (exact leave-one-out); class sizes do not
+        enter.
+
+        Raises NotFittedError: a class has one label, so that nothing could be calibrated.
+        """
+        check_is_fitted(self, "model_")
+        if self.calibration_ is None:
+            raise NotFittedError("a class has a single label, and probabilities are calibrated on points held out: "
+                                 "label a second point of it and fit again, or use decision_function")
+        return self.calibration_.probabilities(self._coding.margins(self._values(X)))
+
+
+class GraphKernelRidgeRegressor(GraphRegressor, GraphKernelRidgeBase):
+    __doc__ = (GraphKernelRidgeBase.__doc__ or "") + RIDGE_ATTRIBUTES
+
+
+def sized(found: VertexValues, class_sizes: Any, graph: Graph, target: Classes, weight: np.ndarray | None,
+          solver: SolverParams, execution: Execution) -> VertexValues:
+    """Return scores whose predictions have known class sizes, after threshold diffusion; as they are for None."""
+    if class_sizes is None:
+        return found
+    labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
+    return fit_class_sizes(graph, found, labels, class_shares(class_sizes, target.names), diffuse=True,
+                           kind="normalized", solver=solver, execution=execution)
