@@ -5,12 +5,7 @@ by its mean diagonal on the labeled points. Its function is `F = G (G_LL + penal
 interpolation (penalty 0) to the kernel mean (penalty infinite). All kernels share one Krylov space a labeled point, and
 all are evaluated at all vertices at once.
 
-Classes: each F is centered, divided by its standard deviation over all points, and the weighted sum of all is what
-predicts. Quantities: the weighted mean of `F + mean Y`.
-
-Shares in the average, from the exact leave-one-out residuals e_m of each kernel m (`learners/closed_form.py`): in
-proportion to `exp(-sum |e_m|^2 / (2 s^2))`, with s = 1 for classes coded 0 and 1, and of quantities the root mean
-squared residual of the best. With one label a class all count alike, and with many the best few decide.
+Fitting and averaging: `learners/average.py`.
 """
 
 from collections.abc import Sequence
@@ -23,12 +18,11 @@ import numpy as np
 
 from ...errors import BudgetError, require
 from ...execution.tasks import Execution
-from ...graph.functions import FunctionParams, LaplacianKind, graph_functions, laplacian_of
+from ...graph.functions import FunctionParams, GraphFunctions, LaplacianKind, graph_functions, laplacian_of
 from ...graph.graph import Graph
 from ...solvers.lanczos import Functions
 from ...storage.blocks import block_rng
-from ..closed_form import held_out_ridge, kept_means
-from ..ridge_and_svm import mean_diagonal, ridge
+from ..average import Member, member_of, shares_of
 from ..target import Target
 from .vertex_labels import VertexValues, reached_vertices
 
@@ -86,18 +80,42 @@ def _number(value: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
-    """The function of a kernel: coefficients (l, c), what its values are centered at (c,) and divided by.
+class GraphMembers:
+    """The functions of a family's kernels, ready to be weighed and evaluated at all vertices in one pass.
 
-    held_out (l, c) : the values of labeled points without their own labels, with the mean of the others, in units of Y.
-    standardized (l, c) : the same, centered and divided.
+    members : one a kernel of `kernels`. sample : the numbers of the points at which functions are centered and scaled.
     """
 
-    coef: np.ndarray
-    center: np.ndarray
-    scale: float
-    held_out: np.ndarray
-    standardized: np.ndarray
+    kernels: list[tuple[float, int, bool]]
+    members: list[Member]
+    sample: np.ndarray
+    reached: np.ndarray
+    functions: GraphFunctions
+    scales: dict[bool, np.ndarray]  # (v,) of plain kernels, and of those by degrees
+    of_label: np.ndarray  # (l,) the vertices of the labeled points
+    of_point: np.ndarray  # (l,) and their places among the columns
+
+    def weighed(self, shares: np.ndarray) -> VertexValues:
+        """Return the sum of all members times their shares (m,), and its leave-one-out values."""
+        pairs = _pairs(self.kernels)
+        n_columns, c = int(self.of_point.max()) + 1, self.members[0].coef.shape[1]
+        coef = np.zeros((len(pairs), n_columns, 2 * c))
+        for (ridge_, power, by_degree), own, share in zip(self.kernels, self.members, shares, strict=True):
+            scaled = self.scales[by_degree][self.of_label][:, None] * own.coef * (share / own.scale)
+            block = coef[pairs.index((ridge_, power)), :, c * by_degree:c * (1 + by_degree)]
+            np.add.at(block, self.of_point, scaled)
+        both = self.functions.combined(coef)
+        values = self.scales[False][:, None] * both[:, :c] + self.scales[True][:, None] * both[:, c:]
+        values -= sum(share * own.center / own.scale for own, share in zip(self.members, shares, strict=True))
+        values[~self.reached] = 0
+        held_out = np.sum([share * own.standardized for own, share in zip(self.members, shares, strict=True)], axis=0)
+        return VertexValues(values, self.reached, held_out, {"functions": self.functions.attributes, "kernels": [
+            {"ridge": ridge_, "power": power, "by_degree": by_degree, "share": float(share)}
+            for (ridge_, power, by_degree), share in zip(self.kernels, shares, strict=True)]})
+
+
+def _pairs(kernels: Sequence[tuple[float, int, bool]]) -> list[tuple[float, int]]:
+    return list(dict.fromkeys((ridge, power) for ridge, power, _ in kernels))
 
 
 def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
@@ -108,9 +126,23 @@ def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, par
     ------
     BudgetError : the kernels' matrices of the labeled points do not fit, l^2 numbers each. NotConverged.
     """
+    found = graph_members(graph, target, weight, params, execution)
+    alike = params.weighting == "equal" or np.isinf(params.penalty)
+    return found.weighed(np.full(len(found.members), 1 / len(found.members)) if alike else shares_of(
+        [own.held_out for own in found.members], target, weight))
+
+
+def members_bytes(n_labeled: int, n_kernels: int) -> int:
+    """Return the bytes of the kernels' matrices of labeled and sampled points."""
+    return 8 * n_kernels * n_labeled * (n_labeled + SAMPLE)
+
+
+def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
+                  execution: Execution) -> GraphMembers:
+    """Return the functions of all kernels of a family; errors as `fit_graph_ridge`."""
     Y, vertices, kernels = target.indicators(), graph.vertices, params.kernels
-    m, c = Y.shape
-    needed = 8 * len(kernels) * m * (m + SAMPLE)
+    m = len(Y)
+    needed = members_bytes(m, len(kernels))
     require(needed <= execution.memory_budget, f"{m:,} labeled points and {len(kernels)} kernels", error=BudgetError,
             why=f"their matrices take {needed:,} bytes, the budget is {execution.memory_budget:,}",
             fix="use LaplaceLearning, fewer ridges and powers, or a larger budget")
@@ -120,32 +152,15 @@ def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, par
     sample = _sampled(np.flatnonzero(reached[vertices.vertex]), params.seed)
     rows = np.concatenate([of_label, vertices.vertex[sample]])
     unique, place = np.unique(rows, return_inverse=True)
-    pairs = list(dict.fromkeys((ridge, power) for ridge, power, _ in kernels))
-    functions = Functions(*zip(*pairs, strict=True))
-    found = graph_functions(graph, columns, unique, functions, params.functions, execution)
+    pairs = _pairs(kernels)
+    found = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params.functions, execution)
     scales = _coordinates(graph, params.functions.laplacian, execution)
-    classes = target.n_strata > 1
     members = []
     for ridge_, power, by_degree in kernels:
         s = scales[by_degree]
         K = s[rows][:, None] * found.values[pairs.index((ridge_, power))][place][:, of_point] * s[of_label]
-        members.append(_member(K[:m], K[m:], Y, weight, params.penalty, classes))
-    alike = params.weighting == "equal" or np.isinf(params.penalty)
-    shares = np.full(len(members), 1 / len(members)) if alike else shares_of(
-        [own.held_out for own in members], Y, weight, classes)
-    coef = np.zeros((len(functions), len(columns), 2 * c))
-    for (ridge_, power, by_degree), own, share in zip(kernels, members, shares, strict=True):
-        of_columns = np.zeros((len(columns), c))
-        np.add.at(of_columns, of_point, scales[by_degree][of_label][:, None] * own.coef * (share / own.scale))
-        coef[pairs.index((ridge_, power)), :, c * by_degree:c * (1 + by_degree)] += of_columns
-    both = found.combined(coef)
-    values = scales[False][:, None] * both[:, :c] + scales[True][:, None] * both[:, c:]
-    values -= sum(share * own.center / own.scale for own, share in zip(members, shares, strict=True))
-    values[~reached] = 0
-    held_out = np.sum([share * own.standardized for own, share in zip(members, shares, strict=True)], axis=0)
-    return VertexValues(values, reached, held_out, {"functions": found.attributes, "kernels": [
-        {"ridge": ridge_, "power": power, "by_degree": by_degree, "share": float(share)}
-        for (ridge_, power, by_degree), share in zip(kernels, shares, strict=True)]})
+        members.append(member_of(K[:m], K[m:], target, weight, params.penalty))
+    return GraphMembers(kernels, members, sample, reached, found, scales, of_label, of_point)
 
 
 def _sampled(points: np.ndarray, seed: int) -> np.ndarray:
@@ -159,38 +174,3 @@ def _coordinates(graph: Graph, kind: LaplacianKind, execution: Execution) -> dic
     laplacian = laplacian_of(graph.stored, graph.copies(execution), kind)
     degrees = laplacian.degrees
     return {False: 1 / np.sqrt(graph.vertices.multiplicity), True: 1 / np.sqrt(np.where(degrees > 0, degrees, 1.0))}
-
-
-def _member(K: np.ndarray, sampled: np.ndarray, Y: np.ndarray, weight: np.ndarray | None, penalty: float,
-            classes: bool) -> Member:
-    """Return the function of one kernel from its rows at the labeled points (l, l), and at sampled ones (s, l)."""
-    K = (K + K.T) / 2  # columns are computed to a tolerance
-    folds, scale = list(np.arange(len(K))[:, None]), mean_diagonal(K, weight)
-    w = np.ones(len(K)) if weight is None else weight
-    if np.isinf(penalty):
-        mean = np.average(Y, axis=0, weights=w)
-        coef, kept = w[:, None] * (Y - mean) / scale, kept_means(Y, folds, weight)
-        # The sum over the other points of K_ij w_j (Y_j - their mean).
-        own = np.diagonal(K) * w
-        held_out = kept + (K @ (w[:, None] * Y) - own[:, None] * Y - (K @ w - own)[:, None] * kept) / scale
-    else:
-        coef, mean = ridge(K, Y, 1 / penalty, weight)
-        held_out = held_out_ridge(K / scale, Y, folds, np.full(len(K), penalty), weight)
-    if not classes:
-        return Member(coef, -mean, 1.0, held_out, held_out)
-    F = sampled @ coef
-    center = F.mean(axis=0)
-    spread = float((F - center).std()) or 1.0
-    return Member(coef, center, spread, held_out, (held_out - mean - center) / spread)
-
-
-def shares_of(held_out: Sequence[np.ndarray], Y: np.ndarray, weight: np.ndarray | None, classes: bool) -> np.ndarray:
-    """Return the shares (m,) in an average of functions from their held-out values (l, c) of Y; they sum to 1.
-
-    Their log is minus half the sum of squared residuals, in units of 1, or of quantities of the smallest mean of all.
-    """
-    w = np.ones(len(Y)) if weight is None else weight / weight.mean()
-    losses = np.array([float((w * ((own - Y) ** 2).sum(axis=1)).sum()) for own in held_out])
-    unit = 1.0 if classes else max(float(losses.min()) / len(Y), np.finfo(float).tiny)
-    shares = np.exp(-(losses - losses.min()) / (2 * unit))
-    return shares / shares.sum()

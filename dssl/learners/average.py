@@ -1,0 +1,74 @@
+"""Ridge regression in many kernels, and what each counts for in their average, by exact leave-one-out residuals.
+
+A kernel K, divided by its mean diagonal on the labeled points, has the function `F = K (K_LL + penalty I)^-1 (Y -
+mean Y)`. Classes: each F is centered, divided by its standard deviation over a sample of all points, and the weighted
+sum of all is what predicts. Quantities: the weighted mean of `F + mean Y`.
+
+Shares are in proportion to `exp(-sum |e|^2 / (2 s^2))`, of the leave-one-out residuals e, with s = 1 for classes coded
+0 and 1, and of quantities the root mean squared residual of the best. So with one label a class all kernels count alike,
+and with many the best few decide: on 16 unlike sets as good as the plain average at few labels, and as the best single
+kernel at many, where choosing one kernel was 20 points worse at one label a class.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .closed_form import held_out_ridge, kept_means
+from .ridge_and_svm import mean_diagonal, ridge
+from .target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """The function of a kernel: coefficients (l, c), what its values are centered at (c,) and divided by.
+
+    held_out (l, c) : the values of labeled points without their own labels, with the mean of the others, in units of Y.
+    standardized (l, c) : the same, centered and divided.
+    """
+
+    coef: np.ndarray
+    center: np.ndarray
+    scale: float
+    held_out: np.ndarray
+    standardized: np.ndarray
+
+
+def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.ndarray | None, penalty: float) -> Member:
+    """Return the function of one kernel from its rows at the labeled points (l, l), and at sampled ones (s, l).
+
+    penalty : of a kernel of unit mean diagonal; inf is the kernel mean.
+    """
+    K, Y = (K + K.T) / 2, target.indicators()  # columns are computed to a tolerance
+    folds, scale = list(np.arange(len(K))[:, None]), mean_diagonal(K, weight)
+    w = np.ones(len(K)) if weight is None else weight
+    if np.isinf(penalty):
+        mean = np.average(Y, axis=0, weights=w)
+        coef, kept = w[:, None] * (Y - mean) / scale, kept_means(Y, folds, weight)
+        # The sum over the other points of K_ij w_j (Y_j - their mean).
+        own = np.diagonal(K) * w
+        held_out = kept + (K @ (w[:, None] * Y) - own[:, None] * Y - (K @ w - own)[:, None] * kept) / scale
+    else:
+        coef, mean = ridge(K, Y, 1 / penalty, weight)
+        held_out = held_out_ridge(K / scale, Y, folds, np.full(len(K), penalty), weight)
+    if target.n_strata == 1:
+        return Member(coef, -mean, 1.0, held_out, held_out)
+    F = sampled @ coef
+    center = F.mean(axis=0)
+    spread = float((F - center).std()) or 1.0
+    return Member(coef, center, spread, held_out, (held_out - mean - center) / spread)
+
+
+def shares_of(held_out: Sequence[np.ndarray], target: Target, weight: np.ndarray | None,
+              prior: np.ndarray | None = None) -> np.ndarray:
+    """Return the shares (m,) in an average of functions from their held-out values (l, c); they sum to 1.
+
+    prior (m,) : what each counts for without any residual; 1 by default.
+    """
+    Y = target.indicators()
+    w = np.ones(len(Y)) if weight is None else weight / weight.mean()
+    losses = np.array([float((w * ((own - Y) ** 2).sum(axis=1)).sum()) for own in held_out])
+    unit = 1.0 if target.n_strata > 1 else max(float(losses.min()) / len(Y), np.finfo(float).tiny)
+    shares = np.exp(-(losses - losses.min()) / (2 * unit)) * (1 if prior is None else prior)
+    return shares / shares.sum()
