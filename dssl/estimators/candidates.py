@@ -52,6 +52,8 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, seed: int)
             fix='use {"gamma_A": ["0.1*auto", "auto"]}')
     require(not any("unlabeled" in grid for grid in grids), "a grid that changes unlabeled",
             why="all candidates are compared on the same labels", fix="give the estimator its marker")
+    require(not any("cv" in grid for grid in grids), "a grid that changes cv",
+            why="all candidates are compared on the same folds", fix="pass cv to the search")
     found = [dict(zip(grid, values, strict=True)) for grid in grids
              for values in product(*(_listed(name, grid[name]) for name in grid))]
     require(len(found) > 0, "an empty grid", why="there is nothing to choose", fix="give lists of values")

@@ -92,6 +92,10 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
             that is given; or the target has no such measure. Errors of the estimator's `fit`.
         LockedError : another process writes to the workspace. IntegrityError : what is kept there is damaged.
         """
+        for name in ("refit", "one_standard_error"):
+            given = getattr(self, name)
+            require(isinstance(given, (bool, np.bool_)), f"{name}={given!r}, expected True or False",
+                    why="it is a choice of two", fix='name what is lowest by measure, such as "auc"')
         require_factor(self.factor)
         candidates = candidates_of(self.estimator, self.param_grid, self.n_candidates, self.seed)
         require(graph is None or not any(name.split("__")[0] == "graph" for each in candidates for name in each),

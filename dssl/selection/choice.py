@@ -82,7 +82,7 @@ def cv_results(rows: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, A
     `<measure>_se_repetitions`, and the penalties that rows tell.
 
     rungs : of successive halving, (`iter`, `n_resources`) of each row, its rung and the number of folds that it was
-    judged on; scores of others are NaN, and any row of a later rung is better.
+    judged on; splits are numbered within a rung, those beyond are NaN, and any row of a later rung is better.
     """
     if not rows:
         return {}

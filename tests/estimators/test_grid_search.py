@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.model_selection import KFold, RepeatedKFold
+from sklearn.model_selection import KFold, LeaveOneOut, RepeatedKFold
 
 from dssl import GridSearch, KNNGraph, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVC, LapSVM
 from dssl.errors import ParameterError
 from dssl.estimators.halving import rungs_of
 from dssl.learners.laprls.problem import LapRLSProblem
 from dssl.learners.smooth_losses import HuberHinge, Logistic
+from dssl.learners.target import Classes
+from dssl.selection.folds import held_out_folds
 
 from .test_laprls import problem
 
@@ -116,7 +118,8 @@ def test_weights_and_pickles():
     ({"gamma_B": [1]}, "gamma_B"), ({"gamma_A": []}, "list of values"), ({"gamma_A": 1.0}, "list of values"),
     ({"gamma_A": [-1.0]}, "gamma_A=-1.0"), ({"graph__k": [3]}, "graph has no parameter k"), ([], "empty grid"),
     (3, "dict of lists"), ("gamma_A", "dict of lists"), ({"gamma_A": [[0.1, 1.0], 1.0]}, "one value of each parameter"),
-    ({"unlabeled": [None, 0]}, "the same labels"), ({"gamma_A": {1.0, 2.0}}, "list of values")])
+    ({"unlabeled": [None, 0]}, "the same labels"), ({"cv": [3, 5]}, "the same folds"),
+    ({"gamma_A": {1.0, 2.0}}, "list of values")])
 def test_what_makes_no_grid_is_refused_before_anything_is_made(grid, says):
     X, y, _ = problem()
     with pytest.raises((ParameterError, ValueError), match=says):
@@ -131,6 +134,13 @@ def test_a_fold_of_a_whole_class_is_refused(estimator):
     folds = [np.flatnonzero(known == known[0]), np.flatnonzero(known != known[0])]
     with pytest.raises(ParameterError, match=f"fold 0 of cv holds out all labels of class {known[0]}"):
         GridSearch(estimator, {"bandwidth": [2.0, 4.0]}, cv=folds).fit(X, y)
+
+
+@pytest.mark.parametrize("given", [{"refit": "auc"}, {"refit": None}, {"one_standard_error": "yes"}])
+def test_what_is_no_choice_of_two_is_refused(given):
+    X, y, _ = problem()
+    with pytest.raises(ParameterError, match="expected True or False"):
+        GridSearch(LapSVC(), {"C": [1, 10]}, **given).fit(X, y)
 
 
 @pytest.mark.parametrize("n_candidates", [0, 2.5, "2", True])
@@ -287,6 +297,14 @@ def test_halving_with_two_labels_a_class(measure):
         few[np.flatnonzero(y == code)[:2]] = code
     search = GridSearch(LapRLSClassifier(landmarks=40), PENALTIES, cv="leave_one_out", factor=3, measure=measure)
     assert search.fit(X, few).n_resources_ == [2, 6]
+
+
+@pytest.mark.parametrize("cv", ["leave_one_out", LeaveOneOut(), KFold(20)])
+def test_each_rung_holds_out_points_of_all_classes(cv):
+    """Points one by one are in the order of their classes, and those of a user may be."""
+    codes = np.repeat([0, 1], 20)
+    for rung in rungs_of(held_out_folds(cv, Classes.of(codes, np.array(["a", "b"]))), 27, 3):
+        assert_array_equal(np.unique(codes[np.concatenate(rung.repetitions[0])]), [0, 1])
 
 
 @pytest.mark.parametrize("factor", [1, 0.5, "3", True, np.nan, np.inf])
