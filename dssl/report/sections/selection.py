@@ -80,8 +80,9 @@ def _all_scores(scores: dict[str, dict[str, Any]]) -> Html:
     if repeated:
         rows += [(f"{name}, over repetitions", *(number(own.get(f"{key}_se_repetitions")) for key in keys))
                  for name, own in found.items()]
-    note = "Of the choice, on labels held out, ± one standard error over points; probabilities are calibrated on the " \
-           "other folds. It was chosen for being low, so its own are somewhat too low."
+    calibrated = "; probabilities are calibrated on the other folds" if "log_loss" in keys else ""
+    note = f"Of the choice, on labels held out, ± one standard error over points{calibrated}. It was chosen for " \
+           "being low, so its own are somewhat too low."
     return joined((table(("", *(SCORES[key][0] for key in keys)), rows, range(1, len(keys) + 1)),
                    tag("p", note + (" Over repetitions: the standard deviation." if repeated else ""), class_="small")))
 
