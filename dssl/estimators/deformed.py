@@ -43,7 +43,7 @@ class DeformedKernelEstimator(KernelEstimator):
     n_subsample : points at which functions are measured; the labeled ones are among them. All points where there are
         fewer.
     tolerance : relative residual of the solves.
-    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
+    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of a graph that is given.
     """
 
@@ -116,7 +116,7 @@ class DeformedKernelEstimator(KernelEstimator):
 class LapSVC(PointClassifier, DeformedKernelEstimator):
     """Support vector machine in the kernel deformed by the graph of all points; any number of classes.
 
-    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats) or None (objects) where there is no label. It
+    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label. It
     runs on the active Dask client if there is one, in threads of this process otherwise, with the same result. X may
     be anything that `dssl.data.inputs` reads. `docs/estimators.md` has recipes for grids, pipelines and edge cases.
 

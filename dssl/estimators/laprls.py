@@ -47,7 +47,7 @@ class LapRLSEstimator(KernelEstimator):
         "leave_one_out", a splitter of scikit-learn, repeated or not, which is given the labeled points; or a list of
         what it yields, `list(splitter.split(X_l, y_l, groups))` of the labeled points.
     fit_intercept : whether targets are centered at the mean of the labels.
-    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
+    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of groups that are given.
     """
 
@@ -129,7 +129,7 @@ class LapRLSEstimator(KernelEstimator):
 class LapRLSClassifier(PointClassifier, LapRLSEstimator):
     """Laplacian regularized least squares on landmarks, one against the rest; any number of classes.
 
-    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats) or None (objects) where there is no label; X may
+    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label; X may
     be anything that `dssl.data.inputs` reads. It runs on the active Dask client if there is one, in threads of this
     process otherwise, with the same result. A point of weight 2 counts as two equal points do.
 

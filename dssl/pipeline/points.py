@@ -236,7 +236,7 @@ DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_d
                 "read fewer columns (data.read.drop)", files=("source",))
 # In the driver, arrays of 8 bytes a row: labels as they are read, as text and sorted, their codes and row numbers, and
 # permutations of these, at most 12 at a time for the split and 7 for the labels. Read: labels, and the official split.
-SPLIT = Stage("split", 2, ("dataset",), SplitParams.of, make_split,
+SPLIT = Stage("split", 3, ("dataset",), SplitParams.of, make_split,
               lambda f: cost_of(0, 9 * f.n_rows, 16 * (f.n + f.n_test), 100 * f.n_rows, 100 * f.n_rows),
               "use a smaller file", files=("source",))
 LABELS = Stage("labels", 2, ("split",), lambda spec: LabelParams(**spec.labels.model_dump()), make_labels,

@@ -27,6 +27,10 @@ from dssl.learners.target import Quantities
     (["b", "a", "b"], [1, 0, 1], ["a", "b"]),
     (np.array(["b", None, "a", np.nan], object), [1, -1, 0, -1], ["a", "b"]),
     (["b", None, "a"], [1, -1, 0], ["a", "b"]),
+    (np.array(["b", "", "a"]), [1, -1, 0], ["a", "b"]),
+    (np.array(["b", "", None, "a"], object), [1, -1, -1, 0], ["a", "b"]),
+    (pd.Series(["b", "", pd.NA, "a"], dtype="string"), [1, -1, -1, 0], ["a", "b"]),
+    (np.array([2, "", 1], object), [1, -1, 0], [1, 2]),
     (np.array([2, None, -1], object), [1, -1, 0], [-1, 2]),
     (np.array([True, None], object), [0, -1], [True]),
     (pd.Series([2, pd.NA, 1], dtype="Int64"), [1, -1, 0], [1, 2]),
@@ -46,7 +50,7 @@ def test_types_of_labels(y, codes, classes):
     ([-1, 1, 0], 0, [0, 1, -1], [-1, 1]),
     ([-1, 1, -1], 0, [0, 1, 0], [-1, 1]),
     (["a", "?", "b"], "?", [0, -1, 1], ["a", "b"]),
-    (np.array(["a", "?", None], object), "?", [0, -1, -1], ["a"]),
+    (np.array(["a", "?", None, ""], object), "?", [0, -1, -1, -1], ["a"]),
     ([1.0, -1.0, 2.0], -1.0, [0, -1, 1], [1.0, 2.0]),
 ])
 def test_another_marker(y, marker, codes, classes):
@@ -78,7 +82,7 @@ def test_labels_that_are_refused(y, message):
 def test_decoding_gives_the_labels_back(y):
     codes, classes = encode_labels(np.array(y, object))
     assert [None if code < 0 else str(classes[code]) for code in codes] == [
-        None if label is None else label.rstrip("\0") for label in y]  # NumPy text ends at trailing NULs
+        label.rstrip("\0") if label else None for label in y]  # NumPy text ends at trailing NULs
     assert classes.tolist() == sorted(classes.tolist())
 
 
