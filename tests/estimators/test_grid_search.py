@@ -8,7 +8,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import KFold, LeaveOneOut, RepeatedKFold
 
-from dssl import GridSearch, KNNGraph, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVC, LapSVM
+from dssl import (
+    GridSearch,
+    KNNGraph,
+    LapKernelRidge,
+    LaplaceLearning,
+    LapRLSClassifier,
+    LapRLSRegressor,
+    LapSVC,
+    LapSVM,
+)
 from dssl.errors import ParameterError
 from dssl.estimators.halving import rungs_of
 from dssl.learners.laprls.problem import LapRLSProblem
@@ -316,7 +325,8 @@ def test_what_is_no_factor_is_refused(factor):
 
 def test_an_estimator_of_others_and_a_search_without_refit_are_told():
     X, y, _ = problem()
-    with pytest.raises(ParameterError, match="estimator=KFold"):
-        GridSearch(KFold(), {"C": [1]}).fit(X, y)
+    for other in (KFold(), LaplaceLearning()):
+        with pytest.raises(ParameterError, match=f"estimator={type(other).__name__}\n.*LapSVC, LapKernelRidge, LapSVM"):
+            GridSearch(other, {}).fit(X, y)
     with pytest.raises(ParameterError, match="refit=False keeps no estimator"):
         GridSearch(LapSVC(), {"C": [1, 10]}, refit=False).fit(X, y).predict(X)
