@@ -226,9 +226,11 @@ def test_the_parameters_that_were_chosen_are_shown_with_their_error(own, shown):
         assert words in text, words
     assert page_of.count("Errors of 4 pairs of C and eta") == 1
     score = next(iter(own))
-    facts["selection"]["scores"] = {"model": {score: 0.2, **({"log_loss": 0.4} if score == "error" else {})}}
+    facts["selection"]["scores"] = {"model": {score: 0.2, f"{score}_se_repetitions": 0.04, **(
+        {"log_loss": 0.4} if score == "error" else {})}}
     text = Reader(example_page(result, facts)).text
     assert "Of the choice, on labels held out" in text
+    assert f"model, over repetitions {'4.0 %' if score == 'error' else '0.04'}" in text
     assert ("probabilities are calibrated" in text) == (score == "error")  # quantities have none
     facts["selection"]["folds"] = 0
     given = Reader(example_page(result, facts)).text

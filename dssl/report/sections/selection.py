@@ -64,9 +64,13 @@ def _scores_among(rows: Iterable[dict[str, Any]]) -> set[str]:
 
 def _score(key: str, row: dict[str, Any]) -> Any:
     """Return a score among those of a row, with its standard error where it is known."""
-    shown = percent if SCORES[key][1] else number
-    value, error = shown(row.get(key)), finite(row.get(f"{key}_se"))
-    return value if error is None else f"{value} ± {shown(error)}"
+    value, error = _shown(key, row.get(key)), finite(row.get(f"{key}_se"))
+    return value if error is None else f"{value} ± {_shown(key, error)}"
+
+
+def _shown(key: str, value: Any) -> Any:
+    """Return a value of a score in its unit: a share in percent."""
+    return percent(value) if SCORES[key][1] else number(value)
 
 
 def _all_scores(scores: dict[str, dict[str, Any]]) -> Html:
@@ -78,7 +82,7 @@ def _all_scores(scores: dict[str, dict[str, Any]]) -> Html:
     repeated = any(key.endswith("_se_repetitions") for own in found.values() for key in own)
     rows = [(tag("b", name), *(_score(key, own) for key in keys)) for name, own in found.items()]
     if repeated:
-        rows += [(f"{name}, over repetitions", *(number(own.get(f"{key}_se_repetitions")) for key in keys))
+        rows += [(f"{name}, over repetitions", *(_shown(key, own.get(f"{key}_se_repetitions")) for key in keys))
                  for name, own in found.items()]
     calibrated = "; probabilities are calibrated on the other folds" if "log_loss" in keys else ""
     note = f"Of the choice, on labels held out, ± one standard error over points{calibrated}. It was chosen for " \
