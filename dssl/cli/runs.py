@@ -65,7 +65,8 @@ def plan_command(made: Plan, as_json: bool) -> None:
     """Show what a run of SPEC would do: which stages are cached, partial, or to run, why, and what they take.
 
     Bytes are those of arrays before compression, peak memory that of the largest task. "<" marks a figure that follows
-    from something an earlier stage has yet to find, taken from above.
+    from something an earlier stage has yet to find, taken from above; ">" one from below, of a stage that does not fit
+    by the most that this may be.
     """
     stages = [stage.to_dict() for stage in made.selected]
     if as_json:
@@ -76,8 +77,9 @@ def plan_command(made: Plan, as_json: bool) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("address", no_wrap=True)
     for stage in stages:
-        below, is_cached = "< " if stage["estimated"] else "", stage["status"] == "cached"
-        sizes = ["" if is_cached else "?" if size is None else f"{below * bool(size)}{size_text(size)}"
+        sign = "" if not stage["estimated"] else "< " if stage["bound"] == "most" else "> "
+        is_cached = stage["status"] == "cached"
+        sizes = ["" if is_cached else "?" if size is None else f"{sign * bool(size)}{size_text(size)}"
                  for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
         table.add_row(stage["name"], stage["status"], stage["why"], str(stage["tasks"] or ""), *sizes,
                       stage["address"][:12])
@@ -86,6 +88,8 @@ def plan_command(made: Plan, as_json: bool) -> None:
     estimated = sorted({name for stage in stages for name in stage["estimated"]})
     if estimated:
         out.print(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
+    if any(stage["bound"] == "least" for stage in stages):
+        out.print(">: from below, since the most that this may be does not fit the memory budget")
 
 
 @click.command("report")

@@ -32,7 +32,8 @@ class PlannedStage:
     """A stage with its parameters and artifact: "cached", "partial" (some parts are finished) or "to run", and why.
 
     cost : of what a run would do; None for a stage that is cached, or that has no cost function.
-    estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find.
+    estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find; bound : from
+    where they are taken, "least" where the stage would not fit by the most that they may be.
     """
 
     stage: Stage
@@ -42,13 +43,15 @@ class PlannedStage:
     why: str
     cost: Cost | None = None
     estimated: tuple[str, ...] = ()
+    bound: Bound = "most"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; of a cached stage nothing is run, so its figures are 0."""
         cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
         return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
                 "tasks": cost and cost.tasks, "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,
-                "peak_bytes": cost and cost.peak, "estimated": list(self.estimated)}
+                "peak_bytes": cost and cost.peak, "estimated": list(self.estimated),
+                "bound": self.bound}
 
 
 def check_stage(name: str, option: str, kind: Kind) -> str:
@@ -196,7 +199,8 @@ def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspac
 
     name, status ("cached", "partial", "to run"), why, address; tasks; read_bytes and written_bytes, of arrays before
     compression; peak_bytes, the predicted memory of its largest task; estimated, the names of the numbers behind
-    these that an earlier stage has yet to find, taken from above.
+    these that an earlier stage has yet to find, taken from above where bound is "most"; "least" is from below, of a
+    stage that would not fit by the most.
     """
     made = make_plan(spec, set=set, workspace=workspace, memory_budget=memory_budget)
     return [item.to_dict() for item in made.stages]
@@ -208,7 +212,8 @@ def price(item: PlannedStage, facts: Facts[Any]) -> PlannedStage:
     for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
         own = replace(facts, bound=bound, estimated=set())
         try:
-            return replace(item, cost=item.stage.cost(own), estimated=tuple(sorted(own.estimated)))  # type: ignore[misc]
+            cost = item.stage.cost(own)  # type: ignore[misc]
+            return replace(item, cost=cost, estimated=tuple(sorted(own.estimated)), bound=bound)
         except BudgetError:
             continue
     return item

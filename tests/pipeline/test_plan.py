@@ -8,10 +8,11 @@ import pytest
 
 from dssl.data import sources
 from dssl.errors import BudgetError, DataError, ParameterError, SpecError
+from dssl.execution.cost import Cost
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import plan as plan_module
 from dssl.pipeline.kinds.registry import KINDS
-from dssl.pipeline.plan import make_plan, plan, refuse_what_cannot_fit
+from dssl.pipeline.plan import make_plan, plan, price, refuse_what_cannot_fit
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 
@@ -29,8 +30,9 @@ def test_a_plan_of_nothing_made_estimates(spec, tmp_path):
     assert list(rows) == NAMES
     for row in rows.values():
         assert set(row) == {"name", "status", "why", "address", "tasks", "read_bytes", "written_bytes", "peak_bytes",
-                            "estimated"}
+                            "estimated", "bound"}
         assert row["peak_bytes"] > 0
+        assert row["bound"] == "most"
     assert rows["dataset"]["estimated"] == []
     assert "entries of W" in rows["columns"]["estimated"]
     assert rows["columns"]["tasks"] == 5
@@ -88,6 +90,18 @@ def test_a_row_that_does_not_fit_is_refused_too(spec, tmp_path):
     with pytest.raises(BudgetError, match=r"stage neighbors cannot fit, the memory budget is 1,000,000 bytes"):
         run(spec, workspace=tmp_path / "work", execution=InProcess(1, memory_budget=1_000_000))
     assert not (tmp_path / "work").exists()
+
+
+def test_figures_of_a_stage_that_does_not_fit_by_the_most_are_from_below(spec, tmp_path):
+    def cost(facts):
+        facts.estimated.add("landmarks")
+        if facts.bound == "most":
+            raise BudgetError("their kernel does not fit")
+        return Cost(1, 2, 3, 4, 5)
+
+    made = make_plan(spec, workspace=tmp_path / "work")
+    priced = price(replace(made.stages[0], stage=replace(made.stages[0].stage, cost=cost)), made.facts).to_dict()
+    assert (priced["peak_bytes"], priced["estimated"], priced["bound"]) == (4, ["landmarks"], "least")
 
 
 def test_a_workers_limit_refuses_too(spec, tmp_path):
