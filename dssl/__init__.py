@@ -17,17 +17,20 @@ _PUBLIC = {
     "LapSVM": "dssl.estimators.lapsvm", "LaplaceLearning": "dssl.estimators.graph",
     "LaplaceLearningRegressor": "dssl.estimators.graph", "PoissonLearning": "dssl.estimators.graph",
     "GraphKernelRidge": "dssl.estimators.graph", "GraphKernelRidgeRegressor": "dssl.estimators.graph",
-    "GridSearch": "dssl.estimators.grid_search",
+    "SemiSupervisedClassifier": "dssl.estimators.automatic",
+    "SemiSupervisedRegressor": "dssl.estimators.automatic", "GridSearch": "dssl.estimators.grid_search",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
 __all__ = ["Dataset", "Graph", "GraphKernelRidge", "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph",
            "LabeledKFold", "LandmarkParams", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC",
            "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor", "Laplacian", "PoissonLearning",
-           "RegularizerParams", "SystemParams", "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
+           "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor", "SystemParams", "neighbors",
+           "open_dataset", "plan", "run", "solve", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
     from .data.ingest import open_dataset
+    from .estimators.automatic import SemiSupervisedClassifier, SemiSupervisedRegressor
     from .estimators.deformed import LapKernelRidge, LapSVC
     from .estimators.graph import (
         GraphKernelRidge,

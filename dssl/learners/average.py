@@ -5,9 +5,9 @@ mean Y)`. Classes: each F is centered, divided by its standard deviation over a 
 sum of all is what predicts. Quantities: the weighted mean of `F + mean Y`.
 
 Shares are in proportion to `exp(-sum |e|^2 / (2 s^2))`, of the leave-one-out residuals e, with s = 1 for classes coded
-0 and 1, and of quantities the root mean squared residual of the best. So with one label a class all kernels count alike,
-and with many the best few decide: on 16 unlike sets as good as the plain average at few labels, and as the best single
-kernel at many, where choosing one kernel was 20 points worse at one label a class.
+0 and 1, and of quantities the root mean squared residual of the best. So with one label a class all kernels count
+alike, and with many the best few decide: on 16 unlike sets as good as the plain average at few labels, and as the best
+single kernel at many, where choosing one kernel was 20 points worse at one label a class.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
 
     penalty : of a kernel of unit mean diagonal; inf is the kernel mean.
     """
-    K, Y = (K + K.T) / 2, target.indicators()  # columns are computed to a tolerance
+    K, Y = _semidefinite((K + K.T) / 2, penalty), target.indicators()
     folds, scale = list(np.arange(len(K))[:, None]), mean_diagonal(K, weight)
     w = np.ones(len(K)) if weight is None else weight
     if np.isinf(penalty):
@@ -58,6 +58,17 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
     center = F.mean(axis=0)
     spread = float((F - center).std()) or 1.0
     return Member(coef, center, spread, held_out, (held_out - mean - center) / spread)
+
+
+def _semidefinite(K: np.ndarray, penalty: float) -> np.ndarray:
+    """Return K, whose columns were computed to a tolerance, without eigenvalues below 0 if the penalty is no larger."""
+    added = min(penalty, 1.0) * float(np.trace(K)) / len(K)
+    try:
+        np.linalg.cholesky(K + 0.5 * added * np.eye(len(K)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(K)
+        return (vectors * np.maximum(values, 0)) @ vectors.T
+    return K
 
 
 def shares_of(held_out: Sequence[np.ndarray], target: Target, weight: np.ndarray | None,

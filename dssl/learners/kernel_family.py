@@ -1,0 +1,127 @@
+"""Ridge regression on the labels alone, in a family of RBF kernels: what the labels say without a graph.
+
+Bandwidths from an eighth to twice the median distance of points, penalties from interpolation to a flat function;
+averaged by `learners/average.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ..errors import IntegrityError, require
+from ..kernels.base import RBF, kernel_from
+from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
+from ..storage.blocks import Rows
+from ..storage.csr import point_arrays, points_of
+from .average import Member, member_of
+from .coding import CODINGS, Coding
+from .model import Model, register_model
+from .target import Target
+
+BANDWIDTHS, PENALTIES = (0.125, 0.25, 0.5, 1.0, 2.0), (0.01, 0.1, 1.0)
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMembers:
+    """The functions of the family on labeled points.
+
+    points : (l, d) or sparse. bandwidths : of each member.
+    """
+
+    points: Any
+    bandwidths: list[float]
+    members: list[Member]
+
+    @classmethod
+    def of(cls, rows: Rows, sample: np.ndarray, target: Target, weight: np.ndarray | None,
+           seed: int) -> "KernelMembers":
+        """Return the family of some rows (n, d); sample (s,) : numbers of those at which functions are scaled."""
+        points, seen = rows.take(target.labeled), rows.take(sample)
+        bandwidths, members = [], []
+        for multiple in BANDWIDTHS:
+            kernel = kernel_from("rbf", f"{multiple}*median", rows=rows, seed=seed)
+            assert isinstance(kernel, RBF)
+            K, sampled = kernel_block(kernel, points, points), kernel_block(kernel, seen, points)
+            for penalty in PENALTIES:
+                members.append(member_of(K, sampled, target, weight, penalty))
+                bandwidths.append(kernel.bandwidth)
+        return cls(points, bandwidths, members)
+
+    def weighed(self, shares: np.ndarray, coding: Coding, signed: Any,
+                attributes: dict[str, Any] | None = None) -> "KernelSum":
+        """Return the sum of all members times their shares (m,).
+
+        signed : maps values (v, n_classes) to those of the coding, as `on_graph.model.signed`.
+        """
+        distinct = sorted(set(self.bandwidths))
+        coef = np.zeros((len(distinct), *self.members[0].coef.shape))
+        offset = np.zeros(coef.shape[2])
+        for own, bandwidth, share in zip(self.members, self.bandwidths, shares, strict=True):
+            coef[distinct.index(bandwidth)] += share / own.scale * own.coef
+            offset -= share / own.scale * own.center
+        return KernelSum(self.points, tuple(distinct), np.stack([signed(own) for own in coef]),
+                         signed(offset[None])[0], coding, attributes or {})
+
+    def described(self, shares: np.ndarray) -> list[dict[str, Any]]:
+        """Return what each member is, with its share; JSON."""
+        return [{"bandwidth": bandwidth, "penalty": penalty, "share": float(share)} for bandwidth, (_, penalty), share
+                in zip(self.bandwidths, product(BANDWIDTHS, PENALTIES), shares, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSum(Model):
+    """`f(x) = sum_b K_b(x, points) coef_b + offset` in RBF kernels of several bandwidths.
+
+    points (l, d) or sparse, bandwidths (b,), coef (b, l, c), offset (c,).
+    """
+
+    points: Any
+    bandwidths: Sequence[float]
+    coef: np.ndarray
+    offset: np.ndarray
+    coding: Coding
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_features(self) -> int:
+        return self.points.shape[1]
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.offset)
+
+    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        values = np.tile(self.offset, (X.shape[0], 1))
+        for bandwidth, coef in zip(self.bandwidths, self.coef, strict=True):
+            if coef.any():
+                values += kernel_block(RBF(bandwidth), X, self.points) @ coef
+        return values, np.zeros(len(values), bool)
+
+    def row_bytes(self, rows: Rows) -> int:
+        return block_row_bytes(RBF(1.0), rows, self.points.shape[0], entries_of(self.points))
+
+    def fixed_bytes(self, rows: Rows) -> int:
+        return held_points_bytes(rows, self.points.shape[0], entries_of(self.points))
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON attributes, read by `from_arrays`."""
+        return {**point_arrays("points", self.points), "coef": self.coef, "offset": self.offset}, {
+            "type": "KernelSum", "version": VERSION, "bandwidths": list(self.bandwidths), "coding": self.coding.name,
+            "classes": self.coding.classes.tolist(), **self.attributes}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "KernelSum":
+        require((attributes.get("type"), attributes.get("version")) == ("KernelSum", VERSION), error=IntegrityError,
+                what=f"{attributes.get('type')} version {attributes.get('version')} is not a KernelSum",
+                why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")
+        own = ("type", "version", "bandwidths", "coding", "classes")
+        return cls(points_of(arrays, "points"), attributes["bandwidths"], arrays["coef"], arrays["offset"],
+                   CODINGS[attributes["coding"]](np.array(attributes["classes"])),
+                   {name: value for name, value in attributes.items() if name not in own})
+
+
+register_model("KernelSum", KernelSum)

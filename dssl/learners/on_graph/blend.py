@@ -1,0 +1,146 @@
+"""The graph's functions and those of the labels alone, each as much as leave-one-out says: the automatic choice.
+
+The members of both families, graph kernels (`graph_ridge.py`) and RBF kernels on the labels (`kernel_family.py`), are
+averaged together (`learners/average.py`). Where no label reaches, the labels alone predict.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...errors import IntegrityError, require
+from ...execution.tasks import Execution
+from ...graph.graph import Graph, KNNGraph
+from ...storage.blocks import Rows, SelectedRows
+from ..average import shares_of
+from ..coding import Coding
+from ..kernel_family import KernelMembers, KernelSum
+from ..model import Model, register_model
+from ..target import Target
+from .graph_ridge import GraphRidgeParams, graph_members
+from .model import GraphModel, graph_model, signed
+from .vertex_labels import VertexValues
+
+VERSION = 1
+# What the labels alone count for against 1 of the graph, all members together and before leave-one-out, where each
+# class has many labels; less by the share of labels that are the first of their class, of which it says nothing.
+PRIOR = 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class BlendedModel(Model):
+    """The sum of a graph's function and one of the labels; where no label reaches, `alone`, that of the labels only."""
+
+    graph: GraphModel
+    kernels: KernelSum
+    alone: KernelSum
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def coding(self) -> Coding:  # type: ignore[override]
+        return self.graph.coding
+
+    @property
+    def n_features(self) -> int:
+        return self.graph.n_features
+
+    @property
+    def n_columns(self) -> int:
+        return self.graph.n_columns
+
+    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        values, lost = self.graph.block_values(X)
+        values += self.kernels.block_values(X)[0]
+        if lost.any():
+            values[lost] = self.alone.block_values(X[lost])[0]
+        return values, np.zeros(len(values), bool)
+
+    def on_graph_alone(self, values: np.ndarray) -> "BlendedModel":
+        """Return the model with these values (v, c) on the vertices in place of the sum of both."""
+        return replace(self, graph=replace(self.graph, values_at=values), kernels=replace(
+            self.kernels, coef=np.zeros_like(self.kernels.coef), offset=np.zeros_like(self.kernels.offset)))
+
+    def row_bytes(self, rows: Rows) -> int:
+        return self.graph.row_bytes(rows) + 2 * self.kernels.row_bytes(rows)
+
+    def fixed_bytes(self, rows: Rows) -> int:
+        return self.graph.fixed_bytes(rows) + self.kernels.fixed_bytes(rows)
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON attributes, read by `from_arrays`."""
+        arrays, described = dict[str, np.ndarray](), {}
+        for name in ("graph", "kernels", "alone"):
+            own, described[name] = getattr(self, name).to_arrays()
+            arrays |= {f"{name}/{key}": array for key, array in own.items()}
+        return arrays, {"type": "BlendedModel", "version": VERSION, "parts": described,
+                        "coding": self.coding.name, "classes": self.coding.classes.tolist(), **self.attributes}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "BlendedModel":
+        require((attributes.get("type"), attributes.get("version")) == ("BlendedModel", VERSION), error=IntegrityError,
+                what=f"{attributes.get('type')} version {attributes.get('version')} is not a BlendedModel",
+                why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")
+        kinds: dict[str, type[Model]] = {"graph": GraphModel, "kernels": KernelSum, "alone": KernelSum}
+        parts: dict[str, Any] = {name: kind.from_arrays({
+            key.removeprefix(f"{name}/"): array for key, array in arrays.items() if key.startswith(f"{name}/")},
+            attributes["parts"][name]) for name, kind in kinds.items()}
+        return cls(**parts, attributes={name: value for name, value in attributes.items()
+                                        if name not in ("type", "version", "parts", "coding", "classes")})
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """A blend of both families: its model, its values at the n points, and held-out values with and without the graph.
+
+    held_out, held_out_alone : (l, c) of the labeled points. reached (n,) : which points a label reaches. on_vertices :
+    the graph's part.
+    """
+
+    model: BlendedModel
+    on_vertices: VertexValues
+    reached: np.ndarray
+    held_out: np.ndarray
+    held_out_alone: np.ndarray
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def values(self, graph: Graph, rows: Rows, execution: Execution) -> np.ndarray:
+        """Return the values at the points of the fit, (n, c), without a search for their neighbors."""
+        found = self.model.graph.values_at[graph.vertices.vertex] + self.model.kernels.values(rows, execution)
+        lost = np.flatnonzero(~self.reached)
+        if len(lost):
+            found[lost] = self.model.alone.values(SelectedRows(rows, lost), execution)
+        return found
+
+
+def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
+              knn: KNNGraph, execution: Execution) -> Blend:
+    """Return the blend on a graph of rows (n, d).
+
+    Raises BudgetError, NotConverged: as `fit_graph_ridge`; the index of the vertices does not fit.
+    """
+    on_graph = graph_members(graph, target, weight, params, execution)
+    kernels = KernelMembers.of(rows, on_graph.sample, target, weight, params.seed)
+    n, m = len(on_graph.members), len(kernels.members)
+    of_labels = PRIOR * (1 - target.n_strata / len(target.labeled))
+    prior = np.concatenate([np.full(n, 1 / n), np.full(m, of_labels / m)])
+    shares = shares_of([own.held_out for own in (*on_graph.members, *kernels.members)], target, weight, prior)
+    alone = shares_of([own.held_out for own in kernels.members], target, weight)
+    found = on_graph.weighed(shares[:n])
+    columns = partial(signed, target=target)
+    coding = target.coding
+    model = BlendedModel(graph_model(graph, rows, found, target, knn, execution),
+                         kernels.weighed(shares[n:], coding, columns), kernels.weighed(alone, coding, columns))
+
+    def held(of: np.ndarray) -> np.ndarray:
+        return np.sum([share * own.standardized for share, own in zip(of, kernels.members, strict=True)], axis=0)
+
+    assert found.held_out is not None
+    return Blend(model, found, found.reached[graph.vertices.vertex], columns(found.held_out + held(shares[n:])),
+                 columns(held(alone)), {
+                     **found.described(graph.vertices), "graph_share": float(shares[:n].sum()),
+                     "kernels_of_labels": kernels.described(shares[n:])})
+
+
+register_model("BlendedModel", BlendedModel)

@@ -1,0 +1,231 @@
+"""`SemiSupervisedClassifier` and `SemiSupervisedRegressor`: nothing to tune, and an honest word on the graph."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.datasets import load_digits, make_friedman1, make_moons, make_swiss_roll
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import RidgeCV
+from sklearn.preprocessing import StandardScaler
+
+from dssl import KNNGraph, SemiSupervisedClassifier, SemiSupervisedRegressor
+from dssl.errors import ParameterError
+from dssl.estimators import automatic
+from dssl.estimators.automatic import GraphDoesNotHelp
+from dssl.estimators.feature_scales import choose_scale
+from dssl.execution.in_process import InProcess
+from dssl.learners.average import shares_of
+from dssl.learners.model import model_type
+from dssl.learners.target import Classes, Quantities
+from dssl.storage.blocks import ArrayRows
+
+
+def labeled(true, per_class, seed=0):
+    """Return y with `per_class` labels of each class, -1 elsewhere."""
+    rng, y = np.random.default_rng(seed), np.full(len(true), -1)
+    for code in np.unique(true):
+        y[rng.choice(np.flatnonzero(true == code), per_class, replace=False)] = code
+    return y
+
+
+def digits(per_class=5, seed=0):
+    X, true = load_digits(return_X_y=True)
+    return X, true, labeled(true, per_class, seed)
+
+
+def test_from_one_label_a_class_on():
+    X, true, _ = digits()
+    for per_class, least in ((1, 0.75), (5, 0.92), (20, 0.96)):
+        y = labeled(true, per_class)
+        found = SemiSupervisedClassifier().fit(X, y)
+        assert (found.transduction_ == true)[y < 0].mean() > least
+        assert_array_equal(found.predict(X[:300]), found.transduction_[:300])
+
+
+def test_moons_are_told_apart_by_their_shape():
+    X, true = make_moons(1500, noise=0.1, random_state=0)
+    found = SemiSupervisedClassifier().fit(X, labeled(true, 5))
+    assert (found.transduction_ == true).mean() > 0.98
+
+
+def test_where_there_are_no_clusters_the_labels_decide():
+    """One direction of fifteen tells the classes apart: the graph's share falls, and no one says that it helped."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 15))
+    true = (X @ rng.normal(size=15) > 0).astype(int)
+    y = labeled(true, 60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphDoesNotHelp)
+        found = SemiSupervisedClassifier().fit(X, y)
+    assert found.evidence_["graph_share"] < 0.1
+    assert not found.gain_.helps
+    assert "help" not in found.evidence_["in_words"].split(":")[-1] or "do not" in found.evidence_["in_words"]
+    assert (found.transduction_ == true)[y < 0].mean() > 0.75
+
+
+def test_the_gain_is_what_leave_one_out_says():
+    X, true, y = digits(10)
+    found = SemiSupervisedClassifier().fit(X, y)
+    gain = found.gain_
+    assert gain.helps
+    assert gain.n == 100
+    assert gain.difference == pytest.approx(gain.with_graph - gain.without)
+    assert 0 < gain.standard_error < 0.1
+    assert found.evidence_["gain"] == gain.described()
+    assert "the unlabeled points help" in found.evidence_["in_words"]
+    free = y < 0
+    assert abs(gain.with_graph - (found.transduction_ != true)[free].mean()) < 0.05
+    assert "cannot tell" in SemiSupervisedClassifier().fit(X, labeled(true, 1)).evidence_["in_words"]
+
+
+def test_a_warning_where_the_graph_hurts(monkeypatch):
+    """Clusters that have nothing to do with the classes: points along ten lines, the class is where on the line."""
+    rng = np.random.default_rng(0)
+    line, t = rng.integers(0, 10, 1000), rng.random(1000)
+    X = np.stack([line * 0.2 + rng.normal(0, 1e-3, 1000), t], axis=1)
+    shuffled = KNNGraph().build(X[rng.permutation(1000)])
+    true = (t > 0.5).astype(int)
+    monkeypatch.setattr("dssl.learners.on_graph.blend.PRIOR", 1e-30)  # so that the graph alone predicts
+    with pytest.warns(GraphDoesNotHelp, match="do not help"):
+        SemiSupervisedClassifier(scale="none").fit(X, labeled(true, 30), graph=shuffled)
+
+
+def test_probabilities_sum_to_one_and_are_calibrated():
+    X, true, y = digits(10)
+    found = SemiSupervisedClassifier().fit(X, y)
+    P = found.predict_proba(X)
+    assert_allclose(P.sum(axis=1), 1)
+    free = y < 0
+    assert (P.argmax(axis=1) == true)[free].mean() > 0.93
+    assert abs(P.max(axis=1)[free].mean() - (P.argmax(axis=1) == true)[free].mean()) < 0.1
+    with pytest.raises(NotFittedError, match="single label"):
+        SemiSupervisedClassifier().fit(X, labeled(true, 1)).predict_proba(X)
+
+
+def test_points_that_no_label_reaches_are_predicted_from_the_labels():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(40, 2)) + np.array([30, 0])])
+    true = (X[:, 1] > 0).astype(int)
+    y = np.full(100, -1)
+    y[:20] = true[:20]
+    found = SemiSupervisedClassifier().fit(X, y)
+    assert found.evidence_["unreached"] == 40
+    assert set(found.transduction_[60:].tolist()) <= {0, 1}
+    assert_array_equal(found.predict(X), found.transduction_)
+
+
+def test_known_class_sizes():
+    X, true, y = digits(1)
+    sizes = np.bincount(true)
+    found = SemiSupervisedClassifier(class_sizes=sizes).fit(X, y)
+    plain = SemiSupervisedClassifier().fit(X, y)
+    free = y < 0
+    assert (found.transduction_ == true)[free].mean() > (plain.transduction_ == true)[free].mean() - 0.01
+    counts = np.bincount(found.transduction_)
+    assert np.abs(counts - sizes).max() < np.abs(np.bincount(plain.transduction_) - sizes).max()
+    assert_array_equal(found.predict(X), found.transduction_)
+
+
+@pytest.mark.parametrize(("data", "least"), [("swiss", 0.97), ("friedman", 0.75)])
+def test_quantities(data, least):
+    X, t = make_swiss_roll(1000, noise=0.2, random_state=0) if data == "swiss" else make_friedman1(
+        1000, noise=1.0, random_state=0)
+    y = np.full(1000, np.nan)
+    y[::6] = t[::6]
+    free = np.isnan(y)
+    found = SemiSupervisedRegressor().fit(X, y)
+    r2 = 1 - ((found.transduction_ - t)[free] ** 2).mean() / t[free].var()
+    Z = StandardScaler().fit_transform(X)
+    linear = RidgeCV(np.logspace(-3, 3, 13)).fit(Z[~free], t[~free]).score(Z[free], t[free])
+    assert r2 > max(least, linear)
+    assert_allclose(found.predict(X), found.transduction_, rtol=1e-6, atol=1e-6)
+    assert found.gain_.measure == "rmse"
+    assert found.gain_.helps == (data == "swiss")
+
+
+def test_thousands_of_labels_take_one_system(monkeypatch):
+    X, true = load_digits(return_X_y=True)
+    y = labeled(true, 100)
+    few = SemiSupervisedClassifier().fit(X, y)
+    monkeypatch.setattr(automatic, "MOST_LABELS", 500)
+    found = SemiSupervisedClassifier().fit(X, y)
+    assert found.evidence_["chosen"] in ("graph", "nearest_labels")
+    assert found.evidence_["held_out_labels"] == 200
+    assert found.gain_.n == 200
+    free = y < 0
+    assert (found.transduction_ == true)[free].mean() > (few.transduction_ == true)[free].mean() - 0.01
+    assert_array_equal(found.predict(X[:200]), found.transduction_[:200])
+    assert found.predict_proba(X[:5]).shape == (5, 10)
+    t = np.where(free, np.nan, true.astype(float))
+    assert SemiSupervisedRegressor().fit(X, t).score(X[free], true[free].astype(float)) > 0.9
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_features_are_scaled_where_their_ranges_differ(wide):
+    X, true, y = digits(5)
+    X = X * np.where(np.arange(64) % 2, 1000.0, 1.0) if wide else X
+    found = SemiSupervisedClassifier().fit(X, y)
+    assert (found.evidence_["scale"]["kind"] in ("standardize", "unit_range")) == wide
+    assert (found.transduction_ == true)[y < 0].mean() > 0.85
+    assert_array_equal(found.predict(X[:50]), found.transduction_[:50])
+
+
+def test_labels_choose_the_scale_once_they_can_tell():
+    """One column says all, 19 wide ones are noise that standardizing makes as large as it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 20))
+    X[:, 0] *= 100
+    true = (X[:, 0] > 0).astype(np.int64)
+    target = Classes(np.arange(200), true[:200], np.array([0, 1]))
+    kind, evidence = choose_scale(ArrayRows(X), target, InProcess(), 0)
+    assert kind in ("none", "unit_norm")
+    assert evidence["ranges"] > 10
+    assert evidence["nearest_neighbor_errors"]["none"] < evidence["nearest_neighbor_errors"]["standardize"]
+    assert choose_scale(ArrayRows(X), target.take(np.arange(20)), InProcess(), 0)[0] == "standardize"
+
+
+def test_stored_models_predict_the_same():
+    X, _, y = digits(5)
+    found = SemiSupervisedClassifier().fit(X, y)
+    arrays, attributes = found.model_.to_arrays()
+    again = model_type(attributes).from_arrays(arrays, attributes)
+    scaled = found.scaling_.transform(X[:40])
+    assert_array_equal(again.values(scaled), found.model_.values(scaled))
+    assert_array_equal(pickle.loads(pickle.dumps(found)).predict(X[:40]), found.predict(X[:40]))
+
+
+def test_sparse_text_and_pandas(tmp_path):
+    X, true, y = digits(5)
+    names = np.array([f"digit {code}" for code in range(10)])
+    text = np.where(y < 0, None, names[y])
+    found = SemiSupervisedClassifier().fit(sparse.csr_array(X), text)
+    assert (found.transduction_ == names[true])[y < 0].mean() > 0.9
+    assert (found.predict(sparse.csr_array(X[:50])) == found.transduction_[:50]).all()
+
+
+def test_parameters_are_checked():
+    X, _, y = digits()
+    with pytest.raises(ParameterError, match="scale='log'"):
+        SemiSupervisedClassifier(scale="log").fit(X, y)
+    with pytest.raises(ParameterError, match="class_sizes"):
+        SemiSupervisedClassifier(class_sizes=[1, 2]).fit(X, y)
+
+
+def test_shares_are_even_without_evidence_and_go_to_the_best_with_it():
+    codes = np.arange(40) % 2
+    target = Classes(np.arange(40), codes, np.array([0, 1]))
+    Y = target.indicators()
+    good, bad = 0.9 * Y + 0.05, np.full_like(Y, 0.5)
+    few = shares_of([good[:2], bad[:2]], target.take(np.arange(2)), None)
+    many = shares_of([good, bad], target, None)
+    assert 0.5 < few[0] < 0.8
+    assert many[0] > 0.99
+    assert shares_of([good, bad], target, None, np.array([0.0, 1.0])).tolist() == [0, 1]
+    assert_allclose(shares_of([good, bad], target, np.full(40, 3.0)), many)
+    q = Quantities(np.arange(40), 1000 * codes[:, None].astype(float))
+    best, worse = 1000 * codes[:, None] + 1.0, 1000 * codes[:, None] + 2.0
+    assert shares_of([best, worse], q, None)[0] > 0.99
