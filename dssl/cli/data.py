@@ -86,9 +86,11 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
     facts = {"out": str(out), **fitted.write(dataset.X, out, InProcess(), abstain=abstain), "imputed": imputed,
              "unseen": unseen}
     if facts["unsupported"]:
-        left = "they have no label" if abstain else "--abstain gives them no label"
-        console.print(f"warning: {facts['unsupported']} of {facts['n']} points are near no point of the model, so the "
-                      f"intercept alone would decide their label; {left}")
+        why = "have no neighbor that a label reaches; they have no label"
+        if not fitted.model.abstains:
+            left = "they have no label" if abstain else "--abstain gives them no label"
+            why = f"are near no point of the model, so the intercept alone would decide their label; {left}"
+        console.print(f"warning: {facts['unsupported']} of {facts['n']} points {why}")
     summary = facts["counts"] if "counts" in facts else facts["values"]
     told = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
     click.echo(json.dumps(facts) if as_json else f"{facts['n']} predictions in {out}: {told}")

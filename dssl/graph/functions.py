@@ -12,13 +12,15 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import require
+from ..execution.cost import COMPILED, Cost, block_count, cost_of
 from ..execution.tasks import Execution, sums
 from ..solvers.direct import LARGEST
-from ..solvers.lanczos import Functions, Krylov, SingularMatrix, combined, krylov
-from ..solvers.solve import Solver, SolverParams, prepare
+from ..solvers.lanczos import Functions, Krylov, SingularMatrix, combined, krylov, krylov_bytes
+from ..solvers.solve import Solver, SolverParams, opened_bytes, prepare
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
 from .laplacian import Laplacian
+from .regularizer import system_cost
 from .weights import read_graph
 
 LaplacianKind = Literal["normalized", "unnormalized"]
@@ -131,6 +133,25 @@ class CombineKrylovTask:
         found = np.empty_like(ordered)
         found[A.order] = ordered
         return out.write(found=found)
+
+
+def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: FunctionParams, *, guess: bool) -> Cost:
+    """Return what m functions on t columns at r rows take, and c combinations of them.
+
+    By the Lanczos process: its matrix, then the first pass over a block of columns (`krylov_bytes`), then the second,
+    with two arrays (n, c). Small graphs are factored, and solve all columns and powers side by side.
+    """
+    block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
+    if n <= LARGEST:
+        prepared = system_cost(n, nnz, t, ["direct"], guess=guess)
+        peak = prepared.peak + opened_bytes("direct", n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
+        return cost_of(3 * m * block_count(t, block), 4 * m * prepared.written, m * prepared.written, peak,
+                       prepared.least)
+    first = stored + krylov_bytes(n, r, block, m, params.max_steps)
+    second = stored + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
+    tasks = block_count(t, block)
+    return cost_of(1 + 2 * tasks, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t,
+                   max(70 * nnz + 60 * n, first, second) + COMPILED, 70 * nnz)
 
 
 def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,

@@ -16,7 +16,7 @@ from ..storage.blocks import ArrayRows, Arrays, HeldArrays, Rows
 from ..storage.csr import as_rows, point_arrays, points_of
 from .exact import DensePoints, plan_exact
 from .inverted import SparsePoints, measured_row_bytes, point_rows
-from .layout import Layout, layout_bytes
+from .layout import MAX_AXES, SAMPLE_ROWS, Layout, layout_bytes
 from .metric import measured_itemsize
 
 TREE_QUERIES = 16  # neighbors of the pilot queries by which a search is chosen
@@ -100,3 +100,20 @@ class NeighborIndex:
         """Return the bytes that a row takes while its neighbors are sought; see `exact_block_rows`."""
         return measured_row_bytes(rows, self.searched.metric) + 40 * k if rows.is_sparse else (
             40 * self.n_features + 16 * k)
+
+
+def index_bytes(points: Rows, metric: str) -> int:
+    """Return a bound of the bytes of an index of points whose shape and type `points` has."""
+    if points.is_sparse:
+        return len(points) * points.row_bytes
+    return layout_bytes(len(points), points.shape[1], measured_itemsize(points.dtype, metric))
+
+
+def indexing_bytes(points: Rows, metric: str) -> int:
+    """Return what making an index takes: a sample in float64, then the points beside their layout; see `exact_cost`."""
+    if points.is_sparse:
+        return 2 * index_bytes(points, metric)
+    n, d = points.shape
+    sample = min(n, SAMPLE_ROWS) * d * (points.dtype.itemsize + 24) + 24 * d * d
+    return max(sample, n * d * measured_itemsize(points.dtype, metric) + index_bytes(points, metric)
+               + 12 * n * (min(d, MAX_AXES) + 3))

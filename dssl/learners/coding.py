@@ -2,6 +2,7 @@
 
     OneVsOne    a column a pair of classes, positive for the first
     OneVsRest   a column a class, +1 for it and -1 for the others
+    Scores      a column a class, of any scale
     Values      the quantities themselves
 """
 
@@ -232,7 +233,19 @@ class OneVsRest(ClassCoding):
         return margins.min(axis=1)
 
 
-CODINGS: dict[str, type[Coding]] = {coding.name: coding for coding in (OneVsOne, OneVsRest, Values)}
+class Scores(OneVsRest):
+    """A column a class, whose largest is predicted; of two classes one column, positive for the second.
+
+    The columns have a scale of their own, so that their differences from +1 and -1 say nothing.
+    """
+
+    name = "scores"
+
+    def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+        return {"codes": self.codes(values)}
+
+
+CODINGS: dict[str, type[Coding]] = {coding.name: coding for coding in (OneVsOne, OneVsRest, Scores, Values)}
 
 
 def signs(codes: np.ndarray, n_classes: int) -> np.ndarray:

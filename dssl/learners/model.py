@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -102,10 +102,12 @@ class Model(ABC):
     """A fitted function of points, whose values (n, c) say what their `coding` says.
 
     coding : what the c columns mean. attributes : JSON, what is known of the fit.
+    abstains : whether a point that the model says nothing about is never given a class.
     """
 
     coding: Coding
     attributes: dict[str, Any]
+    abstains: ClassVar[bool] = False
 
     @property
     @abstractmethod

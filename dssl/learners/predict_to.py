@@ -62,7 +62,7 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
             fix="make it, or name another path", error=DataError)
     require(not (abstain and coding.classes.dtype.kind in "iu") or coding.has_room, error=DataError,
             what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
-            why="it would read as another label", fix="predict without abstaining, or fit signed classes")
+            why="it would read as another label", fix="write a .csv file, or fit signed classes")
     draft = StoredParts(target.with_name(f".{target.name}.draft"))
     draft.remove()
     try:

@@ -31,7 +31,7 @@ from ..graph.given import (
     store_weights,
     warn_full,
 )
-from ..graph.graph import VERSIONS
+from ..graph.graph import VERSIONS, Graph
 from ..graph.health import graph_health, health_cost, unreached_points
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
@@ -185,6 +185,12 @@ def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
     return described
 
 
+def graph_of(context: Context) -> Graph:
+    """Return the graph, with the lists of its vertices where there are any."""
+    return Graph(vertices_of(context), context.inputs["graph"].parts, _neighbors(context),
+                 {"neighbors": context.attributes("neighbors"), "weights": context.attributes("graph")})
+
+
 @dataclass(frozen=True)
 class HealthTask:
     """Describe the graph; write the source rows of points that no label reaches, and the sizes of their components."""
@@ -219,8 +225,10 @@ def make_health(context: Context, params: NoParams) -> dict[str, Any]:
     return receipt["health"]
 
 
-def write_unreached(folder: Path, health: Artifact) -> dict[str, Any]:
+def write_unreached(folder: Path, health: Artifact, handled: str) -> dict[str, Any]:
     """Return what a result says of the points that no label reaches; write all of them to `unreached.csv`, if any.
+
+    handled : what predicts them.
 
     The file has a line a point: its row in the source, from 0, and the points of its component.
     """
@@ -232,7 +240,7 @@ def write_unreached(folder: Path, health: Artifact) -> dict[str, Any]:
             writer = csv.writer(text, lineterminator="\n")
             writer.writerow(["row", "component_size"])
             writer.writerows(zip(found["row"].tolist(), found["component_size"].tolist(), strict=True))
-    return {"count": unreached["count"], "ids": unreached["ids"][:SHOWN], "handled": "ambient kernel",
+    return {"count": unreached["count"], "ids": unreached["ids"][:SHOWN], "handled": handled,
             "file": str(file) if file else None}
 
 

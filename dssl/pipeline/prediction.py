@@ -48,7 +48,8 @@ class FittedPipeline:
     def predict_supported(self, X: Rows, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return what `predict` does, and which of the points have support, (n,) bool.
 
-        The others lie where every kernel value is as good as zero, so that the intercept alone predicts them.
+        The others lie where every kernel value is as good as zero, so that the intercept alone predicts them; or where
+        no label reaches a neighbor, and then what is predicted is a guess.
         """
         values, beyond = self.model.values_and_beyond(self._scaled(X, execution), execution)
         return self.model.coding.labels(values), ~beyond
@@ -60,13 +61,19 @@ class FittedPipeline:
         """Write the predictions of raw points X (n, d) to a .csv, .npy or .zarr path; return what they are (JSON).
 
         Only the last is written in blocks, without all predictions in memory; see `predict_to_zarr`, which tells what
-        is returned. abstain : whether points without support get no label.
+        is returned. abstain : whether points without support get no label; those of a model that abstains never do.
+
+        Raises DataError: an array has no room for no label, and some point gets none; see `predict_to_zarr`.
         """
-        rows = self._scaled(X, execution)
+        rows, abstain = self._scaled(X, execution), abstain or self.model.abstains
         if out.suffix == ".zarr":
             return predict_to_zarr(self.model, rows, out, execution, abstain=abstain)
         values, beyond = self.model.values_and_beyond(rows, execution)
         coding, empty = self.model.coding, beyond & abstain
+        require(out.suffix == ".csv" or coding.has_room or not empty.any(), error=DataError,
+                what=f"{int(empty.sum())} points get no label, with {out} and classes such as "
+                     f"{coding.classes[:3].tolist()}",
+                why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
         write_predictions(out, coding.labels(values), empty, name=coding.written_as)
         return {"n": len(values), "unsupported": int(beyond.sum()),
                 **coding.total([coding.summary(coding.entries(values)[~empty])])}

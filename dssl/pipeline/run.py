@@ -77,7 +77,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         if result["status"] == "done":
             facts = _facts(made)
             if "unreached" in facts.get("health", {}):  # not of a kind without labels
-                result["unreached"] = write_unreached(folder, made.artifact("health"))
+                result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
             facts |= {"spec": made.spec.model_dump(), "libraries": libraries()}
             report = folder / "report.html"
             report.write_text(_page(made.kind, result, facts), encoding="utf-8")
@@ -151,7 +151,8 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
         return {**result, "status": "stopped", "until": made.until}
     facts, found = _facts(made), {"status": "done"}
     if "scores" in facts:
-        found |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain")}
+        found |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain", "transductive")
+                  if name in facts["scores"]}
     if "selection" in facts:
         found["selection"] = facts["selection"]["choices"]
     if made.kind.model:

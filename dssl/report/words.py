@@ -23,6 +23,8 @@ class Words:
     against the labels; their last parts name them in a selection. folds : what holding labels out means beside that.
     penalties : the two parameters whose errors are drawn over each other, to the right and upward, and whose grid is
     said to be too short where an end of it is best.
+    unsupported : what test points are that the model says nothing about, and what follows. unreached : what predicts
+    the training points that no label reaches.
     """
 
     model: str
@@ -32,3 +34,8 @@ class Words:
     norm: str
     folds: str = ""
     penalties: tuple[str, str] | None = None
+    unsupported: tuple[str, str] = (
+        "test points near no point of the model",
+        "All their kernel values are as good as zero, so the intercept alone gives their label. Raise "
+        "kernel.bandwidth, or let dssl predict --abstain leave such points without one.")
+    unreached: str = "ambient kernel"

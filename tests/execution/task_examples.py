@@ -88,7 +88,7 @@ def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) ->
     """Run a pipeline and have its model predict its source; return metrics, baselines and predictions."""
     spec = {"name": "example", "data": {"source": str(source), "read": {"block_rows": 70}, "test": {"count": 40}},
             "labels": {"per_class": 8}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30}} | fields
-    if fields.get("model", {}).get("kind") in ("laprls", "lapsvm"):
+    if fields.get("model", {}).get("kind") in ("laprls", "lapsvm", "graph"):
         del spec["subsample"]
     result = run(spec, workspace=folder / "work", execution=execution)
     model = open_model(result["model"])
@@ -175,6 +175,30 @@ laprls(stored_words, "kmeans", "nystrom-direct")
 laprls(stored_words, "leverage", "nystrom-pcg")
 laprls(stored_points, "uniform", "nystrom-direct", "lapsvm")
 laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm", {})  # every product in it is one of the grids above
+
+
+def learner(name: str, stored: Callable[[Path], Path] = stored_points, **fields: Any) -> None:
+    """Register the example of a learner on the graph."""
+    def show(execution: Execution, folder: Path) -> Found:
+        source = stored(folder)
+        return pipeline(source, execution, folder, model={"kind": "graph", "learner": name, **fields}, data={
+            "source": str(source), "read": {"block_rows": 70}, "test": {"count": 40}, "scale": "none"})
+
+    show.__name__ = f"{name}_on_the_graph_of_{stored.__name__}"
+    example()(show)
+
+
+def many_points(folder: Path) -> Path:
+    """Return a file of more points than a direct solver takes."""
+    X, y = points(3200)
+    np.savez(folder / "points.npz", X=X, y=y)
+    return folder / "points.npz"
+
+
+learner("ridge", class_sizes=[1, 1, 1])
+learner("ridge", many_points)
+learner("laplace", stored_words)
+learner("poisson")
 
 
 @example()

@@ -564,6 +564,48 @@ def _(folder: Path) -> Outcome:
     return laprls(folder, "--set", "data.rows=official_train")
 
 
+# ---- learners on the graph
+
+def learner(folder: Path, source: Path | None = None, ok: object = None, **sections: object) -> Outcome:
+    """Run a pipeline of kind graph."""
+    data = {"source": str(source or npz(folder)), "test": {"fraction": 0.25},
+            **sections.pop("data", {})}  # type: ignore[dict-item]
+    spec: dict = {"name": "case", "data": data, "labels": {"per_class": 2}, "graph": {"n_neighbors": 5},
+                  "model": {"kind": "graph", **sections.pop("model", {})}, **sections}  # type: ignore[dict-item]
+    (folder / "case.yaml").write_text(yaml.safe_dump(spec))
+    return command(folder, "run", str(folder / "case.yaml"), "--workspace", str(folder / "work"), "--on", "in-process",
+                   "--json", ok=ok or ran)  # type: ignore[arg-type]
+
+
+@case("Learners on the graph", "`model: {kind: graph}`", 0, "30 test points")
+def _(folder: Path) -> Outcome:
+    return learner(folder)
+
+
+@case("Learners on the graph", "points far from all others, without a label among them", 0, "no prediction")
+def _(folder: Path) -> Outcome:
+    X, y = blobs()
+    X[:8] += 1000
+    source = npz(folder, X=X, y=np.where(np.arange(len(y)) < 8, -1, y))
+    return learner(folder, source, data={"unlabeled": -1}, ok=lambda result: (
+        f"{ran(result)}; {result['unreached']['handled']} of the points that no label reaches"))
+
+
+@case("Learners on the graph", "`class_sizes` of three classes, where there are two", 2, "for 2 classes")
+def _(folder: Path) -> Outcome:
+    return learner(folder, model={"class_sizes": [1, 1, 1]})
+
+
+@case("Learners on the graph", "`learner: poisson` for quantities", 2, "poisson tells classes apart")
+def _(folder: Path) -> Outcome:
+    return learner(folder, data={"task": "regression"}, labels={"count": 20}, model={"learner": "poisson"})
+
+
+@case("Learners on the graph", "`penalty` with `learner: laplace`", 2, "laplace has no use for it")
+def _(folder: Path) -> Outcome:
+    return learner(folder, model={"learner": "laplace", "penalty": 1.0})
+
+
 # ---- regression
 
 def quantities(folder: Path, y: object = None, **sections: object) -> Outcome:

@@ -155,3 +155,33 @@ def test_landmarks_that_were_chosen_are_those_that_count():
     facts.estimated.clear()
     assert by_name(KINDS[facts.spec.model.kind])["landmarks"].cost(facts).written == 990 * (200 + 8)
     assert "landmarks" not in facts.estimated
+
+
+# model.kind: graph
+
+
+def graph_facts(n=50_000, d=50, budget=1 << 30, fraction=0.01, baselines=("nearest", "base"), **model):
+    fields = {"name": "s", "data": {"source": "none.npz", "test": {"count": 100}}, "labels": {"fraction": fraction},
+              "graph": {"duplicates": "keep"}, "model": {"kind": "graph", **model}, "baselines": list(baselines)}
+    scan = Scan(n_rows=n, n_columns=d, dtype="float32", target="y", row_bytes=4 * d)
+    return Facts(load_spec(fields), budget, scan, {})
+
+
+@pytest.mark.parametrize("name", ["vertex_values", "models", "scores"])
+@given(n=st.integers(1000, 5_000_000), d=st.integers(1, 3000), fraction=st.sampled_from([1e-4, 0.01, 0.5]),
+       learner=st.sampled_from(["ridge", "laplace", "poisson"]))
+def test_costs_of_learners_on_the_graph_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, fraction, learner):
+    facts = graph_facts(n, d, 1 << 60, fraction, learner=learner)
+    for bound in ("most", "least"):
+        cost = by_name(KINDS["graph"])[name].cost(replace(facts, bound=bound, estimated=set()))
+        assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
+        assert 0 <= cost.least <= cost.peak
+
+
+def test_many_labels_fit_harmonic_functions_and_neither_kernels_nor_the_base_model():
+    for name, facts, fits in (("vertex_values", graph_facts(580_000, fraction=0.1), False),
+                              ("vertex_values", graph_facts(580_000, fraction=0.1, learner="laplace"), True),
+                              ("models", graph_facts(580_000, fraction=0.1), False),
+                              ("models", graph_facts(580_000, fraction=0.1, baselines=("nearest",)), True)):
+        facts.attributes["labels"] = {"n_labeled": 58_000}
+        assert (by_name(KINDS["graph"])[name].cost(replace(facts, bound="least")).least <= 1 << 30) == fits

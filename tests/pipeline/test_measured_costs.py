@@ -59,6 +59,14 @@ def quantities(folder: Path, n: int, d: int) -> Path:
     return folder / "points.npz"
 
 
+def blurred(folder: Path, n: int, d: int) -> Path:
+    """Classes that no gap divides: flows between parts that are hardly joined do not converge."""
+    X, _ = dense(n, d)
+    X -= X.mean(axis=1, keepdims=True)
+    np.savez(folder / "points.npz", X=X, y=(X[:, 0] > 0) + 2 * (X[:, 1] > 0))
+    return folder / "points.npz"
+
+
 def csr(folder: Path, n: int, d: int) -> Path:
     X, y = words(n, d)
     np.savez(folder / "points.npz", **csr_arrays(X), shape=X.shape, y=y)
@@ -108,8 +116,10 @@ class Case:
                 "subsample": {"size": size}, **made}
         spec["data"] = {"source": str(self.source(folder, n, self.d)), "test": {"count": n // 10},
                         **made.get("data", {})}
-        if spec.get("model", {}).get("kind") in ("laprls", "lapsvm"):
+        kind = spec.get("model", {}).get("kind")
+        if kind in ("laprls", "lapsvm", "graph"):
             del spec["subsample"]
+        if kind in ("laprls", "lapsvm"):
             spec["model"] = {"landmarks": {"count": size, "method": "uniform"} | spec["model"].get("landmarks", {}),
                              **{key: value for key, value in spec["model"].items() if key != "landmarks"}}
         return spec
@@ -117,6 +127,10 @@ class Case:
 
 def laprls(**fields: Any) -> dict[str, Any]:
     return {"model": {"kind": "laprls", **fields}}
+
+
+def learner(**fields: Any) -> dict[str, Any]:
+    return {"model": {"kind": "graph", **fields}}
 
 
 CASES = {
@@ -143,6 +157,12 @@ CASES = {
     "laprls, all points, iterations": Case(npz, 4_000, 8, laprls(solver="pcg")),
     "laprls, sparse, leverage": Case(csr, 12_000, 3000, laprls(landmarks={"method": "leverage"}) | {
         "data": TEXT, "kernel": {"bandwidth": 1.0}}),
+    "graph, ridge": Case(npz, 40_000, 8, learner()),
+    "graph, ridge, wide": Case(npz, 8_000, 700, learner() | {"labels": {"per_class": 150}}),
+    "graph, laplace": Case(npz, 40_000, 8, learner(learner="laplace")),
+    "graph, ridge, class sizes": Case(npz, 40_000, 8, learner(class_sizes=[1, 1, 1, 1])),
+    "graph, poisson": Case(blurred, 40_000, 4, learner(learner="poisson")),
+    "graph, sparse": Case(csr, 18_000, 3000, learner() | {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
 }
 
 

@@ -131,12 +131,12 @@ def test_a_kernel_from_outside_serves_the_kinds_that_are_there(dssl, spec_file, 
 
 
 def test_what_no_plugin_registers_is_refused_with_the_names_there_are(installed, spec_file):
-    refused = {"model.kind=nearest": "'svm', 'ridge', 'laprls', 'lapsvm' or 'nearest_label'",
+    refused = {"model.kind=nearest": "'svm', 'ridge', 'laprls', 'lapsvm', 'graph' or 'nearest_label'",
                "model={kind: svm};kernel.name=cauchy": "rbf, laplacian, linear, polynomial, cosine, rational",
                "model={kind: nearest_label, C: 3}": "svm and ridge have it, nearest_label has here",
                "kernel.name=linear": "kernel: model.kind is nearest_label, which has no use for it",
                "selection.folds=3": "selection: model.kind is nearest_label, which has no use for it",
-               "baselines=[base]": "lapsvm have it, nearest_label has here name, data, labels, model, graph"}
+               "baselines=[base]": "graph have it, nearest_label has here name, data, labels, model, graph"}
     told = subprocess.run([sys.executable, "-c", REFUSALS, str(spec_file), *refused], env=installed, check=True,
                           capture_output=True, text=True, timeout=200)
     for message, names in zip(json.loads(told.stdout), refused.values(), strict=True):

@@ -29,7 +29,8 @@ def specs(small_spec):
     deformed = {**small_spec, "selection": {"eta": [1, 10], "folds": 2}}
     return {"svm": deformed, "ridge": {**deformed, "model": {"kind": "ridge"}}, **{
         kind: {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": kind, "landmarks": {"count": 20}},
-               "selection": {"folds": 2}} for kind in ("laprls", "lapsvm")}}
+               "selection": {"folds": 2}} for kind in ("laprls", "lapsvm")},
+        "graph": {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": "graph", "class_sizes": {0: 1, 1: 1, 2: 2}}}}
 
 
 def parts_of(value):

@@ -68,8 +68,7 @@ class DiffusionTask:
 
     One-hot classes, those of labeled vertices kept, diffuse by one solve with I + tau L, and are balanced again.
 
-    shared : `scores` (v, c), `mass` (v,) the points, `shares` (c,), labels as `VertexLabels`. Memory: as `PrepareTask`,
-    and eight arrays (v, c).
+    shared : `scores` (v, c), `mass` (v,) the points, `shares` (c,), labels as `VertexLabels`. Memory: `solve_cost`.
     """
 
     graph: Parts

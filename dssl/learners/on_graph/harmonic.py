@@ -28,7 +28,7 @@ from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 class HarmonicTask:
     """Write `values` (v, c): harmonic off the labeled vertices.
 
-    shared : `vertex` (u,), `mean` (u, c), `reached` (v,). Memory: as `PrepareTask`, and six arrays (v, c).
+    shared : `vertex` (u,), `mean` (u, c), `reached` (v,). Memory: `solve_cost`.
     """
 
     graph: Parts

@@ -22,7 +22,7 @@ from ...graph.index import NeighborIndex
 from ...graph.vertices import distinct_rows
 from ...graph.weights import WeightRule, kth_distances
 from ...storage.blocks import Rows
-from ..coding import CODINGS, Coding
+from ..coding import CODINGS, ClassCoding, Coding, Scores
 from ..model import Model, register_model
 from ..target import Classes, Target
 from .vertex_labels import VertexValues
@@ -36,7 +36,11 @@ class GraphModel(Model):
 
     rule : the weights, k : of so many neighbors. scales (v,) : distances of the vertices to their k-th neighbors, 0
     where they are not known, and then the new point's own counts.
+
+    A point none of whose neighbors a label reaches has no class; its quantity is the mean of the others.
     """
+
+    abstains = True
 
     index: NeighborIndex
     values_at: np.ndarray
@@ -65,6 +69,7 @@ class GraphModel(Model):
         values = np.einsum("qk,qkc->qc", weights, self.values_at[ids])
         same = distances[:, 0] == 0
         values[same], beyond[same] = self.values_at[ids[same, 0]], ~self.reached[ids[same, 0]]
+        values[beyond] = 0.0 if isinstance(self.coding, ClassCoding) else self.values_at[self.reached].mean(axis=0)
         return values, beyond
 
     def row_bytes(self, rows: Rows) -> int:
@@ -95,6 +100,11 @@ def signed(values: np.ndarray, target: Target) -> np.ndarray:
     return values[:, 1:] - values[:, :1] if isinstance(target, Classes) and len(target.names) == 2 else values
 
 
+def scored(target: Target) -> Coding:
+    """Return what `signed` values say."""
+    return Scores(target.names) if isinstance(target, Classes) else target.coding
+
+
 def graph_model(graph: Graph, rows: Rows, found: VertexValues, target: Target, params: KNNGraph, execution: Execution,
                 attributes: dict[str, Any] | None = None) -> GraphModel:
     """Return the model of values on a graph of rows (n, d), which new points reach as `params` says.
@@ -112,7 +122,7 @@ def graph_model(graph: Graph, rows: Rows, found: VertexValues, target: Target, p
         rule = WeightRule(kind, known.get("width") or params.width, -np.inf)
     k = graph.neighbors.k if graph.neighbors is not None else min(params.n_neighbors, v)
     return GraphModel(NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.metric, execution),
-                      signed(found.values, target), found.reached, scales, rule, k, target.coding, attributes or {})
+                      signed(found.values, target), found.reached, scales, rule, k, scored(target), attributes or {})
 
 
 register_model("GraphModel", GraphModel)

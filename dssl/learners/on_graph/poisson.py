@@ -29,7 +29,7 @@ from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 class PoissonTask:
     """Write `values` (v, c), the potentials of `source` (u, c) at `vertex` (u,), whose columns sum to 0 on components.
 
-    shared : these, and `component` (v,). Memory: as `PrepareTask`, and six arrays (v, c).
+    shared : these, and `component` (v,). Memory: `solve_cost`.
     """
 
     graph: Parts

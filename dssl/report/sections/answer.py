@@ -21,7 +21,7 @@ def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
     level, sentences = verdict(result, words)
     box = tag("div", tag("p", sentences[0], class_="answer"), *(tag("p", text) for text in sentences[1:]),
               class_=f"box {level}")
-    warnings = warning_box([*setting_findings(facts), *choice_findings(facts, words)])
+    warnings = warning_box([*setting_findings(facts, words), *choice_findings(facts, words)])
     names = ["model", *(result.get("baselines") or {})]
     told = {"model": words.model} | {baseline.name: baseline.meaning for baseline in baselines}
     meanings = table((), [(tag("b", name), told.get(name, "Another baseline.")) for name in names])
@@ -70,6 +70,8 @@ def _meaning(by: Measure, words: Words, result: dict[str, Any], gain: float, p: 
     if helped == "helped":
         net = by.net(gain, at(result, "metrics", "n_test"))
         seen = f"{net} right than without the unlabeled data; {rare}" if net else rare
+        if control_gain is None:
+            return f"{seen[:1].upper()}{seen[1:]}."
         return (f"{seen[:1].upper()}{seen[1:]}. The model also beats the shuffled graph, by "
                 f"{by.difference(control_gain)}, so the gain comes from where the unlabeled points lie and not from a "
                 f"{words.changed}.")
@@ -102,7 +104,7 @@ def _reservations(by: Measure, result: dict[str, Any], gain: float, error: float
     return found
 
 
-def setting_findings(facts: dict[str, Any]) -> list[Finding]:
+def setting_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
     """Return what in the settings makes the comparison empty, or less than it could be."""
     found = []
 
@@ -129,8 +131,6 @@ def setting_findings(facts: dict[str, Any]) -> list[Finding]:
              "copies of one point.")
     beyond = at(facts, "scores", "metrics", "unsupported")
     if beyond:
-        warn("test points near no point of the model",
-             f"{number(beyond)} of {number(at(facts, 'scores', 'metrics', 'n_test'))}", "All their kernel values are "
-             "as good as zero, so the intercept alone gives their label. Raise kernel.bandwidth, or let dssl predict "
-             "--abstain leave such points without one.")
+        subject, meaning = words.unsupported
+        warn(subject, f"{number(beyond)} of {number(at(facts, 'scores', 'metrics', 'n_test'))}", meaning)
     return found

@@ -75,8 +75,9 @@ def _unreached(health: dict[str, Any]) -> Told:
     share = f" ({percent(count / health['n'], 2)})" if health.get("n") else ""
     places = f" in {counted(where, 'component')}" if where else ""
     return f"{number(count)}{share}{places}; rows {_first(ids, 10, count)} of the source", "warning", (
-        "They lie in components without a labeled point: about them the graph says nothing, and only the base kernel "
-        "does. unreached.csv beside this page lists them. Label one point of each, or raise graph.n_neighbors.")
+        "They lie in components without a labeled point: about them the graph says nothing. A base kernel predicts "
+        "them; a learner on the graph alone does not. unreached.csv beside this page lists them. Label one point of "
+        "each, or raise graph.n_neighbors.")
 
 
 def _degrees(health: dict[str, Any]) -> Told:

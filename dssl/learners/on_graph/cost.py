@@ -1,0 +1,75 @@
+"""What the learners on the graph take: bytes of their tasks, and of the steps in the caller's process."""
+
+from ...execution.cost import COMPILED, Cost, block_count, cost_of
+from ...graph.functions import functions_cost
+from ...graph.index import index_bytes, indexing_bytes
+from ...graph.inverted import measured_row_bytes
+from ...graph.regularizer import system_cost
+from ...kernels.gram import BLOCK_BYTES
+from ...solvers.direct import LARGEST
+from ...solvers.solve import METHODS, opened_bytes
+from ...storage.blocks import Rows, rows_that_fit
+from ...storage.store import whole_bytes
+from .graph_ridge import SAMPLE, GraphRidgeParams, members_bytes
+
+
+def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
+    """Return what a task takes that prepares a system of n vertices and nnz weights, and solves c columns of it.
+
+    `HarmonicTask`, `PoissonTask`, `DiffusionTask`: the weights beside what is prepared, the block that is solved, and
+    eight arrays (n, c).
+    """
+    methods = ["direct"] if n <= LARGEST else ["amg", "deflated"] if guess else ["deflated"]
+    prepared = system_cost(n, nnz, c, methods, guess=guess)
+    solving = max(opened_bytes(method, n, nnz, guess=guess) + METHODS[method].solve_bytes(n, c, c)
+                  for method in methods)
+    peak = prepared.peak + 16 * nnz + solving + 64 * n * c
+    return cost_of(1, prepared.read, 8 * n * c, peak, prepared.least)
+
+
+def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,
+                 sized: bool) -> Cost:
+    """Return what a learner takes on n vertices with nnz weights: m labels of c columns.
+
+    family : of ridge in graph kernels; None of a learner that solves one system. sized : whether class sizes are told.
+    In the caller the weights in three forms, since components are sought there, and of the family its kernels at the
+    labeled and the sampled points.
+    """
+    caller, solved = 40 * nnz + 60 * n + 32 * n * c, solve_cost(n, nnz, c, guess=guess)
+    if family is None:
+        return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.least)
+    sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
+    own = functions_cost(n, nnz, min(m, n), sampled, kernels, c, family.functions, guess=guess)
+    held = members_bytes(m, kernels)  # three times while they are put together
+    peak = max(caller + max(3 * held, 2 * held + 40 * m * (m + sampled)), own.peak, solved.peak if sized else 0)
+    return cost_of(own.tasks + sized, own.read + sized * solved.read, 9 * n * c, peak, max(held, own.least))
+
+
+def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool) -> Cost:
+    """Return what the models of distinct points take, whose shape and type `points` has: the caller makes an index.
+
+    base : whether ridge in the plain kernel is among them, with four matrices of the m labeled points.
+    """
+    n = len(points)
+    stored = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 16 * c)
+    gram = (32 * m * m + 3 * m * row_bytes) * base
+    peak = max(indexing_bytes(points, metric), gram) + whole_bytes(index_bytes(points, metric)) + 8 * n * (c + 2)
+    least = max(index_bytes(points, metric), 24 * m * m * base)
+    return cost_of(0, 2 * n * row_bytes, stored, peak + COMPILED, least)
+
+
+def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: int, k: int, metric: str, c: int,
+                   base: bool, budget: int) -> Cost:
+    """Return what predicting n_test points takes with a model of these points, and with those of m labeled ones.
+
+    A task holds all models and a block of points; the caller the predictions of the training points.
+    """
+    n = len(points)
+    held = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 24 * c)
+    query = measured_row_bytes(points, metric) + 40 * k if points.is_sparse else 40 * points.shape[1] + 16 * k
+    each = query + 8 * k * (4 + c) + (8 * m + 4 * row_bytes) * base + 2 * row_bytes
+    height = min(rows_that_fit(budget, each, max(n_test, 1), fixed_bytes=held), max(1, BLOCK_BYTES // each))
+    tasks = block_count(max(n_test, 1), height)
+    scored = 8 * n * (c + 2) + n_train * (24 * c + 60)
+    return cost_of(tasks, n_test * row_bytes + tasks * held, 50 * n_test,
+                   max(scored, held + whole_bytes(held) + min(height, n_test) * each) + COMPILED, held)

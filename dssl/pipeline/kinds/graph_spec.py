@@ -1,0 +1,93 @@
+"""The pipeline file of the kind `graph`."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ...graph.functions import FunctionParams
+from ...graph.graph import KNNGraph
+from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
+from ...solvers.solve import SolverParams
+from ..spec import KernelPipeline, LabelSpec, ModelSpec
+
+OF_RIDGE = ("ridge", "power", "by_degree", "penalty", "weighting")
+TOLERANCE = 1e-5  # of the solves of laplace and poisson
+
+
+class GraphModelSpec(ModelSpec):
+    """A learner whose function lives on the vertices of the graph; new points take the mean of their neighbors."""
+
+    kind: Literal["graph"]
+    learner: Literal["ridge", "laplace", "poisson"] = Field(
+        "ridge", description="ridge regression in graph kernels, averaged; laplace, the harmonic function of the "
+                             "labels; poisson, for classes")
+    ridge: list[float] | None = Field(None, min_length=1, description="of the kernels (L + ridge I)^-power of learner "
+                                                                      "ridge; null is a family that needs no tuning")
+    power: list[int] = Field(list(POWERS), min_length=1, description="of learner ridge; larger is smoother")
+    by_degree: list[bool] = Field([True], min_length=1, description="of learner ridge: whether degrees scale a kernel; "
+                                                                    "[false, true] has both")
+    penalty: float = Field(GraphRidgeParams.penalty, gt=0, allow_inf_nan=False,
+                           description="of learner ridge, added to the diagonal of a kernel of unit mean diagonal; 1e6 "
+                                       "is as good as the kernel mean")
+    weighting: Literal["loo", "equal"] = Field("loo", description="of learner ridge: kernels count by their "
+                                                                  "leave-one-out residuals, or alike")
+    class_sizes: list[float] | dict[str | int | float, float] | None = Field(
+        None, description="how many points have each class, counts or shares, where they are known: in the order of "
+                          "the classes, or by class")
+    tolerance: float | None = Field(None, description="of ridge, how exact the kernels are, 0.1 by default; of the "
+                                                      "others the relative residual of the solve, 1e-5 by default")
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _keys_are_of_the_learner(self) -> Self:
+        others = [name for name in OF_RIDGE if name in self.model_fields_set and self.learner != "ridge"
+                  and getattr(self, name) != type(self).model_fields[name].default]
+        if others:
+            raise ValueError(f"{', '.join(others)}: learner {self.learner} has no use for it, ridge has; leave it out")
+        return self
+
+    def family(self, laplacian: Literal["normalized", "unnormalized"]) -> GraphRidgeParams | None:
+        """Return the parameters of learner ridge; None of another."""
+        if self.learner != "ridge":
+            return None
+        functions = FunctionParams(laplacian=laplacian, tolerance=FunctionParams.tolerance if self.tolerance is None
+                                   else self.tolerance, seed=self.seed)
+        return GraphRidgeParams(ridge=None if self.ridge is None else tuple(self.ridge), power=tuple(self.power),
+                                by_degree=tuple(self.by_degree), penalty=self.penalty, weighting=self.weighting,
+                                functions=functions, seed=self.seed)
+
+    def solver(self) -> SolverParams:
+        """Return the parameters of the solves of laplace and poisson, and of those that diffuse labels."""
+        own = SolverParams.tolerance if self.learner == "ridge" else TOLERANCE if self.tolerance is None else \
+            self.tolerance
+        return SolverParams(tolerance=own, seed=self.seed)
+
+
+class GraphLearnerPipeline(KernelPipeline):
+    """A pipeline of a learner on the graph; the kernel is that of the baseline base."""
+
+    labels: LabelSpec
+    model: GraphModelSpec
+    baselines: tuple[Literal["nearest", "base"], ...] = ("nearest", "base")
+
+    @model_validator(mode="after")
+    def _task_has_the_learner(self) -> Self:
+        if self.data.task == "regression" and self.model.learner == "poisson":
+            raise ValueError("model.learner poisson tells classes apart, and data.task is regression: use ridge or "
+                             "laplace")
+        if self.data.task == "regression" and self.model.class_sizes is not None:
+            raise ValueError("model.class_sizes, and data.task is regression: quantities have no classes, leave it out")
+        return self
+
+    def built(self) -> KNNGraph:
+        """Return how new points reach the graph."""
+        own = self.graph
+        return KNNGraph(n_neighbors=own.n_neighbors, metric=own.metric, method=own.method, weights=own.weights,
+                        bandwidth=own.bandwidth, width=own.width, symmetrize=own.symmetrize, duplicates=own.duplicates,
+                        seed=own.seed)
+
+    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
+        yield from super().parameters()
+        yield "model", lambda: self.model.family(self.graph.laplacian)
+        yield "model", self.model.solver

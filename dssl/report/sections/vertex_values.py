@@ -1,0 +1,60 @@
+"""The function that a learner found on the graph: kernels and solves, whom no label reaches, how good it is there."""
+
+from typing import Any
+
+from ..error_measure import measure_of
+from ..markup import at, counted, described, joined, number, percent, table, tag
+from ..page import Section
+
+LEARNERS = {
+    "ridge": "ridge regression in graph kernels, averaged", "laplace": "the harmonic function of the labels",
+    "poisson": "the potential of the labels as sources of a flow",
+}
+MOST_KERNELS = 12
+
+
+def values_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return what the fit found, the errors on labels held out and on unlabeled points, and the shares of kernels."""
+    found = facts.get("vertex_values") or {}
+    if "learner" not in found:
+        return None
+    hidden = at(facts, "scores", "transductive") or {}
+    by, learner, kernels = measure_of(result.get("metrics") or {}), found["learner"], found.get("kernels") or []
+    lost, shares = found.get("unreached"), found.get("class_shares")
+    rows: list[tuple[str, Any]] = [
+        ("learner", f"{learner}: {LEARNERS.get(learner, learner)}"),
+        ("how it was computed", _computed(found.get("functions") or found.get("solver") or {})),
+        ("class sizes that were told", ", ".join(map(percent, shares)) if shares else None),
+        ("diffusion of labels", f"{counted(found['diffusions'], 'step')}; "
+         f"{counted(found['changed_in_last'], 'vertex', 'vertices')} changed in the last"
+         if "diffusions" in found else None),
+        ("training points that no label reaches", None if lost is None else number(lost) + (
+            ": they have no prediction" if lost else "")),
+        ("error on labels held out one by one", by.shown(found[f"held_out_{by.key}"])
+         if f"held_out_{by.key}" in found else None),
+        ("unlabeled training points whose labels are known",
+         f"{by.with_deviation(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
+        ("new points, the test", by.with_deviation(result.get("metrics") or {})),
+    ]
+    best = sorted(kernels, key=lambda kernel: -kernel["share"])[:MOST_KERNELS]
+    listing = joined((tag("h3", "Shares of the kernels"), tag(
+        "p", f"{counted(len(kernels), 'kernel')} (L + ridge)^-power" + (
+            f", those with the largest {number(MOST_KERNELS)} shares" if len(kernels) > MOST_KERNELS else "") + "."),
+        table(("ridge", "power", "scaled by degrees", "share"), [
+            (number(kernel["ridge"]), number(kernel["power"]), "yes" if kernel["by_degree"] else "no",
+             percent(kernel["share"])) for kernel in best], (0, 1, 3)))) if best else ""
+    return Section("values", "The function on the graph", joined((described(rows), listing)))
+
+
+def _computed(evidence: dict[str, Any]) -> str | None:
+    """Return the method with its steps or iterations and what they left."""
+    method = evidence.get("method")
+    if not method:
+        return None
+    told = [", ".join(method) if isinstance(method, list) else str(method)]
+    told += [counted(evidence[key], one) for key, one in (("steps", "step"), ("iterations", "iteration"))
+             if key in evidence]
+    told += [f"{name} {number(evidence[key])}" for key, name in (("tolerance", "tolerance"), (
+        "residual", "worst relative residual")) if key in evidence]
+    solved = evidence.get("solved")
+    return ", ".join(told) + (f"; {counted(solved['functions'], 'kernel function')} by solves" if solved else "")

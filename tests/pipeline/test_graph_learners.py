@@ -1,0 +1,205 @@
+"""The pipelines of `model.kind: graph`: what they find, that estimators find the same, and what they refuse."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import make_blobs
+
+from dssl import (
+    GraphKernelRidge,
+    GraphKernelRidgeRegressor,
+    KNNGraph,
+    LaplaceLearning,
+    LaplaceLearningRegressor,
+    PoissonLearning,
+)
+from dssl.errors import DataError, ParameterError, SpecError
+from dssl.execution.in_process import InProcess
+from dssl.graph.neighbors import neighbors
+from dssl.graph.weights import weights
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.plan import plan
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.store import StoredParts
+
+
+@pytest.fixture(scope="module")
+def fields(points_file):
+    return {"name": "small", "data": {"source": str(points_file), "test": {"count": 60}, "scale": "none"},
+            "labels": {"per_class": 4}, "graph": {"n_neighbors": 6}, "model": {"kind": "graph"}}
+
+
+@pytest.fixture
+def islands(tmp_path):
+    """Two classes far apart, of which a third, of no class, is farther still; and copies of a few points."""
+    X, y = make_blobs([60, 60, 20], centers=[[0, 0], [9, 0], [90, 90]], shuffle=False, random_state=0)
+    X[50:55], y = X[:5], np.where(y == 2, -1, y)
+    np.savez(tmp_path / "islands.npz", X=X, y=y)
+    return {"name": "islands", "data": {"source": str(tmp_path / "islands.npz"), "unlabeled": -1, "test": {"count": 20},
+                                        "scale": "none"}, "labels": {"per_class": 3}, "graph": {"n_neighbors": 5},
+            "model": {"kind": "graph"}}
+
+
+def trained_on(tmp_path):
+    """Return the training points, and the labels that were shown, as an estimator takes them."""
+    artifacts = tmp_path / "artifacts"
+    rows = StoredParts(next((artifacts / "points").iterdir())).rows("train").read_all()
+    labels = StoredParts(next((artifacts / "labels").iterdir())).read(0)
+    known = labels.get("codes", labels.get("values"))
+    y = np.full(len(rows), -1 if "codes" in labels else np.nan)
+    y[labels["labeled"]] = known
+    return rows, y.astype(known.dtype)
+
+
+@pytest.mark.parametrize(("model", "estimator"), [
+    ({"learner": "ridge"}, GraphKernelRidge()),
+    ({"ridge": [0.01], "power": [2], "by_degree": [False, True], "penalty": 0.5, "weighting": "equal"},
+     GraphKernelRidge(ridge=0.01, power=2, by_degree=[False, True], penalty=0.5, weighting="equal")),
+    ({"learner": "laplace"}, LaplaceLearning()),
+    ({"learner": "laplace", "class_sizes": [2, 1, 1]}, LaplaceLearning(class_sizes=[2, 1, 1])),
+    ({"learner": "poisson"}, PoissonLearning()),
+    ({"class_sizes": {0: 2, 2: 1, 1: 1}}, GraphKernelRidge(class_sizes=[2, 1, 1])),
+], ids=["family", "one kernel", "laplace", "laplace, sizes", "poisson", "family, sizes"])
+def test_a_run_finds_what_the_estimator_finds(fields, points_file, tmp_path, model, estimator):
+    result = run({**fields, "model": {"kind": "graph", **model}}, workspace=tmp_path, execution=InProcess(2))
+    rows, y = trained_on(tmp_path)
+    own = estimator.set_params(graph=KNNGraph(n_neighbors=6)).fit(rows, y)
+    fitted = open_model(result["model"])
+    with np.load(points_file) as arrays:
+        found = fitted.model.values(ArrayRows(arrays["X"]), InProcess(1))
+        np.testing.assert_allclose(found, own.model_.values(arrays["X"]), atol=1e-10)
+    unseen = y < 0
+    assert (fitted.predict(ArrayRows(rows)) == own.transduction_).all()
+    assert result["transductive"]["n_test"] == unseen.sum()
+    assert set(result["baselines"]) == {"nearest", "base"}
+    assert set(result["gain"]) == {"over_nearest", "over_base", "unlabeled_data"}
+    assert result["unreached"]["handled"] == "no prediction"
+
+
+def test_the_report_tells_shares_class_sizes_and_both_accuracies(fields, tmp_path):
+    result = run({**fields, "model": {"kind": "graph", "class_sizes": [1, 1, 1]}}, workspace=tmp_path,
+                 execution=InProcess(1))
+    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    for text in ("Shares of the kernels", "class sizes that were told", "diffusion of labels", "Graph health",
+                 "unlabeled training points whose labels are known", "error on labels held out one by one",
+                 "training points that no label reaches", "The label of the nearest labeled point"):
+        assert text in page, text
+    assert "shuffled" not in page
+    manifest = json.loads(next((tmp_path / "artifacts" / "vertex_values").glob("*/manifest.json")).read_text())
+    assert sum(kernel["share"] for kernel in manifest["attributes"]["kernels"]) == pytest.approx(1)
+    again = run({**fields, "model": {"kind": "graph", "class_sizes": [1, 1, 1]}}, workspace=tmp_path,
+                execution=InProcess(1))
+    assert {stage["status"] for stage in again["stages"]} == {"cached"}
+
+
+@pytest.mark.parametrize("learner", ["ridge", "laplace"])
+def test_quantities(points_file, tmp_path, learner):
+    with np.load(points_file) as arrays:
+        X = arrays["X"]
+    np.savez(tmp_path / "values.npz", X=X, y=X[:, 0] + 0.1 * X[:, 1]**2)
+    spec = {"name": "values", "labels": {"count": 60}, "graph": {"n_neighbors": 6},
+            "data": {"source": str(tmp_path / "values.npz"), "task": "regression", "test": {"count": 60},
+                     "scale": "none"}, "model": {"kind": "graph", "learner": learner}}
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    metrics = result["metrics"]
+    assert metrics["rmse"] < 0.6 * metrics["deviation"]
+    assert result["transductive"]["rmse"] < 0.6 * metrics["deviation"]
+    assert result["baselines"]["nearest"]["rmse"] < metrics["deviation"]
+    rows, y = trained_on(tmp_path)
+    estimator = GraphKernelRidgeRegressor if learner == "ridge" else LaplaceLearningRegressor
+    own = estimator(graph=KNNGraph(n_neighbors=6)).fit(rows, y)
+    np.testing.assert_allclose(open_model(result["model"]).predict(ArrayRows(rows)), own.transduction_, atol=1e-10)
+
+
+def test_points_that_no_label_reaches_are_never_given_a_class(islands, tmp_path):
+    result = run(islands, workspace=tmp_path / "work", execution=InProcess(1))
+    lost = result["unreached"]["count"]
+    assert 15 <= lost <= 20  # some are drawn for the test, and left out since they have no label
+    assert result["metrics"]["unsupported"] == 0
+    fitted, source = open_model(result["model"]), islands["data"]["source"]
+    X = fitted.dataset_of(source, InProcess(1)).X
+    facts = fitted.write(X, tmp_path / "labels.npy", InProcess(1))
+    assert facts["unsupported"] == 20
+    assert sum(facts["counts"].values()) == 120
+    with np.load(source) as arrays:
+        assert ((np.load(tmp_path / "labels.npy") == -1) == (arrays["y"] == -1)).all()
+    fitted.write(X, tmp_path / "labels.csv", InProcess(1))
+    assert (tmp_path / "labels.csv").read_text().splitlines().count('""') == 20
+    page = (tmp_path / "work" / "runs" / result["run"] / "report.html").read_text()
+    assert f"{lost}: they have no prediction" in page
+
+
+def test_test_points_that_no_label_reaches_count_as_wrong(islands, tmp_path):
+    with np.load(islands["data"]["source"]) as arrays:
+        X, y = arrays["X"], arrays["y"]
+    np.savez(tmp_path / "lost.npz", X=X, y=np.maximum(y, 0))
+    del islands["data"]["unlabeled"]
+    islands["data"] |= {"source": str(tmp_path / "lost.npz"), "test": {"count": 70}}
+    islands["labels"] = {"count": 4}
+    result = run(islands, workspace=tmp_path / "work", execution=InProcess(1))
+    assert result["unreached"]["count"] > 0
+    lost = result["metrics"]["unsupported"]
+    assert lost > 0
+    assert result["metrics"]["error"] == pytest.approx(lost / 70)  # the others are right
+    assert result["transductive"]["unsupported"] == result["unreached"]["count"]
+    page = (tmp_path / "work" / "runs" / result["run"] / "report.html").read_text()
+    assert "test points that no label reaches" in page
+
+
+def test_an_array_without_room_for_no_label_is_refused_where_one_is_needed(islands, tmp_path):
+    with np.load(islands["data"]["source"]) as arrays:
+        X, y = arrays["X"], arrays["y"]
+    np.savez(tmp_path / "signs.npz", X=X, y=np.where(y == -1, 5, np.where(y == 0, -1, 1)))
+    islands["data"] |= {"source": str(tmp_path / "signs.npz"), "unlabeled": 5}
+    fitted = open_model(run(islands, workspace=tmp_path / "work", execution=InProcess(1))["model"])
+    X = fitted.dataset_of(islands["data"]["source"], InProcess(1)).X
+    with pytest.raises(DataError, match="20 points get no label"):
+        fitted.write(X, tmp_path / "labels.npy", InProcess(1))
+    assert fitted.write(ArrayRows(X.read(0, 100)), tmp_path / "labels.npy", InProcess(1))["unsupported"] == 0
+
+
+def test_a_given_graph_and_no_baselines(fields, tmp_path, points_file):
+    with np.load(points_file) as arrays:
+        sparse.save_npz(tmp_path / "W.npz", weights(neighbors(arrays["X"], 6), "self_tuned"))
+    result = run({**fields, "graph": {"given": {"weights": str(tmp_path / "W.npz")}}, "baselines": []},
+                 workspace=tmp_path, execution=InProcess(1))
+    assert result["metrics"]["error"] < 0.5
+    assert result["baselines"] == {}
+
+
+@pytest.mark.parametrize(("overrides", "says"), [
+    (["model.learner=poisson", "data.task=regression", "labels={count: 20}"], "poisson tells classes apart"),
+    (["model.class_sizes=[1, 1]", "data.task=regression", "labels={count: 20}"], "quantities have no classes"),
+    (["model.learner=laplace", "model.ridge=[0.1]"], "learner laplace has no use for it"),
+    (["model.power=[0]"], "whole numbers from 1 to 8"), (["model.ridge=[]"], "model.ridge"),
+    (["model.penalty=.inf"], "model.penalty"), (["model.learner=harmonic"], "ridge.*laplace"),
+    (["model.tolerance=2"], "tolerance"), (["model.eta=1"], "svm and ridge have it"),
+    (["selection={folds: 3}"], "no stage of that name"), (["baselines=[shuffled]"], "nearest"),
+    (["graph.power=1"], "graph.power")])
+def test_what_makes_no_sense_is_refused(fields, overrides, says):
+    with pytest.raises(SpecError, match=says):
+        load_spec(fields, overrides)
+
+
+def test_class_sizes_are_of_the_classes(fields, tmp_path):
+    for sizes, says in (([1, 2], "for 3 classes"), ({0: 1, 1: 1, 7: 1}, r"names \[7\]")):
+        with pytest.raises(ParameterError, match=says):
+            run({**fields, "model": {"kind": "graph", "class_sizes": sizes}}, workspace=tmp_path,
+                execution=InProcess(1))
+
+
+def test_what_names_the_stages(fields):
+    def addresses(*overrides):
+        return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere")}
+
+    before, last = addresses(), {"models", "scores"}
+    for override, expected in (("model.learner=laplace", {"vertex_values", *last}),
+                               ("kernel.bandwidth=3", last), ("baselines=[nearest]", last),
+                               ("graph.width=1", {"graph", "health", "vertex_values", *last}),
+                               ("model.class_sizes=[1, 1, 1]", {"vertex_values", *last})):
+        after = addresses(override)
+        assert {name for name in before if before[name] != after[name]} == expected, override
