@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import require
 from ..execution.cost import COMPILED, Cost, block_count, cost_of
 from ..execution.tasks import Execution, sums
+from ..solvers.chebyshev import Interval, combined_by_polynomial, polynomials
 from ..solvers.direct import LARGEST
 from ..solvers.lanczos import Functions, Krylov, SingularMatrix, combined, krylov, krylov_bytes
 from ..solvers.solve import Solver, SolverParams, opened_bytes, prepare
@@ -22,6 +23,8 @@ from .graph import Graph
 from .laplacian import Laplacian
 from .regularizer import system_cost
 from .weights import read_graph
+
+AT_ONCE = 2  # blocks of columns that start before it is known which functions converge
 
 LaplacianKind = Literal["normalized", "unnormalized"]
 
@@ -135,11 +138,37 @@ class CombineKrylovTask:
         return out.write(found=found)
 
 
+@dataclass(frozen=True)
+class CombinePolynomialTask:
+    """Write `found` (v, c), some columns of the combination; `columns`, `polynomial` and `coef` are in `shared`."""
+
+    matrix: Arrays
+    shared: Arrays
+    interval: Interval
+    functions: Functions
+    first: int
+    last: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        A, own = SingularMatrix.from_arrays(self.matrix.load()), self.shared.load()
+        ordered = combined_by_polynomial(A, A.place[own["columns"]], self.functions, self.interval, own["polynomial"],
+                                         own["coef"][:, :, self.first:self.last])
+        found = np.empty_like(ordered)
+        found[A.order] = ordered
+        return out.write(found=found)
+
+
+def _even_ranges(count: int, most: int, least: int = 1) -> list[tuple[int, int]]:
+    """Return ranges of about equal length, of at most `most` each, and `least` of them or more where there are enough.
+    """
+    return row_ranges(count, -(-count // max(-(-count // most), min(least, count))))
+
+
 def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: FunctionParams, *, guess: bool) -> Cost:
     """Return what m functions on t columns at r rows take, and c combinations of them.
 
     By the Lanczos process: its matrix, then the first pass over a block of columns (`krylov_bytes`), then the second,
-    with two arrays (n, c). Small graphs are factored, and solve all columns and powers side by side.
+    with two arrays (n, c), which is more than by polynomials. Small graphs are factored, and solve all columns and powers side by side.
     """
     block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
     if n <= LARGEST:
@@ -148,8 +177,8 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
         return cost_of(3 * m * block_count(t, block), 4 * m * prepared.written, m * prepared.written, peak,
                        prepared.least)
     first = stored + krylov_bytes(n, r, block, m, params.max_steps)
-    second = stored + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
-    tasks = block_count(t, block)
+    second = stored + 4 * nnz + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
+    tasks = len(_even_ranges(t, block, AT_ONCE))
     return cost_of(1 + 2 * tasks, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t,
                    max(70 * nnz + 60 * n, first, second) + COMPILED, 70 * nnz)
 
@@ -158,41 +187,49 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
                execution: Execution) -> GraphFunctions:
     """Return the functions by the Lanczos process, and by solvers those that do not converge.
 
-    What the first block of columns does not resolve is left out of the process for the others.
+    What the first `AT_ONCE` blocks of columns do not resolve is left out of the process for the others.
     """
     prepared, parts = execution.scratch(), execution.scratch()
     execution.map([SingularTask(graph.stored, graph.copies(execution), params.laplacian)], prepared)
     matrix, vertices = prepared.arrays(0), execution.share(columns=columns, rows=rows)
-    ranges = row_ranges(len(columns), params.block_columns)
-    among = [functions]
-    receipts = execution.map([KrylovTask(matrix, vertices, *ranges[0], functions, params)], parts)
-    converged = parts.read(0)["converged"].all(axis=1)
-    if len(ranges) > 1:
-        among += [functions.take(np.flatnonzero(converged))] * (len(ranges) - 1)
-        receipts = execution.map([KrylovTask(matrix, vertices, *own, seen, params)
-                                  for own, seen in zip(ranges, among, strict=True)], parts)
-    kept = np.flatnonzero(converged)
-    first_block = parts.read(0)["values"]
-    rest = [parts.read(index) for index in range(1, len(ranges))]
-    values = np.concatenate([first_block[kept], *(part["values"] for part in rest)], axis=2)
-    resolved = np.logical_and.reduce([np.ones(len(kept), bool), *(part["converged"].all(axis=1) for part in rest)])
-    values, kept = values[resolved], kept[resolved]
+    ranges = _even_ranges(len(columns), params.block_columns, AT_ONCE)
+    kept, seen = np.arange(len(functions)), list[np.ndarray]()
+    while len(seen) < len(ranges):
+        seen += [kept] * (len(ranges) - AT_ONCE if seen else min(AT_ONCE, len(ranges)))
+        receipts = execution.map([KrylovTask(matrix, vertices, *own, functions.take(known), params)
+                                  for own, known in zip(ranges, seen, strict=False)], parts)
+        found = [Krylov.from_arrays(parts.read(index)) for index in range(len(seen))]
+        kept = np.array([place for place in kept if all(
+            own.converged[list(known).index(place)].all() for own, known in zip(found, seen, strict=True))], np.int64)
+    found = [own.take(np.searchsorted(known, kept)) for own, known in zip(found, seen, strict=True)]
     others = np.setdiff1d(np.arange(len(functions)), kept)
     solved = _by_solves(graph, columns, rows, functions.take(others), params, execution) if len(others) else None
-    whole = np.empty((len(functions), *values.shape[1:]))
-    whole[kept] = values
+    values = np.empty((len(functions), len(rows), len(columns)))
+    values[kept] = np.concatenate([own.values for own in found], axis=2)
     if solved is not None:
-        whole[others] = solved.values
+        values[others] = solved.values
+    used, A = functions.take(kept), SingularMatrix.from_arrays(matrix.load())
+    interval, longest = Interval.of(A, found), max(int(own.steps.max()) for own in found)
 
     def combine(coef: np.ndarray) -> np.ndarray:
-        found = np.zeros((len(graph.vertices), coef.shape[2]))
-        if len(kept):
-            shared, used = execution.share(coef=coef[kept]), functions.take(kept)
-            found += execution.reduce(sums([CombineKrylovTask(matrix, parts.arrays(index), used, shared, first, last)
-                                            for index, (first, last) in enumerate(ranges)]))["found"]
-        return found if solved is None else found + solved.combined(coef[others])
+        """Return the combination, by polynomials or by the process again, whichever multiplies fewer columns."""
+        whole = np.zeros((len(graph.vertices), coef.shape[2]))
+        filled = np.flatnonzero(coef[kept].any(axis=(0, 1)))
+        own = coef[kept][:, :, filled]
+        polynomial = polynomials(used, own, interval, params.tolerance) if own.size else None
+        if polynomial is not None and polynomial.shape[1] * len(filled) <= longest * len(columns):
+            shared = execution.share(columns=columns, polynomial=polynomial, coef=own)
+            results, blocks = execution.scratch(), _even_ranges(len(filled), params.block_columns // 2 or 1, AT_ONCE)
+            execution.map([CombinePolynomialTask(matrix, shared, interval, used, *block) for block in blocks], results)
+            whole[:, filled] = np.concatenate([results.read(index)["found"] for index in range(len(blocks))], axis=1)
+        elif own.size:
+            shared = execution.share(coef=own)
+            whole[:, filled] = execution.reduce(sums([
+                CombineKrylovTask(matrix, parts.arrays(index), used, shared, first, last)
+                for index, (first, last) in enumerate(ranges)]))["found"]
+        return whole if solved is None else whole + solved.combined(coef[others])
 
-    return GraphFunctions(whole, combine, {
+    return GraphFunctions(values, combine, {
         "method": "lanczos", "steps": max(receipt["steps"] for receipt in receipts), "tolerance": params.tolerance,
         **({} if solved is None else {"solved": solved.attributes | {"functions": len(others)}})})
 

@@ -15,6 +15,7 @@ from .method import Iterative
 from .operators import ScaledMatrix, multiply
 
 FEW_VECTORS, MOST_VECTORS = 16, 96
+FEW_COST = 75 * FEW_VECTORS  # iterations of one column that take as long as to find a few vectors
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Deflated(Iterative):
     def entries(self) -> tuple[float, float]:
         """Return the entries of an iteration, and 75 times as many for each of a few vectors."""
         _, iteration = super().entries()
-        return 75 * FEW_VECTORS * iteration, iteration
+        return FEW_COST * iteration, iteration
 
     @property
     def attributes(self) -> dict[str, Any]:

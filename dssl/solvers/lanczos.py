@@ -12,7 +12,7 @@ the precision of the basis. Every step is kept off it, since the process would a
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,8 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from ..errors import require
 from .operators import add_row
 
-FIRST_CHECK, GROWTH = 32, 1.5  # steps before convergence is looked at, and by how much they grow from look to look
+FIRST_CHECK = 32  # steps before convergence is looked at
+GROWTH = 1.5**0.5  # of the steps from look to look; a function is compared with the look before the last
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,11 @@ class SingularMatrix:
         V *= np.divide(1, size, out=np.zeros(t), where=size > 0).astype(np.float32)
         alpha, norms = np.empty(t), np.empty(t)
         for _ in range(self.n):
-            _multiply(self.indptr, self.indices, self.data, self.diagonal, V, U, beta.astype(np.float32), alpha)
-            _advance(self.null, self.component, V, U, alpha.astype(np.float32), norms, inner)
+            multiply_step(self.indptr, self.indices, self.data, self.diagonal, V, U, beta.astype(np.float32), alpha)
+            advance(self.null, self.component, V, U, alpha.astype(np.float32), norms, inner)
             beta = np.sqrt(norms)
             yield V, alpha, beta
-            _normalize(self.null, self.component, U, inner,
+            normalize(self.null, self.component, U, inner,
                        np.divide(1, beta, out=np.zeros(t), where=beta > 0).astype(np.float32))
             V, U = U, V
 
@@ -138,7 +139,8 @@ class Krylov:
     """What the first pass keeps of t columns.
 
     columns (t,): rows of the matrix. alpha, beta (k, t): the tridiagonal matrices, of which column j has `steps[j]`
-    rows. values (m, rows, t): of m functions at some rows. converged (m, t).
+    rows. values (m, rows, t): of m functions at some rows. largest (m, t): their largest entries there off the null
+    space. lowest (t,): the smallest eigenvalues of the tridiagonal matrices; inf of none. converged (m, t).
     """
 
     columns: np.ndarray
@@ -146,7 +148,14 @@ class Krylov:
     beta: np.ndarray
     steps: np.ndarray
     values: np.ndarray
+    largest: np.ndarray
+    lowest: np.ndarray
     converged: np.ndarray
+
+    def take(self, functions: np.ndarray) -> "Krylov":
+        """Return the same of some of the functions."""
+        return replace(self, values=self.values[functions], largest=self.largest[functions],
+                       converged=self.converged[functions])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the named arrays that `from_arrays` takes."""
@@ -173,31 +182,31 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     t, sizes, exact = len(columns), A.lengths(columns), A.null_parts(columns, rows)
     values = functions.of(np.zeros(1))[:, :, None] * exact  # the null space, exactly
     seen, alphas, betas = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
-    none = np.full((len(functions), len(rows)), np.inf)
-    before = [none] * t
-    steps, check = np.zeros(t, np.int64), FIRST_CHECK
+    start = np.full((len(functions), len(rows)), np.inf)
+    looks = [[start, start] for _ in range(t)]  # of each column: the values at the last look, and at that before
+    steps, check = np.zeros(t, np.int64), float(FIRST_CHECK)
+    largest, lowest = np.zeros((len(functions), t)), np.full(t, np.inf)
     converged = np.repeat((sizes == 0)[None], len(functions), axis=0)
     for V, alpha, beta in A.basis(columns):
         seen.append(V[rows])
         alphas.append(alpha.copy())
         betas.append(beta.copy())
         ended = len(seen) == min(max_steps, A.n)
-        if len(seen) < check and not ended:
+        if len(seen) < int(check) and not ended:
             continue
         for j in np.flatnonzero(~converged.all(axis=0)):
-            own = _read(np.array([a[j] for a in alphas]), np.array([b[j] for b in betas]), functions)
+            own, x = _read(np.array([a[j] for a in alphas]), np.array([b[j] for b in betas]), functions)
             found = sizes[j] * own @ np.stack([rows_of[:, j] for rows_of in seen[:own.shape[1]]])
-            scale = np.abs(found).max(axis=1)
-            moved = np.abs(found - before[j]).max(axis=1)
-            converged[:, j] = (own.shape[1] < len(seen)) | (moved <= tolerance * scale)
-            before[j], steps[j] = found, own.shape[1]
+            largest[:, j], lowest[j], steps[j] = np.abs(found).max(axis=1), x[0], own.shape[1]
+            moved = np.abs(found - looks[j][1]).max(axis=1)
+            converged[:, j] = (own.shape[1] < len(seen)) | (moved <= tolerance * largest[:, j])
+            looks[j] = [found, looks[j][0]]
         if converged.all() or ended:
             break
-        check = int(GROWTH * check)
-    for column, found in enumerate(before):
-        if found is not none:
-            values[:, :, column] += found
-    return Krylov(np.asarray(columns), np.array(alphas), np.array(betas), steps, values, converged)
+        check *= GROWTH
+    for column in np.flatnonzero(steps):
+        values[:, :, column] += looks[column][0]
+    return Krylov(np.asarray(columns), np.array(alphas), np.array(betas), steps, values, largest, lowest, converged)
 
 
 def combined(A: SingularMatrix, made: Krylov, functions: Functions, coef: np.ndarray) -> np.ndarray:
@@ -211,15 +220,21 @@ def combined(A: SingularMatrix, made: Krylov, functions: Functions, coef: np.nda
     for j in range(t):
         k = made.steps[j]
         if k:
-            own = _read(made.alpha[:k, j], made.beta[:k, j], functions)
+            own, _ = _read(made.alpha[:k, j], made.beta[:k, j], functions)
             of_step[:own.shape[1], j] = sizes[j] * own.T @ coef[:, j]
     found = np.zeros((A.n, c))
     for step, (V, _, _) in zip(range(longest), A.basis(made.columns), strict=False):
         found += V @ of_step[step].astype(np.float32)
-    at_null = np.tensordot(functions.of(np.zeros(1))[:, 0], coef, 1) * A.null[made.columns][:, None]
-    total = np.zeros((int(A.component.max()) + 1, c))
-    np.add.at(total, A.component[made.columns], at_null)
-    return found + A.null[:, None] * total[A.component]
+    add_null(A, made.columns, functions, coef, found)
+    return found
+
+
+def add_null(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef: np.ndarray, found: np.ndarray) -> None:
+    """Add what `combined` is in the null space to found (n, c), exactly."""
+    at_null = np.tensordot(functions.of(np.zeros(1))[:, 0], coef, 1) * A.null[columns][:, None]
+    total = np.zeros((int(A.component.max()) + 1, coef.shape[2]))
+    np.add.at(total, A.component[columns], at_null)
+    found += A.null[:, None] * total[A.component]
 
 
 def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int) -> int:
@@ -227,17 +242,20 @@ def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int) 
     return 12 * n * t + 4 * max_steps * n_rows * t + 16 * n_functions * n_rows * t
 
 
-def _read(alpha: np.ndarray, beta: np.ndarray, functions: Functions) -> np.ndarray:
-    """Return `f(T) e_1` (m, k), for T of alpha (k,) and beta (k,), up to where the basis ends: a beta of rounding."""
+def _read(alpha: np.ndarray, beta: np.ndarray, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
+    """Return `f(T) e_1` (m, k) and the eigenvalues (k,) of T, ascending.
+
+    T is of alpha and beta up to where the basis ends, a beta of rounding.
+    """
     scale = float(np.abs(alpha).max()) + float(beta.max())
     ends = np.flatnonzero(beta <= 1e-5 * scale)
     k = int(ends[0]) + 1 if len(ends) else len(alpha)
     x, Q = eigh_tridiagonal(alpha[:k], beta[:k - 1]) if k > 1 else (alpha[:1], np.ones((1, 1)))
-    return (functions.of(x) * Q[0]) @ Q.T
+    return (functions.of(x) * Q[0]) @ Q.T, x
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _multiply(indptr, indices, data, diagonal, V, U, beta, alpha):
+def multiply_step(indptr, indices, data, diagonal, V, U, beta, alpha):
     """Replace U by `A V - U beta`, and write the column inner products of V with it to alpha (t,) float64."""
     t = V.shape[1]
     part = np.zeros(t, V.dtype)
@@ -257,7 +275,7 @@ def _multiply(indptr, indices, data, diagonal, V, U, beta, alpha):
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _advance(null, component, V, U, alpha, norms, inner):
+def advance(null, component, V, U, alpha, norms, inner):
     """Subtract `V alpha` from U, and write its squared column norms and its products with each null vector, float64.
 
     norms (t,), inner (n_components, t).
@@ -282,7 +300,7 @@ def _advance(null, component, V, U, alpha, norms, inner):
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _normalize(null, component, U, inner, scale):
+def normalize(null, component, U, inner, scale):
     """Subtract `null inner` from U, and scale its columns."""
     for i in range(U.shape[0]):
         g, y = component[i], null[i]

@@ -12,7 +12,7 @@ from .columns import to_float32
 from .operators import ScaledMatrix
 from .pcg import conjugate_gradients
 
-DIGITS = 1e-4  # the most one float32 correction reduces a residual
+DIGITS = 5e-6  # the most one float32 correction reduces a residual
 VECTOR_PASSES = 8  # over vectors (n,) in an iteration: what one touches beside the matrix, in entries of it
 
 

@@ -112,10 +112,13 @@ class ScaledMatrix:
         """Write `B - A X` (n, t) to R, in float64."""
         _residual(self.indptr, self.indices, self.data, X, B, R)
 
+    def off_diagonal(self) -> sp.csr_matrix:
+        """Return `A` without its diagonal."""
+        return sp.csr_matrix((self.data, self.indices, self.indptr), shape=(self.n, self.n))
+
     def to_scipy(self) -> sp.csr_matrix:
         """Return `A` with its diagonal."""
-        off = sp.csr_matrix((self.data, self.indices, self.indptr), shape=(self.n, self.n))
-        return (off + sp.identity(self.n, format="csr")).tocsr()
+        return (self.off_diagonal() + sp.identity(self.n, format="csr")).tocsr()
 
 
 def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:

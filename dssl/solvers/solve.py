@@ -15,13 +15,16 @@ import numpy as np
 from ..errors import DataError, NotConverged, explain, require
 from .amg import Multigrid
 from .columns import add_columns, column_norms
-from .deflation import FEW_VECTORS, Deflated
+from .deflation import FEW_COST, FEW_VECTORS, Deflated, deflated_vectors
 from .direct import LARGEST, Direct
 from .method import Iterative, Jacobi, Method
 from .operators import ScaledMatrix, scaled_matrix
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Jacobi, Deflated, Multigrid, Direct)}
 PROBES = 8  # columns on which `auto` counts iterations
+FEW_COLUMNS = 16  # beside which probes, vectors and hierarchies cost more than most solves
+ENOUGH = 150  # iterations after which another method may be the better one
+SOON = 60  # iterations that no other method is likely to halve at its price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,12 +184,44 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
 
     Notes
     -----
-    "auto" factors small matrices. Otherwise it deflates a few vectors, counts the iterations of `PROBES` seeded
-    columns, and if they are many builds a multigrid hierarchy and counts there too. It compares entries touched, not
-    seconds, so the choice is the same on every machine.
+    "auto" factors small matrices, and takes Jacobi's method where the ridge alone tells that it ends soon. Otherwise it
+    deflates a few vectors, counts the iterations of `PROBES` seeded columns, and if they are many builds a multigrid
+    hierarchy and counts there too. It compares entries touched, not seconds, so the choice is the same on every machine.
+    """
+    return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
+
+
+def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None,
+                  vector: np.ndarray | None = None) -> tuple[Solution, str]:
+    """Return the solution of `R X = B` for B (n, t), after which R is not solved again, and the method that ended it.
+
+    "auto" begins a few columns with Jacobi's method, without a probe. Those that need many iterations go on, from where
+    they are, with what `prepare` chooses for them.
+
+    Raises
+    ------
+    DataError : as `prepare`.
     """
     params = params or SolverParams()
-    A = scaled_matrix(R, vector)
+    A, t = scaled_matrix(R, vector), B.shape[1]
+    if params.method != "auto" or A.n <= LARGEST or t > FEW_COLUMNS:
+        solver = _prepared(A, t, params)
+        return solver.solve(B), solver.params.method
+    enough = min(params.max_iterations, ENOUGH + FEW_COST // max(t, 1))
+    found = Solver.of(Jacobi(A), replace(params, max_iterations=enough)).solve(B)
+    late = np.flatnonzero(~found.converged)
+    if not len(late) or enough == params.max_iterations:
+        return found, Jacobi.name
+    goal = params.tolerance / float(found.residuals[late].max())
+    solver = _prepared(A, len(late), replace(params, tolerance=goal, max_iterations=params.max_iterations - enough))
+    more = solver.solve(B[:, late] - A.apply(found.value[:, late]))
+    found.value[:, late] += more.value
+    found.residuals[late] *= more.residuals
+    found.iterations[late] += more.iterations
+    return replace(found, converged=found.residuals <= params.tolerance), solver.params.method
+
+
+def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
     name = Direct.name if params.method == "auto" and A.n <= LARGEST else params.method
     if name == "auto":
         return _least_work(A, n_columns, params)
@@ -206,6 +241,8 @@ def opened_bytes(method: str, n: int, nnz: int, *, guess: bool) -> int:
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
     """Return the solver that touches the fewest entries for n_columns columns, by counting on probe columns."""
+    if _most_iterations(A, params.tolerance) <= SOON:
+        return Solver.of(Jacobi(A), params)
     few = min(params.n_vectors or FEW_VECTORS, FEW_VECTORS)
     first = _counted(Deflated.prepare(A, n_columns, n_vectors=few, seed=params.seed), n_columns, params, enough=150)
     candidates = [first]
@@ -213,10 +250,20 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver
         candidates.append(_counted(Multigrid.prepare(A, n_columns), n_columns, params, enough=100))
     best = min(candidates, key=lambda pair: pair[0])[1]
     considered = [solver.attributes.copy() for _, solver in candidates]
-    if best is first[1]:
+    if best is first[1] and deflated_vectors(A.n, n_columns, params.n_vectors) > few:
         best = Solver.of(Deflated.prepare(A, n_columns, n_vectors=params.n_vectors, seed=params.seed), params)
     best.attributes["considered"] = considered
     return best
+
+
+def _most_iterations(A: ScaledMatrix, tolerance: float) -> float:
+    """Return a bound of the iterations of Jacobi's method from the excess of the diagonal; inf where there is none.
+
+    By the scaling y that makes A dominant, every eigenvalue is at least the smallest (A y)_i / y_i.
+    """
+    y = A.near_null
+    least = float(((y - abs(A.off_diagonal()) @ y) / y).min())
+    return math.sqrt(2 / least) / 2 * math.log(2 / tolerance) if least > 0 else math.inf
 
 
 def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: int) -> tuple[float, Solver]:
@@ -258,5 +305,5 @@ def solve(R: Any, B: Any, *, method: str = "auto", tolerance: float = 1e-6, max_
     require(bool(np.isfinite(B).all()), "a right-hand side is not finite", error=DataError,
             why="its solution would not be either", fix="remove NaN and infinity from B")
     columns = B[:, None] if B.ndim == 1 else B
-    found = prepare(R, columns.shape[1], params, vector).solve(columns).require_converged(params)
+    found = solve_columns(R, columns, params, vector)[0].require_converged(params)
     return replace(found, value=found.value[:, 0]) if B.ndim == 1 else found

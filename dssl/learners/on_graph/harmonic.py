@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from ...execution.tasks import Execution
 from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
-from ...solvers.solve import SolverParams, prepare
+from ...solvers.solve import SolverParams, solve_columns
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target import Target
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
@@ -47,10 +47,9 @@ class HarmonicTask:
         if len(rows):
             W = joint[rows]
             R = sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, rows])
-            solver = prepare(R, values.shape[1], self.solver)
-            solution = solver.solve(W[:, own["vertex"]] @ own["mean"]).require_converged(self.solver)
-            values[rows] = solution.value
-            attributes = {"method": solver.params.method, "iterations": int(solution.iterations.max()),
+            solution, method = solve_columns(R, W[:, own["vertex"]] @ own["mean"], self.solver)
+            values[rows] = solution.require_converged(self.solver).value
+            attributes = {"method": method, "iterations": int(solution.iterations.max()),
                           "residual": float(solution.residuals.max())}
         return {**out.write(values=values), "solver": attributes}
 

@@ -19,7 +19,7 @@ from ...execution.tasks import Execution
 from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
 from ...graph.laplacian import Laplacian
-from ...solvers.solve import SolverParams, prepare
+from ...solvers.solve import SolverParams, solve_columns
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target import Classes
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
@@ -46,14 +46,14 @@ class PoissonTask:
         B = np.zeros((len(linked), own["source"].shape[1]))
         sources = degrees[own["vertex"]] > 0  # of an isolated vertex the source is 0
         B[place[own["vertex"][sources]]] = own["source"][sources]
-        solver = prepare(laplacian.matrix()[linked][:, linked], B.shape[1], self.solver)
-        solution = solver.solve(B).require_converged(self.solver)
+        solution, method = solve_columns(laplacian.matrix()[linked][:, linked], B, self.solver)
+        solution.require_converged(self.solver)
         u = np.zeros((len(degrees), B.shape[1]))
         u[linked] = solution.value
         mass = np.maximum(np.bincount(component, degrees), np.finfo(float).tiny)
         mean = np.stack([np.bincount(component, degrees * column) for column in u.T], axis=1) / mass[:, None]
         return {**out.write(values=u - mean[component]),
-                "solver": {"method": solver.params.method, "iterations": int(solution.iterations.max()),
+                "solver": {"method": method, "iterations": int(solution.iterations.max()),
                            "residual": float(solution.residuals.max())}}
 
 
