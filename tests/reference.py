@@ -244,3 +244,101 @@ def inductive_laprls(K_ns, K_ss, W, y, weight, labeled, held, gamma_A, gamma_I, 
     K_m, K = K_ns[labeled[kept]], K_ns[stay]
     A = K_m.T @ (p[:, None] * K_m) + gamma_A * K_ss + gamma_I / len(stay) ** 2 * K.T @ E @ K
     return K_ns[labeled[held]] @ np.linalg.solve(A, K_m.T @ (p[:, None] * (y[kept] - mean))) + mean
+
+
+# Learners on the graph. `labeled` (l,) are numbers of points and Y (l, c) their columns; W may be in pieces.
+
+
+def components(W):
+    """Return the number (n,) of each point's component: the smallest number of a point that a path leads to."""
+    joined = (W > 0) | np.eye(len(W), dtype=bool)
+    for _ in range(int(np.ceil(np.log2(len(W)))) + 1):
+        joined = joined.astype(float) @ joined > 0
+    return joined.argmax(axis=1)
+
+
+def harmonic(W, labeled, Y):
+    """Return f (n, c) with f = Y at the labeled points and L f = 0 at others that a path leads to; 0 beyond (Zhu 2003).
+    """
+    L, of = laplacian(W), components(W)
+    free = np.setdiff1d(np.flatnonzero(np.isin(of, of[labeled])), labeled)
+    f = np.zeros((len(W), Y.shape[1]))
+    f[labeled] = Y
+    f[free] = np.linalg.solve(L[np.ix_(free, free)], -L[np.ix_(free, labeled)] @ Y)
+    return f
+
+
+def poisson(W, labeled, Y, weight):
+    """Return u (n, c): L u = sum w_i (y_i - mean) e_i on each component with labels, of mean 0 by degrees (Calder 2020).
+
+    A component whose labels are all equal has them, and one without labels 0.
+    """
+    of, degrees = components(W), W.sum(1)
+    u = np.zeros((len(W), Y.shape[1]))
+    for number in np.unique(of[labeled]):
+        own, mine = np.flatnonzero(of == number), of[labeled] == number
+        mean = np.average(Y[mine], axis=0, weights=weight[mine])
+        if (Y[mine] == Y[mine][0]).all():
+            u[own] = Y[mine][0]
+            continue
+        b = np.zeros((len(W), Y.shape[1]))
+        np.add.at(b, labeled[mine], weight[mine, None] * (Y[mine] - mean))
+        u[own] = pseudo_inverse(laplacian(W[np.ix_(own, own)])) @ b[own]
+        u[own] -= degrees[own] @ u[own] / degrees[own].sum()
+    return u
+
+
+def graph_kernel(W, ridge, power, by_degree):
+    """Return (L_norm + ridge I)^-power, or that between two D^-1/2; an isolated point has the zero row in L_norm."""
+    degrees = W.sum(1)
+    scale = 1 / np.sqrt(np.where(degrees > 0, degrees, 1))
+    G = np.linalg.matrix_power(np.linalg.inv(np.diag((degrees > 0) + ridge) - scale[:, None] * W * scale), power)
+    return scale[:, None] * G * scale if by_degree else G
+
+
+def scaled_ridge(K, labeled, Y, weight, penalty, size=None):
+    """Return (f (n, c), mean (c,)) of ridge with a mean in K over its mean diagonal on the labeled points, or `size`.
+
+    f is without the mean. penalty inf is the kernel mean.
+    """
+    K = K / (np.average(np.diagonal(K)[labeled], weights=weight) if size is None else size)
+    mean = np.average(Y, axis=0, weights=weight)
+    if np.isinf(penalty):
+        return K[:, labeled] @ (weight[:, None] * (Y - mean)), mean
+    A = K[np.ix_(labeled, labeled)] + penalty * np.diag(1 / weight)
+    return K[:, labeled] @ np.linalg.solve(A, Y - mean), mean
+
+
+def scaled_ridge_left_out(K, labeled, Y, weight, penalty):
+    """Return the values (l, c) at each labeled point of `scaled_ridge` without it, in the scale of all."""
+    size = np.average(np.diagonal(K)[labeled], weights=weight)
+    found = []
+    for i, point in enumerate(labeled):
+        kept = np.arange(len(labeled)) != i
+        f, mean = scaled_ridge(K, labeled[kept], Y[kept], weight[kept], penalty, size)
+        found.append(f[point] + mean)
+    return np.array(found)
+
+
+def averaged_ridge(W, labeled, Y, weight, kernels, penalty, classes, alike=False):
+    """Return (f (n, c), held out (l, c), shares (m,)) of the average over kernels (ridge, power, by_degree).
+
+    Classes: each function is centered and divided by its deviation over the points that a label reaches, 0 elsewhere.
+    Shares: exp(-sum w |e|^2 / (2 s^2)) of the residuals e left out, s = 1, or of quantities the best's root mean square.
+    """
+    of, w = components(W), weight / weight.mean()
+    reached = np.isin(of, of[labeled])
+    values, held_out, losses = [], [], []
+    for kernel in kernels:
+        K = graph_kernel(W, *kernel)
+        f, mean = scaled_ridge(K, labeled, Y, weight, penalty)
+        left_out = scaled_ridge_left_out(K, labeled, Y, weight, penalty)
+        losses.append((w * ((left_out - Y) ** 2).sum(1)).sum())
+        center = f[reached].mean(0) if classes else -mean
+        scale = (f[reached] - center).std() if classes else 1.0
+        values.append(np.where(reached[:, None], (f - center) / scale, 0))
+        held_out.append((left_out - mean - center) / scale)
+    unit = 1.0 if classes else min(losses) / len(Y)
+    shares = np.exp(-(np.array(losses) - min(losses)) / (2 * unit))
+    shares = np.full(len(kernels), 1 / len(kernels)) if alike else shares / shares.sum()
+    return np.tensordot(shares, values, 1), np.tensordot(shares, held_out, 1), shares

@@ -1,0 +1,166 @@
+"""Harmonic functions and Poisson learning: against the dense formulas, on graphs in any pieces, and for copies."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl import KNNGraph
+from dssl.errors import NotConverged
+from dssl.execution.in_process import InProcess
+from dssl.learners.on_graph.harmonic import fit_harmonic
+from dssl.learners.on_graph.poisson import fit_poisson
+from dssl.learners.target import Classes, Quantities
+from dssl.solvers.solve import SolverParams
+
+from ... import reference
+from .problems import graph_of_weights, ones_unless, problems, random_weights
+
+EXACT = SolverParams(tolerance=1e-12)
+
+
+def fit(learner, W, target, weight=None, solver=EXACT, execution=None):
+    return learner(graph_of_weights(W), target, weight, solver, execution or InProcess(1))
+
+
+def reached(W, labeled):
+    of = reference.components(W)
+    return np.isin(of, of[labeled])
+
+
+@given(problems())
+def test_harmonic_functions_of_classes_are_the_dense_solve(problem):
+    W, target, weight = problem
+    found = fit(fit_harmonic, W, target, weight)
+    assert_allclose(found.values, reference.harmonic(W, target.labeled, target.indicators()), atol=1e-9)
+    assert_array_equal(found.reached, reached(W, target.labeled))
+    assert found.values.min() >= -1e-9
+    assert_allclose(found.values[found.reached].sum(axis=1), 1, atol=1e-9)  # shares of classes
+    assert not found.values[~found.reached].any()
+
+
+@given(problems(classes=False))
+def test_harmonic_functions_of_quantities_are_the_dense_solve_and_stay_between_them(problem):
+    W, target, weight = problem
+    found = fit(fit_harmonic, W, target, weight)
+    assert_allclose(found.values, reference.harmonic(W, target.labeled, target.columns()), atol=1e-9)
+    low, high = target.columns().min(axis=0), target.columns().max(axis=0)
+    assert ((found.values >= low - 1e-9) & (found.values <= high + 1e-9))[found.reached].all()
+
+
+@given(problems())
+def test_poisson_potentials_are_the_pseudo_inverse_on_every_component(problem):
+    W, target, weight = problem
+    found = fit(fit_poisson, W, target, weight)
+    expected = reference.poisson(W, target.labeled, target.indicators(), ones_unless(weight, target))
+    assert_allclose(found.values, expected, atol=1e-8 * max(1, np.abs(expected).max()))
+    assert_array_equal(found.reached, reached(W, target.labeled))
+
+
+@pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
+@given(problem=problems(), seed=st.integers(0, 99))
+def test_the_order_of_points_and_of_classes_does_not_matter(learner, problem, seed):
+    W, target, weight = problem
+    rng = np.random.default_rng(seed)
+    points, names = rng.permutation(len(W)), rng.permutation(len(target.names))
+    place = np.argsort(points)
+    moved = Classes(place[target.labeled], names[target.coded], target.names)
+    order = np.argsort(moved.labeled)
+    own = None if weight is None else weight[order]
+    found = fit(learner, W[np.ix_(points, points)], moved.take(order), own).values
+    expected = fit(learner, W, target, weight).values
+    assert_allclose(found[:, names], expected[points], atol=1e-8 * max(1, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
+def test_one_label_a_class_on_a_path_of_three(learner):
+    W = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0.0]])
+    found = fit(learner, W, Classes(np.array([0, 2]), np.array([0, 1]), np.array(["a", "b"]))).values
+    assert_allclose(found[1, 0], found[1, 1], atol=1e-12)
+    assert (found[[0, 2]].argmax(axis=1) == [0, 1]).all()
+
+
+@pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
+def test_components_of_one_class_and_of_none(learner):
+    """Three pieces: labels of two classes, labels of one, no label; and an isolated point with a label."""
+    rng = np.random.default_rng(0)
+    W = np.zeros((31, 31))
+    for start in (0, 10, 20):
+        W[start:start + 10, start:start + 10] = random_weights(rng, [10])
+    target = Classes(np.array([0, 5, 11, 14, 30]), np.array([0, 1, 1, 1, 0]), np.arange(2))
+    found = fit(learner, W, target)
+    assert_array_equal(np.flatnonzero(~found.reached), np.arange(20, 30))
+    assert not found.values[20:30].any()
+    assert_allclose(found.values[10:20], np.tile([0.0, 1.0], (10, 1)), atol=1e-9)
+    assert_allclose(found.values[30], [1, 0])
+
+
+@pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
+def test_every_point_labeled(learner):
+    W = random_weights(np.random.default_rng(1), [6])
+    target = Classes(np.arange(6), np.array([0, 1, 2, 0, 1, 2]), np.arange(3))
+    expected = reference.poisson if learner is fit_poisson else None
+    found = fit(learner, W, target).values
+    assert_allclose(found, target.indicators() if expected is None else expected(
+        W, target.labeled, target.indicators(), np.ones(6)), atol=1e-9)
+
+
+def copied(n=60, copies=12):
+    """Return points of which the last are copies of the first, and a target that labels copies alike."""
+    X = np.random.default_rng(2).normal(size=(n, 3))
+    return np.concatenate([X, X[:copies]]), n
+
+
+@pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
+def test_labels_of_copies_are_one_label_of_their_weight(learner):
+    X, n = copied()
+    graph = KNNGraph(n_neighbors=5).build(X)
+    assert len(graph.vertices) == n
+    both = Classes(np.array([0, 1, 20, 30, n, n + 1]), np.array([0, 1, 2, 1, 0, 1]), np.arange(3))
+    once = both.take(np.arange(4))
+    found = learner(graph, both, None, EXACT, InProcess(1))
+    expected = learner(graph, once, np.array([2.0, 2, 1, 1]), EXACT, InProcess(1))
+    assert_allclose(found.values, expected.values, atol=1e-9)
+    joint = graph.weights().toarray() * np.outer(graph.vertices.multiplicity, graph.vertices.multiplicity)
+    rows = graph.vertices.vertex[once.labeled]
+    dense = reference.poisson(joint, rows, once.indicators(), np.array([2.0, 2, 1, 1])) if learner is fit_poisson else (
+        reference.harmonic(joint, rows, once.indicators()))
+    assert_allclose(found.values, dense, atol=1e-9)
+
+
+def test_copies_of_unlike_labels_have_their_weighted_mean():
+    X, n = copied()
+    graph = KNNGraph(n_neighbors=5).build(X)
+    target = Classes(np.array([3, 20, n + 3]), np.array([0, 1, 1]), np.arange(2))
+    values = fit_harmonic(graph, target, np.array([3.0, 1, 1]), EXACT, InProcess(1)).values
+    assert_allclose(values[graph.vertices.vertex[3]], [0.75, 0.25])
+    quantities = Quantities(target.labeled, np.array([1.0, 0.0, 5.0]))
+    values = fit_harmonic(graph, quantities, np.array([3.0, 1, 1]), EXACT, InProcess(1)).values
+    assert_allclose(values[graph.vertices.vertex[3]], [2.0])
+
+
+@pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
+def test_a_graph_too_large_to_factor_has_the_same_solution(learner):
+    """Jacobi's method and what follows it; bits do not depend on threads."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(1800, 3)), rng.normal(size=(1700, 3)) + 4, 1000 + rng.normal(size=(50, 3))])
+    graph = KNNGraph(n_neighbors=6).build(X)
+    target = Classes(np.array([0, 7, 1800, 1900, 2500]), np.array([0, 0, 1, 1, 2]), np.arange(3))
+    found = learner(graph, target, None, SolverParams(tolerance=1e-9), InProcess(1))
+    again = learner(graph, target, None, SolverParams(tolerance=1e-9), InProcess(2))
+    assert_array_equal(found.values, again.values)
+    direct = learner(graph, target, None, SolverParams(tolerance=1e-9, method="direct"), InProcess(1))
+    assert_allclose(found.values, direct.values, atol=1e-6 * np.abs(direct.values).max())
+    assert found.attributes["solver"]["residual"] <= 1e-9
+    assert not found.reached[3500:].any()
+
+
+@pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
+def test_what_does_not_converge_is_an_error(learner):
+    graph = KNNGraph(n_neighbors=2).build(np.linspace(0, 1, 3500)[:, None])
+    target = Classes(np.array([0, 3000]), np.array([0, 1]), np.arange(2))
+    with pytest.raises(NotConverged, match="max_iterations"):
+        learner(graph, target, None, replace(EXACT, method="jacobi", max_iterations=5), InProcess(1))
