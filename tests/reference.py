@@ -269,7 +269,7 @@ def harmonic(W, labeled, Y):
 
 
 def poisson(W, labeled, Y, weight):
-    """Return u (n, c): L u = sum w_i (y_i - mean) e_i on each component with labels, of mean 0 by degrees (Calder 2020).
+    """Return u (n, c): L u = sum w_i (y_i - mean) e_i on each component with labels, of mean 0 by degrees (Calder).
 
     A component whose labels are all equal has them, and one without labels 0.
     """
@@ -324,7 +324,7 @@ def averaged_ridge(W, labeled, Y, weight, kernels, penalty, classes, alike=False
     """Return (f (n, c), held out (l, c), shares (m,)) of the average over kernels (ridge, power, by_degree).
 
     Classes: each function is centered and divided by its deviation over the points that a label reaches, 0 elsewhere.
-    Shares: exp(-sum w |e|^2 / (2 s^2)) of the residuals e left out, s = 1, or of quantities the best's root mean square.
+    Shares: exp(-sum w |e|^2 / (2 s^2)) of the residuals e left out, s = 1, or of quantities the least rms.
     """
     of, w = components(W), weight / weight.mean()
     reached = np.isin(of, of[labeled])

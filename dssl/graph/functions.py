@@ -168,7 +168,8 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     """Return what m functions on t columns at r rows take, and c combinations of them.
 
     By the Lanczos process: its matrix, then the first pass over a block of columns (`krylov_bytes`), then the second,
-    with two arrays (n, c), which is more than by polynomials. Small graphs are factored, and solve all columns and powers side by side.
+    with two arrays (n, c), which is more than by polynomials. Small graphs are factored, and solve all columns and
+    powers side by side.
     """
     block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
     if n <= LARGEST:

@@ -14,6 +14,7 @@ from ..errors import BudgetError, DataError, require
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, HeldArrays, Rows
 from ..storage.csr import as_rows, point_arrays, points_of
+from ..storage.csr_arithmetic import largest_of_rows
 from .exact import DensePoints, plan_exact
 from .inverted import SparsePoints, measured_row_bytes, point_rows
 from .layout import MAX_AXES, SAMPLE_ROWS, Layout, layout_bytes
@@ -76,6 +77,10 @@ class NeighborIndex:
         values = X.data if issparse(X) else X
         require(bool(np.isfinite(values).all()), "new points hold NaN or infinite values", error=DataError,
                 why="they have no distances", fix="drop these rows, or fill the values")
+        if self.searched.metric == "cosine" and X.shape[0]:
+            zero = np.flatnonzero(largest_of_rows(X) == 0 if issparse(X) else ~X.any(axis=1))
+            require(len(zero) == 0, f"{len(zero)} new points are zero, first {zero[:5]}", error=DataError,
+                    why="a zero row has no direction, so no cosine", fix="drop these rows, or fit the euclidean metric")
         squared, ids = self.searched.nearest(X, np.full(X.shape[0], -1), min(k, len(self)))
         return np.sqrt(np.maximum(squared, 0)), ids
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.fft import dct
 
-from .lanczos import Functions, Krylov, SingularMatrix, advance, add_null, multiply_step, normalize
+from .lanczos import Functions, Krylov, SingularMatrix, add_null, advance, multiply_step, normalize
 
 NODES = 4096  # at which functions are interpolated; four times the largest degree
 
@@ -70,7 +70,7 @@ def combined_by_polynomial(A: SingularMatrix, columns: np.ndarray, functions: Fu
 
     Memory: three arrays of n x c float32, and the result.
     """
-    t, c = coef.shape[1:]
+    c = coef.shape[2]
     g = np.tensordot(polynomial, coef, (0, 0)).astype(np.float32)  # (degree + 1, t, c)
     data, diagonal = A.data * np.float32(2 / interval.half), A.diagonal - np.float32(interval.center)
     diagonal *= np.float32(2 / interval.half)

@@ -186,7 +186,7 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
     -----
     "auto" factors small matrices, and takes Jacobi's method where the ridge alone tells that it ends soon. Otherwise it
     deflates a few vectors, counts the iterations of `PROBES` seeded columns, and if they are many builds a multigrid
-    hierarchy and counts there too. It compares entries touched, not seconds, so the choice is the same on every machine.
+    hierarchy and counts there too. It compares entries touched, not seconds, so the choice is the same everywhere.
     """
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
 

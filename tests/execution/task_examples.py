@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import dask.array as da
 import numpy as np
@@ -17,15 +18,25 @@ import zarr
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from dssl import LapKernelRidge, LapSVC
+from dssl import KNNGraph, LapKernelRidge, LapSVC
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.scaling import ScalingParams, fit_scaling
 from dssl.execution.tasks import MEMORY_BUDGET, Execution
+from dssl.graph import functions as functions_module
+from dssl.graph.functions import FunctionParams, graph_functions
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
+from dssl.learners.on_graph.class_sizes import fit_class_sizes
+from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
+from dssl.learners.on_graph.harmonic import fit_harmonic
+from dssl.learners.on_graph.poisson import fit_poisson
+from dssl.learners.on_graph.vertex_labels import VertexLabels
+from dssl.learners.target import Classes
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
+from dssl.solvers.lanczos import Functions
+from dssl.solvers.solve import SolverParams
 from dssl.storage.csr import as_csr, as_rows, csr_arrays
 from dssl.storage.store import StoredParts
 
@@ -239,6 +250,33 @@ def estimators(execution: Execution, folder: Path) -> Found:
     svc = LapSVC().fit(rows, da.from_array(labels, chunks=50))
     ridge = LapKernelRidge().fit(X, np.where(labels < 0, np.nan, labels))
     return {"scores": svc.decision_function(rows), "labels": svc.predict(stored), "values": ridge.predict(rows)}
+
+
+@example()
+def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
+    """Some columns are by the Lanczos process, on whose second pass a polynomial or the basis is combined, or solved.
+
+    Graphs of so few points would all be factored, were it not for a largest size of 0.
+    """
+    X, y = points(400)
+    graph = KNNGraph(n_neighbors=5).build(X, execution)
+    target = Classes(np.arange(0, 60), y[:60], np.arange(3))
+    found = {"harmonic": fit_harmonic(graph, target, None, SolverParams(), execution).values,
+             "poisson": fit_poisson(graph, target, None, SolverParams(), execution).values}
+    params = GraphRidgeParams(ridge=(0.01, 0.1), power=(1, 2))
+    ridge = fit_graph_ridge(graph, target, None, params, execution)
+    found |= {"ridge": ridge.values, "held out": ridge.held_out}
+    sized = fit_class_sizes(graph, ridge, VertexLabels.of(graph.vertices, target, target.indicators()),
+                            np.array([0.3, 0.3, 0.4]), diffuse=True, kind="normalized", solver=SolverParams(),
+                            execution=execution)
+    found["diffused"] = sized.values
+    columns, functions = np.arange(0, 60, 3), Functions((0.5, 0.5), (1, 2))
+    with patch.object(functions_module, "LARGEST", 0):
+        whole = graph_functions(graph, columns, columns, functions, FunctionParams(block_columns=8), execution)
+        for c in (1, 200):  # of so many more columns of the result than of the basis that it is made again
+            coef = np.random.default_rng(c).normal(size=(2, len(columns), c))
+            found |= {"functions": whole.values, f"{c} combined": whole.combined(coef)}
+    return found
 
 
 @example(slow=True)

@@ -33,16 +33,16 @@ def problems(draw, classes=True, largest=12, weighted=True):
     Every class has a label, and some pieces have those of one class only.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
-    sizes = draw(st.lists(st.integers(1, largest), min_size=1, max_size=4)) + [largest]
+    sizes = [*draw(st.lists(st.integers(1, largest), min_size=1, max_size=4)), largest]
     W = random_weights(rng, sizes)
     n = len(W)
     n_classes = draw(st.integers(2, 4))
-    l = draw(st.integers(n_classes, min(n, n_classes + 6)))
-    labeled = np.sort(rng.choice(n, l, replace=False))
-    weight = rng.uniform(0.5, 3, l) if weighted and draw(st.booleans()) else None
+    n_labeled = draw(st.integers(n_classes, min(n, n_classes + 6)))
+    labeled = np.sort(rng.choice(n, n_labeled, replace=False))
+    weight = rng.uniform(0.5, 3, n_labeled) if weighted and draw(st.booleans()) else None
     if not classes:
-        return W, Quantities(labeled, rng.normal(size=(l, draw(st.integers(1, 2))))), weight
-    codes = rng.permutation(np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=l - n_classes)]))
+        return W, Quantities(labeled, rng.normal(size=(n_labeled, draw(st.integers(1, 2))))), weight
+    codes = rng.permutation(np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=n_labeled - n_classes)]))
     return W, Classes(labeled, codes, np.arange(n_classes)), weight
 
 
