@@ -14,8 +14,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.linalg import spsolve
 
 from dssl.errors import DataError, NotConverged, ParameterError
+from dssl.graph.laplacian import Laplacian
 from dssl.solvers import amg
-from dssl.solvers.solve import Solver, SolverParams, prepare, solve, stored_bytes
+from dssl.solvers import solve as solve_module
+from dssl.solvers.solve import Solver, SolverParams, prepare, solve, solve_columns, stored_bytes
 
 from .graphs import components, grid, points, random_graph, regularizer, with_hub
 
@@ -349,3 +351,45 @@ def test_memory_stays_within_the_stated_formula(method):
 
     assert found.converged.all()
     assert peak <= solver.solve_bytes(t) * 1.02 + (1 << 20)
+
+
+class TestFewColumns:
+    """`solve_columns` begins with Jacobi's method, and goes on with another where that takes many iterations."""
+
+    def problem(self, n=4000, ridge=1e-3, t=3):
+        path = sp.diags_array([np.ones(n - 1), np.ones(n - 1)], offsets=[-1, 1])
+        return Laplacian(sp.csr_array(path), normalized=False).matrix(ridge), np.random.default_rng(0).normal(size=(n, t))
+
+    def test_what_many_iterations_do_not_finish_goes_on_from_there(self, monkeypatch):
+        monkeypatch.setattr(solve_module, "ENOUGH", 20)
+        monkeypatch.setattr(solve_module, "FEW_COST", 0)
+        R, B = self.problem()
+        found, method = solve_columns(R, B, SolverParams(tolerance=1e-8))
+        assert method != "jacobi"
+        assert found.converged.all()
+        assert found.iterations.min() > 20
+        residual = np.linalg.norm(B - R @ found.value, axis=0) / np.linalg.norm(B, axis=0)
+        assert_allclose(residual, found.residuals, rtol=1e-3)
+        assert residual.max() <= 1e-8
+
+    def test_what_few_iterations_finish_is_jacobi(self):
+        R, B = self.problem(ridge=0.1)
+        found, method = solve_columns(R, B, SolverParams(tolerance=1e-8))
+        assert method == "jacobi"
+        assert found.converged.all()
+
+    def test_the_most_iterations_are_kept(self, monkeypatch):
+        R, B = self.problem(ridge=1e-6)
+        found, _ = solve_columns(R, B, SolverParams(tolerance=1e-8, max_iterations=30))
+        assert not found.converged.any()
+        assert found.iterations.max() <= 30
+        monkeypatch.setattr(solve_module, "ENOUGH", 20)
+        monkeypatch.setattr(solve_module, "FEW_COST", 0)
+        found, _ = solve_columns(R, B, SolverParams(tolerance=1e-12, max_iterations=22))
+        assert not found.converged.all()
+
+    def test_a_large_ridge_needs_no_probe(self):
+        R, B = self.problem(ridge=1.0)
+        solver = prepare(R, 200)
+        assert solver.params.method == "jacobi"
+        assert solver.solve(B).converged.all()
