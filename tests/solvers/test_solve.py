@@ -358,7 +358,8 @@ class TestFewColumns:
 
     def problem(self, n=4000, ridge=1e-3, t=3):
         path = sp.diags_array([np.ones(n - 1), np.ones(n - 1)], offsets=[-1, 1])
-        return Laplacian(sp.csr_array(path), normalized=False).matrix(ridge), np.random.default_rng(0).normal(size=(n, t))
+        L = Laplacian(sp.csr_array(path), normalized=False)
+        return L.matrix(ridge), np.random.default_rng(0).normal(size=(n, t))
 
     def test_what_many_iterations_do_not_finish_goes_on_from_there(self, monkeypatch):
         monkeypatch.setattr(solve_module, "ENOUGH", 20)
