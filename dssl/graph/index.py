@@ -43,10 +43,7 @@ class NeighborIndex:
         if rows.is_sparse:
             held = as_rows(rows.read_all())
             return cls(SparsePoints(held, metric, point_rows(held, metric, SPARSE_BUDGET)), rows.shape[1])
-        needed = 2 * layout_bytes(len(rows), rows.shape[1], measured_itemsize(rows.dtype, metric))
-        require(needed <= execution.memory_budget // 2, f"an index of {len(rows):,} points", error=BudgetError,
-                why=f"laying them out takes {needed:,} bytes, half of the budget is {execution.memory_budget // 2:,}",
-                fix="raise the memory budget, or use a model on landmarks such as LapRLS")
+        require_index(rows, metric, execution.memory_budget)
         searched, _ = plan_exact(rows, min(TREE_QUERIES, len(rows)), metric, execution)
         assert isinstance(searched, DensePoints)
         assert isinstance(searched.held, Arrays)
@@ -107,6 +104,14 @@ class NeighborIndex:
             40 * self.n_features + 16 * k)
 
 
+def require_index(points: Rows, metric: str, budget: int) -> None:
+    """Raise BudgetError unless twice the layout of dense points fits half of the memory budget (bytes)."""
+    needed = 0 if points.is_sparse else 2 * index_bytes(points, metric)
+    require(needed <= budget // 2, f"an index of {len(points):,} points", error=BudgetError,
+            why=f"laying them out takes {needed:,} bytes, half of the budget is {budget // 2:,}",
+            fix="raise the memory budget, or use a model on landmarks such as LapRLS")
+
+
 def index_bytes(points: Rows, metric: str) -> int:
     """Return a bound of the bytes of an index of points whose shape and type `points` has."""
     if points.is_sparse:
@@ -119,6 +124,6 @@ def indexing_bytes(points: Rows, metric: str) -> int:
     if points.is_sparse:
         return 2 * index_bytes(points, metric)
     n, d = points.shape
-    sample = min(n, SAMPLE_ROWS) * d * (points.dtype.itemsize + 24) + 24 * d * d
+    sample = min(n, SAMPLE_ROWS) * d * (points.dtype.itemsize + 16 + 8 * (metric == "cosine")) + 24 * d * d
     return max(sample, n * d * measured_itemsize(points.dtype, metric) + index_bytes(points, metric)
                + 12 * n * (min(d, MAX_AXES) + 3))

@@ -181,7 +181,13 @@ def test_costs_of_learners_on_the_graph_are_whole_and_the_least_is_no_more_than_
 def test_many_labels_fit_harmonic_functions_and_neither_kernels_nor_the_base_model():
     for name, facts, fits in (("vertex_values", graph_facts(580_000, fraction=0.1), False),
                               ("vertex_values", graph_facts(580_000, fraction=0.1, learner="laplace"), True),
-                              ("models", graph_facts(580_000, fraction=0.1), False),
-                              ("models", graph_facts(580_000, fraction=0.1, baselines=("nearest",)), True)):
+                              ("models", graph_facts(300_000, 10, fraction=0.1), False),
+                              ("models", graph_facts(300_000, 10, fraction=0.1, baselines=("nearest",)), True)):
         facts.attributes["labels"] = {"n_labeled": 58_000}
         assert (by_name(KINDS["graph"])[name].cost(replace(facts, bound="least")).least <= 1 << 30) == fits
+
+
+def test_an_index_that_does_not_fit_is_refused_before_anything_runs():
+    facts = graph_facts(1_000_000, 300)
+    with pytest.raises(BudgetError, match="an index of"):
+        by_name(KINDS["graph"])["models"].cost(facts)

@@ -2,7 +2,7 @@
 
 from ...execution.cost import COMPILED, Cost, block_count, cost_of
 from ...graph.functions import functions_cost
-from ...graph.index import index_bytes, indexing_bytes
+from ...graph.index import index_bytes, indexing_bytes, require_index
 from ...graph.inverted import measured_row_bytes
 from ...graph.regularizer import system_cost
 from ...kernels.gram import BLOCK_BYTES
@@ -45,12 +45,15 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     return cost_of(own.tasks + sized, own.read + sized * solved.read, 9 * n * c, peak, max(held, own.least))
 
 
-def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool) -> Cost:
+def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool, budget: int) -> Cost:
     """Return what the models of distinct points take, whose shape and type `points` has: the caller makes an index.
 
     base : whether ridge in the plain kernel is among them, with four matrices of the m labeled points.
+
+    Raises BudgetError: the index does not fit.
     """
     n = len(points)
+    require_index(points, metric, budget)
     stored = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 16 * c)
     gram = (32 * m * m + 3 * m * row_bytes) * base
     peak = max(indexing_bytes(points, metric), gram) + whole_bytes(index_bytes(points, metric)) + 8 * n * (c + 2)

@@ -171,7 +171,8 @@ def _values_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
 
 
 def _models_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
-    return model_cost(f.distinct, f.row_bytes, f.n_labeled, f.graph.metric, f.n_outputs, "base" in f.spec.baselines)
+    return model_cost(f.distinct, f.row_bytes, f.n_labeled, f.graph.metric, f.n_outputs, "base" in f.spec.baselines,
+                      f.budget)
 
 
 def _scores_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
