@@ -17,6 +17,7 @@ from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, graph_of
 from ..graph.vertices import require_distinct, rows_differ
+from ..graph.weights import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from
 from ..learners.coding import ClassCoding
 from ..learners.kernel_model import KernelModel
@@ -177,6 +178,7 @@ class PointEstimator(GroupedParams):
 class KernelEstimator(PointEstimator):
     """An estimator whose fitted function is a `KernelModel`, and which a search tries many parameters of at a time."""
 
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
     joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which `held_out_rows` tries many at a time
     versions: ClassVar[dict[str, int]]  # of the code of each step of `held_out_rows`
     model_: KernelModel

@@ -20,6 +20,7 @@ class GroupedParams(BaseEstimator):
     """
 
     groups: ClassVar[dict[str, type]] = {}
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # of fields of a group that is not given whole
     seed: int
 
     def group(self, name: str) -> Any:
@@ -31,7 +32,7 @@ class GroupedParams(BaseEstimator):
                 f"and is a {kind.__name__} or the value of its first field", fix=f"pass {name}={kind.__name__}(...)"
                 + "; a graph that is made goes to fit(X, y, graph=graph)" * (name == "graph"))
         names = [field.name for field in fields(kind)]
-        seed = {"seed": self.seed} if "seed" in names else {}
+        seed = {**self.defaults.get(name, {}), **({"seed": self.seed} if "seed" in names else {})}
         return kind(**seed) if given is None else kind(**{names[0]: given}, **seed)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

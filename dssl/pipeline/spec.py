@@ -20,7 +20,7 @@ from ..data.ingest_params import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
 from ..errors import DsslError, SpecError, explain, said
 from ..graph.neighbors import NeighborParams
-from ..graph.weights import WIDTH, WeightParams
+from ..graph.weights import KERNEL_WIDTH, WIDTH, WeightParams
 from ..kernels.base import Kernel, kernel_from, kernel_type
 from ..selection.choice import ChoiceRule
 from ..selection.folds import FoldParams
@@ -162,6 +162,9 @@ class GivenGraph(SpecSection):
         return str(self.neighbors if self.weights is None else self.weights)
 
 
+WIDTH_DESCRIPTION = "of self_tuned weights, in units of the distances to the k-th neighbors"
+
+
 class GraphSpec(SpecSection):
     """The neighbor graph of all training points, and its Laplacian."""
 
@@ -174,8 +177,7 @@ class GraphSpec(SpecSection):
     metric: Literal["euclidean", "cosine"] = "euclidean"
     weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
     bandwidth: float | None = None
-    width: float = Field(default=WIDTH, description="of self_tuned weights, in units of the distances to the k-th "
-                                                    "neighbors")
+    width: float = Field(default=WIDTH, description=WIDTH_DESCRIPTION)
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
     laplacian: Literal["normalized", "unnormalized"] = "normalized"
     seed: int = 0
@@ -188,6 +190,12 @@ class GraphSpec(SpecSection):
         """Return the weights' parameters."""
         return WeightParams(kind=self.weights, bandwidth=self.bandwidth, width=self.width,
                             symmetrize=self.symmetrize)
+
+
+class KernelGraph(GraphSpec):
+    """The same, of models in a base kernel."""
+
+    width: float = Field(default=KERNEL_WIDTH, description=WIDTH_DESCRIPTION)
 
 
 class KernelSpec(SpecSection):

@@ -120,7 +120,7 @@ def test_a_bandwidth_that_leaves_nothing_is_refused():
 
 
 @pytest.mark.parametrize("changes", [{"kind": "cosine"}, {"symmetrize": "or"}, {"kind": "heat", "bandwidth": 0.0},
-                                     {"kind": "binary", "bandwidth": 1.0}, {"kind": "heat", "width": 0.4},
+                                     {"kind": "binary", "bandwidth": 1.0},
                                      {"width": 0.0}, {"width": True}, {"width": np.nan}])
 def test_parameters_are_checked(changes):
     with pytest.raises(ParameterError, match=list(changes)[-1]):

@@ -39,7 +39,7 @@ def moved(spec, *overrides):
     ("solver.max_iterations=99", {"system", *SOLVED}),
     ("graph.power=1", SOLVED), ("graph.power=3", {"system", *SOLVED}),  # 1 and 2 take one solve a column, 3 takes two
     ("graph.ridge=0.1", {"system", *SOLVED}), ("graph.laplacian=unnormalized", {"system", *SOLVED}),
-    ("graph.weights=binary", ON_GRAPH), ("graph.width=1.0", ON_GRAPH), ("graph.symmetrize=mean", ON_GRAPH),
+    ("graph.weights=binary", ON_GRAPH), ("graph.width=0.7", ON_GRAPH), ("graph.symmetrize=mean", ON_GRAPH),
     ("graph.n_neighbors=7", {"neighbors", *ON_GRAPH}), ("graph.metric=cosine", {"neighbors", *ON_GRAPH}),
     ("data.scale=none", ON_POINTS), ("graph.duplicates=keep", ON_POINTS - {"points"}),
     ("data.seed=1", set(NAMES) - {"dataset"}), ("data.test.count=50", set(NAMES) - {"dataset"}),

@@ -12,10 +12,10 @@ from ...learners.laprls.params import HeldOutPoints
 from ...learners.ridge_and_svm import LearnerParams
 from ...selection.search import GridParams
 from ...solvers.solve import SolverParams
-from ..spec import GraphSpec, KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
+from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
 
 
-class RegularizedGraph(GraphSpec):
+class RegularizedGraph(KernelGraph):
     """The neighbor graph of all training points, and the regularizer Q = (L + ridge I)^power it makes."""
 
     ridge: float = 0.01

@@ -11,7 +11,7 @@ from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, So
 from ...learners.laprls.penalties import Penalty, require_penalties
 from ...learners.laprls.problem import LapRLSParams
 from ...learners.smooth_losses import SQUARES, SmoothLoss
-from ..spec import KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
+from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
 
 
 class LandmarkSpec(SpecSection):
@@ -92,6 +92,7 @@ class LapRLSPipeline(KernelPipeline):
     """A pipeline of Laplacian regularized least squares."""
 
     labels: LabelSpec
+    graph: KernelGraph = KernelGraph()
     model: LapRLSSpec
     selection: PenaltySpec | None = None
     baselines: tuple[Literal["base", "shuffled"], ...] = ("base", "shuffled")
