@@ -39,6 +39,7 @@ from dssl import (
     RegularizerParams,
 )
 from dssl.errors import DataError, ParameterError
+from dssl.graph.weights import KERNEL_WIDTH
 from dssl.selection.folds import LabeledKFold
 from dssl.storage.blocks import ArrayRows
 from tests.moons import two_moons
@@ -173,7 +174,7 @@ def test_a_grid_reaches_the_fields_of_groups():
     grid = {"lapsvc__graph__n_neighbors": [3, 6], "lapsvc__regularizer__power": [1, 2]}
     search = GridSearchCV(make_pipeline(StandardScaler(), LapSVC(bandwidth=0.5)), grid, cv=LabeledKFold(3)).fit(X, y)
     best = search.best_estimator_[-1]
-    assert best.graph == KNNGraph(n_neighbors=search.best_params_["lapsvc__graph__n_neighbors"])
+    assert best.graph == KNNGraph(n_neighbors=search.best_params_["lapsvc__graph__n_neighbors"], width=KERNEL_WIDTH)
     assert best.regularizer == RegularizerParams(power=search.best_params_["lapsvc__regularizer__power"])
 
 

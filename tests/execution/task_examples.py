@@ -184,7 +184,7 @@ laprls(stored_points, "leverage", "pcg")
 laprls(stored_points, "kmeans", "nystrom-pcg")
 laprls(stored_words, "kmeans", "nystrom-direct")
 laprls(stored_words, "leverage", "nystrom-pcg")
-laprls(stored_points, "uniform", "nystrom-direct", "lapsvm")
+laprls(stored_points, "uniform", "nystrom-direct", "lapsvm", {**GRID, "held_out_points": "inductive"})
 laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm", {})  # every product in it is one of the grids above
 
 

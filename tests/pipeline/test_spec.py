@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from dssl.errors import SpecError
+from dssl.graph.weights import KERNEL_WIDTH, WeightParams
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec, schema
 from dssl.pipeline.plan import plan
@@ -49,7 +50,7 @@ def test_the_pipelines_of_the_repository_are_valid(path):
 def test_defaults_are_those_of_the_parameters():
     spec = load_spec(LEAST)
     assert spec.graph.neighbors() == type(spec.graph.neighbors())()
-    assert spec.graph.weighting() == type(spec.graph.weighting())()
+    assert spec.graph.weighting() == WeightParams(width=KERNEL_WIDTH)
     assert spec.graph.regularizer() == type(spec.graph.regularizer())()
     assert spec.solver.params() == type(spec.solver.params())()
     assert spec.model.params() == type(spec.model.params())()
