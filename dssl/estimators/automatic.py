@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.scaling import KINDS, ScaledRows, Scaling, ScalingParams, fit_scaling
-from ..errors import explain, require
+from ..errors import ParameterError, explain, require
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, KNNGraph
 from ..learners.measures import SQUARED, WRONG_CLASS, PointMeasure
@@ -31,7 +31,7 @@ Fitted = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # held labels, t
 
 
 CLASS_SIZES = """    class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by
-        class in a dict; None where they are not known. From 2,000 labels on they are not used.
+        class in a dict; None where they are not known. From 2,000 labels on they are refused.
 """
 
 
@@ -52,7 +52,7 @@ class AutomaticEstimator(PointEstimator):
     graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
     scale : of the features: "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"; or "auto", by
         the columns' ranges, and with enough labels by the leave-one-out error of the nearest labeled neighbor
-        (`dssl.selection.feature_scales`).
+        (`dssl.estimators.feature_scales`).
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of the graph's search, samples and starts.
 
@@ -138,6 +138,13 @@ class SemiSupervisedClassifier(PointClassifier, AutomaticEstimator):
                  unlabeled: Any = None, seed: int = 0):
         self.graph, self.scale, self.class_sizes = graph, scale, class_sizes
         self.unlabeled, self.seed = unlabeled, seed
+
+    def _from_many(self, made: Graph, rows: Rows, target: Any, weight: np.ndarray | None, params: GraphRidgeParams,
+                   execution: Execution) -> Fitted:
+        require(self.class_sizes is None, f"class_sizes with {len(target.labeled):,} labels", error=ParameterError,
+                why="so many labels tell the classes apart without them", fix="leave class_sizes out, or use "
+                "LaplaceLearning(class_sizes=...)")
+        return super()._from_many(made, rows, target, weight, params, execution)
 
     def _sized(self, found: Blend, made: Graph, rows: Rows, target: Any, weight: np.ndarray | None,
                execution: Execution) -> np.ndarray:

@@ -16,8 +16,10 @@ from statistics import mean, median
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from dssl import KNNGraph, LapRLSClassifier, LapSVC, LapSVM, SystemParams
+from dssl.graph.weights import KERNEL_WIDTH
 from dssl.kernels.base import median_bandwidth
 from dssl.storage.blocks import ArrayRows
 
@@ -51,14 +53,16 @@ def methods(bandwidth: float, n_landmarks: int, n_labels: int) -> dict[str, Any]
 
 def compare(name: str, args: argparse.Namespace) -> None:
     with np.load(Path(os.environ["DSSL_DATA"]) / f"{name}.npz") as held:
-        X, y = held["X"].astype(np.float32), np.unique(held["y"], return_inverse=True)[1]
+        X = held["X"] if "X" in held else sparse.csr_matrix(
+            (held["data"], held["indices"], held["indptr"]), tuple(held["shape"])).toarray()
+        X, y = X.astype(np.float32), np.unique(held["y"], return_inverse=True)[1]
     order = np.random.default_rng(0).permutation(len(X))[:args.points]
     train, test = np.split(order, [round(0.7 * len(order))])
     if name != "usps":
         scale = X[train].std(axis=0)
         X = (X - X[train].mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     begin = time.perf_counter()
-    graph = KNNGraph().build(X[train])
+    graph = KNNGraph(width=KERNEL_WIDTH).build(X[train])
     made = time.perf_counter() - begin
     bandwidth = 0.5 * median_bandwidth(ArrayRows(X[train]), seed=0)
     n_labels = round(args.labels * len(train))

@@ -202,7 +202,7 @@ def test_more_neighbors_than_points():
     X, y, _ = blobs(n=8, n_labeled=2)
     with pytest.warns(UserWarning, match="n_neighbors=10 is lowered to 7"):
         lowered = LapSVC().fit(X, y)
-    expected = LapSVC(graph=KNNGraph(n_neighbors=7)).fit(X, y)
+    expected = LapSVC(graph=KNNGraph(n_neighbors=7, width=1.0)).fit(X, y)
     assert_array_equal(lowered.decision_function(X), expected.decision_function(X))
 
 

@@ -249,6 +249,7 @@ def test_a_search_that_is_killed_goes_on(tmp_path):
     assert Workspace.at(tmp_path).verify() == 36
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_workers_use_what_threads_have_made(tmp_path, cluster_client):
     X, y, _ = problem()

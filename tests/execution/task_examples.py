@@ -199,17 +199,8 @@ def learner(name: str, stored: Callable[[Path], Path] = stored_points, **fields:
     example()(show)
 
 
-def many_points(folder: Path) -> Path:
-    """Return a file of more points than a direct solver takes."""
-    X, y = points(3200)
-    np.savez(folder / "points.npz", X=X, y=y)
-    return folder / "points.npz"
-
-
 learner("ridge", class_sizes=[1, 1, 1])
-learner("ridge", many_points)
 learner("laplace", stored_words)
-learner("poisson")
 
 
 @example()

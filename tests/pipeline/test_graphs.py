@@ -85,7 +85,8 @@ def test_the_pipeline_and_the_estimators_functions_agree_on_copies(spec, tmp_pat
     split, labels = part(spec, work, "split").read(0), part(spec, work, "labels").read(0)
     params = GraphKernelParams(n_subsample=30, solver=SolverParams(method="jacobi", tolerance=1e-10))
     rows = as_rows(X[which][split["train"]].astype(np.float32))  # as they are read
-    found = graph_covariance(KNNGraph(n_neighbors=5).build(rows, InProcess(1)), labels["labeled"], params, InProcess(1))
+    graph = KNNGraph(n_neighbors=5, width=1.0).build(rows, InProcess(1))
+    found = graph_covariance(graph, labels["labeled"], params, InProcess(1))
     assert_array_equal(found.subsample, part(spec, work, "subsample").read(0)["subsample"])
     assert_allclose(found.powers[2], part(spec, work, "covariance").read(0)["power2"], rtol=1e-12)
 
@@ -116,7 +117,7 @@ def test_given_graphs_give_what_the_same_graph_made_here_gives(spec, tmp_path):
         [np.zeros((120, 1)), found["distances"]])
     np.savez(tmp_path / "lists.npz", ids=ids, distances=distances)
     W = sp.lil_array((160, 160))
-    W[np.ix_(train, train)] = weights(neighbors(X[train], 5)).toarray()
+    W[np.ix_(train, train)] = weights(neighbors(X[train], 5), width=1.0).toarray()
     sp.save_npz(tmp_path / "W.npz", sp.csr_array(W))
     for kind, file in (("neighbors", "lists.npz"), ("weights", "W.npz")):
         override = f"graph.given={{{kind}: '{tmp_path / file}'}}"

@@ -1,0 +1,195 @@
+"""The default, and each learner at its defaults, from one label a class on, against what else one would try.
+
+    DSSL_DATA=... python -m tests.benchmarks.low_labels --sets digits moons usps --draws 20
+
+One JSON line a draw and learner with the accuracy on the unlabeled points in percent and the seconds of the fit; then
+one a set, rate and learner with the mean and its standard error; at the end the mean rank of each learner over all
+cells. All learners of a draw see the same labels and the same scaled features, and those on a graph the same graph.
+
+Sets: scikit-learn's own, simulated ones with and without clusters (`simulated`), and those of `DSSL_DATA`, of which
+`--points` are drawn. `svc` is tuned on the labels by cross-validation, where each class has three.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.stats import rankdata
+from sklearn import datasets
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import LabelSpreading
+from sklearn.svm import SVC
+
+from dssl import (
+    GraphKernelRidge,
+    KNNGraph,
+    LaplaceLearning,
+    LapRLSClassifier,
+    LapSVC,
+    PoissonLearning,
+    SemiSupervisedClassifier,
+)
+from dssl.learners.on_graph.graph_ridge import RIDGES
+
+TOYS = ["digits", "wine", "breast_cancer", "iris", "moons", "wide_moons", "circles", "blobs", "roll", "table_2",
+        "table_4", "table_apart", "friedman", "linear", "binary", "diabetes"]
+KERNELS = (LapSVC, LapRLSClassifier)  # they make a graph of their own width
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    given = arguments()
+    cells: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for name in given.sets:
+        X, y = read(name, given.points)
+        graph = KNNGraph().build(X)
+        for rate in given.labels:
+            for draw in range(given.draws):
+                labels = drawn(y, rate, draw)
+                free = labels < 0
+                for learner in given.learners:
+                    begin = time.perf_counter()
+                    predicted = LEARNERS[learner](X, labels, graph)
+                    accuracy = 100 * float((predicted == y)[free].mean())
+                    report(set=name, labels=rate, draw=draw, learner=learner, accuracy=round(accuracy, 3),
+                           seconds=round(time.perf_counter() - begin, 3))
+                    cells[name, rate][learner].append(accuracy)
+            for learner, found in cells[name, rate].items():
+                report(part="mean", set=name, points=len(y), labels=rate, learner=learner,
+                       accuracy=round(fmean(found), 2), standard_error=round(float(np.std(found)) / len(found)**0.5, 2))
+    ranks = [rankdata([-fmean(found) for found in cell.values()]) for cell in cells.values()]
+    for place, learner in enumerate(given.learners):
+        report(part="mean over sets", learner=learner, rank=round(fmean(rank[place] for rank in ranks), 2), **{
+            str(rate): round(fmean(fmean(cells[name, rate][learner]) for name in given.sets), 2)
+            for rate in given.labels})
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=TOYS)
+    parser.add_argument("--labels", type=int, nargs="+", default=[1, 2, 5, 10, 50], help="a class")
+    parser.add_argument("--learners", nargs="+", default=list(LEARNERS), choices=list(LEARNERS))
+    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--points", type=int, default=10_000)
+    return parser.parse_args()
+
+
+def read(name: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return features (n, d), standardized where their units differ, and codes (n,) of a set."""
+    X, y = simulated(name) if name in TOYS else stored(name)
+    if len(y) > most:
+        chosen = np.random.default_rng(0).choice(len(y), most, replace=False)
+        X, y = X[chosen], y[chosen]
+    ranges = np.ptp(X, axis=0)
+    apart = ranges.max() > 10 * np.median(ranges[ranges > 0])
+    return StandardScaler().fit_transform(X) if apart else X, np.unique(y, return_inverse=True)[1]
+
+
+def stored(name: str) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(Path(os.environ["DSSL_DATA"]) / f"{name}.npz") as held:
+        X = held["X"] if "X" in held else sparse.csr_matrix(
+            (held["data"], held["indices"], held["indptr"]), tuple(held["shape"])).toarray()
+        return X.astype(np.float64), held["y"]
+
+
+def simulated(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return one of `TOYS`."""
+    rng, n = np.random.default_rng(0), 1500
+    noise = rng.normal(size=(n, 15))
+    bits = (rng.random((n, 60)) < 0.4 * rng.random(60)).astype(float)
+    roll, along = datasets.make_swiss_roll(n, noise=0.5, random_state=1)
+    friedman, response = datasets.make_friedman1(n, random_state=0)
+    patients, disease = datasets.load_diabetes(return_X_y=True)
+
+    def table(d: int, informative: int, clusters: int, apart: float, classes: int, seed: int) -> Any:
+        return datasets.make_classification(n, d, n_informative=informative, n_redundant=2, n_classes=classes,
+                                            n_clusters_per_class=clusters, class_sep=apart, random_state=seed)
+
+    makers: dict[str, Callable[[], Any]] = {
+        "digits": lambda: datasets.load_digits(return_X_y=True), "wine": lambda: datasets.load_wine(return_X_y=True),
+        "breast_cancer": lambda: datasets.load_breast_cancer(return_X_y=True),
+        "iris": lambda: datasets.load_iris(return_X_y=True),
+        "moons": lambda: datasets.make_moons(n, noise=0.1, random_state=1),
+        "wide_moons": lambda: datasets.make_moons(n, noise=0.2, random_state=1),
+        "circles": lambda: datasets.make_circles(n, noise=0.05, factor=0.5, random_state=1),
+        "blobs": lambda: datasets.make_blobs(n, centers=6, n_features=10, cluster_std=4.0, random_state=1),
+        "roll": lambda: (roll, np.digitize(along, np.quantile(along, [0.25, 0.5, 0.75]))),
+        "table_2": lambda: table(20, 10, 2, 1.0, 2, 0), "table_4": lambda: table(10, 5, 3, 0.8, 4, 1),
+        "table_apart": lambda: table(40, 8, 1, 1.5, 2, 2),
+        "friedman": lambda: (friedman, response > np.median(response)),
+        "linear": lambda: (noise, noise @ rng.normal(size=15) + rng.normal(size=n) > 1.5),
+        "binary": lambda: (bits, bits @ rng.normal(size=60) + 0.5 * rng.normal(size=n) > 0),
+        "diabetes": lambda: (patients, np.digitize(disease, np.quantile(disease, [1 / 3, 2 / 3])))}
+    return makers[name]()
+
+
+def drawn(y: np.ndarray, rate: int, draw: int) -> np.ndarray:
+    """Return labels (n,), -1 but for `rate` of each class, or half of a class that has fewer than twice as many."""
+    rng, labels = np.random.default_rng([rate, draw]), np.full(len(y), -1)
+    for code in np.unique(y):
+        members = np.flatnonzero(y == code)
+        labels[rng.choice(members, min(rate, len(members) // 2), replace=False)] = code
+    return labels
+
+
+def transduced(make: Callable[[], Any]) -> Callable[..., np.ndarray]:
+    """Return what an estimator of dssl predicts for the points of the fit."""
+    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> np.ndarray:
+        estimator = make()
+        own = None if isinstance(estimator, KERNELS) else graph
+        return estimator.fit(X, labels, graph=own).transduction_
+
+    return predicted
+
+
+def supervised(make: Callable[[np.ndarray], Any]) -> Callable[..., np.ndarray]:
+    """Return what an estimator of scikit-learn predicts that was fitted to the labels alone."""
+    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> np.ndarray:
+        known = labels >= 0
+        return make(labels[known]).fit(X[known], labels[known]).predict(X)
+
+    return predicted
+
+
+def tuned_svc(labels: np.ndarray) -> Any:
+    least = int(np.bincount(labels).min())
+    if least < 3:
+        return SVC(C=10)
+    return GridSearchCV(SVC(), {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1, 1.0]}, cv=min(5, least))
+
+
+def spreading(**parameters: Any) -> Callable[..., np.ndarray]:
+    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> np.ndarray:
+        return LabelSpreading(kernel="knn", n_neighbors=10, **parameters).fit(X, labels).transduction_
+
+    return predicted
+
+
+LEARNERS: dict[str, Callable[..., np.ndarray]] = {
+    "automatic": transduced(lambda: SemiSupervisedClassifier(scale="none")),
+    "graph_ridge": transduced(GraphKernelRidge),
+    "graph_ridge_equal": transduced(lambda: GraphKernelRidge(weighting="equal")),
+    "graph_ridge_plain_too": transduced(lambda: GraphKernelRidge(ridge=RIDGES, by_degree=(False, True))),
+    "poisson": transduced(PoissonLearning), "laplace": transduced(LaplaceLearning),
+    "lap_svc": transduced(LapSVC), "lap_rls": transduced(LapRLSClassifier), "svc": supervised(tuned_svc),
+    "nearest": supervised(lambda labels: KNeighborsClassifier(1)), "spreading": spreading(),
+    "spreading_0.99": spreading(alpha=0.99)}
+
+
+def report(**line: Any) -> None:
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
