@@ -40,8 +40,8 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
         return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.least)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
     own = functions_cost(n, nnz, min(m, n), sampled, kernels, c, family.functions, guess=guess)
-    held = members_bytes(m, kernels)  # three times while they are put together
-    peak = max(caller + max(3 * held, 2 * held + 40 * m * (m + sampled)), own.peak, solved.peak if sized else 0)
+    held = members_bytes(m, kernels)  # four times while they are put together
+    peak = max(caller + max(4 * held, 2 * held + 40 * m * (m + sampled)), own.peak, solved.peak if sized else 0)
     return cost_of(own.tasks + sized, own.read + sized * solved.read, 9 * n * c, peak, max(held, own.least))
 
 
