@@ -4,8 +4,6 @@ import warnings
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from ..data.scaling import KINDS, ScaledRows, Scaling, ScalingParams, fit_scaling
 from ..errors import ParameterError, explain, require
@@ -13,17 +11,17 @@ from ..execution.tasks import Execution
 from ..graph.graph import Graph, KNNGraph
 from ..learners.measures import SQUARED, WRONG_CLASS, PointMeasure
 from ..learners.on_graph.blend import Blend, fit_blend
-from ..learners.on_graph.class_sizes import class_shares, fit_class_sizes
+from ..learners.on_graph.class_sizes import with_class_sizes
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.on_graph.many_labels import fit_from_many
 from ..learners.on_graph.model import signed
-from ..learners.on_graph.vertex_labels import VertexLabels, VertexValues
+from ..learners.on_graph.vertex_labels import VertexValues
 from ..learners.target import Target
-from ..selection.calibration import Calibration, fit_calibration
 from ..selection.graph_gain import Gain, gain_of
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
-from .base import PointClassifier, PointEstimator, PointRegressor
+from .base import PointEstimator, PointRegressor
+from .calibrated import CalibratedClassifier
 from .feature_scales import choose_scale
 
 MOST_LABELS = 2000  # of which kernels are made
@@ -129,7 +127,7 @@ def _many(target: Target, params: GraphRidgeParams, execution: Execution) -> boo
     return labels > MOST_LABELS or members_bytes(labels, len(params.kernels)) > execution.memory_budget // 2
 
 
-class SemiSupervisedClassifier(PointClassifier, AutomaticEstimator):
+class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
     __doc__ = (AutomaticEstimator.__doc__ or "").replace("    unlabeled :", CLASS_SIZES + "    unlabeled :")
     regressor = "SemiSupervisedRegressor"
     _measure = WRONG_CLASS
@@ -150,33 +148,12 @@ class SemiSupervisedClassifier(PointClassifier, AutomaticEstimator):
                execution: Execution) -> np.ndarray:
         if self.class_sizes is None:
             return super()._sized(found, made, rows, target, weight, execution)
-        shares = class_shares(self.class_sizes, target.names)
-        labels = VertexLabels.of(made.vertices, target, target.indicators(), weight)
         at = found.values(made, rows, execution)[made.vertices.first]
         whole = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, found.on_vertices.reached)
-        moved = fit_class_sizes(made, whole, labels, shares, diffuse=True, kind="normalized",
-                                solver=SolverParams(seed=self.seed), execution=execution)
+        moved = with_class_sizes(whole, self.class_sizes, made, target, weight, SolverParams(seed=self.seed), execution)
         self.model_ = found.model.on_graph_alone(signed(moved.values, target))
         self.evidence_ = {**self.evidence_, **moved.attributes}
         return self.model_.values(rows, execution)
-
-    def _calibrate(self, target: Any, held_out: np.ndarray, weight: np.ndarray | None) -> None:
-        self.calibration_: Calibration | None = None
-        if np.bincount(target.coded, minlength=len(target.names)).min() >= 2:
-            self.calibration_ = fit_calibration(target.coding.margins(held_out), target.coded, weight)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class (n, n_classes), in the order of `classes_`; rows sum to 1.
-
-        Calibrated on the scores of labeled points without their own labels; class sizes do not enter.
-
-        Raises NotFittedError: a class has one label, so that nothing could be calibrated.
-        """
-        check_is_fitted(self, "model_")
-        if self.calibration_ is None:
-            raise NotFittedError("a class has a single label, and probabilities are calibrated on points held out: "
-                                 "label a second point of it and fit again, or use decision_function")
-        return self.calibration_.probabilities(self._coding.margins(self._values(X)))
 
 
 class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):

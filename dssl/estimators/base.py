@@ -96,8 +96,10 @@ class PointEstimator(GroupedParams):
         return self._predicted(self._new_rows(X, execution), execution)
 
     def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
-        """Return what is predicted for rows of this estimator's columns."""
-        return self.model_.coding.labels(self.model_.values(rows, execution))
+        """Return what is predicted for rows of this estimator's columns; no label where the model abstains."""
+        values, beyond = self.model_.values_and_beyond(rows, execution)
+        labels = self.model_.coding.labels(values)
+        return self.model_.coding.without(labels, beyond) if self.model_.abstains else labels
 
     @property
     def transduction_(self) -> np.ndarray:

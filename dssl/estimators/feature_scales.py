@@ -29,10 +29,9 @@ def choose_scale(rows: Rows, target: Target, execution: Execution, seed: int) ->
     Of at most `MOST_JUDGED` labeled points, which are held in this process.
     """
     candidates = SPARSE if rows.is_sparse else DENSE
-    fitted = {kind: fit_scaling(rows, None, ScalingParams(kind=kind), execution) for kind in candidates}
     first, evidence = candidates[0], dict[str, Any]()
     if not rows.is_sparse:
-        factor = fitted["unit_range"].factor
+        factor = fit_scaling(rows, None, ScalingParams(kind="unit_range"), execution).factor
         ranges = 1 / factor[factor > 0]
         evidence["ranges"] = float(ranges.max() / np.median(ranges)) if len(ranges) else 1.0
         first = "none" if evidence["ranges"] <= ONE_UNIT else "standardize"
@@ -41,6 +40,7 @@ def choose_scale(rows: Rows, target: Target, execution: Execution, seed: int) ->
         return first, evidence
     if len(labeled) > MOST_JUDGED:
         labeled = np.sort(block_rng(seed, SCALE_STREAM).choice(labeled, MOST_JUDGED, replace=False))
+    fitted = {kind: fit_scaling(rows, None, ScalingParams(kind=kind), execution) for kind in candidates}
     X, Y = rows.take(target.labeled[labeled]), target.indicators()[labeled]
     unit = 1.0 if target.n_strata > 1 else max(float(Y.var(axis=0).sum()), np.finfo(float).tiny)
     errors = {kind: _nearest_errors(fitted[kind].transform(X), Y) / unit for kind in candidates

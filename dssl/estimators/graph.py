@@ -6,26 +6,24 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from ..errors import DataError, explain, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.functions import FunctionParams
 from ..graph.graph import Graph, KNNGraph
-from ..learners.on_graph.class_sizes import class_shares, fit_class_sizes, mass_normalized
+from ..learners.on_graph.class_sizes import with_class_sizes
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from ..learners.on_graph.harmonic import fit_harmonic
 from ..learners.on_graph.model import GraphModel, graph_model, signed
 from ..learners.on_graph.poisson import fit_poisson
-from ..learners.on_graph.vertex_labels import VertexLabels, VertexValues
-from ..learners.target import Classes, Target
-from ..selection.calibration import Calibration, fit_calibration
+from ..learners.on_graph.vertex_labels import VertexValues
+from ..learners.target import Target
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
 from .base import PointClassifier, PointEstimator, PointRegressor
+from .calibrated import CalibratedClassifier
 
 
 class PointsBeyond(UserWarning):
@@ -66,9 +64,6 @@ class GraphEstimator(PointEstimator):
                 fix="label a point there, raise n_neighbors, or use an estimator with a base kernel, such as LapSVC"),
                 PointsBeyond, stacklevel=3)
 
-    def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
-        values, beyond = self.model_.values_and_beyond(rows, execution)
-        return self.model_.coding.without(self.model_.coding.labels(values), beyond)
 
 
 class GraphClassifier(PointClassifier, GraphEstimator):
@@ -114,7 +109,19 @@ CLASS_SIZES = """class_sizes : known sizes of the classes, counts or shares, in 
     """
 
 
-class LaplaceLearning(GraphClassifier):
+class OneSystemClassifier(GraphClassifier):
+    """A classifier on the graph by one system of as many columns as classes."""
+
+    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, tolerance: float = 1e-5,
+                 unlabeled: Any = None, seed: int = 0):
+        self.graph, self.class_sizes, self.tolerance = graph, class_sizes, tolerance
+        self.unlabeled, self.seed = unlabeled, seed
+
+    def _params(self) -> SolverParams:
+        return SolverParams(tolerance=self.tolerance, seed=self.seed)
+
+
+class LaplaceLearning(OneSystemClassifier):
     """Harmonic functions: the shares of classes that a random walk on the graph ends at.
 
     Needs some labels a class: with one or two, values away from labels are nearly equal, and `PoissonLearning` or
@@ -131,20 +138,10 @@ class LaplaceLearning(GraphClassifier):
     sizes by class mass normalization, section 4 there.
     """
 
-    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, tolerance: float = 1e-5,
-                 unlabeled: Any = None, seed: int = 0):
-        self.graph, self.class_sizes, self.tolerance = graph, class_sizes, tolerance
-        self.unlabeled, self.seed = unlabeled, seed
-
-    def _params(self) -> SolverParams:
-        return SolverParams(tolerance=self.tolerance, seed=self.seed)
-
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: SolverParams,
                    execution: Execution) -> VertexValues:
         found = fit_harmonic(graph, target, weight, params, execution)
-        if self.class_sizes is None:
-            return found
-        return mass_normalized(found, class_shares(self.class_sizes, target.names), graph.vertices.multiplicity)
+        return with_class_sizes(found, self.class_sizes, graph, target, weight, params, execution, harmonic=True)
 
     @available_if(lambda self: self.class_sizes is None)
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -179,7 +176,7 @@ class LaplaceLearningRegressor(GraphRegressor):
         return fit_harmonic(graph, target, weight, params, execution)
 
 
-class PoissonLearning(GraphClassifier):
+class PoissonLearning(OneSystemClassifier):
     """Poisson learning: labels as sources and sinks of a flow on the graph; for one to a few labels a class.
 
     Parameters
@@ -193,18 +190,10 @@ class PoissonLearning(GraphClassifier):
     ICML 2020.
     """
 
-    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, tolerance: float = 1e-5,
-                 unlabeled: Any = None, seed: int = 0):
-        self.graph, self.class_sizes, self.tolerance = graph, class_sizes, tolerance
-        self.unlabeled, self.seed = unlabeled, seed
-
-    def _params(self) -> SolverParams:
-        return SolverParams(tolerance=self.tolerance, seed=self.seed)
-
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: SolverParams,
                    execution: Execution) -> VertexValues:
         found = fit_poisson(graph, target, weight, params, execution)
-        return sized(found, self.class_sizes, graph, target, weight, params, execution)
+        return with_class_sizes(found, self.class_sizes, graph, target, weight, params, execution)
 
 
 class GraphKernelRidgeBase(GraphEstimator):
@@ -250,7 +239,7 @@ RIDGE_ATTRIBUTES = GRAPH_PARAMETERS.replace(
     "of the solver: relative residual of every column", "of the kernels' columns, see `FunctionParams`")
 
 
-class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
+class GraphKernelRidge(CalibratedClassifier, GraphClassifier, GraphKernelRidgeBase):
     __doc__ = (GraphKernelRidgeBase.__doc__ or "") + CLASS_SIZES + RIDGE_ATTRIBUTES
     regressor = "GraphKernelRidgeRegressor"
 
@@ -265,37 +254,10 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: GraphRidgeParams,
                    execution: Execution) -> VertexValues:
         found = super()._values_on(graph, target, weight, params, execution)
-        self.calibration_: Calibration | None = None
-        if np.bincount(target.coded, minlength=len(target.names)).min() >= 2:
-            assert found.held_out is not None
-            margins = target.coding.margins(signed(found.held_out, target))
-            self.calibration_ = fit_calibration(margins, target.coded, weight)
-        return sized(found, self.class_sizes, graph, target, weight, SolverParams(seed=self.seed), execution)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class (n, n_classes), NaN where no label reaches; rows sum to 1.
-
-        Calibrated on the scores of labeled points without their own labels (exact leave-one-out); class sizes do not
-        enter.
-
-        Raises NotFittedError: a class has one label, so that nothing could be calibrated.
-        """
-        check_is_fitted(self, "model_")
-        if self.calibration_ is None:
-            raise NotFittedError("a class has a single label, and probabilities are calibrated on points held out: "
-                                 "label a second point of it and fit again, or use decision_function")
-        return self.calibration_.probabilities(self._coding.margins(self._values(X)))
+        assert found.held_out is not None
+        self._calibrate(target, signed(found.held_out, target), weight)
+        return with_class_sizes(found, self.class_sizes, graph, target, weight, SolverParams(seed=self.seed), execution)
 
 
 class GraphKernelRidgeRegressor(GraphRegressor, GraphKernelRidgeBase):
     __doc__ = (GraphKernelRidgeBase.__doc__ or "") + RIDGE_ATTRIBUTES
-
-
-def sized(found: VertexValues, class_sizes: Any, graph: Graph, target: Classes, weight: np.ndarray | None,
-          solver: SolverParams, execution: Execution) -> VertexValues:
-    """Return scores whose predictions have known class sizes, after threshold diffusion; as they are for None."""
-    if class_sizes is None:
-        return found
-    labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
-    return fit_class_sizes(graph, found, labels, class_shares(class_sizes, target.names), diffuse=True,
-                           kind="normalized", solver=solver, execution=execution)

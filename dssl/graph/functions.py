@@ -131,11 +131,9 @@ class CombineKrylovTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         A = SingularMatrix.from_arrays(self.matrix.load())
-        ordered = combined(A, Krylov.from_arrays(self.krylov.load()), self.functions,
-                           self.coef.load()["coef"][:, self.first:self.last])
-        found = np.empty_like(ordered)
-        found[A.order] = ordered
-        return out.write(found=found)
+        found = combined(A, Krylov.from_arrays(self.krylov.load()), self.functions,
+                         self.coef.load()["coef"][:, self.first:self.last])
+        return out.write(found=A.leave(found))
 
 
 @dataclass(frozen=True)
@@ -151,11 +149,9 @@ class CombinePolynomialTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         A, own = SingularMatrix.from_arrays(self.matrix.load()), self.shared.load()
-        ordered = combined_by_polynomial(A, A.place[own["columns"]], self.functions, self.interval, own["polynomial"],
-                                         own["coef"][:, :, self.first:self.last])
-        found = np.empty_like(ordered)
-        found[A.order] = ordered
-        return out.write(found=found)
+        found = combined_by_polynomial(A, A.place[own["columns"]], self.functions, self.interval, own["polynomial"],
+                                       own["coef"][:, :, self.first:self.last])
+        return out.write(found=A.leave(found))
 
 
 def _even_ranges(count: int, most: int, least: int = 1) -> list[tuple[int, int]]:

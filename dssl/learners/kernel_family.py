@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import IntegrityError, require
 from ..kernels.base import RBF, kernel_from
 from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ..storage.blocks import Rows
 from ..storage.csr import point_arrays, points_of
 from .average import Member, member_of
-from .coding import CODINGS, Coding
-from .model import Model, register_model
+from .coding import Coding
+from .model import Model, coding_of, described_model, register_model
 from .target import Target
 
 BANDWIDTHS, PENALTIES = (0.125, 0.25, 0.5, 1.0, 2.0), (0.01, 0.1, 1.0)
@@ -115,13 +114,9 @@ class KernelSum(Model):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "KernelSum":
-        require((attributes.get("type"), attributes.get("version")) == ("KernelSum", VERSION), error=IntegrityError,
-                what=f"{attributes.get('type')} version {attributes.get('version')} is not a KernelSum",
-                why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")
-        own = ("type", "version", "bandwidths", "coding", "classes")
+        rest = described_model(attributes, "KernelSum", VERSION, ("bandwidths",))
         return cls(points_of(arrays, "points"), attributes["bandwidths"], arrays["coef"], arrays["offset"],
-                   CODINGS[attributes["coding"]](np.array(attributes["classes"])),
-                   {name: value for name, value in attributes.items() if name not in own})
+                   coding_of(attributes), rest)
 
 
 register_model("KernelSum", KernelSum)

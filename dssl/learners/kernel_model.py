@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import IntegrityError, require
+from ..errors import require
 from ..execution.tasks import Execution
 from ..kernels.base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
 from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ..storage.blocks import Rows
 from ..storage.csr import point_arrays, points_of
-from .coding import CODINGS, Coding
-from .model import Model, Output, SharedModels, register_model
+from .coding import Coding
+from .model import Model, Output, SharedModels, coding_of, described_model, register_model
 
 VERSION = 1
 LEAST_SUPPORT = 1e-10  # below it a value is the intercept, to ten digits of the kernel
@@ -92,13 +92,8 @@ class KernelModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "KernelModel":
-        require((attributes.get("type"), attributes.get("version")) == ("KernelModel", VERSION), error=IntegrityError,
-                what=f"{attributes.get('type')} version {attributes.get('version')} is not a KernelModel",
-                why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")
-        own = ("type", "version", "kernel", "coding", "classes")
-        coding = CODINGS[attributes["coding"]](np.array(attributes["classes"]))
-        return cls._of(kernel_from_dict(attributes["kernel"]), coding, arrays,
-                       {name: value for name, value in attributes.items() if name not in own})
+        rest = described_model(attributes, "KernelModel", VERSION, ("kernel",))
+        return cls._of(kernel_from_dict(attributes["kernel"]), coding_of(attributes), arrays, rest)
 
 
 @dataclass(frozen=True)

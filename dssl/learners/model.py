@@ -6,7 +6,7 @@ A model of another kind is a subclass of `Model` that is registered under the ty
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from ..kernels.gram import BLOCK_BYTES, block_rows
 from ..plugins import load_plugins
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import as_rows
-from .coding import Coding
+from .coding import CODINGS, Coding
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,23 @@ class BlockValues(Output):
         model, = models.values()
         values, beyond = model.block_values(X)
         return {"values": values, "beyond": beyond}, {}
+
+
+def described_model(attributes: dict[str, Any], kind: str, version: int, own: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what is known of the fit of a stored model: its attributes but type, version, coding and `own`.
+
+    Raises IntegrityError if they are of another noun or version.
+    """
+    require((attributes.get("type"), attributes.get("version")) == (kind, version), error=IntegrityError,
+            what=f"{attributes.get('type')} version {attributes.get('version')} is not a {kind}",
+            why=f"this dssl reads version {version}", fix="fit the model again with this version")
+    return {name: value for name, value in attributes.items()
+            if name not in ("type", "version", "coding", "classes", *own)}
+
+
+def coding_of(attributes: dict[str, Any]) -> Coding:
+    """Return what the columns of a stored model mean."""
+    return CODINGS[attributes["coding"]](np.array(attributes["classes"]))
 
 
 MODELS: dict[str, type[Model]] = {}

@@ -22,7 +22,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..errors import require
-from .operators import add_row
+from .operators import add_row, component_products
 
 FIRST_CHECK = 32  # steps before convergence is looked at
 GROWTH = 1.5**0.5  # of the steps from look to look; a function is compared with the look before the last
@@ -90,6 +90,12 @@ class SingularMatrix:
         place[self.order] = np.arange(self.n)
         return place
 
+    def leave(self, Y: np.ndarray) -> np.ndarray:
+        """Return rows (n, c) in the order of the matrix that was given."""
+        X = np.empty_like(Y)
+        X[self.order] = Y
+        return X
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the named arrays that `from_arrays` takes: 28 bytes a row, 8 an entry."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -114,8 +120,7 @@ class SingularMatrix:
         V, U, beta = np.zeros((self.n, t), np.float32), np.zeros((self.n, t), np.float32), np.zeros(t)
         V[columns, np.arange(t)] = 1
         size = self.lengths(columns)
-        inner = np.zeros((int(self.component.max()) + 1, t))
-        _multiply_null(self.null, self.component, V, inner)
+        inner = component_products(self.null, self.component, int(self.component.max()) + 1, V)
         V -= (self.null[:, None] * inner[self.component]).astype(np.float32)
         V *= np.divide(1, size, out=np.zeros(t), where=size > 0).astype(np.float32)
         alpha, norms = np.empty(t), np.empty(t)
@@ -306,12 +311,3 @@ def normalize(null, component, U, inner, scale):
         g, y = component[i], null[i]
         for c in range(U.shape[1]):
             U[i, c] = (U[i, c] - np.float32(y * inner[g, c])) * scale[c]
-
-
-@njit(nogil=True, cache=True)
-def _multiply_null(null, component, V, inner):
-    """Write the inner products (n_components, t) of each null vector with the columns of V (n, t) to inner."""
-    inner[:] = 0
-    for i in range(V.shape[0]):
-        for c in range(V.shape[1]):
-            inner[component[i], c] += null[i] * V[i, c]

@@ -196,7 +196,8 @@ def _near_null(off: sp.csr_matrix, y: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 @njit(nogil=True, cache=True)
-def _inner(vector, component, n_components, B):
+def component_products(vector, component, n_components, B):
+    """Return the inner products (n_components, t) of a vector on each component with the columns of B (n, t)."""
     inner = np.zeros((n_components, B.shape[1]))
     for i in range(B.shape[0]):
         for c in range(B.shape[1]):
@@ -206,7 +207,7 @@ def _inner(vector, component, n_components, B):
 
 @njit(nogil=True, cache=True)
 def _project(vector, component, which, B):
-    inner = _inner(vector, component, len(which), B)
+    inner = component_products(vector, component, len(which), B)
     for i in range(B.shape[0]):
         if which[component[i]]:
             for c in range(B.shape[1]):
@@ -215,7 +216,7 @@ def _project(vector, component, which, B):
 
 @njit(nogil=True, cache=True)
 def _correct_components(vector, image, component, inverse, X, R, active):
-    moves = _inner(vector, component, len(inverse), R)
+    moves = component_products(vector, component, len(inverse), R)
     for g in range(moves.shape[0]):
         for c in range(moves.shape[1]):
             moves[g, c] *= inverse[g] if active[c] else 0.0

@@ -244,7 +244,7 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver
     if _most_iterations(A, params.tolerance) <= SOON:
         return Solver.of(Jacobi(A), params)
     few = min(params.n_vectors or FEW_VECTORS, FEW_VECTORS)
-    first = _counted(Deflated.prepare(A, n_columns, n_vectors=few, seed=params.seed), n_columns, params, enough=150)
+    first = _counted(Deflated.prepare(A, n_columns, n_vectors=few, seed=params.seed), n_columns, params, enough=ENOUGH)
     candidates = [first]
     if first[1].attributes["probe_iterations"] > 100:
         candidates.append(_counted(Multigrid.prepare(A, n_columns), n_columns, params, enough=100))

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import IntegrityError, require
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...storage.blocks import Rows, SelectedRows
 from ..average import shares_of
 from ..coding import Coding
 from ..kernel_family import KernelMembers, KernelSum
-from ..model import Model, register_model
+from ..model import Model, described_model, register_model
 from ..target import Target
 from .graph_ridge import GraphRidgeParams, graph_members
 from .model import GraphModel, graph_model, signed
@@ -79,15 +78,12 @@ class BlendedModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "BlendedModel":
-        require((attributes.get("type"), attributes.get("version")) == ("BlendedModel", VERSION), error=IntegrityError,
-                what=f"{attributes.get('type')} version {attributes.get('version')} is not a BlendedModel",
-                why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")
+        rest = described_model(attributes, "BlendedModel", VERSION, ("parts",))
         kinds: dict[str, type[Model]] = {"graph": GraphModel, "kernels": KernelSum, "alone": KernelSum}
         parts: dict[str, Any] = {name: kind.from_arrays({
             key.removeprefix(f"{name}/"): array for key, array in arrays.items() if key.startswith(f"{name}/")},
             attributes["parts"][name]) for name, kind in kinds.items()}
-        return cls(**parts, attributes={name: value for name, value in attributes.items()
-                                        if name not in ("type", "version", "parts", "coding", "classes")})
+        return cls(**parts, attributes=rest)
 
 
 @dataclass(frozen=True, eq=False)

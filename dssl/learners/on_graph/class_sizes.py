@@ -17,6 +17,7 @@ from ...graph.functions import LaplacianKind, laplacian_of
 from ...graph.graph import Graph
 from ...solvers.solve import SolverParams, prepare
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
+from ..target import Classes
 from .vertex_labels import VertexLabels, VertexValues
 
 TEMPERATURE = 0.05  # of the softmax, in standard deviations of the scores
@@ -112,6 +113,23 @@ def fit_class_sizes(graph: Graph, found: VertexValues, labels: VertexLabels, sha
         attributes |= {name: receipt[name] for name in ("diffusions", "changed_in_last")}
     values = np.where(found.reached[:, None], values, 0.0)
     return VertexValues(values, found.reached, found.held_out, {**found.attributes, **attributes})
+
+
+def with_class_sizes(found: VertexValues, sizes: Any, graph: Graph, target: Classes, weight: np.ndarray | None,
+                     solver: SolverParams, execution: Execution, *, harmonic: bool = False) -> VertexValues:
+    """Return scores whose predictions have known class sizes, as they are for None.
+
+    sizes : as in `class_shares`. harmonic : functions that are shares of classes are scaled by their masses; others are
+    moved, and labels diffuse after that. Errors as `class_shares`; NotConverged.
+    """
+    if sizes is None:
+        return found
+    shares = class_shares(sizes, target.names)
+    if harmonic:
+        return mass_normalized(found, shares, graph.vertices.multiplicity)
+    labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
+    return fit_class_sizes(graph, found, labels, shares, diffuse=True, kind="normalized", solver=solver,
+                           execution=execution)
 
 
 def mass_normalized(found: VertexValues, shares: np.ndarray, multiplicity: np.ndarray) -> VertexValues:

@@ -10,11 +10,10 @@ import numpy as np
 
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
-from ...graph.index import NeighborIndex
-from ...graph.weights import WeightRule
 from ...solvers.solve import SolverParams
 from ...storage.blocks import Rows, SelectedRows, block_rng
 from ..measures import PointMeasure
+from ..nearest import fit_nearest
 from ..target import Target
 from .harmonic import fit_harmonic
 from .model import GraphModel, graph_model, signed
@@ -38,14 +37,6 @@ class ManyLabels:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-def nearest_labels(rows: Rows, target: Target, metric: str, execution: Execution) -> GraphModel:
-    """Return the mean over the `NEAREST` labeled points of each point; a labeled point has its own label."""
-    Y = signed(target.indicators(), target)
-    index = NeighborIndex.of(SelectedRows(rows, target.labeled), metric, execution)
-    return GraphModel(index, Y, np.ones(len(Y), bool), np.zeros(len(Y)), WeightRule("binary", 1.0, -np.inf),
-                      min(NEAREST, len(Y)), target.coding, {})
-
-
 def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, measure: PointMeasure,
                   knn: KNNGraph, solver: SolverParams, seed: int, execution: Execution) -> ManyLabels:
     """Return the one of both with the lower held-out error, fitted to all labels.
@@ -60,22 +51,20 @@ def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     part = target.take(kept)
     on_graph = fit_harmonic(graph, part, own_weight, solver, execution)
     vertices = graph.vertices.vertex[target.labeled[held]]
-    nearest = nearest_labels(rows, part, knn.metric, execution)
+    nearest = fit_nearest(rows, part, knn.metric, execution, k=NEAREST)
     alone = nearest.values(SelectedRows(rows, target.labeled[held]), execution)
     by_graph = np.where(on_graph.reached[vertices][:, None], signed(on_graph.values, target)[vertices], alone)
     errors = {name: float(measure.of(target.coding, values, target.coded[held]).mean())
               for name, values in (("graph", by_graph), ("nearest_labels", alone))}
-    whole = nearest_labels(rows, target, knn.metric, execution)
     attributes: dict[str, Any] = {"chosen": min(errors, key=lambda name: errors[name]), "held_out_labels": len(held)}
     if attributes["chosen"] == "nearest_labels":
+        whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST)
         return ManyLabels(whole, whole.values(rows, execution), held, by_graph, alone, attributes)
     found = fit_harmonic(graph, target, weight, solver, execution)
-    values, of_point = found.values, graph.vertices.vertex
-    lost = np.flatnonzero(~found.reached)
-    model = graph_model(graph, rows, found, target, knn, execution)
+    model, lost = graph_model(graph, rows, found, target, knn, execution), np.flatnonzero(~found.reached)
     if len(lost):
+        whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST)
         model.values_at[lost] = whole.values(SelectedRows(rows, graph.vertices.first[lost]), execution)
         model.reached[lost] = True
     attributes |= {**found.attributes, "unreached": int(graph.vertices.multiplicity[lost].sum())}
-    return ManyLabels(model, model.values_at[of_point] if len(lost) else signed(values, target)[of_point], held,
-                      by_graph, alone, attributes)
+    return ManyLabels(model, model.values_at[graph.vertices.vertex], held, by_graph, alone, attributes)

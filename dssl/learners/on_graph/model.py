@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import IntegrityError, require
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...graph.index import NeighborIndex
 from ...graph.vertices import distinct_rows
 from ...graph.weights import WeightRule, kth_distances
 from ...storage.blocks import Rows
-from ..coding import CODINGS, ClassCoding, Coding, Scores
-from ..model import Model, register_model
+from ..coding import ClassCoding, Coding, Scores
+from ..model import Model, coding_of, described_model, register_model
 from ..target import Classes, Target
 from .vertex_labels import VertexValues
 
@@ -84,15 +83,11 @@ class GraphModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "GraphModel":
-        require((attributes.get("type"), attributes.get("version")) == ("GraphModel", VERSION), error=IntegrityError,
-                what=f"{attributes.get('type')} version {attributes.get('version')} is not a GraphModel",
-                why=f"this dssl reads version {VERSION}", fix="fit the model again with this version")
-        own = ("type", "version", "coding", "classes", "index", "n_neighbors", "weights")
+        rest = described_model(attributes, "GraphModel", VERSION, ("index", "n_neighbors", "weights"))
         weights = attributes["weights"]
         return cls(NeighborIndex.from_arrays(arrays, attributes["index"]), arrays["values"], arrays["reached"],
                    arrays["scales"], WeightRule(weights["kind"], weights["scale"], -np.inf), attributes["n_neighbors"],
-                   CODINGS[attributes["coding"]](np.array(attributes["classes"])),
-                   {name: value for name, value in attributes.items() if name not in own})
+                   coding_of(attributes), rest)
 
 
 def signed(values: np.ndarray, target: Target) -> np.ndarray:

@@ -18,13 +18,13 @@ from ...graph.graph import Graph, KNNGraph
 from ...kernels.base import kernel_from
 from ...learners.kernel_model import KernelModel, expand
 from ...learners.nearest import fit_nearest
-from ...learners.on_graph.class_sizes import class_shares, fit_class_sizes, mass_normalized
+from ...learners.on_graph.class_sizes import with_class_sizes
 from ...learners.on_graph.cost import learner_cost, model_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from ...learners.on_graph.harmonic import fit_harmonic
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.poisson import fit_poisson
-from ...learners.on_graph.vertex_labels import VertexLabels, VertexValues
+from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Classes, Target
 from ...report.sections.vertex_values import values_section
@@ -75,14 +75,10 @@ class ValueParams:
             assert isinstance(target, Classes)  # the spec refuses quantities
             found = fit_poisson(graph, target, None, self.solver, execution)
         sizes = dict(self.named_sizes) if self.named_sizes is not None else self.class_sizes
-        if sizes is None or not isinstance(target, Classes):
+        if not isinstance(target, Classes):
             return found
-        shares = class_shares(sizes, target.names)
-        if self.learner == "laplace":
-            return mass_normalized(found, shares, graph.vertices.multiplicity)
-        labels = VertexLabels.of(graph.vertices, target, target.indicators())
-        return fit_class_sizes(graph, found, labels, shares, diffuse=True, kind="normalized", solver=self.solver,
-                               execution=execution)
+        return with_class_sizes(found, sizes, graph, target, None, self.solver, execution,
+                                harmonic=self.learner == "laplace")
 
 
 def make_values(context: Context, params: ValueParams) -> dict[str, Any]:
