@@ -3,9 +3,9 @@
 Two searches give the same lists: a tree (`tree.py`), which looks at few points where the data have few effective
 dimensions, and tiles (`tiles.py`), which look at all of them by matrix products. A count on sampled queries decides.
 
-Points that fit half of the memory budget are laid out once and shared by the tasks. Larger ones are read in blocks
-by every task, each block laid out on its own; the heaps carry over from block to block. Sparse rows are not laid out:
-their tasks read blocks of them and search an inverted index (`inverted.py`).
+Points whose layout fits half of the memory budget are laid out once and shared by the tasks. Larger ones are read in
+blocks by every task, each block laid out on its own; the heaps carry over from block to block. Sparse rows are not laid
+out: their tasks read blocks of them and search an inverted index (`inverted.py`).
 """
 
 from collections.abc import Iterator
@@ -116,15 +116,15 @@ def exact_block_rows(X: Rows, k: int, metric: str, budget: int) -> int:
 
 
 def laid_out_rows(X: Rows, metric: str, budget: int) -> int:
-    """Return the rows laid out at a time: all if twice their layout fits half of the budget, or what fits a quarter."""
+    """Return the rows laid out at a time: all if twice their layout fits the budget, or what fits a quarter of it."""
     n, each = len(X), 2 * layout_bytes(1, X.shape[1], measured_itemsize(X.dtype, metric))
-    return n if n * each <= budget // 2 else rows_that_fit(budget // 4, each, n)
+    return n if n * each <= budget else rows_that_fit(budget // 4, each, n)
 
 
 def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[DensePoints | SparsePoints, float]:
     """Return the points, laid out if they fit, with the search that costs less, and its seconds on one core.
 
-    Peak memory: the layout, at most `layout_bytes`, and once more while it is made; beyond half of the
+    Peak memory: the layout, at most `layout_bytes`, and once more while it is made; where that is beyond the
     budget, blocks of points that fill a quarter of it.
     """
     n = len(X)

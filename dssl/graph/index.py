@@ -38,7 +38,7 @@ class NeighborIndex:
     def of(cls, rows: Rows, metric: str, execution: Execution) -> "NeighborIndex":
         """Return the index of rows (m, d), dense or sparse, that are finite.
 
-        Raises BudgetError: the layout of all rows does not fit half of the memory budget.
+        Raises BudgetError: twice the layout of all rows does not fit the memory budget.
         """
         if rows.is_sparse:
             held = as_rows(rows.read_all())
@@ -105,10 +105,10 @@ class NeighborIndex:
 
 
 def require_index(points: Rows, metric: str, budget: int) -> None:
-    """Raise BudgetError unless twice the layout of dense points fits half of the memory budget (bytes)."""
+    """Raise BudgetError unless twice the layout of dense points fits the memory budget (bytes)."""
     needed = 0 if points.is_sparse else 2 * index_bytes(points, metric)
-    require(needed <= budget // 2, f"an index of {len(points):,} points", error=BudgetError,
-            why=f"laying them out takes {needed:,} bytes, half of the budget is {budget // 2:,}",
+    require(needed <= budget, f"an index of {len(points):,} points", error=BudgetError,
+            why=f"laying them out takes {needed:,} bytes, the budget is {budget:,}",
             fix="raise the memory budget, or use a model on landmarks such as LapRLS")
 
 

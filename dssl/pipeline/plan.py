@@ -140,8 +140,8 @@ class Plan:
             scan = self.facts.scan if self.facts and self.facts.scan else self._scan()
         facts = Facts(self.spec, self.budget, scan, {name: artifact.attributes for name, artifact in cached.items()})
         facts.require_rows()
-        if facts.sparse_entries is not None:
-            require_kept_zeros(self.spec.data.scale, facts.n_rows, facts.d)
+        if facts.sparse_entries is not None and self.spec.data.scaling is not None:
+            require_kept_zeros(self.spec.data.scaling.kind, facts.n_rows, facts.d)
         return replace(self, facts=facts, stages=[item if item.status == "cached" else price(item, facts)
                                                   for item in stages])
 

@@ -34,7 +34,8 @@ def make_dataset(context: Context, params: IngestParams) -> dict[str, Any]:
     return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "X": described, "dataset": attributes}
 
 
-def _dataset(context: Context) -> Dataset:
+def dataset_of(context: Context) -> Dataset:
+    """Return the data set as it was read."""
     attributes = context.attributes("dataset")
     described = attributes["X"]  # of sparse rows, which are no shared array
     arrays: dict[str, Rows] = {name: context.rows("dataset", name) for name in attributes["arrays"]
@@ -116,7 +117,7 @@ TARGETS: dict[str, Callable[[SplitParams, Dataset, str], tuple[np.ndarray, Targe
 
 def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     """Choose classes, test points and training points; write their row numbers, and their codes or quantities."""
-    dataset, source = _dataset(context), context.files["source"].source.name
+    dataset, source = dataset_of(context), context.files["source"].source.name
     ids, target = TARGETS[params.task](params, dataset, source)
     require(target is None or len(target.labeled) > 0, f"no point of {source} has a target", error=DataError,
             why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
@@ -170,7 +171,7 @@ class ScaleTask:
 
 def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
     """Scale the training and test points, fitted on the training points only, into `train` and `test`."""
-    chosen, rows = context.arrays("split"), _dataset(context).X
+    chosen, rows = context.arrays("split"), dataset_of(context).X
     scaling = fit_scaling(rows, chosen["train"], params, context.execution,
                           feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
@@ -242,7 +243,7 @@ SPLIT = Stage("split", 3, ("dataset",), SplitParams.of, make_split,
 LABELS = Stage("labels", 2, ("split",), lambda spec: LabelParams(**spec.labels.model_dump()), make_labels,
                lambda f: cost_of(0, 16 * (f.n + f.n_test), 16 * f.n_labeled, 60 * f.n + 16 * f.n_test, 60 * f.n),
                "lower data.points")
-POINTS = Stage("points", 2, ("dataset", "split"), lambda spec: ScalingParams(kind=spec.data.scale), make_points,
+POINTS = Stage("points", 2, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
                "read fewer columns, or lower data.read.block_rows", section=data_section)

@@ -19,6 +19,7 @@ from pydantic import (
 from ..data.ingest_params import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
 from ..errors import DsslError, SpecError, explain, said
+from ..graph.graph import KNNGraph
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import KERNEL_WIDTH, WIDTH, WeightParams
 from ..kernels.base import Kernel, kernel_from, kernel_type
@@ -130,6 +131,11 @@ class DataSpec(SpecSection):
         """Return the reader's parameters."""
         return ingest_params(self.read, "data.read")
 
+    @property
+    def scaling(self) -> ScalingParams | None:
+        """Return how features are scaled; None where that is chosen later."""
+        return ScalingParams(kind=self.scale)
+
 
 class LabelSpec(SpecSection):
     """How many labels the method is shown."""
@@ -190,6 +196,12 @@ class GraphSpec(SpecSection):
         """Return the weights' parameters."""
         return WeightParams(kind=self.weights, bandwidth=self.bandwidth, width=self.width,
                             symmetrize=self.symmetrize)
+
+    def builder(self) -> KNNGraph:
+        """Return both in one, by which new points reach the graph."""
+        return KNNGraph(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method, weights=self.weights,
+                        bandwidth=self.bandwidth, width=self.width, symmetrize=self.symmetrize,
+                        duplicates=self.duplicates, seed=self.seed)
 
 
 class KernelGraph(GraphSpec):
@@ -280,7 +292,7 @@ class Spec(SpecSection):
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Yield each section's name with what makes its parameters, which checks their values."""
         yield "data.read", self.data.ingest_params
-        yield "data.scale", lambda: ScalingParams(kind=self.data.scale)
+        yield "data.scale", lambda: self.data.scaling
 
     def check(self) -> "Spec":
         """Return self after every section has made its parameters."""

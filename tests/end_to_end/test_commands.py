@@ -1,4 +1,4 @@
-"""The quickstart through the command line: first run, cache, predictions, and the exit codes."""
+"""The digits through the command line: first run, cache, predictions, and the exit codes."""
 
 import csv
 import shutil
@@ -13,21 +13,21 @@ from dssl.pipeline.kinds.registry import KINDS
 
 from .conftest import COMMAND, LOCAL, REPOSITORY, outcome
 
-QUICKSTART = REPOSITORY / "pipelines" / "quickstart.yaml"
+DIGITS = REPOSITORY / "pipelines" / "digits_svm.yaml"
 STAGES = KINDS["svm"].names
 
 
 @pytest.fixture(scope="module")
-def quickstart(process, tmp_path_factory):
-    """The quickstart's first run, a process with two worker processes: (workspace, outcome)."""
-    workspace = tmp_path_factory.mktemp("quickstart")
-    return workspace, process("run", QUICKSTART, "--on", LOCAL, "--workspace", workspace, "--json")
+def digits(process, tmp_path_factory):
+    """The first run of the digits, a process with two worker processes: (workspace, outcome)."""
+    workspace = tmp_path_factory.mktemp("digits")
+    return workspace, process("run", DIGITS, "--on", LOCAL, "--workspace", workspace, "--json")
 
 
 @pytest.fixture
-def workspace(quickstart, tmp_path):
-    """A copy of the quickstart's workspace."""
-    return Path(shutil.copytree(quickstart[0], tmp_path / "work"))
+def workspace(digits, tmp_path):
+    """A copy of the digits's workspace."""
+    return Path(shutil.copytree(digits[0], tmp_path / "work"))
 
 
 def statuses(result):
@@ -35,8 +35,8 @@ def statuses(result):
 
 
 @pytest.mark.cluster
-def test_the_first_run_prints_one_document(quickstart):
-    workspace, run = quickstart
+def test_the_first_run_prints_one_document(digits):
+    workspace, run = digits
     assert run.code == 0, run.err
     result = run.document  # nothing but JSON on standard output
     assert {"run", "status", "metrics", "baselines", "stages", "peak_rss_bytes", "report"} <= set(result)
@@ -56,13 +56,13 @@ def test_the_first_run_prints_one_document(quickstart):
     assert result["gain"]["unlabeled_data"] == "helped"
 
 
-def test_a_second_run_finds_everything_and_another_eta_the_graph(quickstart, workspace, dssl):
-    result = quickstart[1].document
-    again = dssl("run", QUICKSTART, "--on", "in-process", "--workspace", workspace, "--json")
+def test_a_second_run_finds_everything_and_another_eta_the_graph(digits, workspace, dssl):
+    result = digits[1].document
+    again = dssl("run", DIGITS, "--on", "in-process", "--workspace", workspace, "--json")
     assert again.code == 0, again.err
     assert set(statuses(again.document).values()) == {"cached"}
     assert outcome(again.document) == outcome(result)
-    other = dssl("run", QUICKSTART, "--on", "in-process", "--workspace", workspace, "--set", "model.eta=100", "--json")
+    other = dssl("run", DIGITS, "--on", "in-process", "--workspace", workspace, "--set", "model.eta=100", "--json")
     assert other.code == 0, other.err
     found = statuses(other.document)
     assert [name for name in STAGES if found[name] != "cached"] == ["selection", "models", "scores"]
@@ -70,20 +70,20 @@ def test_a_second_run_finds_everything_and_another_eta_the_graph(quickstart, wor
 
 
 @pytest.mark.cluster
-def test_threads_and_processes_give_the_same_result(quickstart, tmp_path, dssl):
-    run = dssl("run", QUICKSTART, "--on", "in-process", "--workspace", tmp_path, "--json")
+def test_threads_and_processes_give_the_same_result(digits, tmp_path, dssl):
+    run = dssl("run", DIGITS, "--on", "in-process", "--workspace", tmp_path, "--json")
     assert run.code == 0, run.err
-    assert outcome(run.document) == outcome(quickstart[1].document)
+    assert outcome(run.document) == outcome(digits[1].document)
     arrays = [{str(path.relative_to(root)): path.read_bytes() for path in (root / "artifacts").rglob("*")
-               if path.is_file() and path.suffix != ".json"} for root in (tmp_path, quickstart[0])]
+               if path.is_file() and path.suffix != ".json"} for root in (tmp_path, digits[0])]
     assert arrays[0] == arrays[1]
 
 
-def test_predictions_of_a_file(quickstart, tmp_path, dssl):
+def test_predictions_of_a_file(digits, tmp_path, dssl):
     X, y = load_digits(return_X_y=True)
     np.savetxt(tmp_path / "new.csv", X, fmt="%g", delimiter=",", header=",".join(f"p{i}" for i in range(64)),
                comments="")
-    model = quickstart[1].document["model"]
+    model = digits[1].document["model"]
     done = dssl("predict", model, tmp_path / "new.csv", tmp_path / "labels.csv", "--read", "target=none", "--json")
     assert done.code == 0, done.err
     with open(tmp_path / "labels.csv", newline="") as file:
@@ -94,7 +94,7 @@ def test_predictions_of_a_file(quickstart, tmp_path, dssl):
     assert np.mean(found == y) > 0.85
     assert done.document["n"] == len(y)
     assert sum(done.document["counts"].values()) == len(y)
-    assert dssl("verify", "--workspace", quickstart[0], "--json").document == {
+    assert dssl("verify", "--workspace", digits[0], "--json").document == {
         "artifacts": len(STAGES), "unfinished_parts": 0}
 
 
@@ -116,7 +116,7 @@ def test_damage_is_3(workspace, dssl):
     data = bytearray(chunk.read_bytes())
     data[len(data) // 2] ^= 4
     chunk.write_bytes(data)
-    found = dssl("run", QUICKSTART, "--on", "in-process", "--set", "model.eta=3", "--workspace", workspace, "--json")
+    found = dssl("run", DIGITS, "--on", "in-process", "--set", "model.eta=3", "--workspace", workspace, "--json")
     assert found.code == 3
     assert found.out == ""
     assert str(chunk) in found.err
@@ -126,7 +126,7 @@ def test_damage_is_3(workspace, dssl):
 def test_no_cluster_is_4(tmp_path, dssl):
     where = tmp_path / "gone.yaml"
     where.write_text("kind: address\naddress: tcp://127.0.0.1:9\ntimeout: 1\n")
-    found = dssl("run", QUICKSTART, "--on", where, "--workspace", tmp_path / "work", "--json")
+    found = dssl("run", DIGITS, "--on", where, "--workspace", tmp_path / "work", "--json")
     assert found.code == 4
     assert found.out == ""
     assert "no scheduler answers at tcp://127.0.0.1:9" in found.err
@@ -141,7 +141,7 @@ def test_a_held_workspace_is_5(tmp_path, dssl, environment):
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        found = dssl("run", QUICKSTART, "--on", "in-process", "--workspace", tmp_path, "--json")
+        found = dssl("run", DIGITS, "--on", "in-process", "--workspace", tmp_path, "--json")
     finally:
         holder.communicate("")
     assert found.code == 5

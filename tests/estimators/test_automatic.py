@@ -14,12 +14,12 @@ from sklearn.preprocessing import StandardScaler
 
 from dssl import KNNGraph, SemiSupervisedClassifier, SemiSupervisedRegressor
 from dssl.errors import ParameterError
-from dssl.estimators import automatic
 from dssl.estimators.automatic import GraphDoesNotHelp
 from dssl.estimators.feature_scales import choose_scale
 from dssl.execution.in_process import InProcess
 from dssl.learners.average import shares_of
 from dssl.learners.model import model_type
+from dssl.learners.on_graph import automatic
 from dssl.learners.target import Classes, Quantities
 from dssl.storage.blocks import ArrayRows
 
@@ -189,11 +189,11 @@ def test_labels_choose_the_scale_once_they_can_tell():
     X[:, 0] *= 100
     true = (X[:, 0] > 0).astype(np.int64)
     target = Classes(np.arange(200), true[:200], np.array([0, 1]))
-    kind, evidence = choose_scale(ArrayRows(X), target, InProcess(), 0)
+    kind, evidence = choose_scale(ArrayRows(X), None, target, InProcess(), 0)
     assert kind in ("none", "unit_norm")
     assert evidence["ranges"] > 10
     assert evidence["nearest_neighbor_errors"]["none"] < evidence["nearest_neighbor_errors"]["standardize"]
-    assert choose_scale(ArrayRows(X), target.take(np.arange(20)), InProcess(), 0)[0] == "standardize"
+    assert choose_scale(ArrayRows(X), None, target.take(np.arange(20)), InProcess(), 0)[0] == "standardize"
 
 
 def test_stored_models_predict_the_same():

@@ -61,7 +61,7 @@ def test_ingest_ends_with_an_exit_code_of_its_own():
 def test_options_of_any_text(tmp_path, option):
     (tmp_path / "t.csv").write_text("a,y\n1,0\n2,1\n")
     texts = st.text(max_size=8) | st.builds("{}={}".format, st.sampled_from(specs.KEYS), st.text(max_size=5))
-    command = ("plan", specs.REPOSITORY / "pipelines" / "quickstart.yaml", "--workspace", tmp_path / "work")
+    command = ("plan", specs.REPOSITORY / "pipelines" / "digits_svm.yaml", "--workspace", tmp_path / "work")
 
     @thorough(30)
     @given(texts)
@@ -78,7 +78,7 @@ def test_plan_of_a_changed_pipeline(tmp_path):
     codes, path = set(), tmp_path / "given.yaml"
 
     @thorough(30)
-    @given(specs.damaged_texts([specs.REPOSITORY / "pipelines" / "quickstart.yaml"]))
+    @given(specs.damaged_texts([specs.REPOSITORY / "pipelines" / "digits_svm.yaml"]))
     def check(raw):
         path.write_bytes(raw)
         codes.add(answer("plan", path, "--workspace", tmp_path / "work"))

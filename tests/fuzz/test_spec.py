@@ -16,7 +16,7 @@ from . import specs
 from .claims import described_or_refused, told, understood_or_refused
 from .profile import thorough
 
-QUICKSTART = specs.REPOSITORY / "pipelines" / "quickstart.yaml"
+DIGITS = specs.REPOSITORY / "pipelines" / "digits_svm.yaml"
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_changed_values_and_keys_written_as_yaml(place, tmp_path):
 
 
 def test_overrides_of_any_text(tmp_path):
-    valid = QUICKSTART.read_text()
+    valid = DIGITS.read_text()
     fields = yaml.safe_load(valid)
     refused = tried(specs.overrides, 80, lambda texts: understood_or_refused(fields, tmp_path, tuple(texts)))
     assert any(refused)
@@ -132,7 +132,7 @@ def test_values_that_hold_themselves_are_refused(place, text):
 
 
 def test_a_few_aliases_are_read(place):
-    text = QUICKSTART.read_text().replace("seed: 0", "seed: &seed 3").replace("size: 500", "size: 500\n  seed: *seed")
+    text = DIGITS.read_text().replace("seed: 0", "seed: &seed 3").replace("size: 500", "size: 500\n  seed: *seed")
     spec = load_spec(place(text.encode()))
     assert (spec.labels.seed, spec.subsample.seed) == (3, 3)
 
@@ -143,7 +143,7 @@ def test_sections_within_sections_without_end_are_refused(depth):
     for _ in range(depth):
         nested = {"a": nested}
     assert "32 sections deep" in message_of({"name": "deep", "data": nested})
-    assert "32 sections deep" in message_of(QUICKSTART, ["data" + ".a" * depth + "=1"])
+    assert "32 sections deep" in message_of(DIGITS, ["data" + ".a" * depth + "=1"])
 
 
 @pytest.mark.timeout(30)
@@ -159,10 +159,10 @@ def test_many_brackets_that_are_closed_are_read():
 
 @pytest.mark.parametrize("number", ["0x" + "f" * 6000, "9" * 25, "-9223372036854775809"])
 def test_integers_beyond_64_bits_are_refused(place, number):
-    text = QUICKSTART.read_text().replace("seed: 0", f"seed: {number}")
+    text = DIGITS.read_text().replace("seed: 0", f"seed: {number}")
     assert " bits" in message_of(place(text.encode()))
-    assert " bits" in message_of(QUICKSTART, [f"data.seed={number}"])
-    fields = yaml.safe_load(QUICKSTART.read_text())
+    assert " bits" in message_of(DIGITS, [f"data.seed={number}"])
+    fields = yaml.safe_load(DIGITS.read_text())
     fields["data"]["source"] = int(number, 0)  # in a message it would have to be written out
     assert " bits" in message_of(fields)
 

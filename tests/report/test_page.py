@@ -14,7 +14,7 @@ from dssl.report.page import Section, page
 
 from .examples import example_page, example_run
 
-QUICKSTART = Path(__file__).parents[2] / "pipelines" / "quickstart.yaml"
+DIGITS = Path(__file__).parents[2] / "pipelines" / "digits_svm.yaml"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 FETCHING = {"src", "srcset", "href", "xlink:href", "data", "poster", "action", "style"}
 
@@ -320,21 +320,21 @@ def test_arguments_are_left_as_they_are():
 
 
 @pytest.fixture(scope="module")
-def quickstart(tmp_path_factory):
+def digits(tmp_path_factory):
     """The result of a real run, of which only the subsample is smaller than in the file."""
-    return run(QUICKSTART, set=["subsample.size=100"], workspace=tmp_path_factory.mktemp("workspace"))
+    return run(DIGITS, set=["subsample.size=100"], workspace=tmp_path_factory.mktemp("workspace"))
 
 
-def test_the_page_of_a_real_run_holds_its_figures(quickstart):
-    found = Reader(Path(quickstart["report"]).read_text(encoding="utf-8"))
+def test_the_page_of_a_real_run_holds_its_figures(digits):
+    found = Reader(Path(digits["report"]).read_text(encoding="utf-8"))
     assert_self_contained(found)
     assert_all_sections(found)
     assert found.tags.count("svg") == 2
-    error, base = quickstart["metrics"]["error"], quickstart["baselines"]["base"]["error"]
+    error, base = digits["metrics"]["error"], digits["baselines"]["base"]["error"]
     assert f"the test error is {100 * error:.1f} % with them and {100 * base:.1f} % without them" in found.text
-    for own in quickstart["baselines"].values():
+    for own in digits["baselines"].values():
         assert f"{100 * own['error']:.1f} % ± {100 * own['standard_error']:.1f} %" in found.text
-    for stage in quickstart["stages"]:
+    for stage in digits["stages"]:
         assert stage["address"][:24] in found.text
     for figure in ("training points n, in the graph 1,437", "2 each", "3 (pixel_0_0, pixel_4_0, pixel_4_7)",
                    "every column meets it", "The search was exact"):

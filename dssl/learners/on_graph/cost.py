@@ -10,6 +10,7 @@ from ...solvers.direct import LARGEST
 from ...solvers.solve import METHODS, opened_bytes
 from ...storage.blocks import Rows, rows_that_fit
 from ...storage.store import whole_bytes
+from ..kernel_family import BANDWIDTHS, PENALTIES
 from .graph_ridge import SAMPLE, GraphRidgeParams, members_bytes
 
 
@@ -59,6 +60,25 @@ def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: 
     peak = max(indexing_bytes(points, metric), gram) + whole_bytes(index_bytes(points, metric)) + 8 * n * (c + 2)
     least = max(index_bytes(points, metric), 24 * m * m * base)
     return cost_of(0, 2 * n * row_bytes, stored, peak + COMPILED, least)
+
+
+def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, c: int,
+                   family: GraphRidgeParams | None, *, guess: bool, sized: bool, budget: int) -> Cost:
+    """Return what the automatic choice takes on distinct points, whose shape and type `points` has: m labels.
+
+    family : of graph kernels, beside which those of the labels are made; None of as many labels as take one system,
+    which is solved twice.
+
+    Raises BudgetError: the index of the points does not fit.
+    """
+    n = len(points)
+    model = model_cost(points, row_bytes, m, metric, c, False, budget)
+    own = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized)
+    labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + 2 * len(BANDWIDTHS) * len(PENALTIES) * m * c)
+    held = 24 * n * c + (2 * row_bytes + 8 * len(BANDWIDTHS) * c) * m * (family is not None)
+    peak = max(own.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + held
+    return cost_of(own.tasks * (1 if family else 2), own.read * (1 if family else 2) + model.read, model.written + held,
+                   peak, max(own.least, model.least))
 
 
 def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: int, k: int, metric: str, c: int,

@@ -26,10 +26,12 @@ HELD_STREAM = 13  # of the seed
 class ManyLabels:
     """What predicts, values at all points (n, c), and the held-out values by which it was chosen.
 
-    held (h,) : positions among the labels. held_out, held_out_alone (h, c) : by the graph, and by the nearest labels.
+    alone : the nearest labels. held (h,) : positions among the labels. held_out, held_out_alone (h, c) : by the graph,
+    and by the nearest labels.
     """
 
     model: GraphModel
+    alone: GraphModel
     values: np.ndarray
     held: np.ndarray
     held_out: np.ndarray
@@ -57,14 +59,13 @@ def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     errors = {name: float(measure.of(target.coding, values, target.coded[held]).mean())
               for name, values in (("graph", by_graph), ("nearest_labels", alone))}
     attributes: dict[str, Any] = {"chosen": min(errors, key=lambda name: errors[name]), "held_out_labels": len(held)}
+    whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST)
     if attributes["chosen"] == "nearest_labels":
-        whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST)
-        return ManyLabels(whole, whole.values(rows, execution), held, by_graph, alone, attributes)
+        return ManyLabels(whole, whole, whole.values(rows, execution), held, by_graph, alone, attributes)
     found = fit_harmonic(graph, target, weight, solver, execution)
     model, lost = graph_model(graph, rows, found, target, knn, execution), np.flatnonzero(~found.reached)
     if len(lost):
-        whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST)
         model.values_at[lost] = whole.values(SelectedRows(rows, graph.vertices.first[lost]), execution)
         model.reached[lost] = True
     attributes |= {**found.attributes, "unreached": int(graph.vertices.multiplicity[lost].sum())}
-    return ManyLabels(model, model.values_at[graph.vertices.vertex], held, by_graph, alone, attributes)
+    return ManyLabels(model, whole, model.values_at[graph.vertices.vertex], held, by_graph, alone, attributes)

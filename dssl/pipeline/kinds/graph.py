@@ -7,6 +7,7 @@
 The training points themselves are predicted too: `transductive` scores those whose labels are known and were not shown.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,29 +39,22 @@ from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target, split_target
 from ..scoring import SCORES, make_scores
 from ..stage import Context, Kind, NoParams, Stage
-from .graph_spec import GraphLearnerPipeline
+from .graph_spec import GraphLearnerPipeline, SizeParams
 
 
 @dataclass(frozen=True)
 class ValueParams:
-    """The learner with its parameters.
-
-    family : of ridge. class_sizes : in the order of classes. named_sizes : pairs of a class and its size, since keys
-    of JSON are text, and the classes 1 and "1" are not the same.
-    """
+    """The learner with its parameters; family : of ridge."""
 
     learner: str
     family: GraphRidgeParams | None
     solver: SolverParams
-    class_sizes: tuple[float, ...] | None
-    named_sizes: tuple[tuple[str | int | float, float], ...] | None
+    class_sizes: SizeParams
 
     @classmethod
     def of(cls, spec: GraphLearnerPipeline) -> "ValueParams":
-        model, sizes = spec.model, spec.model.class_sizes
-        named = tuple(sizes.items()) if isinstance(sizes, dict) else None
-        return cls(model.learner, model.family(spec.graph.laplacian), model.solver(),
-                   tuple(sizes) if isinstance(sizes, list) else None, named)
+        model = spec.model
+        return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes())
 
     def fit(self, graph: Graph, target: Target, execution: Execution) -> VertexValues:
         """Return the learner's function on the vertices.
@@ -74,10 +68,9 @@ class ValueParams:
         else:
             assert isinstance(target, Classes)  # the spec refuses quantities
             found = fit_poisson(graph, target, None, self.solver, execution)
-        sizes = dict(self.named_sizes) if self.named_sizes is not None else self.class_sizes
         if not isinstance(target, Classes):
             return found
-        return with_class_sizes(found, sizes, graph, target, None, self.solver, execution,
+        return with_class_sizes(found, self.class_sizes.sizes, graph, target, None, self.solver, execution,
                                 harmonic=self.learner == "laplace")
 
 
@@ -114,7 +107,7 @@ class ModelParams:
     @classmethod
     def of(cls, spec: GraphLearnerPipeline) -> "ModelParams":
         kernel = spec.kernel
-        return cls(spec.built(), spec.baselines, kernel.name, kernel.bandwidth, kernel.parameters,
+        return cls(spec.graph.builder(), spec.baselines, kernel.name, kernel.bandwidth, kernel.parameters,
                    LearnerParams(kind="ridge"), spec.model.seed)
 
     def base(self, points: Rows, target: Target) -> KernelModel:
@@ -146,16 +139,26 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
 
 def make_graph_scores(context: Context, params: NoParams) -> dict[str, Any]:
     """Predict the test points with every model and compare; score the training points whose labels were not shown."""
-    known, shown, found = split_target(context, "train"), context.arrays("labels")["labeled"], _values(context)
+    found, vertex = _values(context), vertices_of(context).vertex
+    return {**make_scores(context, params), **transductive_scores(
+        context, lambda target, places: signed(found.values[vertex[places]], target), ~found.reached[vertex])}
+
+
+def transductive_scores(context: Context, values_at: Callable[[Target, np.ndarray], np.ndarray],
+                        beyond: np.ndarray) -> dict[str, Any]:
+    """Return the scores of the training points whose labels are known and were not shown; nothing without any.
+
+    values_at : the target and places of points -> what the model says there, (n, c). beyond (n_train,) bool : where it
+    says nothing.
+    """
+    known, shown = split_target(context, "train"), context.arrays("labels")["labeled"]
     hidden = known.take(np.flatnonzero(~np.isin(known.labeled, shown)))
-    scores = make_scores(context, params)
     if not len(hidden.labeled):
-        return scores
-    vertex = vertices_of(context).vertex[hidden.labeled]
-    beyond = ~found.reached[vertex]
-    predicted = withheld(scored(hidden).predictions(signed(found.values[vertex], hidden), hidden.coded), beyond)
+        return {}
+    lost = beyond[hidden.labeled]
+    predicted = withheld(scored(hidden).predictions(values_at(hidden, hidden.labeled), hidden.coded), lost)
     own = {name: value for name, value in scores_of(hidden, predicted).items() if name != "confusion"}
-    return {**scores, "transductive": {**own, "unsupported": int(beyond.sum())}}
+    return {"transductive": {**own, "unsupported": int(lost.sum())}}
 
 
 def _values_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
@@ -163,7 +166,7 @@ def _values_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
     if f.vertices > LARGEST:
         f.estimated.add("solver")
     return learner_cost(f.vertices, f.nnz, f.n_labeled, f.n_outputs, params.family, guess=f.bound == "most",
-                        sized=params.class_sizes is not None or params.named_sizes is not None)
+                        sized=params.class_sizes.sizes is not None)
 
 
 def _models_cost(f: Facts[GraphLearnerPipeline]) -> Cost:

@@ -1,21 +1,52 @@
 """The pipeline file of the kind `graph`."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from ...graph.functions import FunctionParams
-from ...graph.graph import KNNGraph
 from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
 from ...solvers.solve import SolverParams
-from ..spec import KernelPipeline, LabelSpec, ModelSpec
+from ..spec import KernelPipeline, LabelSpec, LearningTask, ModelSpec
 
 OF_RIDGE = ("ridge", "power", "by_degree", "penalty", "weighting")
 TOLERANCE = 1e-5  # of the solves of laplace and poisson
 
 
-class GraphModelSpec(ModelSpec):
+@dataclass(frozen=True)
+class SizeParams:
+    """Known sizes of classes: `ordered` as the classes are, or `named`; None of both where they are not known.
+
+    named : pairs of a class and its size, since keys of JSON are text, and the classes 1 and "1" are not the same.
+    """
+
+    ordered: tuple[float, ...] | None
+    named: tuple[tuple[str | int | float, float], ...] | None
+
+    @property
+    def sizes(self) -> Any:
+        """Return what `with_class_sizes` takes."""
+        return self.ordered if self.named is None else dict(self.named)
+
+
+class SizedModelSpec(ModelSpec):
+    """A model of classes whose sizes may be known."""
+
+    class_sizes: list[float] | dict[str | int | float, float] | None = Field(
+        None, description="how many points have each class, counts or shares, where they are known: in the order of "
+                          "the classes, or by class")
+    seed: int = Field(0, ge=0)
+
+    def sizes(self) -> SizeParams:
+        """Return the sizes of classes."""
+        own = self.class_sizes
+        return SizeParams(tuple(own) if isinstance(own, list) else None,
+                          tuple(own.items()) if isinstance(own, dict) else None)
+
+
+class GraphModelSpec(SizedModelSpec):
     """A learner whose function lives on the vertices of the graph; new points take the mean of their neighbors."""
 
     kind: Literal["graph"]
@@ -32,12 +63,8 @@ class GraphModelSpec(ModelSpec):
                                        "is as good as the kernel mean")
     weighting: Literal["loo", "equal"] = Field("loo", description="of learner ridge: kernels count by their "
                                                                   "leave-one-out residuals, or alike")
-    class_sizes: list[float] | dict[str | int | float, float] | None = Field(
-        None, description="how many points have each class, counts or shares, where they are known: in the order of "
-                          "the classes, or by class")
     tolerance: float | None = Field(None, description="of ridge, how exact the kernels are, 0.1 by default; of the "
                                                       "others the relative residual of the solve, 1e-5 by default")
-    seed: int = Field(0, ge=0)
 
     @model_validator(mode="after")
     def _keys_are_of_the_learner(self) -> Self:
@@ -64,6 +91,12 @@ class GraphModelSpec(ModelSpec):
         return SolverParams(tolerance=own, seed=self.seed)
 
 
+def require_sizes_of_classes(task: LearningTask, model: SizedModelSpec) -> None:
+    """Raise ValueError for class sizes of quantities."""
+    if task == "regression" and model.class_sizes is not None:
+        raise ValueError("model.class_sizes, and data.task is regression: quantities have no classes, leave it out")
+
+
 class GraphLearnerPipeline(KernelPipeline):
     """A pipeline of a learner on the graph; the kernel is that of the baseline base."""
 
@@ -76,16 +109,8 @@ class GraphLearnerPipeline(KernelPipeline):
         if self.data.task == "regression" and self.model.learner == "poisson":
             raise ValueError("model.learner poisson tells classes apart, and data.task is regression: use ridge or "
                              "laplace")
-        if self.data.task == "regression" and self.model.class_sizes is not None:
-            raise ValueError("model.class_sizes, and data.task is regression: quantities have no classes, leave it out")
+        require_sizes_of_classes(self.data.task, self.model)
         return self
-
-    def built(self) -> KNNGraph:
-        """Return how new points reach the graph."""
-        own = self.graph
-        return KNNGraph(n_neighbors=own.n_neighbors, metric=own.metric, method=own.method, weights=own.weights,
-                        bandwidth=own.bandwidth, width=own.width, symmetrize=own.symmetrize, duplicates=own.duplicates,
-                        seed=own.seed)
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()

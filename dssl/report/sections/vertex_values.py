@@ -1,9 +1,10 @@
 """The function that a learner found on the graph: kernels and solves, whom no label reaches, how good it is there."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..error_measure import measure_of
-from ..markup import at, counted, described, joined, number, percent, table, tag
+from ..markup import Html, at, counted, described, joined, number, percent, table, tag
 from ..page import Section
 
 LEARNERS = {
@@ -23,7 +24,7 @@ def values_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     lost, shares = found.get("unreached"), found.get("class_shares")
     rows: list[tuple[str, Any]] = [
         ("learner", f"{learner}: {LEARNERS.get(learner, learner)}"),
-        ("how it was computed", _computed(found.get("functions") or found.get("solver") or {})),
+        ("how it was computed", computed(found.get("functions") or found.get("solver") or {})),
         ("class sizes that were told", ", ".join(map(percent, shares)) if shares else None),
         ("diffusion of labels", f"{counted(found['diffusions'], 'step')}; "
          f"{counted(found['changed_in_last'], 'vertex', 'vertices')} changed in the last"
@@ -36,17 +37,23 @@ def values_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
          f"{by.with_deviation(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
         ("new points, the test", by.with_deviation(result.get("metrics") or {})),
     ]
+    return Section("values", "The function on the graph", joined((described(rows), kernels_table(kernels))))
+
+
+def kernels_table(kernels: Sequence[dict[str, Any]]) -> Html:
+    """Return the graph kernels that count for most; nothing where there are none."""
     best = sorted(kernels, key=lambda kernel: -kernel["share"])[:MOST_KERNELS]
-    listing = joined((tag("h3", "Shares of the kernels"), tag(
+    if not best:
+        return Html("")
+    return joined((tag("h3", "Shares of the kernels"), tag(
         "p", f"{counted(len(kernels), 'kernel')} (L + ridge)^-power" + (
             f", those with the largest {number(MOST_KERNELS)} shares" if len(kernels) > MOST_KERNELS else "") + "."),
         table(("ridge", "power", "scaled by degrees", "share"), [
             (number(kernel["ridge"]), number(kernel["power"]), "yes" if kernel["by_degree"] else "no",
-             percent(kernel["share"])) for kernel in best], (0, 1, 3)))) if best else ""
-    return Section("values", "The function on the graph", joined((described(rows), listing)))
+             percent(kernel["share"])) for kernel in best], (0, 1, 3))))
 
 
-def _computed(evidence: dict[str, Any]) -> str | None:
+def computed(evidence: dict[str, Any]) -> str | None:
     """Return the method with its steps or iterations and what they left."""
     method = evidence.get("method")
     if not method:

@@ -1,0 +1,87 @@
+"""The automatic choice: a blend of graph and label kernels, or with many labels harmonic functions or nearest labels.
+
+Kernels of the labeled points serve up to `MOST_LABELS`, and as many as fit half of the memory budget; beyond, one
+system of as many columns as classes does.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...errors import ParameterError, require
+from ...execution.tasks import Execution
+from ...graph.graph import Graph, KNNGraph
+from ...solvers.solve import SolverParams
+from ...storage.blocks import Rows
+from ..measures import SQUARED, WRONG_CLASS, PointMeasure
+from ..model import Model
+from ..target import Classes, Target
+from .blend import fit_blend
+from .class_sizes import with_class_sizes
+from .graph_ridge import GraphRidgeParams, members_bytes
+from .many_labels import fit_from_many
+from .model import signed
+from .vertex_labels import VertexValues
+
+MOST_LABELS = 2000  # of which kernels are made
+TOLERANCE = 1e-4  # of the system with many labels
+
+
+@dataclass(frozen=True, eq=False)
+class Automatic:
+    """What was chosen: the model, and `alone`, that of the labels without the graph.
+
+    values (n, c) : at the points of the fit. held (h,) : the labels, by their places, that were predicted without
+    themselves; held_out, held_out_alone (h, c) : by the graph, and by the labels alone.
+    """
+
+    model: Model
+    alone: Model
+    values: np.ndarray
+    held: np.ndarray
+    held_out: np.ndarray
+    held_out_alone: np.ndarray
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+def measure_of(target: Target) -> PointMeasure:
+    """Return what models of a target are chosen by."""
+    return WRONG_CLASS if isinstance(target, Classes) else SQUARED
+
+
+def from_many(n_labels: int, params: GraphRidgeParams, budget: int) -> bool:
+    """Return whether there are more labels than kernels of labeled points are made for, within a budget (bytes)."""
+    return n_labels > MOST_LABELS or members_bytes(n_labels, len(params.kernels)) > budget // 2
+
+
+def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: Any,
+                  params: GraphRidgeParams, knn: KNNGraph, execution: Execution) -> Automatic:
+    """Return the automatic choice on a graph of rows (n, d), made as `knn` says.
+
+    class_sizes : as `with_class_sizes` takes them; None of quantities, and where they are not known.
+
+    Raises
+    ------
+    BudgetError : the index of the vertices does not fit. NotConverged. ParameterError : class sizes with so many labels
+    that they are not needed.
+    """
+    if from_many(len(target.labeled), params, execution.memory_budget):
+        require(class_sizes is None, f"class_sizes with {len(target.labeled):,} labels", error=ParameterError,
+                why="so many labels tell the classes apart without them", fix="leave class_sizes out, or use "
+                "LaplaceLearning(class_sizes=...)")
+        many = fit_from_many(graph, rows, target, weight, measure_of(target), knn,
+                             SolverParams(tolerance=TOLERANCE, seed=params.seed), params.seed, execution)
+        return Automatic(many.model, many.alone, many.values, many.held, many.held_out, many.held_out_alone,
+                         many.attributes)
+    found = fit_blend(graph, rows, target, weight, params, knn, execution)
+    model, values, attributes = found.model, found.values(graph, rows, execution), found.attributes
+    if class_sizes is not None:
+        at = values[graph.vertices.first]
+        whole = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, found.on_vertices.reached)
+        assert isinstance(target, Classes)
+        moved = with_class_sizes(whole, class_sizes, graph, target, weight, SolverParams(seed=params.seed), execution)
+        model = model.on_graph_alone(signed(moved.values, target))
+        values, attributes = model.values(rows, execution), {**attributes, **moved.attributes}
+    return Automatic(model, found.model.alone, values, np.arange(len(target.labeled)), found.held_out,
+                     found.held_out_alone, attributes)

@@ -1,0 +1,150 @@
+"""The kind `automatic`: the first to try, with nothing to tune.
+
+    model     graph kernels and kernels on the labels alone, each as much as leave-one-out says; with many labels
+              harmonic functions on the graph or the nearest labels, as a held-out share says
+    base      what the labels alone say, chosen alike
+    nearest   the label of the nearest labeled point
+
+The labels choose the scale of the features too, so that points follow from labels.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...data.scaling import ScalingParams, scaling_cost
+from ...estimators.feature_scales import choose_scale, choosing_bytes
+from ...execution.cost import Cost
+from ...graph.graph import KNNGraph
+from ...learners.nearest import fit_nearest
+from ...learners.on_graph.automatic import MOST_LABELS, fit_automatic, from_many, measure_of
+from ...learners.on_graph.cost import automatic_cost, predicted_cost
+from ...learners.on_graph.graph_ridge import GraphRidgeParams
+from ...report.sections.choice import choice_section
+from ...report.words import Baseline, Words
+from ...selection.graph_gain import gain_of
+from ...solvers.direct import LARGEST
+from ...storage.blocks import PartWriter, SelectedRows
+from ..facts import Facts
+from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
+from ..points import DATASET, LABELS, POINTS, SPLIT, dataset_of, labeled_target, make_points
+from ..scoring import SCORES, make_scores
+from ..stage import Context, Kind, NoParams, Stage
+from .automatic_spec import AutomaticPipeline
+from .graph import transductive_scores
+from .graph_spec import SizeParams
+
+VALUES = 1  # the part of what the model says at the training points
+
+
+@dataclass(frozen=True)
+class ScaleParams:
+    """How features are scaled; None chooses. seed : of the labels that judge."""
+
+    scaling: ScalingParams | None
+    seed: int
+
+    @classmethod
+    def of(cls, spec: AutomaticPipeline) -> "ScaleParams":
+        return cls(spec.data.scaling, spec.model.seed)
+
+
+def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
+    """Choose the scale of the features, and scale the training and test points."""
+    if params.scaling is not None:
+        return make_points(context, params.scaling)
+    kind, tried = choose_scale(dataset_of(context).X, context.arrays("split")["train"], labeled_target(context),
+                               context.execution, params.seed)
+    return {**make_points(context, ScalingParams(kind=kind)), "scale": {"kind": kind, **tried}}
+
+
+@dataclass(frozen=True)
+class FitParams:
+    """How new points reach the graph, the family of its kernels, and known sizes of classes."""
+
+    graph: KNNGraph
+    family: GraphRidgeParams
+    class_sizes: SizeParams
+
+    @classmethod
+    def of(cls, spec: AutomaticPipeline) -> "FitParams":
+        return cls(spec.graph.builder(), spec.family(), spec.model.sizes())
+
+
+def make_models(context: Context, params: FitParams) -> dict[str, Any]:
+    """Fit the model, and what the labels alone and the nearest of them say; write the model's values at the points."""
+    target, points, graph = labeled_target(context), context.points("train"), graph_of(context)
+    target.require_labels()
+    execution = context.execution
+    found = fit_automatic(graph, points, target, None, params.class_sizes.sizes, params.family, params.graph, execution)
+    nearest = fit_nearest(points, target, params.graph.metric, execution)
+    labeled = SelectedRows(points, target.labeled)
+    arrays, described = dict[str, np.ndarray](), {}
+    for name, model, values in (("model", found.model, found.values[target.labeled]),
+                                ("base", found.alone, found.alone.values(labeled, execution)),
+                                ("nearest", nearest, nearest.values(labeled, execution))):
+        own, attributes = model.to_arrays()
+        arrays |= {f"{name}.{key}": array for key, array in own.items()}
+        described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled),
+                           **target.missed(values, model.coding)}
+    PartWriter(context.parts, 0).write(**arrays)
+    PartWriter(context.parts, VALUES).write(values=found.values)
+    gain = gain_of(target.take(found.held), found.model.coding, found.held_out, found.held_out_alone, None,
+                   measure_of(target))
+    return {"models": described, "choice": {**found.attributes, "gain": gain.described(), "in_words": gain.in_words()}}
+
+
+def make_automatic_scores(context: Context, params: NoParams) -> dict[str, Any]:
+    """Predict the test points with every model and compare; score the training points whose labels were not shown."""
+    values = context.inputs["models"].parts.read(VALUES)["values"]
+    return {**make_scores(context, params), **transductive_scores(
+        context, lambda target, places: values[places], np.zeros(len(values), bool))}
+
+
+def _points_cost(f: Facts[AutomaticPipeline]) -> Cost:
+    scaling = f.spec.data.scaling
+    own = scaling_cost("standardize" if scaling is None else scaling.kind, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes,
+                       f.width, f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None)
+    judging = 0 if scaling is not None else choosing_bytes(f.n_labeled, f.row_bytes, f.width)
+    return replace(own, peak=max(own.peak, judging))
+
+
+def _models_cost(f: Facts[AutomaticPipeline]) -> Cost:
+    """Return what the path takes that so many labels have; where their number is not known, that of both."""
+    family, m = f.spec.family(), f.n_labeled
+    if f.vertices > LARGEST:
+        f.estimated.add("solver")
+    both = {from_many(m, family, f.budget), *({False} if "labeled points" in f.estimated else ())}
+    return f.one_of([automatic_cost(
+        f.distinct, f.row_bytes, f.nnz, m if many else min(m, MOST_LABELS), f.graph.metric, f.n_outputs,
+        None if many else family, guess=f.bound == "most", sized=f.spec.model.class_sizes is not None, budget=f.budget)
+        for many in sorted(both)])
+
+
+def _scores_cost(f: Facts[AutomaticPipeline]) -> Cost:
+    few = not from_many(f.n_labeled, f.spec.family(), f.budget)
+    return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, f.graph.n_neighbors, f.graph.metric,
+                          f.n_outputs, few, f.budget)
+
+
+_FEWER = "lower data.points, or label fewer points"
+WORDS = Words(
+    model="Graph kernels and kernels on the labels, averaged by leave-one-out; with many labels harmonic functions on "
+          "the graph or the nearest labels, as held-out labels say.",
+    changed="function that merely changed", cause="changed function", graph="graph.width", norm="graph.width",
+    unreached="the labels alone")
+BASELINES = (
+    Baseline("base", "What the labels alone say, chosen alike: kernels on them, averaged by leave-one-out, or with "
+                     "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths."),
+    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little."))
+AUTOMATIC = Kind("automatic", AutomaticPipeline, ("classification", "regression"), (
+    DATASET, SPLIT, LABELS,
+    replace(POINTS, version=1, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
+            cost=_points_cost),
+    VERTICES, NEIGHBORS, GRAPH, HEALTH,
+    Stage("models", 1, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+          _models_cost, _FEWER, section=choice_section),
+    replace(SCORES, version=1, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
+            cost=_scores_cost, remedy=_FEWER),
+), words=WORDS, baselines=BASELINES)

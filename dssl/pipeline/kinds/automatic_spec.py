@@ -1,0 +1,48 @@
+"""The pipeline file of the kind `automatic`."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from ...data.scaling import ScalingKind, ScalingParams
+from ...learners.on_graph.graph_ridge import GraphRidgeParams
+from ..spec import DataSpec, GraphPipeline, LabelSpec
+from .graph_spec import SizedModelSpec, require_sizes_of_classes
+
+
+class AutomaticData(DataSpec):
+    """The same, with a scaling that the labels choose."""
+
+    scale: ScalingKind | Literal["auto"] = Field(  # type: ignore[assignment]
+        "auto", description="auto chooses by the columns' ranges, and from 50 labels on by the leave-one-out error of "
+                            "the nearest labeled neighbor")
+
+    @property
+    def scaling(self) -> ScalingParams | None:
+        return None if self.scale == "auto" else ScalingParams(kind=self.scale)
+
+
+class AutomaticModelSpec(SizedModelSpec):
+    """Graph kernels and kernels on the labels alone, averaged by leave-one-out; nothing is tuned.
+
+    From 2,000 labels on harmonic functions on the graph, or the nearest labels; class_sizes are then refused.
+    """
+
+    kind: Literal["automatic"]
+
+
+class AutomaticPipeline(GraphPipeline):
+    """A pipeline with nothing to choose but the data, the labels and, for those who want to, the graph."""
+
+    data: AutomaticData
+    labels: LabelSpec
+    model: AutomaticModelSpec
+
+    @model_validator(mode="after")
+    def _sizes_are_of_classes(self) -> Self:
+        require_sizes_of_classes(self.data.task, self.model)
+        return self
+
+    def family(self) -> GraphRidgeParams:
+        """Return the family of graph kernels."""
+        return GraphRidgeParams(seed=self.model.seed)

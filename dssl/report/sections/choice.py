@@ -1,0 +1,43 @@
+"""What the automatic choice found: the scale of the features, what graph and labels count for, the gain."""
+
+from typing import Any
+
+from ..error_measure import measure_of
+from ..markup import at, counted, described, joined, number, percent, table, tag
+from ..page import Section
+from .vertex_values import computed, kernels_table
+
+CHOSEN = {"graph": "harmonic functions on the graph", "nearest_labels": "the nearest labeled points"}
+
+
+def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return what was chosen, by which figures, and what the held-out labels say of the graph."""
+    found = at(facts, "models", "choice")
+    if not found:
+        return None
+    by, hidden = measure_of(result.get("metrics") or {}), at(facts, "scores", "transductive") or {}
+    scale, share, lost = at(facts, "points", "scale") or {}, found.get("graph_share"), found.get("unreached")
+    judged, sizes = scale.get("nearest_neighbor_errors") or {}, found.get("class_shares")
+    rows: list[tuple[str, Any]] = [
+        ("without and with the unlabeled points", found.get("in_words")),
+        ("chosen", CHOSEN.get(found.get("chosen"), found.get("chosen"))),
+        ("what graph kernels count for", None if share is None else f"{percent(share)}, those on the labels the rest"),
+        ("scale of the features", scale.get("kind")),
+        ("the largest range of a column over the median one", number(scale["ranges"]) if "ranges" in scale else None),
+        ("error of the nearest labeled neighbor, by scale", ", ".join(
+            f"{kind} {percent(error)}" for kind, error in judged.items()) or None),
+        ("how it was computed", computed(found.get("functions") or found.get("solver") or {})),
+        ("class sizes that were told", ", ".join(map(percent, sizes)) if sizes else None),
+        ("training points that no label reaches", None if lost is None else number(lost) + (
+            ": the labels alone predict them" if lost else "")),
+        ("unlabeled training points whose labels are known",
+         f"{by.with_deviation(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
+        ("new points, the test", by.with_deviation(result.get("metrics") or {})),
+    ]
+    alone = [own for own in found.get("kernels_of_labels") or [] if own["share"] >= 0.0005]
+    listing = joined((tag("h3", "Shares of the kernels on the labels"), table(
+        ("bandwidth", "penalty", "share"), [(number(own["bandwidth"]), number(own["penalty"]), percent(own["share"]))
+                                            for own in sorted(alone, key=lambda own: -own["share"])], (0, 1, 2)),
+    )) if alone else ""
+    return Section("choice", "What was chosen", joined((described(rows), kernels_table(found.get("kernels") or []),
+                                                        listing)))

@@ -1,0 +1,172 @@
+"""The pipelines of `model.kind: automatic`: what they find, that estimators find the same, and what they refuse."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_digits, make_blobs
+
+from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
+from dssl.errors import ParameterError, SpecError
+from dssl.execution.in_process import InProcess
+from dssl.learners.on_graph import automatic
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.store import StoredParts
+
+
+@pytest.fixture(scope="module")
+def digits_file(tmp_path_factory):
+    """An npz file of 700 digits (700, 64)."""
+    X, y = load_digits(return_X_y=True)
+    path = tmp_path_factory.mktemp("digits") / "digits.npz"
+    np.savez(path, X=X[:700], y=y[:700])
+    return path
+
+
+def automatic_spec(source, labels=None, task="classification", scale=None, **model):
+    data = {"source": str(source), "task": task, "test": {"count": 100}, **({"scale": scale} if scale else {})}
+    return {"name": "small", "data": data, "labels": labels or {"per_class": 4},
+            "model": {"kind": "automatic", **model}}
+
+
+def shown(workspace, source):
+    """Return the raw training points, and the labels that were shown, as an estimator takes them."""
+    artifacts = workspace / "artifacts"
+    train = StoredParts(next((artifacts / "split").iterdir())).read(0)["train"]
+    labels = StoredParts(next((artifacts / "labels").iterdir())).read(0)
+    known = labels.get("codes", labels.get("values"))
+    y = np.full(len(train), -1 if "codes" in labels else np.nan)
+    y[labels["labeled"]] = known
+    with np.load(source) as arrays:
+        return arrays["X"][train].astype(np.float32), y.astype(known.dtype), train
+
+
+@pytest.mark.parametrize(("model", "estimator"), [
+    ({}, SemiSupervisedClassifier()), ({"class_sizes": [1] * 10}, SemiSupervisedClassifier(class_sizes=[1] * 10)),
+    ({"seed": 3}, SemiSupervisedClassifier(seed=3))], ids=["default", "class sizes", "seed"])
+def test_a_run_finds_what_the_estimator_finds(digits_file, tmp_path, model, estimator):
+    spec = automatic_spec(digits_file, **model)
+    spec["graph"] = {"seed": model.get("seed", 0)}
+    result = run(spec, workspace=tmp_path, execution=InProcess(2))
+    X, y, train = shown(tmp_path, digits_file)
+    own = estimator.fit(X, y)
+    fitted = open_model(result["model"])
+    assert (fitted.predict(ArrayRows(X)) == own.transduction_).all()
+    np.testing.assert_allclose(fitted.model.values(fitted._scaled(ArrayRows(X), None)), own.model_.values(X), atol=1e-5)
+    with np.load(digits_file) as arrays:
+        true = arrays["y"][train]
+    unseen = y < 0
+    assert result["transductive"]["error"] == pytest.approx((own.transduction_ != true)[unseen].mean())
+    assert result["metrics"]["error"] < min(one["error"] for one in result["baselines"].values())
+    assert set(result["baselines"]) == {"base", "nearest"}
+    assert set(result["gain"]) == {"over_base", "over_nearest", "unlabeled_data"}
+    again = run(spec, workspace=tmp_path, execution=InProcess(1))
+    assert {stage["status"] for stage in again["stages"]} == {"cached"}
+
+
+def test_the_baseline_is_what_the_labels_alone_say(digits_file, tmp_path):
+    result = run(automatic_spec(digits_file), workspace=tmp_path, execution=InProcess(1))
+    X, y, _ = shown(tmp_path, digits_file)
+    own = SemiSupervisedClassifier().fit(X, y)
+    with np.load(digits_file) as arrays:
+        split = StoredParts(next((tmp_path / "artifacts" / "split").iterdir())).read(0)
+        test, true = arrays["X"][split["test"]].astype(np.float32), arrays["y"][split["test"]]
+    alone = own.model_.alone.predict(own.scaling_.transform(test))
+    assert result["baselines"]["base"]["error"] == pytest.approx((alone != true).mean())
+
+
+def test_many_labels_take_one_system(digits_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(automatic, "MOST_LABELS", 200)
+    result = run(automatic_spec(digits_file, labels={"fraction": 0.5}), workspace=tmp_path, execution=InProcess(1))
+    X, y, _ = shown(tmp_path, digits_file)
+    own = SemiSupervisedClassifier().fit(X, y)
+    assert own.evidence_["chosen"] in ("graph", "nearest_labels")
+    assert (open_model(result["model"]).predict(ArrayRows(X)) == own.transduction_).all()
+    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert automatic_words(own) in page
+    with pytest.raises(ParameterError, match="class_sizes with"):
+        run(automatic_spec(digits_file, labels={"fraction": 0.5}, class_sizes=[1] * 10), workspace=tmp_path,
+            execution=InProcess(1))
+
+
+def automatic_words(estimator):
+    return {"graph": "harmonic functions on the graph", "nearest_labels": "the nearest labeled points"}[
+        estimator.evidence_["chosen"]]
+
+
+def test_quantities(tmp_path):
+    X, _ = make_blobs(300, n_features=4, centers=3, cluster_std=3.0, random_state=0)
+    np.savez(tmp_path / "values.npz", X=X, y=X[:, 0] + 0.1 * X[:, 1]**2)
+    spec = automatic_spec(tmp_path / "values.npz", {"count": 60}, "regression")
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    assert result["metrics"]["rmse"] < 0.5 * result["metrics"]["deviation"]
+    X, y, _ = shown(tmp_path, tmp_path / "values.npz")
+    own = SemiSupervisedRegressor().fit(X, y)
+    np.testing.assert_allclose(open_model(result["model"]).predict(ArrayRows(X)), own.transduction_, rtol=1e-5)
+
+
+def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_path):
+    with np.load(digits_file) as arrays:
+        X, y = arrays["X"] * np.where(np.arange(64) % 2, 1000.0, 1.0), arrays["y"]
+    np.savez(tmp_path / "wide.npz", X=X, y=y)
+    for scale, source, expected in ((None, digits_file, ("none",)), (None, tmp_path / "wide.npz", (
+            "standardize", "unit_range")), ("unit_norm", digits_file, ("unit_norm",))):
+        workspace = tmp_path / expected[0]
+        result = run(automatic_spec(source, {"per_class": 6}, scale=scale), workspace=workspace, execution=InProcess(1))
+        described = json.loads(next((workspace / "artifacts" / "points").glob("*/manifest.json")).read_text())
+        assert described["attributes"]["scaling"]["kind"] in expected
+        assert ("scale" in described["attributes"]) == (scale is None)
+        page = (workspace / "runs" / result["run"] / "report.html").read_text()
+        assert ("error of the nearest labeled neighbor, by scale" in page) == (scale is None)
+
+
+def test_sparse_points(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 200)
+    X = sparse.csr_matrix(rng.poisson(np.where((np.arange(60) % 2 == y[:, None]), 0.6, 0.15)).astype(np.float32))
+    np.savez(tmp_path / "sparse.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=y)
+    spec = automatic_spec(tmp_path / "sparse.npz", {"per_class": 30})
+    spec["data"]["read"] = {"sparse": True}
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    assert result["metrics"]["error"] < 0.2
+    described = json.loads(next((tmp_path / "artifacts" / "points").glob("*/manifest.json")).read_text())["attributes"]
+    assert set(described["scale"]["nearest_neighbor_errors"]) <= {"none", "max_abs", "unit_norm"}
+
+
+def test_points_that_no_label_reaches_are_predicted_by_the_labels_alone(tmp_path):
+    X, y = make_blobs([60, 60, 20], centers=[[0, 0], [9, 0], [90, 90]], shuffle=False, random_state=0)
+    np.savez(tmp_path / "islands.npz", X=X, y=np.where(y == 2, -1, y))
+    spec = automatic_spec(tmp_path / "islands.npz", {"per_class": 3})
+    spec["data"] |= {"unlabeled": -1, "test": {"count": 20}, "scale": "none"}
+    spec["graph"] = {"n_neighbors": 5}
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    assert result["unreached"]["count"] > 0
+    assert result["unreached"]["handled"] == "the labels alone"
+    assert result["metrics"]["error"] == 0
+    fitted = open_model(result["model"])
+    labels, supported = fitted.predict_supported(ArrayRows(X.astype(np.float32)))
+    assert supported.all()
+    assert set(labels) == {0, 1}
+    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert "the labels alone predict them" in page
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"kernel": {"name": "rbf"}}, "kernel: model.kind is automatic, which has no use for it"),
+    ({"selection": {"folds": 2}}, "selection: model.kind is automatic, which has no use for it"),
+    ({"baselines": ["base"]}, "baselines: model.kind is automatic, which has no use for it"),
+    ({"model": {"kind": "automatic", "C": 10}}, "model.C: model.kind is automatic, which has no use for it"),
+    ({"data": {"source": "digits", "scale": "centered"}}, "data.scale"),
+    ({"data": {"source": "digits", "task": "clustering"}}, "that kind of model serves classification and regression"),
+    ({"data": {"source": "digits", "task": "regression"}, "labels": {"count": 9},
+      "model": {"kind": "automatic", "class_sizes": [1, 2]}}, "quantities have no classes"),
+])
+def test_what_is_not_its_own_is_refused(change, message):
+    spec = {"name": "small", "data": {"source": "digits"}, "labels": {"per_class": 2}, "model": {"kind": "automatic"}}
+    with pytest.raises(SpecError, match=message):
+        load_spec({**spec, **change})
+    assert load_spec(spec).data.scaling is None
