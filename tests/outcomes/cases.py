@@ -606,6 +606,34 @@ def _(folder: Path) -> Outcome:
     return learner(folder, model={"learner": "laplace", "penalty": 1.0})
 
 
+# ---- the automatic choice
+
+def automatic(folder: Path, source: Path | None = None, **sections: object) -> Outcome:
+    """Run a pipeline of kind automatic."""
+    return learner(folder, source, model={"kind": "automatic", **sections.pop("model", {})},  # type: ignore[dict-item]
+                   **sections)
+
+
+@case("The automatic choice", "`model: {kind: automatic}`", 0, "30 test points")
+def _(folder: Path) -> Outcome:
+    return automatic(folder)
+
+
+@case("The automatic choice", "quantities", 0, "30 test points")
+def _(folder: Path) -> Outcome:
+    return automatic(folder, npz(folder, y=blobs()[0][:, 0]), data={"task": "regression"}, labels={"count": 20})
+
+
+@case("The automatic choice", "`kernel: {name: rbf}`", 2, "automatic, which has no use for it")
+def _(folder: Path) -> Outcome:
+    return automatic(folder, kernel={"name": "rbf"})
+
+
+@case("The automatic choice", "`scale: auto` with `model: {kind: graph}`", 2, "data.scale")
+def _(folder: Path) -> Outcome:
+    return learner(folder, data={"scale": "auto"})
+
+
 # ---- regression
 
 def quantities(folder: Path, y: object = None, **sections: object) -> Outcome:
@@ -675,7 +703,7 @@ def _(folder: Path) -> Outcome:
     return quantities(folder, data={"keep": [0, 1]})
 
 
-@case("Regression", "`model: {kind: svm}`", 2, "set model.kind to ridge")
+@case("Regression", "`model: {kind: svm}`", 2, "set model.kind to automatic or ridge")
 def _(folder: Path) -> Outcome:
     return quantities(folder, model={"kind": "svm"})
 

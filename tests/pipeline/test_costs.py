@@ -191,3 +191,33 @@ def test_an_index_that_does_not_fit_is_refused_before_anything_runs():
     facts = graph_facts(1_000_000, 300)
     with pytest.raises(BudgetError, match="an index of"):
         by_name(KINDS["graph"])["models"].cost(facts)
+
+
+# model.kind: automatic
+
+
+def automatic_facts(n=50_000, d=50, budget=1 << 30, fraction=0.01, n_labeled=None, **model):
+    fields = {"name": "s", "data": {"source": "none.npz", "test": {"count": 100}}, "labels": {"fraction": fraction},
+              "graph": {"duplicates": "keep"}, "model": {"kind": "automatic", **model}}
+    scan = Scan(n_rows=n, n_columns=d, dtype="float32", target="y", row_bytes=4 * d)
+    return Facts(load_spec(fields), budget, scan, {} if n_labeled is None else {"labels": {"n_labeled": n_labeled}})
+
+
+@pytest.mark.parametrize("name", ["points", "models", "scores"])
+@given(n=st.integers(1000, 5_000_000), d=st.integers(1, 3000), fraction=st.sampled_from([1e-4, 0.01, 0.5]))
+def test_costs_of_the_automatic_choice_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, fraction):
+    facts = automatic_facts(n, d, 1 << 60, fraction)
+    for bound in ("most", "least"):
+        cost = by_name(KINDS["automatic"])[name].cost(replace(facts, bound=bound, estimated=set()))
+        assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
+        assert 0 <= cost.least <= cost.peak
+
+
+def test_with_many_labels_the_automatic_choice_takes_no_kernels():
+    models = by_name(KINDS["automatic"])["models"]
+    few, many = (models.cost(automatic_facts(580_000, n_labeled=n)) for n in (1500, 58_000))
+    assert many.least <= 1 << 30  # kernels of so many labels would take 400 GB
+    unknown = automatic_facts(580_000, fraction=0.1)
+    assert models.cost(unknown).peak >= max(few.peak, many.peak)  # whichever it will be
+    with pytest.raises(BudgetError, match="an index of"):
+        models.cost(automatic_facts(2_000_000, 300))

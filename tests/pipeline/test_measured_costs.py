@@ -117,7 +117,7 @@ class Case:
         spec["data"] = {"source": str(self.source(folder, n, self.d)), "test": {"count": n // 10},
                         **made.get("data", {})}
         kind = spec.get("model", {}).get("kind")
-        if kind in ("laprls", "lapsvm", "graph"):
+        if kind in ("laprls", "lapsvm", "graph", "automatic"):
             del spec["subsample"]
         if kind in ("laprls", "lapsvm"):
             spec["model"] = {"landmarks": {"count": size, "method": "uniform"} | spec["model"].get("landmarks", {}),
@@ -164,6 +164,9 @@ CASES = {
     "graph, laplace": Case(npz, 40_000, 8, learner(learner="laplace"), above=frozenset({"vertex_values"})),
     "graph, ridge, class sizes": Case(npz, 40_000, 8, learner(class_sizes=[1, 1, 1, 1])),
     "graph, poisson": Case(blurred, 40_000, 4, learner(learner="poisson"), above=frozenset({"vertex_values"})),
+    "automatic": Case(npz, 40_000, 8, {"model": {"kind": "automatic"}}),
+    "automatic, many labels": Case(npz, 40_000, 8, {"model": {"kind": "automatic"}, "labels": {"fraction": 0.2}},
+                                   above=frozenset({"models"})),
     "graph, sparse": Case(csr, 18_000, 3000, learner() | {"data": TEXT, "kernel": {"bandwidth": 1.0}}),
 }
 
