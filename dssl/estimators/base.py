@@ -131,6 +131,15 @@ class PointEstimator(GroupedParams):
         rows = self._new_rows(X, execution)
         return predict_to_zarr(self.model_, rows, out, execution)
 
+    def support(self, X: Any) -> np.ndarray:
+        """Return how near each point is to what the model has seen, shape (n,), from 1 down to 0.
+
+        In which measure, `block_support` of `KernelModel` and of `GraphModel` say.
+        """
+        execution = current_execution()
+        rows = self._new_rows(X, execution)
+        return self.model_.support(rows, execution)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -203,12 +212,6 @@ class KernelEstimator(PointEstimator):
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         """Return whether any of some values of the `joint` parameters asks for a graph."""
         return True
-
-    def support(self, X: Any) -> np.ndarray:
-        """Return how near each point is to those of the model, shape (n,); see `KernelModel.support`."""
-        execution = current_execution()
-        rows = self._new_rows(X, execution)
-        return self.model_.support(rows, execution)
 
     def _kernel(self, rows: Rows) -> Kernel:
         """Return the base kernel."""

@@ -100,6 +100,10 @@ class KernelSum(Model):
                 values += kernel_block(RBF(bandwidth), X, self.points) @ coef
         return values, np.zeros(len(values), bool)
 
+    def block_support(self, X: Any) -> np.ndarray:
+        """Return the largest value of the widest kernel, (b,)."""
+        return kernel_block(RBF(max(self.bandwidths)), X, self.points).max(axis=1)
+
     def row_bytes(self, rows: Rows) -> int:
         return block_row_bytes(RBF(1.0), rows, self.points.shape[0], entries_of(self.points))
 

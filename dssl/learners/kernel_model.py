@@ -1,6 +1,5 @@
 """A fitted function of a kernel: points, coefficients, and what its columns mean."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kerne
 from ..storage.blocks import Rows
 from ..storage.csr import point_arrays, points_of
 from .coding import Coding
-from .model import Model, Output, SharedModels, coding_of, described_model, register_model
+from .model import Model, SharedModels, coding_of, described_model, register_model
 
 VERSION = 1
 LEAST_SUPPORT = 1e-10  # below it a value is the intercept, to ten digits of the kernel
@@ -43,24 +42,21 @@ class KernelModel(Model):
     def n_columns(self) -> int:
         return len(self.intercept)
 
-    def block_support(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return f(X), shape (b, c), and the `support` of each point of a block, (b,)."""
-        block = kernel_block(self.kernel, X, self.points)
-        largest = np.maximum(block.max(axis=1), -block.min(axis=1))
-        scale = float(diagonal_of(self.kernel, self.points).max()) or 1.0
-        return block @ self.coef + self.intercept, largest / scale
-
     def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        values, support = self.block_support(X)
-        return values, support < LEAST_SUPPORT
+        block = kernel_block(self.kernel, X, self.points)
+        return block @ self.coef + self.intercept, self._support(block) < LEAST_SUPPORT
 
-    def support(self, X: Any, execution: Execution | None = None) -> np.ndarray:
-        """Return the largest |K(x, z_j)| over the model's points, relative to its largest K(z_j, z_j), shape (n,).
+    def block_support(self, X: Any) -> np.ndarray:
+        """Return the largest |K(x, z_j)| over the model's points, relative to its largest K(z_j, z_j), (b,).
 
         Where it is below `LEAST_SUPPORT`, 1e-10, no point of the model is near: f(x) is the intercept alone, and the
         label that follows from it says nothing about x.
         """
-        return self.predicted(X, BlockSupport(), execution).rows("support").read_all()
+        return self._support(kernel_block(self.kernel, X, self.points))
+
+    def _support(self, block: np.ndarray) -> np.ndarray:
+        largest: np.ndarray = np.maximum(block.max(axis=1), -block.min(axis=1))
+        return largest / (float(diagonal_of(self.kernel, self.points).max()) or 1.0)
 
     def row_bytes(self, rows: Rows) -> int:
         return block_row_bytes(self.kernel, rows, self.points.shape[0], entries_of(self.points))
@@ -94,18 +90,6 @@ class KernelModel(Model):
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "KernelModel":
         rest = described_model(attributes, "KernelModel", VERSION, ("kernel",))
         return cls._of(kernel_from_dict(attributes["kernel"]), coding_of(attributes), arrays, rest)
-
-
-@dataclass(frozen=True)
-class BlockSupport(Output):
-    """The support of points in one kernel model."""
-
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
-        return {"support": ((), np.float64)}
-
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        model, = models.values()
-        return {"support": model.block_support(X)[1]}, {}
 
 
 def expand(kernel: Any, points: Any, coef: np.ndarray, intercept: np.ndarray, coding: Coding,

@@ -124,6 +124,10 @@ class Model(ABC):
         """Return the values (b, c) of a block of points, and which of these the model says nothing about, (b,) bool."""
 
     @abstractmethod
+    def block_support(self, X: Any) -> np.ndarray:
+        """Return how near the points of a block are to what the model has seen, (b,), 1 among it and 0 far away."""
+
+    @abstractmethod
     def row_bytes(self, rows: Rows) -> int:
         """Return the bytes that a row takes while it is predicted."""
 
@@ -172,6 +176,10 @@ class Model(ABC):
         parts = self.predicted(X, BlockValues(), execution)
         return parts.rows("values").read_all(), parts.rows("beyond").read_all()
 
+    def support(self, X: Any, execution: Execution | None = None) -> np.ndarray:
+        """Return how near each point is to what the model has seen, (n,); each type of model says in which measure."""
+        return self.predicted(X, BlockSupport(), execution).rows("support").read_all()
+
     def predicted(self, X: Any, output: Output, execution: Execution | None = None) -> Parts:
         """Return where the arrays lie that an output makes of the values of all points."""
         rows, execution = self.checked(X), execution or InProcess()
@@ -196,6 +204,18 @@ class BlockValues(Output):
         model, = models.values()
         values, beyond = model.block_values(X)
         return {"values": values, "beyond": beyond}, {}
+
+
+@dataclass(frozen=True)
+class BlockSupport(Output):
+    """The support of points in one model."""
+
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+        return {"support": ((), np.float64)}
+
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        model, = models.values()
+        return {"support": model.block_support(X)}, {}
 
 
 def described_model(attributes: dict[str, Any], kind: str, version: int, own: Sequence[str] = ()) -> dict[str, Any]:

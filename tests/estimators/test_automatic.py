@@ -237,3 +237,23 @@ def test_shares_are_even_without_evidence_and_go_to_the_best_with_it():
     q = Quantities(np.arange(40), 1000 * codes[:, None].astype(float))
     best, worse = 1000 * codes[:, None] + 1.0, 1000 * codes[:, None] + 2.0
     assert shares_of([best, worse], q, None)[0] > 0.99
+
+
+def test_support_tells_how_far_a_point_is_from_what_was_seen(tmp_path):
+    """1 at the points of the fit; at 10 times the distance of their neighbors a tenth, and less farther out."""
+    X, true = make_moons(400, noise=0.05, random_state=0)
+    found = SemiSupervisedClassifier(KNNGraph(n_neighbors=5)).fit(X, labeled(true, 3))
+    assert_array_equal(found.support(X), 1)
+    outside = np.c_[np.full(4, 0.5), [5.0, 50.0, 500.0, 5000.0]]
+    support = found.support(outside)
+    assert (np.diff(support) < 0).all()
+    nearest = np.argmin(((X[:, None] - outside) ** 2).sum(axis=2), axis=0)
+    radius = np.sort(np.linalg.norm(X[:, None] - X[nearest], axis=2), axis=0)[5]
+    assert_allclose(support, radius / np.linalg.norm(outside - X[nearest], axis=1), rtol=1e-5)
+    arrays, attributes = found.model_.to_arrays()
+    again = model_type(attributes).from_arrays(arrays, attributes)
+    assert_array_equal(again.support(ArrayRows(found.scaling_.transform(outside.astype(np.float32))), InProcess(1)),
+                       found.support(outside))
+    alone = found.model_.alone.support(found.scaling_.transform(outside))
+    assert (np.diff(alone) <= 0).all()
+    assert alone[1:].max() < 1e-6

@@ -68,6 +68,10 @@ class NearestLabel(Model):
         nearest = squared_distances(np.asarray(X, np.float64), self.points.astype(np.float64)).argmin(axis=1)
         return np.where(self.codes_of[nearest][:, None] == np.arange(self.n_columns), 1.0, -1.0), np.zeros(len(X), bool)
 
+    def block_support(self, X: Any) -> np.ndarray:
+        distances = squared_distances(np.asarray(X, np.float64), self.points.astype(np.float64)).min(axis=1)
+        return 1 / (1 + distances)
+
     def row_bytes(self, rows: Rows) -> int:
         return 8 * len(self.points) + 16 * self.n_features
 

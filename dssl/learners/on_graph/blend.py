@@ -56,6 +56,10 @@ class BlendedModel(Model):
             values[lost] = self.alone.block_values(X[lost])[0]
         return values, np.zeros(len(values), bool)
 
+    def block_support(self, X: Any) -> np.ndarray:
+        """Return the graph's `GraphModel.block_support`."""
+        return self.graph.block_support(X)
+
     def on_graph_alone(self, values: np.ndarray) -> "BlendedModel":
         """Return the model with these values (v, c) on the vertices in place of the sum of both."""
         return replace(self, graph=replace(self.graph, values_at=values), kernels=replace(

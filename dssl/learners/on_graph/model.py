@@ -3,7 +3,7 @@
     f(x) = sum_j w(x, x_j) f_j / sum_j w(x, x_j)
 
 over the k nearest vertices that a label reaches, with the weights that the graph has. A point that equals a vertex has
-its value, so that the points of the fit are predicted as they were fitted.
+its value, so that the points of the fit are predicted as they were fitted; of copies that were kept apart, their mean.
 
 References
 ----------
@@ -66,10 +66,24 @@ class GraphModel(Model):
         weights = np.exp(logs - np.where(beyond, 0.0, logs.max(axis=1))[:, None])
         weights /= np.where(beyond, 1.0, weights.sum(axis=1))[:, None]
         values = np.einsum("qk,qkc->qc", weights, self.values_at[ids])
-        same = distances[:, 0] == 0
-        values[same], beyond[same] = self.values_at[ids[same, 0]], ~self.reached[ids[same, 0]]
+        same = np.flatnonzero(distances[:, 0] == 0)
+        copies = (distances[same] == 0) & self.reached[ids[same]]
+        beyond[same] = ~copies.any(axis=1)
+        values[same] = np.einsum("qk,qkc->qc", copies / np.maximum(copies.sum(axis=1, keepdims=True), 1),
+                                 self.values_at[ids[same]])
         values[beyond] = 0.0 if isinstance(self.coding, ClassCoding) else self.values_at[self.reached].mean(axis=0)
         return values, beyond
+
+    def block_support(self, X: Any) -> np.ndarray:
+        """Return how far the k-th neighbor of the nearest vertex is from it over how far this is from x, at most 1.
+
+        So 1 where x is as near to the graph as its own points are to each other, and 0.1 ten times as far away. Where
+        the vertices' neighbors are not known, the k-th neighbor of x itself counts.
+        """
+        distances, ids = self.index.nearest(X, self.k)
+        scale = self.scales[ids[:, 0]]
+        scale = np.where(scale > 0, scale, distances[:, -1])
+        return np.divide(scale, distances[:, 0], out=np.ones(len(scale)), where=distances[:, 0] > scale)
 
     def row_bytes(self, rows: Rows) -> int:
         return self.index.query_bytes(rows, self.k) + 8 * self.k * (4 + self.n_columns)

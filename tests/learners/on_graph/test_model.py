@@ -58,10 +58,13 @@ def test_a_point_of_the_fit_has_the_value_of_its_vertex(X, params, given):
     model, graph, found = model_of(X, params, given)
     values, beyond = model.block_values(X)
     vertex = graph.vertices.vertex
-    if params.duplicates == "keep":  # copies are answered as the first of them
-        vertex = np.concatenate([np.arange(len(X.T[0]) - 7), np.arange(7)])
-    assert_array_equal(values, found.values[vertex])
     assert_array_equal(beyond, ~found.reached[vertex])
+    if params.duplicates == "keep":  # copies are answered as their mean
+        pairs = np.concatenate([np.arange(7), np.arange(7) + len(X) - 7]).reshape(2, 7)
+        for copies in pairs:
+            assert_allclose(values[copies], found.values[pairs].mean(axis=0), rtol=1e-12)
+        values[pairs], vertex = found.values[pairs], np.arange(len(X))
+    assert_array_equal(values, found.values[vertex])
 
 
 @pytest.mark.parametrize("weights", ["self_tuned", "binary", "heat"])
@@ -80,6 +83,19 @@ def test_new_points_have_the_weighted_mean_of_their_neighbors(weights):
     values, beyond = model.block_values(queries)
     assert_allclose(values, expected, atol=1e-5)  # distances of lists are float32
     assert not beyond.any()
+
+
+def test_copies_that_were_kept_apart_answer_as_their_mean_over_those_that_a_label_reaches():
+    X = np.concatenate([np.arange(12.0)[:, None], np.full((2, 1), 5.0)])
+    target = Classes(np.array([0, 11]), np.array([0, 1]), np.arange(2))
+    params, execution = KNNGraph(n_neighbors=4, duplicates="keep"), InProcess(1)
+    graph = params.build(X)
+    found = VertexValues(np.arange(14.0)[:, None] * np.array([[1.0, 0.0]]), np.arange(14) != 13)
+    model = graph_model(graph, as_rows(X), found, target, params, execution)
+    values, beyond = model.values_and_beyond(X)
+    assert_allclose(values[[5, 12, 13], 0], -(5 + 12) / 2)  # 13 says nothing
+    assert not beyond.any()
+    assert_allclose(values[6, 0], -6)
 
 
 def test_points_near_what_no_label_reaches_are_beyond():
