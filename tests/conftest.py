@@ -1,5 +1,6 @@
-"""Fixtures of all tests, and how many processes run them."""
+"""Fixtures of all tests, how many processes run them, and what all of them do without."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -15,6 +16,21 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run the whole suite in two processes, and chosen files in this one."""
     return min(2, len(os.sched_getaffinity(0))) if config.args == config.getini("testpaths") else 0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what the imports and the collection made; it lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_power_cut():
+    """Leave what is written to the system's buffers: they outlive a process that is killed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture(scope="session")

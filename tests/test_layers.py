@@ -8,6 +8,7 @@ exceptions: what seems to need one is on the wrong floor.
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ DOORS = {
 }
 
 
+@cache
 def modules():
     """Return the path of every module by its name inside the package; a folder's own file has the folder's name."""
     named = {}

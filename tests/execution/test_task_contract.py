@@ -28,6 +28,7 @@ from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import Execution, Task
 from dssl.storage.blocks import PartWriter, Receipt
 
+from ..figures import unrendered
 from .task_examples import EXAMPLES
 
 LARGEST_TASK = 4000  # bytes of a description that goes to a worker
@@ -35,6 +36,12 @@ MOST_ROWS = 3200  # of an example
 WITH_ROW_NUMBERS = {"dssl.data.scaling.MomentsTask", "dssl.pipeline.points.ScaleTask"}  # eight bytes a row of its block
 # Of a receipt: where, when and how the part was made (`ingest` digests the times of the files).
 OF_THE_PLACE = {"task_peak_bytes", "seconds", "peak_rss_bytes", "process", "ingest"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _figures():
+    with unrendered():
+        yield
 
 
 def is_task(found):

@@ -71,9 +71,9 @@ def test_ties_break_by_id_on_a_grid_full_of_copies(search, monkeypatch):
 @pytest.mark.parametrize("kind", ["distinct", "copies"])
 def test_blocks_and_tiles_do_not_change_the_lists(search, kind, monkeypatch):
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(3000, 48)) if kind == "distinct" else rng.integers(0, 3, size=(3000, 4)).astype(np.float32)
+    X = rng.normal(size=(1500, 48)) if kind == "distinct" else rng.integers(0, 3, size=(1500, 4)).astype(np.float32)
     expected, _ = ids_by(X, 5, search, monkeypatch)
-    for query_tile, point_tile, block_rows, leaf in [(7, 40, 100, 5), (64, 3000, 3000, 32), (513, 257, 999, 200)]:
+    for query_tile, point_tile, block_rows, leaf in [(7, 40, 100, 5), (64, 1500, 1500, 32), (513, 257, 499, 200)]:
         monkeypatch.setattr("dssl.graph.tiles.QUERY_TILE", query_tile)
         monkeypatch.setattr("dssl.graph.tiles.POINT_TILE", point_tile)
         monkeypatch.setattr("dssl.graph.layout.LEAF_ROWS", leaf)

@@ -4,10 +4,17 @@ import re
 
 import pytest
 
+from ..figures import unrendered
 from . import cases  # noqa: F401  (registers the cases)
 from .table import CASES, PAGE, page
 
 FOUND = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _figures():
+    with unrendered():
+        yield
 
 
 @pytest.mark.filterwarnings("default:n_landmarks=500", "default:n_neighbors=50")  # a warning is what is due there

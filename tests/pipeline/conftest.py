@@ -13,9 +13,17 @@ from dssl.execution.in_process import InProcess
 from dssl.pipeline.run import run
 from dssl.pipeline.stage import Kind, Stage
 
+from ..figures import unrendered
+
 
 def by_name(kind: Kind) -> dict[str, Stage]:
     return {stage.name: stage for stage in kind.stages}
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _figures():
+    with unrendered():
+        yield
 
 
 @pytest.fixture(scope="session")

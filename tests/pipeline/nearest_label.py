@@ -117,7 +117,8 @@ class PathTask:
     hops: bool
 
     def __call__(self, out: PartWriter) -> Receipt:
-        time.sleep(float(os.environ.get("NEAREST_LABEL_PAUSE", "0")))
+        if self.position >= int(os.environ.get("NEAREST_LABEL_MOST", self.position + 1)):
+            time.sleep(200)  # until the test that asks for it kills this process
         W, points = read_graph(self.graph), Vertices.from_arrays(self.vertices.load())
         lengths = W.copy()
         lengths.data = 1e-6 - np.log(W.data / W.data.max())

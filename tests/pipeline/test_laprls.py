@@ -45,6 +45,12 @@ def chosen(fields, tmp_path_factory):
     return workspace, run({**fields, "selection": GRID}, workspace=workspace, execution=InProcess(2))
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A workspace where the runs of several tests find the points, the graph and the landmarks of one another."""
+    return tmp_path_factory.mktemp("shared")
+
+
 def changed(fields, *overrides):
     return load_spec(copy.deepcopy(fields), overrides)
 
@@ -151,10 +157,10 @@ def test_the_page_shows_penalties_and_the_solve(chosen):
 @pytest.mark.parametrize(("solver", "method"), [
     ("nystrom-pcg", "uniform"), ("nystrom-pcg", "kmeans"), ("nystrom-cg", "leverage"), ("pcg", "uniform"),
     ("cg", "uniform")])
-def test_every_method_solves_the_same_problem(fields, tmp_path, method, solver):
+def test_every_method_solves_the_same_problem(fields, shared, method, solver):
     own = ["model.tolerance=1e-10", f"model.landmarks.method={method}"]
     expected = "direct" if solver in ("pcg", "cg") else "nystrom-direct"
-    one, other = (run(fields, set=[*own, f"model.solver={name}"], workspace=tmp_path, execution=InProcess(2))
+    one, other = (run(fields, set=[*own, f"model.solver={name}"], workspace=shared, execution=InProcess(2))
                   for name in (expected, solver))
     assert one["metrics"]["confusion"] == other["metrics"]["confusion"]
     mine, theirs = (open_model(result["model"]).model for result in (one, other))
@@ -412,13 +418,13 @@ class Counting(InProcess):
     ("laprls", "nystrom-direct"), ("laprls", "nystrom-pcg"), ("laprls", "direct"), ("laprls", "pcg"),
     ("lapsvm", "nystrom-direct"), ("lapsvm", "nystrom-pcg"), ("lapsvm", "direct"),
 ])
-def test_a_plan_counts_the_tasks_of_all_repetitions(fields, tmp_path, kind, solver, repetitions):
+def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver, repetitions):
     spec = {**fields, "model": {"kind": kind, "landmarks": {"count": 40}, "solver": solver},
             "selection": {**GRID, "repetitions": repetitions}}
-    run(spec, workspace=tmp_path, execution=InProcess(1), until="landmarks")
-    planned = {stage["name"]: stage["tasks"] for stage in plan(spec, workspace=tmp_path)}
+    run(spec, workspace=shared, execution=InProcess(1), until="landmarks")
+    planned = {stage["name"]: stage["tasks"] for stage in plan(spec, workspace=shared)}
     counting = Counting()
-    run(spec, workspace=tmp_path, execution=counting, until="selection")
+    run(spec, workspace=shared, execution=counting, until="selection")
     most = 1.0 if "nystrom" not in solver else 1.5
     assert counting.count <= planned["selection"] <= most * counting.count, counting.names
     assert planned["models"] <= planned["selection"]
@@ -458,7 +464,7 @@ def test_commands_on_two_worker_processes(fields, tmp_path):
 def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path, model):
     spec = {**fields, "model": {**fields["model"], **model}, "selection": {
         **GRID, "gamma_I": [0, "auto"], "held_out_points": "inductive", "repetitions": 2}}
-    found, other = (run(spec, set=[f"selection.held_out_points={points}"], workspace=tmp_path / points,
+    found, other = (run(spec, set=[f"selection.held_out_points={points}"], workspace=tmp_path,
                         execution=InProcess(2)) for points in ("inductive", "transductive"))
     for result, points in ((found, "inductive"), (other, "transductive")):
         selection = selection_of(result)

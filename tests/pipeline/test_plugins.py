@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -25,19 +26,24 @@ labels: {{per_class: 3}}
 graph: {{n_neighbors: 6}}
 model: {{kind: nearest_label}}
 """
-REFUSALS = """
+COMMANDS = """
 import json, sys
-from dssl.errors import SpecError
-from dssl.pipeline.load import load_spec
+from click.testing import CliRunner
+from dssl.cli.main import main
 
-def refusal(overrides):
-    try:
-        load_spec(sys.argv[1], overrides.split(';'))
-    except SpecError as error:
-        return str(error)
-
-print(json.dumps([refusal(overrides) for overrides in sys.argv[2:]]))
+for line in sys.stdin:
+    done = CliRunner().invoke(main, json.loads(line))
+    print(json.dumps([done.exit_code, done.stdout, done.stderr, repr(done.exception)]), flush=True)
 """
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    exception: str = ""
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +61,26 @@ def installed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dssl(installed):
-    def call(*arguments, **environment):
-        return subprocess.run([*COMMAND, *map(str, arguments)], env=installed | environment, capture_output=True,
-                              text=True, timeout=200)
+    """Run one command after the other in a process of that user: each start of a process takes seconds."""
+    process = subprocess.Popen([sys.executable, "-c", COMMANDS], env=installed, text=True, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
+
+    def call(*arguments):
+        process.stdin.write(json.dumps([*map(str, arguments)]) + "\n")
+        process.stdin.flush()
+        return Done(*json.loads(process.stdout.readline()))
+
+    yield call
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def fresh(installed):
+    """Run one command in a process of its own."""
+    def call(*arguments):
+        return subprocess.run([*COMMAND, *map(str, arguments)], env=installed, capture_output=True, text=True,
+                              timeout=200)
     return call
 
 
@@ -69,12 +92,12 @@ def spec_file(points_file, tmp_path_factory):
 
 
 def run_of(done):
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, (done.stderr, done.exception)
     return json.loads(done.stdout)
 
 
-def test_a_kind_from_outside_is_planned_killed_resumed_reported_and_predicts(dssl, installed, spec_file, points_file,
-                                                                            tmp_path):
+def test_a_kind_from_outside_is_planned_killed_resumed_reported_and_predicts(dssl, fresh, installed, spec_file,
+                                                                            points_file, tmp_path):
     workspace = tmp_path / "work"
     common = (spec_file, "--workspace", workspace, "--json")
     planned = run_of(dssl("plan", *common))["stages"]
@@ -85,7 +108,7 @@ def test_a_kind_from_outside_is_planned_killed_resumed_reported_and_predicts(dss
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text("kind: local\nworkers: 2\n")
     process = subprocess.Popen([*COMMAND, "run", *map(str, common), "--on", str(cluster)], start_new_session=True,
-                               env=installed | {"NEAREST_LABEL_PAUSE": "1.5"}, stdout=subprocess.DEVNULL,
+                               env=installed | {"NEAREST_LABEL_MOST": "4"}, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
     folder, receipts = workspace / "artifacts" / "paths", []
     until = time.monotonic() + 120
@@ -114,30 +137,30 @@ def test_a_kind_from_outside_is_planned_killed_resumed_reported_and_predicts(dss
     with np.load(points_file) as arrays:
         np.save(tmp_path / "new.npy", arrays["X"][:40])
         true = arrays["y"][:40]
-    predicted = dssl("predict", result["model"], tmp_path / "new.npy", tmp_path / "labels.npy")
+    predicted = fresh("predict", result["model"], tmp_path / "new.npy", tmp_path / "labels.npy")
     assert predicted.returncode == 0, predicted.stderr
     assert (np.load(tmp_path / "labels.npy") == true).mean() > 0.6
     assert dssl("verify", "--workspace", workspace).returncode == 0
 
 
-def test_a_kernel_from_outside_serves_the_kinds_that_are_there(dssl, spec_file, points_file, tmp_path):
+def test_a_kernel_from_outside_serves_the_kinds_that_are_there(dssl, fresh, spec_file, points_file, tmp_path):
     result = run_of(dssl("run", spec_file, "--workspace", tmp_path, "--json", *HERE, "--set", "model={kind: svm}",
                          "--set", "kernel={name: rational, parameters: {width: 2.0, shape: 0.5}}", "--set",
                          "subsample.size=40"))
     assert result["metrics"]["error"] < 0.4
     with np.load(points_file) as arrays:
         np.save(tmp_path / "new.npy", arrays["X"][:40])
-    assert dssl("predict", result["model"], tmp_path / "new.npy", tmp_path / "labels.npy").returncode == 0
+    assert fresh("predict", result["model"], tmp_path / "new.npy", tmp_path / "labels.npy").returncode == 0
 
 
-def test_what_no_plugin_registers_is_refused_with_the_names_there_are(installed, spec_file):
+def test_what_no_plugin_registers_is_refused_with_the_names_there_are(dssl, spec_file):
     refused = {"model.kind=nearest": "'svm', 'ridge', 'laprls', 'lapsvm', 'graph' or 'nearest_label'",
                "model={kind: svm};kernel.name=cauchy": "rbf, laplacian, linear, polynomial, cosine, rational",
                "model={kind: nearest_label, C: 3}": "svm and ridge have it, nearest_label has here",
                "kernel.name=linear": "kernel: model.kind is nearest_label, which has no use for it",
                "selection.folds=3": "selection: model.kind is nearest_label, which has no use for it",
                "baselines=[base]": "graph have it, nearest_label has here name, data, labels, model, graph"}
-    told = subprocess.run([sys.executable, "-c", REFUSALS, str(spec_file), *refused], env=installed, check=True,
-                          capture_output=True, text=True, timeout=200)
-    for message, names in zip(json.loads(told.stdout), refused.values(), strict=True):
-        assert names in " ".join(message.split()), message
+    for overrides, names in refused.items():
+        told = dssl("plan", spec_file, *(part for override in overrides.split(";") for part in ("--set", override)))
+        assert told.returncode == 2
+        assert names in " ".join(told.stderr.split()), told.stderr

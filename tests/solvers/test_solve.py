@@ -336,7 +336,7 @@ class TestErrors:
 
 @pytest.mark.parametrize("method", ITERATIVE)
 def test_memory_stays_within_the_stated_formula(method):
-    n, t, block = 50_000, 64, 32
+    n, t, block = 20_000, 64, 32
     R, vector = regularizer(random_graph(n, 8, seed=13), 1e-3, True)
     solver = prepare(R, t, SolverParams(method=method, block_columns=block, tolerance=1e-6), vector)
     B = points(n, np.arange(t))

@@ -102,13 +102,11 @@ def test_all_edges_and_labels_are_the_system_itself():
 
 def test_samples_are_the_system_in_the_mean():
     problem = case(m=60, edges=1, s=12, weighted=False)
-    found = np.array([made_of(problem, seed=seed).E for seed in range(250)])
-    expected = made_of(problem, edges=1000).E
-    error = found.std(axis=0) / np.sqrt(len(found))
-    assert (np.abs(found.mean(axis=0) - expected) < 5 * error + 1e-12).all()
-    labels = np.array([made_of(problem, seed=seed).J for seed in range(250)])
-    exactly = made_of(problem, edges=1000).J
-    assert (np.abs(labels.mean(axis=0) - exactly) < 5 * labels.std(axis=0) / np.sqrt(250) + 1e-12).all()
+    made, exactly = [made_of(problem, seed=seed) for seed in range(250)], made_of(problem, edges=1000)
+    for name in ("E", "J"):
+        found = np.array([getattr(own, name) for own in made])
+        error = found.std(axis=0) / np.sqrt(len(found))
+        assert (np.abs(found.mean(axis=0) - getattr(exactly, name)) < 5 * error + 1e-12).all()
 
 
 def test_the_control_is_sampled_as_a_positive_matrix():

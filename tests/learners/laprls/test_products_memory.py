@@ -28,19 +28,20 @@ def _forget():
     clear_cache()
 
 
-def peak_of(task):
-    """Return how far the process grew during one task, bytes: the least of three, since the first one compiles, and
-    the scheduler of a cluster that another test started may take some for a moment.
+def peak_of(task, most):
+    """Return how far the process grew during one task, bytes: of up to three the first that took less than the most,
+    since the first one compiles, and the scheduler of a cluster that another test started may take some for a moment.
     """
-    peaks = []
     for _ in range(3):
         execution = InProcess(1)
         clear_cache()
         receipt, = execution.map([task], execution.scratch())
-        peaks.append(receipt["task_peak_bytes"])
-    if None in peaks:
-        pytest.skip("this system does not tell")
-    return min(peaks)
+        peak = receipt["task_peak_bytes"]
+        if peak is None:
+            pytest.skip("this system does not tell")
+        if peak < most:
+            break
+    return peak
 
 
 @pytest.mark.parametrize(("dtype", "kernel", "whitened"), [
@@ -49,9 +50,9 @@ def test_gram_matrices_take_the_memory_of_the_formula(dtype, kernel, whitened):
     """Measured: 127 MB of 126, 62 of 72, 78 of 72 + 10."""
     T = np.tril(np.random.default_rng(0).normal(size=(S, S))) / 30 if whitened else None
     made, _ = problem(N, S, 4000, B, dtype=dtype, kernel=kernel, T=T)
-    peak = peak_of(GramTask(made, 0, 2, True, True, True, True))
     formula = B * block_bytes(S, 24, np.dtype(dtype).itemsize) + gram_bytes(S, 3, True)
-    assert 0.5 * formula < peak < 1.05 * formula + WIDENED[dtype]
+    most = 1.05 * formula + WIDENED[dtype]
+    assert 0.5 * formula < peak_of(GramTask(made, 0, 2, True, True, True, True), most) < most
 
 
 @pytest.mark.parametrize(("dtype", "keep"), [("float64", 0), ("float64", MUCH), ("float32", 0)])
@@ -60,10 +61,10 @@ def test_columns_take_the_memory_of_the_formula(dtype, keep):
     made, _ = problem(N, S, 4000, B, dtype=dtype)
     execution, itemsize, t = InProcess(1), np.dtype(dtype).itemsize, 40
     columns = {"P": np.ones((S, t)), "energy": np.ones(t), "points": np.zeros(t), "held": np.full(t, -1)}
-    peak = peak_of(SystemProductTask(made, execution.share(**columns), 0, 2, keep, 0))
     kernels = itemsize * S * (N + round(N * made.energy.halo) if keep else 2 * B)
     formula = kernels + 8 * t * (5 * B + 3 * S) + WIDENED[dtype]
-    assert 0.5 * formula < peak < 1.05 * formula + (2 << 20)
+    most = 1.05 * formula + (2 << 20)
+    assert 0.5 * formula < peak_of(SystemProductTask(made, execution.share(**columns), 0, 2, keep, 0), most) < most
     assert (CACHE.nbytes > 0) == (keep > 0)
     assert CACHE.nbytes < 1.1 * kernels
 
