@@ -1,12 +1,13 @@
 """Ridge regression on the labels alone, in a family of RBF kernels: what the labels say without a graph.
 
-Bandwidths from an eighth to twice the median distance of points, penalties from interpolation to a flat function;
-averaged by `learners/average.py`.
+Bandwidths from an eighth to twice the median distance of points, penalties from interpolation to a flat function, and
+one bandwidth so wide that the kernel is as good as linear; averaged by `learners/average.py`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import groupby, product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from .coding import Coding
 from .model import Model, coding_of, described_model, register_model
 from .target import Target
 
-BANDWIDTHS, PENALTIES = (0.125, 0.25, 0.5, 1.0, 2.0), (0.01, 0.1, 1.0)
+KERNELS = (*product((0.125, 0.25, 0.5, 1.0, 2.0), (0.01, 0.1, 1.0)), (8.0, 0.001), (8.0, 0.01), (8.0, 0.1))
 VERSION = 1
 
 
@@ -28,7 +29,8 @@ VERSION = 1
 class KernelMembers:
     """The functions of the family on labeled points.
 
-    points : (l, d) or sparse. bandwidths : of each member.
+    points : (l, d) or sparse. bandwidths : of each member, as many as `KERNELS`, whose bandwidths are in median distances
+    of points, and whose penalties in mean diagonals.
     """
 
     points: Any
@@ -41,11 +43,11 @@ class KernelMembers:
         """Return the family of some rows (n, d); sample (s,) : numbers of those at which functions are scaled."""
         points, seen = rows.take(target.labeled), rows.take(sample)
         bandwidths, members = [], []
-        for multiple in BANDWIDTHS:
+        for multiple, kernels in groupby(KERNELS, key=itemgetter(0)):
             kernel = kernel_from("rbf", f"{multiple}*median", rows=rows, seed=seed)
             assert isinstance(kernel, RBF)
             K, sampled = kernel_block(kernel, points, points), kernel_block(kernel, seen, points)
-            for penalty in PENALTIES:
+            for _, penalty in kernels:
                 members.append(member_of(K, sampled, target, weight, penalty))
                 bandwidths.append(kernel.bandwidth)
         return cls(points, bandwidths, members)
@@ -68,7 +70,7 @@ class KernelMembers:
     def described(self, shares: np.ndarray) -> list[dict[str, Any]]:
         """Return what each member is, with its share; JSON."""
         return [{"bandwidth": bandwidth, "penalty": penalty, "share": float(share)} for bandwidth, (_, penalty), share
-                in zip(self.bandwidths, product(BANDWIDTHS, PENALTIES), shares, strict=True)]
+                in zip(self.bandwidths, KERNELS, shares, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
