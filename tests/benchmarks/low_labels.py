@@ -4,7 +4,9 @@
 
 One JSON line a draw and learner with the accuracy on the unlabeled points in percent and the seconds of the fit; then
 one a set, rate and learner with the mean and its standard error; at the end the mean rank of each learner over all
-cells. All learners of a draw see the same labels and the same scaled features, and those on a graph the same graph.
+cells. All learners of a draw see the same labels and the same scaled features, and those on a graph the same graph. Of a
+learner with probabilities, where each class has two labels, their log loss and expected calibration error at the
+unlabeled points, in 15 bins of the largest probability.
 
 Sets: scikit-learn's own, simulated ones with and without clusters (`simulated`), and those of `DSSL_DATA`, of which
 `--points` are drawn. `svc` is tuned on the labels by cross-validation, where each class has three.
@@ -40,10 +42,12 @@ from dssl import (
     PoissonLearning,
     SemiSupervisedClassifier,
 )
+from dssl.estimators.calibrated import CalibratedClassifier
 from dssl.learners.on_graph.graph_ridge import RIDGES
 
 TOYS = ["digits", "wine", "breast_cancer", "iris", "moons", "wide_moons", "circles", "blobs", "roll", "table_2",
         "table_4", "table_apart", "friedman", "linear", "binary", "diabetes"]
+Prediction = tuple[np.ndarray, np.ndarray | None]  # labels of all points (n,), and probabilities of classes
 KERNELS = (LapSVC, LapRLSClassifier)  # they make a graph of their own width
 
 
@@ -60,10 +64,10 @@ def main() -> None:
                 free = labels < 0
                 for learner in given.learners:
                     begin = time.perf_counter()
-                    predicted = LEARNERS[learner](X, labels, graph)
-                    accuracy = 100 * float((predicted == y)[free].mean())
+                    predicted, probabilities = LEARNERS[learner](X, labels, graph)
+                    seconds, accuracy = time.perf_counter() - begin, 100 * float((predicted == y)[free].mean())
                     report(set=name, labels=rate, draw=draw, learner=learner, accuracy=round(accuracy, 3),
-                           seconds=round(time.perf_counter() - begin, 3))
+                           seconds=round(seconds, 3), **calibration(probabilities, y, free))
                     cells[name, rate][learner].append(accuracy)
             for learner, found in cells[name, rate].items():
                 report(part="mean", set=name, points=len(y), labels=rate, learner=learner,
@@ -143,21 +147,35 @@ def drawn(y: np.ndarray, rate: int, draw: int) -> np.ndarray:
     return labels
 
 
-def transduced(make: Callable[[], Any]) -> Callable[..., np.ndarray]:
+def calibration(probabilities: np.ndarray | None, y: np.ndarray, free: np.ndarray) -> dict[str, float]:
+    """Return the log loss and the expected calibration error of probabilities (n, n_classes) at the points `free`."""
+    if probabilities is None:
+        return {}
+    own, true = probabilities[free], y[free]
+    right, sure = own.argmax(axis=1) == true, own.max(axis=1)
+    bins = np.minimum((15 * sure).astype(int), 14)
+    gaps = [abs(float(right[bins == b].mean() - sure[bins == b].mean())) * float((bins == b).mean())
+            for b in np.unique(bins)]
+    log_loss = -float(np.log(np.maximum(own[np.arange(len(true)), true], 1e-12)).mean())
+    return {"log_loss": round(log_loss, 4), "calibration_error": round(sum(gaps), 4)}
+
+
+def transduced(make: Callable[[], Any]) -> Callable[..., Prediction]:
     """Return what an estimator of dssl predicts for the points of the fit."""
-    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> np.ndarray:
+    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> Prediction:
         estimator = make()
-        own = None if isinstance(estimator, KERNELS) else graph
-        return estimator.fit(X, labels, graph=own).transduction_
+        fitted = estimator.fit(X, labels, graph=None if isinstance(estimator, KERNELS) else graph)
+        sure = isinstance(estimator, CalibratedClassifier) and estimator.calibration_ is not None
+        return fitted.transduction_, fitted.predict_proba(X) if sure else None
 
     return predicted
 
 
-def supervised(make: Callable[[np.ndarray], Any]) -> Callable[..., np.ndarray]:
+def supervised(make: Callable[[np.ndarray], Any]) -> Callable[..., Prediction]:
     """Return what an estimator of scikit-learn predicts that was fitted to the labels alone."""
-    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> np.ndarray:
+    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> Prediction:
         known = labels >= 0
-        return make(labels[known]).fit(X[known], labels[known]).predict(X)
+        return make(labels[known]).fit(X[known], labels[known]).predict(X), None
 
     return predicted
 
@@ -169,14 +187,14 @@ def tuned_svc(labels: np.ndarray) -> Any:
     return GridSearchCV(SVC(), {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1, 1.0]}, cv=min(5, least))
 
 
-def spreading(**parameters: Any) -> Callable[..., np.ndarray]:
-    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> np.ndarray:
-        return LabelSpreading(kernel="knn", n_neighbors=10, **parameters).fit(X, labels).transduction_
+def spreading(**parameters: Any) -> Callable[..., Prediction]:
+    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> Prediction:
+        return LabelSpreading(kernel="knn", n_neighbors=10, **parameters).fit(X, labels).transduction_, None
 
     return predicted
 
 
-LEARNERS: dict[str, Callable[..., np.ndarray]] = {
+LEARNERS: dict[str, Callable[..., Prediction]] = {
     "automatic": transduced(lambda: SemiSupervisedClassifier(scale="none")),
     "graph_ridge": transduced(GraphKernelRidge),
     "graph_ridge_equal": transduced(lambda: GraphKernelRidge(weighting="equal")),
