@@ -29,8 +29,8 @@ VERSION = 1
 class KernelMembers:
     """The functions of the family on labeled points.
 
-    points : (l, d) or sparse. bandwidths : of each member, as many as `KERNELS`, where bandwidths are in median distances
-    of points, and penalties in mean diagonals.
+    points : (l, d) or sparse. bandwidths : of each member, in the order of `KERNELS`, whose own are in median distances
+    of points, with penalties in mean diagonals.
     """
 
     points: Any

@@ -4,8 +4,8 @@
 
 One JSON line a draw and learner with the accuracy on the unlabeled points in percent and the seconds of the fit; then
 one a set, rate and learner with the mean and its standard error; at the end the mean rank of each learner over all
-cells. All learners of a draw see the same labels and the same scaled features, and those on a graph the same graph. Of a
-learner with probabilities, where each class has two labels, their log loss and expected calibration error at the
+cells. All learners of a draw see the same labels and the same scaled features, and those on a graph the same graph. Of
+a learner with probabilities, where each class has two labels, their log loss and expected calibration error at the
 unlabeled points, in 15 bins of the largest probability.
 
 Sets: scikit-learn's own, simulated ones with and without clusters (`simulated`), and those of `DSSL_DATA`, of which
