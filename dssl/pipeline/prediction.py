@@ -26,6 +26,7 @@ from ..storage.blocks import Rows
 from ..storage.csr import as_csr, as_rows
 from ..storage.files import read_json
 from ..storage.store import StoredParts
+from .kinds import registry  # noqa: F401  (a kind registers the types of its models)
 from .spec import ingest_params
 
 

@@ -79,12 +79,12 @@ def test_threads_and_processes_give_the_same_result(digits, tmp_path, dssl):
     assert arrays[0] == arrays[1]
 
 
-def test_predictions_of_a_file(digits, tmp_path, dssl):
+def test_a_process_of_its_own_predicts_a_file(digits, tmp_path, dssl, process):
     X, y = load_digits(return_X_y=True)
     np.savetxt(tmp_path / "new.csv", X, fmt="%g", delimiter=",", header=",".join(f"p{i}" for i in range(64)),
                comments="")
     model = digits[1].document["model"]
-    done = dssl("predict", model, tmp_path / "new.csv", tmp_path / "labels.csv", "--read", "target=none", "--json")
+    done = process("predict", model, tmp_path / "new.csv", tmp_path / "labels.csv", "--read", "target=none", "--json")
     assert done.code == 0, done.err
     with open(tmp_path / "labels.csv", newline="") as file:
         header, *rows = list(csv.reader(file))
