@@ -5,6 +5,7 @@ Combine step: pairwise, by the formulas of Chan, Golub and LeVeque. Finish step:
 Sparse rows take the kinds that leave zeros zero; they stay sparse throughout.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -184,7 +185,13 @@ def require_kept_zeros(kind: ScalingKind, n: int, d: int) -> None:
 
 def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execution: Execution, *,
                 feature_names: list[str] | None = None) -> Scaling:
-    """Return the scaling of some training rows.
+    """Return the scaling of some training rows; see `fit_scalings`."""
+    return fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names)[params.kind]
+
+
+def fit_scalings(rows: Rows, ids: np.ndarray | None, kinds: Sequence[ScalingKind], execution: Execution, *,
+                 feature_names: list[str] | None = None) -> dict[ScalingKind, Scaling]:
+    """Return scalings of some training rows by kind, from one pass over these.
 
     rows : shape (n, d). ids : numbers of the training rows; None for all.
     feature_names : names of the columns, for the attributes.
@@ -192,7 +199,7 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
     A task needs 24 d bytes a row: the block in float64, its deviations and their squares; of sparse rows 5 times the
     row, and 80 d.
 
-    Raises DataError: there are no training rows, the rows are sparse and the kind moves zeros, or a column is too large
+    Raises DataError: there are no training rows, the rows are sparse and a kind moves zeros, or a column is too large
     for its variance to be a float64.
     """
     n, d = rows.shape
@@ -202,23 +209,31 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
     require(not len(numbers) or (numbers[0] >= 0 and numbers[-1] < n), f"training rows up to {numbers.max(initial=0)}",
             why=f"there are {n} rows", fix="choose the rows from this data set", error=DataError)
     if rows.is_sparse:
-        require_kept_zeros(params.kind, n, d)
-    empty = np.empty(0)
-    if params.kind == "none":
-        return Scaling(params.kind, empty, empty, {"n_columns": d})
-    found = _moments(rows, None if ids is None else numbers, execution)
-    smallest, largest, shift = found["smallest"], found["largest"], np.zeros(d)
+        for kind in kinds:
+            require_kept_zeros(kind, n, d)
+    found = None if set(kinds) <= {"none"} else _moments(rows, None if ids is None else numbers, execution)
+    made = dict[ScalingKind, Scaling]()
+    for kind in kinds:
+        made[kind] = Scaling("none", np.empty(0), np.empty(0), {"n_columns": d}) if kind == "none" or found is None \
+            else _scaling_of(kind, found, feature_names, most=MOST_LISTED if rows.is_sparse else d)
+    return made
+
+
+def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None, most: int) -> Scaling:
+    """Return the scaling that follows from moments; most : constant columns that are named."""
+    smallest, largest = found["smallest"], found["largest"]
+    d = len(smallest)
+    shift = np.zeros(d)
     with np.errstate(over="ignore"):
         spread = largest - smallest
     constant = np.flatnonzero(spread == 0)
-    named = constant[:MOST_LISTED] if rows.is_sparse else constant
-    if params.kind == "standardize":
+    if kind == "standardize":
         shift, spread = found["mean"], np.where(spread > 0, np.sqrt(found["squares"] / found["count"]), 0)
-    elif params.kind == "unit_range":
+    elif kind == "unit_range":
         shift = smallest
-    elif params.kind == "max_abs":
+    elif kind == "max_abs":
         spread = np.maximum(np.abs(smallest), np.abs(largest))
-    elif params.kind == "global_range":
+    elif kind == "global_range":
         spread = np.full(d, max(abs(float(smallest.min())), abs(float(largest.max()))))
     wild = [_name(feature_names, int(j)) for j in np.flatnonzero(~np.isfinite(spread))]
     require(not wild, f"column {''.join(wild[:1])} spreads beyond float64", fix="leave it out, or rescale it",
@@ -228,10 +243,10 @@ def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execu
     factor[~np.isfinite(factor)] = 0  # a spread below 1e-308 is no spread
     attributes = {"n_columns": d, "n_training_rows": int(found["count"]), "zero_rows": int(found["zero_rows"]),
                   "constant_columns": len(constant),
-                  "constant_column_names": [_name(feature_names, int(j)) for j in named]}
-    if params.kind == "unit_norm":
-        return Scaling(params.kind, empty, empty, attributes)
-    return Scaling(params.kind, shift, factor, attributes)
+                  "constant_column_names": [_name(feature_names, int(j)) for j in constant[:most]]}
+    if kind == "unit_norm":
+        return Scaling(kind, np.empty(0), np.empty(0), attributes)
+    return Scaling(kind, shift, factor, attributes)
 
 
 def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None) -> int:

@@ -71,9 +71,11 @@ class AutomaticEstimator(PointEstimator):
 
     def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: GraphRidgeParams,
                execution: Execution) -> None:
-        kind, tried = choose_scale(rows, None, target, execution, self.seed) if self.scale == "auto" else (
-            self.scale, {})
-        self.scaling_ = fit_scaling(rows, None, ScalingParams(kind=kind), execution)
+        tried = dict[str, Any]()
+        if self.scale == "auto":
+            self.scaling_, tried = choose_scale(rows, None, target, execution, self.seed)
+        else:
+            self.scaling_ = fit_scaling(rows, None, ScalingParams(kind=self.scale), execution)
         scaled = execution.share_rows(ScaledRows(rows, self.scaling_))
         require_index(scaled, self.group("graph").metric, execution.memory_budget)
         made = self._graph(scaled, graph, execution)
@@ -83,7 +85,7 @@ class AutomaticEstimator(PointEstimator):
         self._transduction = coding.labels(found.values)
         held = target.take(found.held)
         self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target))
-        self.evidence_ = {**made.attributes, **found.attributes, "scale": {"kind": kind, **tried},
+        self.evidence_ = {**made.attributes, **found.attributes, "scale": {"kind": self.scaling_.kind, **tried},
                           "gain": self.gain_.described(), "in_words": self.gain_.in_words()}
         self._calibrate(held, found.held_out, own_weight)
         if self.gain_.hurts:

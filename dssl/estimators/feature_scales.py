@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from ..data.scaling import ScalingKind, ScalingParams, fit_scaling
+from ..data.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..learners.target import Target
 from ..storage.blocks import Rows, block_rng
@@ -27,7 +27,7 @@ SCALE_STREAM = 12  # of the seed
 
 
 def choose_scale(rows: Rows, ids: np.ndarray | None, target: Target, execution: Execution,
-                 seed: int) -> tuple[ScalingKind, dict[str, Any]]:
+                 seed: int) -> tuple[Scaling, dict[str, Any]]:
     """Return the scaling of some rows (n, d), and what it was chosen by: `ranges`, and the nearest neighbors' errors.
 
     ids : numbers of the n rows; None for all. target : of these. At most `MOST_JUDGED` labeled points are judged, by
@@ -35,17 +35,17 @@ def choose_scale(rows: Rows, ids: np.ndarray | None, target: Target, execution: 
     """
     candidates = SPARSE if rows.is_sparse else DENSE
     first, evidence = candidates[0], dict[str, Any]()
+    fitted = fit_scalings(rows, ids, candidates, execution)
     if not rows.is_sparse:
-        factor = fit_scaling(rows, ids, ScalingParams(kind="unit_range"), execution).factor
+        factor = fitted["unit_range"].factor
         ranges = 1 / factor[factor > 0]
         evidence["ranges"] = float(ranges.max() / np.median(ranges)) if len(ranges) else 1.0
         first = "none" if evidence["ranges"] <= ONE_UNIT else "standardize"
     n_labels = len(target.labeled)
     if n_labels < LEAST_LABELS:
-        return first, evidence
+        return fitted[first], evidence
     most = max(MOST_JUDGED, MOST_SEARCHED_BYTES // (rows.row_bytes if rows.is_sparse else 8 * rows.shape[1]))
     searched = block_rng(seed, SCALE_STREAM).permutation(n_labels)[:most]
-    fitted = {kind: fit_scaling(rows, ids, ScalingParams(kind=kind), execution) for kind in candidates}
     places = target.labeled[searched]
     X, Y = rows.take(places if ids is None else ids[places]), target.indicators()[searched]
     unit = 1.0 if target.n_strata > 1 else max(float(Y.var(axis=0).sum()), np.finfo(float).tiny)
@@ -55,7 +55,7 @@ def choose_scale(rows: Rows, ids: np.ndarray | None, target: Target, execution: 
     best = min(errors, key=lambda kind: (float(errors[kind].mean()), kind != first))
     apart = errors[first] - errors[best]
     clear = float(apart.mean()) > PRIOR * float(apart.var()) / len(apart)
-    return (best if clear else first), evidence
+    return fitted[best if clear else first], evidence
 
 
 def choosing_bytes(m: int, row_bytes: int, width: int) -> int:

@@ -189,11 +189,11 @@ def test_labels_choose_the_scale_once_they_can_tell():
     X[:, 0] *= 100
     true = (X[:, 0] > 0).astype(np.int64)
     target = Classes(np.arange(200), true[:200], np.array([0, 1]))
-    kind, evidence = choose_scale(ArrayRows(X), None, target, InProcess(), 0)
-    assert kind in ("none", "unit_norm")
+    scaling, evidence = choose_scale(ArrayRows(X), None, target, InProcess(), 0)
+    assert scaling.kind in ("none", "unit_norm")
     assert evidence["ranges"] > 10
     assert evidence["nearest_neighbor_errors"]["none"] < evidence["nearest_neighbor_errors"]["standardize"]
-    assert choose_scale(ArrayRows(X), None, target.take(np.arange(20)), InProcess(), 0)[0] == "standardize"
+    assert choose_scale(ArrayRows(X), None, target.take(np.arange(20)), InProcess(), 0)[0].kind == "standardize"
 
 
 def test_stored_models_predict_the_same():

@@ -54,9 +54,9 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
     """Choose the scale of the features, and scale the training and test points."""
     if params.scaling is not None:
         return make_points(context, params.scaling)
-    kind, tried = choose_scale(dataset_of(context).X, context.arrays("split")["train"], labeled_target(context),
-                               context.execution, params.seed)
-    return {**make_points(context, ScalingParams(kind=kind)), "scale": {"kind": kind, **tried}}
+    scaling, tried = choose_scale(dataset_of(context).X, context.arrays("split")["train"], labeled_target(context),
+                                  context.execution, params.seed)
+    return {**make_points(context, ScalingParams(kind=scaling.kind)), "scale": {"kind": scaling.kind, **tried}}
 
 
 @dataclass(frozen=True)
