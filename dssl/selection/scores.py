@@ -93,7 +93,7 @@ def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, 
     """Return the gain of predictions over others of the same points, and the p-value of a paired test.
 
     Of classes the gain in error, and McNemar's exact test on the points that one of the two gets right; of quantities
-    the gain in rmse, and the paired t-test of squared errors.
+    the gain in rmse, and the paired t-test of squared errors, without those of rounding.
     """
     from scipy.stats import binomtest, ttest_rel
 
@@ -101,7 +101,9 @@ def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, 
         right, also = found["codes"] == true.coded, other["codes"] == true.coded
         gained, lost = int((right & ~also).sum()), int((~right & also).sum())
         return (gained - lost) / len(right), float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-    own, theirs = (found["values"] - true.coded) ** 2, (other["values"] - true.coded) ** 2
+    rounding = 1e-12 * float(np.abs(true.coded).max(initial=0.0))
+    own, theirs = (np.where(np.abs(off) > rounding, off, 0.0) ** 2
+                   for off in (found["values"] - true.coded, other["values"] - true.coded))
     gain = float(np.sqrt(theirs.mean()) - np.sqrt(own.mean()))
     if len(own) < 2 or not (own != theirs).any():
         return gain, 1.0

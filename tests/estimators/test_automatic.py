@@ -13,7 +13,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 
 from dssl import KNNGraph, SemiSupervisedClassifier, SemiSupervisedRegressor
-from dssl.errors import ParameterError
+from dssl.errors import DataError, ParameterError
 from dssl.estimators.automatic import GraphDoesNotHelp
 from dssl.estimators.feature_scales import choose_scale
 from dssl.execution.in_process import InProcess
@@ -151,6 +151,12 @@ def test_quantities(data, least):
     assert_allclose(found.predict(X), found.transduction_, rtol=1e-6, atol=1e-6)
     assert found.gain_.measure == "rmse"
     assert found.gain_.helps == (data == "swiss")
+
+
+def test_one_label_of_a_quantity_is_refused():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    with pytest.raises(DataError, match="one labeled point"):
+        SemiSupervisedRegressor().fit(X, np.where(np.arange(50) == 0, 1.0, np.nan))
 
 
 def test_thousands_of_labels_take_one_system(monkeypatch):

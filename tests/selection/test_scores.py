@@ -35,6 +35,14 @@ def test_the_verdict_on_quantities():
     assert verdict(true, model=true + 1, base=true + 2, shuffled=true + 2)["over_base"]["gain"] == 1.0
 
 
+def test_differences_of_rounding_are_none():
+    true = np.full(40, 3.5)
+    own, base = true + 4e-16, true + 9e-16 * np.arange(40) % 2e-15
+    found = verdict(true, model=own, base=base)
+    assert found["over_base"] == {"gain": 0.0, "p_value": 1.0}
+    assert found["unlabeled_data"] == "no clear difference"
+
+
 def test_scores_of_one_point():
     assert scores_of(Quantities(np.arange(1), np.array([1.0])), {"values": np.array([3.0])}) == {
         "rmse": 2.0, "mae": 2.0, "r2": None, "standard_error": 0.0, "deviation": 0.0, "n_test": 1}

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import BudgetError, require
+from ...errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...graph.functions import FunctionParams, GraphFunctions, LaplacianKind, graph_functions, laplacian_of
 from ...graph.graph import Graph
@@ -124,6 +124,7 @@ def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, par
     Raises
     ------
     BudgetError : the kernels' matrices of the labeled points do not fit, l^2 numbers each. NotConverged.
+    DataError : there is one label.
     """
     found = graph_members(graph, target, weight, params, execution)
     alike = params.weighting == "equal" or np.isinf(params.penalty)
@@ -141,6 +142,8 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
     """Return the functions of all kernels of a family; errors as `fit_graph_ridge`."""
     Y, vertices, kernels = target.indicators(), graph.vertices, params.kernels
     m = len(Y)
+    require(m > 1, "one labeled point", why="kernels are judged by labels held out", fix="label a second point",
+            error=DataError)
     needed = members_bytes(m, len(kernels))
     require(needed <= execution.memory_budget, f"{m:,} labeled points and {len(kernels)} kernels", error=BudgetError,
             why=f"their matrices take {needed:,} bytes, the budget is {execution.memory_budget:,}",
