@@ -103,7 +103,7 @@ class PointEstimator(GroupedParams):
 
     @property
     def transduction_(self) -> np.ndarray:
-        """What `predict` returns for the points of the fit, shape (n,), or of a regressor (n,) or (n, c).
+        """What is predicted for the points of the fit, shape (n,), or of a regressor (n,) or (n, c).
 
         It is computed when it is first asked for, of the X that was passed to `fit`, which must not have changed; see
         `docs/estimators.md` for what it takes. A pickle holds it only if it has been asked for.
@@ -114,9 +114,13 @@ class PointEstimator(GroupedParams):
                 raise NotFittedError(explain(
                     "transduction_ was not asked for before the estimator was stored",
                     why="the points of the fit are not stored with it", fix="call predict(X)"))
-            self._transduction = self.predict(self._fit_X)
+            self._transduction = self._transduced(self._fit_X)
             del self._fit_X
         return self._transduction
+
+    def _transduced(self, X: Any) -> np.ndarray:
+        """Return what is predicted for the points X of the fit."""
+        return self.predict(X)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_fit_X"}

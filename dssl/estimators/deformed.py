@@ -11,13 +11,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import explain
+from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.regularizer import RegularizerParams
-from ..kernels.deformed import check_eta, check_share, deform
 from ..learners.deformed import GraphKernelParams, graph_covariance
+from ..learners.eta import Eta, deform_by, require_eta
 from ..learners.kernel_model import expand
-from ..learners.ridge_and_svm import LearnerParams, fit_gram
+from ..learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
 from ..learners.target import Target
 from ..selection.calibration import Calibration, fit_calibration, out_of_fold_margins
 from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
@@ -36,12 +37,13 @@ class DeformedKernelEstimator(KernelEstimator):
     bandwidth : of the base kernel, in units of the features: a number, "median" or a multiple such as "0.5*median".
     C : penalty of the loss, for a kernel of unit mean diagonal.
     eta : weight of the graph against the base kernel, 0 to 1e8; relative, see `dssl.kernels.deformed.deform`. 0 is the
-        base kernel.
+        base kernel. "auto" is the mean of the kernels of 0, 10 and 100, each as much as exact leave-one-out on the
+        labels, and the structure of the graph, say (`dssl.learners.eta`).
     graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
     regularizer : `RegularizerParams` of `Q = (L + ridge I)^power`; None is the normalized Laplacian, ridge
         0.01 and power 2.
     n_subsample : points at which functions are measured; the labeled ones are among them. All points where there are
-        fewer.
+        fewer. At the other points of the fit functions follow the graph, and at new ones the base kernel.
     tolerance : relative residual of the solves.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of a graph that is given.
@@ -49,20 +51,25 @@ class DeformedKernelEstimator(KernelEstimator):
 
     joint, versions = ("regularizer__power", "eta", "C"), VERSIONS
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
-    learner: ClassVar[Literal["svm", "ridge"]]
+    eta: Any
+    C: Any
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median", C: float = 10.0,
-                 eta: float = 10.0, graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
+                 eta: Eta = "auto", graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
                  n_subsample: int = 1000, tolerance: float = 1e-6, unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta = kernel, bandwidth, C, eta
         self.graph, self.regularizer, self.n_subsample, self.tolerance = graph, regularizer, n_subsample, tolerance
         self.unlabeled, self.seed = unlabeled, seed
 
     def _params(self) -> tuple[GraphKernelParams, LearnerParams]:
-        check_eta(self.eta)
+        require_eta(self.eta)
+        learner = LearnerParams(kind=self._learner(), C=self.C)
         return GraphKernelParams(
             regularizer=self.group("regularizer"), n_subsample=self.n_subsample, seed=self.seed,
-            solver=SolverParams(tolerance=self.tolerance, seed=self.seed)), LearnerParams(kind=self.learner, C=self.C)
+            solver=SolverParams(tolerance=self.tolerance, seed=self.seed)), learner
+
+    def _learner(self) -> Literal["svm", "ridge"]:
+        return "ridge"
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
                execution: Execution) -> None:
@@ -74,14 +81,33 @@ class DeformedKernelEstimator(KernelEstimator):
                 fix=f"raise n_subsample to {2 * len(target.labeled)} or more"), UserWarning, stacklevel=3)
         base = self._kernel(rows)
         covariance = graph_covariance(self._graph(rows, graph, execution), target.labeled, own, execution)
-        kernel = deform(base, rows.take(covariance.subsample), covariance.powers[own.regularizer.power], self.eta)
-        points = rows.take(target.labeled)
-        K = kernel(points, points)
-        check_share(K, base, points, self.eta)
-        self.model_ = expand(kernel, points, *fit_gram(K, target, learner, weight))
+        power, points = own.regularizer.power, rows.take(target.labeled)
+        X_S = rows.take(covariance.subsample)
+        deformed = deform_by(self.eta, base, X_S, covariance.powers[power], points, target, weight,
+                             covariance.structure[power])
+        learner = replace(learner, free=deformed.free)
+        coef, intercept, coding = fit_gram(deformed.K, target, learner, weight)
+        self.model_ = expand(deformed.kernel, points, coef, intercept, coding)
+        off, at_subsample = deformed.off_the_subsample(X_S, points, coef)
+        self._on_graph: Any = None
+        if len(covariance.vertices) > len(covariance.subsample) and at_subsample.any():
+            self._on_graph = (expand(off, points, coef, intercept, coding), covariance.of_least_energy(
+                at_subsample, power, execution), covariance.vertices.vertex)
         self.subsample_ = covariance.subsample
-        self.evidence_ = {**covariance.attributes, "n_subsample": len(self.subsample_)}
-        self._calibrate(K, target, weight, learner)
+        self.evidence_ = {**covariance.attributes, "n_subsample": len(self.subsample_), "eta": deformed.described(),
+                          "structure": covariance.structure[power]}
+        self._calibrate(deformed.K, target, weight, learner)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_on_graph"}
+
+    def _transduced(self, X: Any) -> np.ndarray:
+        if self._on_graph is None:
+            return super()._transduced(X)
+        off, values, vertex = self._on_graph
+        self._on_graph = None
+        execution = current_execution()
+        return off.coding.labels(off.values(self._new_rows(X, execution), execution) + values[vertex])
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
@@ -98,9 +124,9 @@ class DeformedKernelEstimator(KernelEstimator):
         place = {int(row): number for number, row in enumerate(subsample)}
         position = np.array([place.get(int(row), -1) for row in target.labeled])
         X_S, X_l, found = rows.take(subsample), rows.take(target.labeled), list[dict[str, Any]]()
-        held = Held(target, repetitions, self.learner, weight, measure)
-        if positive := tuple(value for value in eta if value > 0):
-            found += search_deformed(base, X_S, X_l, position, kept[key].powers,
+        held = Held(target, repetitions, self._learner(), weight, measure)
+        if positive := tuple(value for value in eta if value != 0):
+            found += search_deformed(base, X_S, X_l, position, kept[key].powers, kept[key].structure,
                                      GridParams(power=power, eta=positive, C=C), held)
         if 0 in eta:
             plain = search_base(base, X_l, GridParams(C=C), held)
@@ -116,6 +142,9 @@ class DeformedKernelEstimator(KernelEstimator):
 class LapSVC(PointClassifier, DeformedKernelEstimator):
     """Support vector machine in the kernel deformed by the graph of all points; any number of classes.
 
+    With the squared loss a least-squares machine, one class against the rest, and with the hinge loss one for each
+    pair of classes.
+
     `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label. It
     runs on the active Dask client if there is one, in threads of this process otherwise, with the same result. X may
     be anything that `dssl.data.inputs` reads. `docs/estimators.md` has recipes for grids, pipelines and edge cases.
@@ -128,26 +157,33 @@ class LapSVC(PointClassifier, DeformedKernelEstimator):
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,). model_ : KernelModel, what prediction needs and no more.
-    transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit.
-    subsample_ : ndarray, shape (s,). evidence_ : dict, what the graph and the solves say of themselves.
+    transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit, which follow the graph where
+    `n_subsample` are fewer, as `predict` cannot. subsample_ : ndarray, shape (s,).
+    evidence_ : dict, what the graph and the solves say of themselves; `eta`: what each eta counts for.
     calibration_ : Calibration, with `probability=True`. n_features_in_, feature_names_in_ : as in scikit-learn.
 
     References
     ----------
-    Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, eq. 6.
+    Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, eq. 6; Suykens,
+    Vandewalle, "Least squares support vector machine classifiers", Neural Processing Letters 1999.
     """
 
-    __doc__ += (DeformedKernelEstimator.__doc__ or "") + """probability : whether `fit` calibrates `predict_proba`.
+    __doc__ += (DeformedKernelEstimator.__doc__ or "") + """loss : "squared", or "hinge", whose intercept gives too
+        little to the class of the lonelier label where there are few.
+    probability : whether `fit` calibrates `predict_proba`.
     """
-    learner, regressor = "svm", "LapKernelRidge"
+    regressor = "LapKernelRidge"
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median", C: float = 10.0,
-                 eta: float = 10.0, graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
-                 n_subsample: int = 1000, tolerance: float = 1e-6, probability: bool = False, unlabeled: Any = None,
-                 seed: int = 0):
+                 eta: Eta = "auto", loss: str = "squared", graph: KNNGraph | None = None,
+                 regularizer: RegularizerParams | None = None, n_subsample: int = 1000, tolerance: float = 1e-6,
+                 probability: bool = False, unlabeled: Any = None, seed: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,
                          n_subsample=n_subsample, tolerance=tolerance, unlabeled=unlabeled, seed=seed)
-        self.probability = probability
+        self.loss, self.probability = loss, probability
+
+    def _learner(self) -> Literal["svm", "ridge"]:
+        return learner_of(self.loss)
 
     def _check(self, target: Any) -> None:
         super()._check(target)
@@ -198,8 +234,7 @@ class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
     Attributes
     ----------
     model_ : KernelModel. transduction_ : ndarray, shape (n,) or (n, c), what is predicted for the points of the fit.
-    subsample_ : ndarray, shape (s,). evidence_ : dict.
+    subsample_ : ndarray, shape (s,). evidence_ : dict. All as in `LapSVC`.
     """
 
     __doc__ += DeformedKernelEstimator.__doc__ or ""
-    learner = "ridge"

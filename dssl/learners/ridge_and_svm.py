@@ -6,7 +6,7 @@ a deformed kernel shrinks as the graph's weight grows.
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -22,16 +22,28 @@ class LearnerParams:
 
     C : penalty of the loss against the norm, for a kernel of unit mean diagonal; larger fits the labels closer. For
         "ridge" the added diagonal is 1 / C.
+    free : how far the intercept of "ridge" is from the mean of the targets, 0, to the one of least loss and norm, 1.
     """
 
     kind: Literal["svm", "ridge"] = "svm"
     C: float = 10.0
+    free: float = 0.0
 
     def __post_init__(self) -> None:
         require(self.kind in ("svm", "ridge"), f"kind={self.kind!r} is not a learner",
                 why="it decides the loss", fix="choose svm or ridge")
         require(isinstance(self.C, Real) and 0 < self.C < np.inf, f"C={self.C!r}, expected a finite number > 0",
                 why="it weighs the labels against smoothness", fix="use 1 to 100")
+
+
+LOSSES: dict[str, Literal["svm", "ridge"]] = {"squared": "ridge", "hinge": "svm"}
+
+
+def learner_of(loss: Any) -> Literal["svm", "ridge"]:
+    """Return the kind of learner that has a loss; raise ParameterError where none has."""
+    require(isinstance(loss, str) and loss in LOSSES, f"loss={loss!r}, expected one of {', '.join(LOSSES)}",
+            why="it decides the learner", fix='use "squared", or "hinge" for a support vector machine')
+    return LOSSES[loss]
 
 
 def fit_gram(K: np.ndarray, target: Target, params: LearnerParams,
@@ -47,7 +59,7 @@ def fit_gram(K: np.ndarray, target: Target, params: LearnerParams,
     if sample_weight is not None and bool((sample_weight == 1).all()):
         sample_weight = None  # so that both give the same bits
     if params.kind == "ridge":
-        return *ridge(K, target.each_column(), params.C, sample_weight), target.coding
+        return *ridge(K, target.each_column(), params.C, sample_weight, params.free), target.coding
     assert isinstance(target, Classes)  # what pipelines and estimators offer an SVM for
     return *svm(K, target, params.C, sample_weight), OneVsOne(target.names)
 
@@ -70,11 +82,14 @@ def svm(K: np.ndarray, target: Classes, C: float,
     return np.stack(coefs, axis=1), np.array(intercepts)
 
 
-def ridge(K: np.ndarray, Y: np.ndarray, C: float,
-          sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def ridge(K: np.ndarray, Y: np.ndarray, C: float, sample_weight: np.ndarray | None = None,
+          free: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Return (coef (l, c), intercept (c,)) of kernel ridge regression to Y (l, c).
 
-    `(K / scale + diag(1 / (C w))) coef scale = Y - mean`, the mean and the scale weighted by w too; w = 1 by default.
+    `A coef scale = Y - intercept` with `A = K / scale + diag(1 / (C w))`, the scale weighted by w too; 1 by default.
+    The intercept is the weighted mean of Y, and, as far as it is free, `1' A^-1 Y / 1' A^-1 1`: of a least-squares
+    support vector machine. That one suits a kernel of constant diagonal; where self-similarities differ by orders of
+    magnitude it gives too little to the class of the lonelier label.
     """
     scale = mean_diagonal(K, sample_weight)
     if sample_weight is None:
@@ -89,6 +104,9 @@ def ridge(K: np.ndarray, Y: np.ndarray, C: float,
             f"the Gram matrix of {len(K)} points plus 1 / C = {1 / C:g} is not positive definite",
             why="the kernel has a negative eigenvalue below -1 / C", fix="lower C, or check the kernel",
         )) from error
+    if free:
+        alone = cho_solve(factor, np.ones(len(K)))
+        intercept = (1 - free) * intercept + free * (alone @ Y) / alone.sum()
     return cho_solve(factor, Y - intercept) / scale, intercept
 
 

@@ -25,9 +25,10 @@ from scipy.linalg import cho_solve
 from ..errors import require
 from ..graph.regularizer import RegularizerParams
 from ..kernels.base import Kernel
-from ..kernels.deformed import absolute_eta, check_eta, factor_positive
+from ..kernels.deformed import absolute_eta, factor_positive
 from ..learners.closed_form import held_out_of_gram
 from ..learners.coding import Coding
+from ..learners.eta import ETAS, Eta, require_eta, shares_of_etas, sum_of, weights_of
 from ..learners.laprls.params import HeldOutPoints
 from ..learners.measures import HINGE
 from ..learners.ridge_and_svm import LearnerParams
@@ -36,12 +37,12 @@ from .folds import held_out
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
 # Of the code of each step, here and below; to be raised when its output changes.
-VERSIONS = {"subsample": 3, "system": 5, "columns": 4, "covariance": 4, "selection": 7}
+VERSIONS = {"subsample": 3, "system": 5, "columns": 4, "covariance": 5, "selection": 8}
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridParams:
-    """The grid: powers of the regularizer, etas (relative, see `deform`) and C.
+    """The grid: powers of the regularizer, etas (relative, see `deform`; or "auto", see `learners/eta.py`) and C.
 
     held_out_points : "transductive", the only one there is: they stay in the graph, and leave the subsample.
 
@@ -49,7 +50,7 @@ class GridParams:
     """
 
     power: tuple[int, ...] = (1, 2, 3)
-    eta: tuple[float, ...] = (1.0, 10.0, 100.0)
+    eta: tuple[Eta, ...] = (1.0, 10.0, 100.0)
     C: tuple[float, ...] = (10.0,)
     held_out_points: HeldOutPoints = "transductive"
 
@@ -67,8 +68,8 @@ class GridParams:
         for C in self.C:
             LearnerParams(C=C)
         for eta in self.eta:
-            check_eta(eta)
-        require(min(self.eta) > 0, f"eta={list(self.eta)} has a 0", why="eta 0 is the base kernel, which is a baseline "
+            require_eta(eta)
+        require(0 not in self.eta, f"eta={list(self.eta)} has a 0", why="eta 0 is the base kernel, which is a baseline "
                 "of its own", fix="leave the 0 out")
 
     def at(self, row: Mapping[str, Any]) -> "GridParams":
@@ -115,6 +116,9 @@ def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.n
     Cost: s^3 / 3 + 4 s^2 l flops once, and l^2 |F| a fold.
     """
     absolute = absolute_eta(A, eta)
+    if eta == 0:
+        yield from repeat(K_ll, len(folds))
+        return
     factor, _ = factor_positive(A + absolute * K_SS)
     inside = np.flatnonzero(position >= 0)
     unit = np.zeros((len(A), len(inside)))
@@ -132,14 +136,41 @@ def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.n
 
 
 def search_deformed(base: Kernel, X_S: np.ndarray, X_l: np.ndarray, position: np.ndarray,
-                    powers: Mapping[int, np.ndarray], params: GridParams, held: Held) -> list[dict[str, Any]]:
+                    powers: Mapping[int, np.ndarray], structure: Mapping[int, float], params: GridParams,
+                    held: Held) -> list[dict[str, Any]]:
     """Return the rows of one base kernel, deformed by `powers`: A (s, s) of each power of the regularizer.
+
+    structure : of the graph, by power, for "auto"; of powers that are not there it is not known.
 
     Each has `power`, `eta`, `C`, and the measures of `held_out_scores`.
     """
     K_SS, K_Sl, K_ll = base(X_S, X_S), base(X_S, X_l), base(X_l, X_l)
+
+    def grams(power: int, eta: float) -> Iterator[np.ndarray]:
+        return held_out_grams(K_SS, K_Sl, K_ll, powers[power], eta, position, held.folds)
+
+    def means(power: int) -> Iterator[tuple[np.ndarray, float]]:
+        return held_out_means(zip(*(grams(power, eta) for eta in ETAS), strict=True), held, structure.get(power))
+
     return [row for power, eta in product(params.power, params.eta) for row in _search_C(
-        held_out_grams(K_SS, K_Sl, K_ll, powers[power], eta, position, held.folds), params, held, power=power, eta=eta)]
+        means(power) if isinstance(eta, str) else zip(grams(power, eta), repeat(0.0)), params, held, power=power,
+        eta=eta)]
+
+
+def held_out_means(grams: Iterable[Sequence[np.ndarray]], held: Held,
+                   structure: float | None) -> Iterator[tuple[np.ndarray, float]]:
+    """Yield the mean Gram matrix (l, l) of "auto" of each fold, with the shares that the labels outside it say.
+
+    And how free the intercept is, the share of the base kernel.
+
+    grams : of each fold, the Gram matrices of all `ETAS`.
+    """
+    for fold, own in zip(held.folds, grams, strict=True):
+        kept = np.setdiff1d(np.arange(len(own[0])), fold)
+        target, weight = held.target.take(kept), None if held.weight is None else held.weight[kept]
+        inner = [K[np.ix_(kept, kept)] for K in own]
+        shares = shares_of_etas(inner, target, weight, structure)
+        yield sum_of(own, weights_of(inner, shares, weight)), float(shares[0])
 
 
 def search_base(base: Kernel, X_l: np.ndarray, params: GridParams, held: Held) -> list[dict[str, Any]]:
@@ -149,20 +180,24 @@ def search_base(base: Kernel, X_l: np.ndarray, params: GridParams, held: Held) -
     """
     K, target = base(X_l, X_l), held.target
     if held.kind != "ridge":
-        return _search_C(repeat(K, len(held.folds)), params, held, power=None, eta=None)
+        return _search_C(repeat((K, 0.0), len(held.folds)), params, held, power=None, eta=None)
     found = [held_out_of_gram(K, target, folds, params.C, held.weight) for folds in held.repetitions]
     return [held.row(values, target.coding, power=None, eta=None, C=C)
             for C, values in zip(params.C, zip(*found, strict=True), strict=True)]
 
 
-def _search_C(grams: Iterable[np.ndarray], params: GridParams, held: Held, **given: Any) -> list[dict[str, Any]]:
-    """Return a row for each C, with Gram matrices (l, l) of the folds of all repetitions, one at a time."""
+def _search_C(grams: Iterable[tuple[np.ndarray, float]], params: GridParams, held: Held,
+              **given: Any) -> list[dict[str, Any]]:
+    """Return a row for each C, with Gram matrices (l, l) of the folds of all repetitions, one at a time.
+
+    Beside each, how free the intercept of a ridge regression in it is.
+    """
     number = np.repeat(np.arange(len(held.repetitions)), [len(folds) for folds in held.repetitions])
     found: dict[tuple[float, int], np.ndarray] = {}
     coding = held.target.coding
-    for K, fold, repetition in zip(grams, held.folds, number.tolist(), strict=True):
+    for (K, free), fold, repetition in zip(grams, held.folds, number.tolist(), strict=True):
         for C in params.C:
-            learner = LearnerParams(kind=held.kind, C=C)  # type: ignore[arg-type]
+            learner = LearnerParams(kind=held.kind, C=C, free=free)  # type: ignore[arg-type]
             values, coding = held_out([K], held.target, [fold], learner, held.weight)
             found.setdefault((C, repetition), values)[fold] = values[fold]
     return [held.row([found[C, repetition] for repetition in range(len(held.repetitions))], coding, **given, C=C)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 LARGE, WITHIN = 200e6, 0.25
 EMBEDDED = {
     "labels": {"per_class": 10}, "graph": {"n_neighbors": 10, "weights": "self_tuned", "ridge": 0.01, "power": 2},
-    "kernel": {"name": "rbf", "bandwidth": "0.5*median"}, "model": {"kind": "svm", "C": 10, "eta": 10},
+    "kernel": {"name": "rbf", "bandwidth": "0.5*median"}, "model": {"kind": "svm", "loss": "hinge", "C": 10, "eta": 10},
 }
 SPECS: dict[str, str | dict[str, Any]] = {
     "mnist_odd_even": str(ROOT / "pipelines" / "mnist_odd_even.yaml"),

@@ -1,5 +1,7 @@
 """`LapSVC` and `LapKernelRidge`: against the dense formula, in threads and on a cluster, and at the edges."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -10,7 +12,10 @@ from sklearn.svm import SVC
 
 from dssl import KNNGraph, LapKernelRidge, LapSVC, RegularizerParams
 from dssl.errors import DataError, ParameterError
+from dssl.estimators.targets import classes_of
+from dssl.learners.eta import ETAS
 from dssl.learners.kernel_model import KernelModel
+from dssl.learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 from tests.moons import two_moons
@@ -48,7 +53,7 @@ def dense_kernel(X, Z, estimator):
 ])
 def test_svc_is_the_svm_in_the_kernel_of_equation_4(settings):
     X, y, new = blobs()
-    estimator = LapSVC(**SMALL | {"tolerance": 1e-10} | settings).fit(X, y)
+    estimator = LapSVC(**SMALL | {"tolerance": 1e-10, "loss": "hinge", "eta": 10.0} | settings).fit(X, y)
     K, K_new = dense_kernel(X, new, estimator)
     labeled = y >= 0
     K_ll = K[np.ix_(labeled, labeled)]
@@ -68,7 +73,7 @@ def test_kernel_ridge_is_ridge_in_the_kernel_of_equation_4(columns):
     labeled = y >= 0
     targets = np.where(labeled[:, None], np.random.default_rng(0).normal(size=(len(X), columns)), np.nan)
     given = targets[:, 0] if columns == 1 else targets
-    estimator = LapKernelRidge(**SMALL, tolerance=1e-10).fit(X, given)
+    estimator = LapKernelRidge(**SMALL, tolerance=1e-10, eta=10.0).fit(X, given)
     K, K_new = dense_kernel(X, new, estimator)
     scale = np.trace(K[np.ix_(labeled, labeled)]) / labeled.sum()
     mean = targets[labeled].mean(axis=0)
@@ -83,9 +88,84 @@ def test_kernel_ridge_is_ridge_in_the_kernel_of_equation_4(columns):
     assert estimator.predict(new).ndim == columns
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_with_the_squared_loss_it_is_ridge_to_the_codes_of_the_classes(n_classes):
+    X, y, new = blobs(n_classes=n_classes)
+    labeled = y >= 0
+    estimator = LapSVC(**SMALL, tolerance=1e-10, eta=3.0).fit(X, y)
+    K, K_new = dense_kernel(X, new, estimator)
+    K_ll = K[np.ix_(labeled, labeled)]
+    scale, codes = np.trace(K_ll) / labeled.sum(), np.where(y[labeled, None] == np.arange(n_classes), 1.0, -1.0)
+    alpha = np.linalg.solve(K_ll / scale + np.eye(labeled.sum()) / estimator.C, codes - codes.mean(axis=0))
+    expected = K_new[:, labeled] @ alpha / scale + codes.mean(axis=0)
+    assert_allclose(estimator.decision_function(new), expected[:, 1] if n_classes == 2 else expected, rtol=1e-6,
+                    atol=1e-7)
+    assert_array_equal(estimator.predict(new), expected.argmax(axis=1))
+
+
+@pytest.mark.parametrize("loss", ["squared", "hinge"])
+def test_eta_auto_is_the_mean_of_kernels_of_several_etas(loss):
+    X, y, new = blobs(n_classes=3)
+    labeled = y >= 0
+    estimator = LapSVC(**SMALL, tolerance=1e-10, loss=loss).fit(X, y)
+    grams = [dense_kernel(X, new, clone(estimator).set_params(eta=eta)) for eta in ETAS]
+    scales = [np.trace(K[np.ix_(labeled, labeled)]) / labeled.sum() for K, _ in grams]
+    found = estimator.evidence_["eta"]
+    assert [row["eta"] for row in found] == list(ETAS)
+    shares = [row["share"] for row in found]
+    assert sum(shares) == pytest.approx(1)
+    K, K_new = (sum(share * pair[which] / scale for share, pair, scale in zip(shares, grams, scales, strict=True))
+                for which in (0, 1))
+    target = classes_of(y, None, len(y))
+    coef, intercept, coding = fit_gram(K[np.ix_(labeled, labeled)], target, LearnerParams(
+        kind=learner_of(loss), free=shares[0]))
+    expected = coding.decision(K_new[:, labeled] @ coef + intercept)
+    assert_allclose(estimator.decision_function(new), expected, atol=1e-6 if loss == "squared" else 1e-3)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_points_of_the_fit_follow_the_graph_off_the_subsample(power):
+    X, y, _ = blobs(n=80, n_classes=3)
+    X = np.concatenate([X, X[:20]])  # copies: one vertex each, which counts twice
+    y = np.concatenate([y, np.full(20, -1)])
+    targets = np.where(y >= 0, np.random.default_rng(0).normal(size=len(y)), np.nan)
+    eta, settings = 4.0, SMALL | {"regularizer": RegularizerParams(power=power, ridge=0.05)}
+    estimator = LapKernelRidge(**settings, n_subsample=30, eta=eta, tolerance=1e-10).fit(X, targets)
+
+    W, multiplicity = reference.knn_weights(X[:80], 6), np.where(np.arange(80) < 20, 2.0, 1.0)
+    W = W * np.outer(multiplicity, multiplicity)  # of the graph of all points, summed over copies
+    R = reference.normalized_laplacian(W) + 0.05 * np.eye(80)
+    covariance = np.linalg.inv(np.linalg.matrix_power(R, power)) / np.sqrt(np.outer(multiplicity, multiplicity))
+    S, base = estimator.subsample_, estimator.predict(X[:80])
+    mean = targets[y >= 0].mean()
+    on_graph = covariance[:, S] @ np.linalg.solve(covariance[np.ix_(S, S)], base[S] - mean) + mean
+    expected = (base + eta * on_graph) / (1 + eta)
+    assert np.abs(expected - base).max() > 0.01
+    assert_allclose(estimator.transduction_, expected[np.concatenate([np.arange(80), np.arange(20)])], rtol=1e-6,
+                    atol=1e-6)
+    assert_allclose(estimator.transduction_[S], base[S], rtol=1e-6, atol=1e-8)
+
+
+def test_where_all_points_are_in_the_subsample_they_are_predicted_as_new_ones():
+    X, y, _ = blobs()
+    estimator = LapSVC(**SMALL).fit(X, y)
+    assert_array_equal(estimator.transduction_, estimator.predict(X))
+
+
+def test_a_pickle_without_transduction_holds_nothing_of_the_points():
+    X, y, _ = blobs(n=200)
+    estimator = LapSVC(**SMALL, n_subsample=20).fit(X, y)
+    again = pickle.loads(pickle.dumps(estimator))
+    assert not hasattr(again, "_on_graph")
+    with pytest.raises(NotFittedError, match="not asked for"):
+        again.transduction_  # noqa: B018
+    expected = estimator.transduction_
+    assert_array_equal(pickle.loads(pickle.dumps(estimator)).transduction_, expected)
+
+
 def test_without_the_graph_it_is_an_svm():
     X, y, new = blobs(n_classes=3)
-    estimator = LapSVC(**SMALL | {"eta": 0.0}).fit(X, y)
+    estimator = LapSVC(**SMALL | {"eta": 0.0, "loss": "hinge"}).fit(X, y)
     machine = SVC(C=10.0, gamma=1 / (2 * 1.5**2), break_ties=True).fit(X[y >= 0], y[y >= 0])
     assert_array_equal(estimator.predict(new), machine.predict(new))
 
@@ -276,6 +356,7 @@ def test_the_estimator_is_cloned_and_set():
 
 @pytest.mark.parametrize(("settings", "message"), [
     ({"C": 0.0}, "C=0.0"), ({"eta": -1.0}, "eta=-1"), ({"kernel": "rfb"}, "'rfb'"),
+    ({"eta": "best"}, "eta='best'"), ({"loss": "log"}, "loss='log'"),
     ({"n_subsample": 0}, "n_subsample=0"), ({"n_subsample": 2.5}, "n_subsample=2.5"), ({"C": "3"}, "C='3'"),
     ({"tolerance": "1e-6"}, "tolerance='1e-6'"), ({"bandwidth": "mean"}, "'mean'"),
     ({"tolerance": 0.0}, "tolerance=0.0"),

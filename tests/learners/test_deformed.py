@@ -216,3 +216,19 @@ def test_a_kernel_of_which_the_graph_left_nothing_is_refused():
 def test_an_eta_that_is_no_weight_is_refused(eta):
     with pytest.raises(ParameterError, match=r"expected 0 to 1e\+08"):
         check_eta(eta)
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_off_the_subsample_the_function_is_the_one_of_least_energy(power):
+    """Theorem 3.2: of all functions with the same values on S, `Q^-1_.S (Q^-1_SS)^-1 h_S` has the least h'Qh."""
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    params = GraphKernelParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, seed=2,
+                               solver=SolverParams(tolerance=1e-10))
+    found = covariance(X, [5, 9], params)
+    values = np.random.default_rng(1).normal(size=(12, 2))
+    h = found.of_least_energy(values, power, InProcess(2))
+    assert_array_equal(h[found.subsample], values)
+    Q = reference.regularizer(reference.normalized_laplacian(reference.knn_weights(X, 5)), power, 0.05)
+    others = np.setdiff1d(np.arange(50), found.subsample)
+    expected = np.linalg.solve(Q[np.ix_(others, others)], -Q[np.ix_(others, found.subsample)] @ values)
+    assert_allclose(h[others], expected, rtol=1e-5, atol=1e-7)

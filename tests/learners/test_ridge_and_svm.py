@@ -13,7 +13,7 @@ from dssl.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, Polynomial
 from dssl.learners.coding import OneVsOne, OneVsRest, class_pairs
 from dssl.learners.kernel_model import KernelModel
-from dssl.learners.ridge_and_svm import LearnerParams, fit_gram, mean_diagonal
+from dssl.learners.ridge_and_svm import LearnerParams, fit_gram, mean_diagonal, ridge
 from dssl.learners.target import Classes, Quantities
 from tests import reference
 
@@ -211,3 +211,17 @@ def test_weights_of_one_give_the_bits_of_no_weights(kind):
         for found, expected in zip(fit_labels(K, codes, 3, params, weight)[:2],
                                    fit_labels(K, codes, 3, params)[:2], strict=True):
             assert_array_equal(found, expected)
+
+
+def test_a_free_intercept_is_that_of_least_squares_and_norm():
+    """Suykens and Vandewalle 1999: [[0, 1'], [1, K + I / C]] (b, alpha) = (0, y)."""
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(9, 9))
+    K, Y, weight = root @ root.T, rng.normal(size=(9, 2)), rng.uniform(0.5, 2, 9)
+    scale = np.average(np.diagonal(K), weights=weight)
+    system = np.block([[np.zeros((1, 1)), np.ones((1, 9))], [np.ones((9, 1)), K / scale + np.diag(1 / (3 * weight))]])
+    expected = np.linalg.solve(system, np.vstack([np.zeros((1, 2)), Y]))
+    coef, intercept = ridge(K, Y, 3.0, weight, free=1.0)
+    assert_allclose(intercept, expected[0])
+    assert_allclose(coef * scale, expected[1:])
+    assert_allclose(ridge(K, Y, 3.0, weight, free=0.25)[1], 0.25 * expected[0] + 0.75 * ridge(K, Y, 3.0, weight)[1])

@@ -995,6 +995,12 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: score(LapSVC(eta=1e10).fit(X, y), X))
 
 
+@case("Estimators", "LapSVC, `loss=\"logistic\"`", None, "loss")
+def _(folder: Path) -> Outcome:
+    X, y = semi()
+    return fitted(folder, lambda: score(LapSVC(loss="logistic").fit(X, y), X))
+
+
 @case("Estimators", "LapSVC, more labels than `n_subsample`", None, "fits; 2 classes; ")
 def _(folder: Path) -> Outcome:
     X, y = blobs()

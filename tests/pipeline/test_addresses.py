@@ -29,7 +29,7 @@ def moved(spec, *overrides):
 
 @pytest.mark.parametrize(("override", "expected"), [
     ("name=other", set()),
-    ("model.eta=3", CHOSEN), ("model.C=3", CHOSEN), ("model.kind=ridge", FITTED),
+    ("model.eta=3", CHOSEN), ("model.C=3", CHOSEN), ("model.loss=hinge", FITTED),
     ("kernel.bandwidth=2.0", CHOSEN), ("kernel.name=laplacian", FITTED), ("baselines=[base, shuffled]", CHOSEN),
     ("selection.eta=[1, 10]", CHOSEN), ("selection.power=[1, 2]", SOLVED), ("selection.power=[3]", {"system", *SOLVED}),
     ("labels.seed=1", LABELED), ("labels.per_class=4", LABELED),
@@ -50,7 +50,8 @@ def test_a_change_moves_what_depends_on_it(small_spec, override, expected):
     assert moved(small_spec, override) == expected
 
 
-@pytest.mark.parametrize("override", ["model.eta=10", "model.eta=10.0", "graph.power=2", "labels={per_class: 3}"])
+@pytest.mark.parametrize("override", ["model.eta=auto", "model.loss=squared", "model.kind=ridge", "graph.power=2",
+                                      "labels={per_class: 3}"])
 def test_what_is_said_already_moves_nothing(small_spec, override):
     assert moved(small_spec, override) == set()
 

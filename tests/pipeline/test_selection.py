@@ -5,6 +5,7 @@ import pytest
 
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
+from dssl.learners.eta import ETAS
 from dssl.pipeline.kinds.deformed_fit import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
@@ -97,19 +98,31 @@ def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
     A = np.cov(np.random.default_rng(1).normal(size=(12, 40)))
     problem = DeformedProblem(ArrayRows(X), HeldArrays(power1=A), HeldArrays(subsample=np.arange(12)),
                               HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])), ["a", "b"],
-                              LearningParams("svm", "rbf", {}, ("base", "shuffled"), 0, None))
+                              LearningParams("svm", "rbf", {}, ("base", "shuffled"), 0, None), {})
     found = problem.covariances("shuffled", (1,), X)[1]
     assert np.allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(A))
     assert not np.array_equal(found, A)
+
+
+@pytest.mark.parametrize("loss", ["squared", "hinge"])
+def test_the_weight_of_the_graph_is_by_its_structure_and_the_labels(small_spec, tmp_path, loss):
+    run({**small_spec, "model": {"kind": "svm", "loss": loss}}, workspace=tmp_path, execution=InProcess(2))
+    models = facts(tmp_path, "models")["models"]
+    assert [row["eta"] for row in models["model"]["eta"]] == list(ETAS)
+    assert sum(row["share"] for row in models["model"]["eta"]) == pytest.approx(1)
+    assert models["shuffled"]["eta"] == models["model"]["eta"], "the control is the model, but for its graph"
+    assert "eta" not in models["base"]
+    assert list(facts(tmp_path, "covariance")["structure"]) == ["2"]
+    assert models["model"]["coding"] == ("one_vs_rest" if loss == "squared" else "one_vs_one")
 
 
 REPEATED = {"folds": 3, "repetitions": 2, "measure": "log_loss", "eta": [1, 30], "C": [1, 10]}
 
 
 @pytest.mark.parametrize(("selection", "model"), [
-    (REPEATED, {"kind": "svm"}), (REPEATED, {"kind": "ridge"}),
+    (REPEATED, {"kind": "svm", "loss": "hinge"}), ({**REPEATED, "eta": ["auto", 30]}, {"kind": "svm"}),
     ({"folds": "leave_one_out", "measure": "auc", "eta": [1, 30], "C": [1, 10]}, {"kind": "ridge"}),
-    ({"folds": "leave_one_out", "one_standard_error": True, "C": [0.1, 1, 10, 100]}, {"kind": "svm"}),
+    ({"folds": "leave_one_out", "one_standard_error": True, "C": [0.1, 1, 10, 100]}, {"kind": "svm", "loss": "hinge"}),
     ({"repetitions": 2, "folds": 3, "one_standard_error": True, "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "auto"],
       "bandwidth": ["median", "2*median"]}, {"kind": "laprls", "landmarks": {"count": 40}}),
     ({**REPEATED, "eta": None, "C": None, "measure": "brier", "gamma_A": ["auto", "100*auto"]},

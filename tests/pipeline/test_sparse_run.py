@@ -38,7 +38,7 @@ def spec_of(path, sparse=True, **data):
             "data": {"source": str(path), "read": read, "test": {"count": 60}, "scale": "unit_norm", **data},
             "labels": {"per_class": 4}, "graph": {"n_neighbors": 6}, "subsample": {"size": 50},
             "solver": {"method": "jacobi", "block_columns": 25}, "kernel": {"bandwidth": 1.0},
-            "baselines": ["base", "shuffled", "subsample_graph"]}
+            "model": {"kind": "svm", "loss": "hinge"}, "baselines": ["base", "shuffled", "subsample_graph"]}
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import yaml
 
 from dssl.errors import SpecError
 from dssl.graph.weights import KERNEL_WIDTH, WeightParams
+from dssl.learners.ridge_and_svm import LearnerParams
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec, schema
 from dssl.pipeline.plan import plan
@@ -53,7 +54,7 @@ def test_defaults_are_those_of_the_parameters():
     assert spec.graph.weighting() == WeightParams(width=KERNEL_WIDTH)
     assert spec.graph.regularizer() == type(spec.graph.regularizer())()
     assert spec.solver.params() == type(spec.solver.params())()
-    assert spec.model.params() == type(spec.model.params())()
+    assert spec.model.params() == LearnerParams(kind="ridge")
     assert spec.data.ingest_params() == type(spec.data.ingest_params())()
 
 
@@ -258,7 +259,8 @@ def test_the_last_override_wins():
 @pytest.mark.parametrize(("override", "told"), [
     ("model.eta", "not of the form"), ("=3", "not of the form"), ("model..eta=3", "not of the form"),
     ("name.first=3", "'name' is a value, not a section"), ("model.eta=[1", "is not YAML"),
-    ("model.etta=3", "  model.etta: "), ("model.eta=ten", "  model.eta: "), ("model={eta: 1, eta: 2}", "given twice"),
+    ("model.etta=3", "  model.etta: "), ("model.eta=ten", "  model.eta: "),
+    ("model.loss=log", "  model.loss: "), ("model={eta: 1, eta: 2}", "given twice"),
 ])
 def test_a_wrong_override_is_named(override, told):
     assert told in message_of(LEAST, (override,))

@@ -9,7 +9,8 @@ from sklearn.svm import SVC
 
 from dssl.errors import ParameterError
 from dssl.kernels.base import RBF
-from dssl.kernels.deformed import absolute_eta
+from dssl.kernels.deformed import absolute_eta, subsample_deformation
+from dssl.learners.eta import AUTO, ETAS, shares_of_etas
 from dssl.learners.measures import HINGE
 from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
 from dssl.learners.target import Classes, Quantities
@@ -86,16 +87,41 @@ def test_the_grid_has_a_point_for_each_combination_and_the_base_kernel_none_of_t
     params = GridParams(power=(1, 2), eta=(1.0, 10.0), C=(1.0, 10.0, 100.0))
     folds = labeled_folds(codes, 3, 0)
     held = Held(classes_of(codes), [folds], "svm")
-    points = search_deformed(RBF(1.0), X_S, X_l, position, {1: A, 2: A @ A}, params, held)
+    points = search_deformed(RBF(1.0), X_S, X_l, position, {1: A, 2: A @ A}, {}, params, held)
     assert len({(p["power"], p["eta"], p["C"]) for p in points}) == len(points) == 12
     base = search_base(RBF(1.0), X_l, params, held)
     assert [(p["power"], p["eta"], p["C"]) for p in base] == [(None, None, C) for C in (1.0, 10.0, 100.0)]
 
 
+@pytest.mark.parametrize("kind", ["svm", "ridge"])
+def test_eta_auto_takes_its_shares_from_the_labels_outside_a_fold(kind):
+    X_S, X_l, position, codes, A = problem(5, inside=10, outside=4)
+    kernel, folds, target = RBF(1.3), labeled_folds(codes, 3, 0), classes_of(codes)
+    values = None
+    for fold in folds:
+        kept, left = np.setdiff1d(np.arange(len(codes)), fold), np.setdiff1d(np.arange(len(X_S)), position[fold])
+        grams = [subsample_deformation(kernel, X_S[left], A[np.ix_(left, left)], absolute_eta(A, eta))(X_l, X_l)
+                 for eta in ETAS]
+        inner = [K[np.ix_(kept, kept)] for K in grams]
+        shares = shares_of_etas(inner, target.take(kept), None, 2.5)
+        K = sum(share * own / (np.trace(of_kept) / len(kept))
+                for share, own, of_kept in zip(shares, grams, inner, strict=True))
+        coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), LearnerParams(
+            kind=kind, C=5.0, free=shares[0]))
+        found = K[np.ix_(fold, kept)] @ coef + intercept
+        values = np.zeros((len(codes), found.shape[1])) if values is None else values
+        values[fold] = found
+    expected = held_out_scores([HeldOut(target, coding, values, folds)], HINGE)
+    row, = search_deformed(kernel, X_S, X_l, position, {2: A}, {2: 2.5}, GridParams(power=(2,), eta=(AUTO,), C=(5.0,)),
+                           Held(target, [folds], kind))
+    assert (row["eta"], row["error"]) == (AUTO, expected["error"])
+    assert row["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+
+
 @pytest.mark.parametrize(("given", "message"), [
     ({"power": ()}, "no values"), ({"power": (0,)}, "power"), ({"eta": (0.0,)}, "0 is the base kernel"),
     ({"eta": (1.0, 1.0)}, "twice"), ({"C": (-1.0,)}, "C="),
-    ({"eta": (float("inf"),)}, "eta"),
+    ({"eta": (float("inf"),)}, "eta"), ({"eta": ("best",)}, "eta='best'"), ({"eta": (AUTO, AUTO)}, "twice"),
 ])
 def test_a_bad_grid_is_refused(given, message):
     with pytest.raises(ParameterError, match=message):
@@ -118,6 +144,6 @@ def test_quantities_are_judged_by_the_error_of_points_held_out():
     point, = search_base(kernel, X_l, GridParams(C=(5.0,)), held)
     assert_allclose((point["rmse"], point["mae"]), (np.sqrt((found**2).mean()), np.abs(found).mean()))
     assert_allclose(point["fold_errors"], [np.sqrt((error**2).mean()) for error in errors])
-    grid = search_deformed(kernel, X_S, X_l, position, {1: A}, GridParams(power=(1,), C=(5.0,)), held)
+    grid = search_deformed(kernel, X_S, X_l, position, {1: A}, {}, GridParams(power=(1,), C=(5.0,)), held)
     assert len(grid) == 3
     assert all(0 < point["mae"] <= point["rmse"] for point in grid)

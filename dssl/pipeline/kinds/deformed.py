@@ -12,6 +12,7 @@ import numpy as np
 from ...execution.cost import Cost, cost_of
 from ...graph.regularizer import RegularizerParams, prepare_regularizer, system_cost
 from ...graph.vertices import covariance_at_points
+from ...kernels.structure import structure_of
 from ...kernels.subsample import columns_cost, multiply_factors, n_solves, product_cost, solve_columns, solve_evidence
 from ...learners.deformed import draw_subsample
 from ...report.sections.selection import selection_section
@@ -21,7 +22,7 @@ from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.search import VERSIONS, GridParams
 from ...solvers.direct import LARGEST
-from ...solvers.solve import METHODS, SolverParams, stored_bytes
+from ...solvers.solve import METHODS, Solver, SolverParams, stored_bytes
 from ...storage.blocks import PartWriter
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
@@ -108,10 +109,15 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
     found = multiply_factors(context.inputs["columns"].parts, context.attributes("system")["n"], subsample,
                              params.powers, context.execution, context.parts.within("shares"), form=params.form,
                              n_blocks=context.attributes("columns")["n_blocks"], progress=context.progress)
+    system = context.attributes("system")
+    solver = Solver.from_arrays(context.inputs["system"].parts.arrays(0).load(), SolverParams(**system["params"]))
+    structure = {str(power): structure_of(np.diagonal(A), subsample, solver.A, system["ridge"], power)
+                 for power, A in found.items()}
     m = vertices_of(context).multiplicity[subsample]
     found = {power: covariance_at_points(A, m) for power, A in found.items()}
     PartWriter(context.parts, 0).write(**{f"power{power}": A for power, A in found.items()})
-    return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in found.items()}}
+    return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in found.items()},
+            "structure": structure}
 
 
 def _problem(context: Context, learning: LearningParams) -> DeformedProblem:
@@ -123,7 +129,8 @@ def _problem(context: Context, learning: LearningParams) -> DeformedProblem:
     return DeformedProblem(
         points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
         chosen=context.inputs["subsample"].parts.arrays(0), labels=context.inputs["labels"].parts.arrays(0),
-        classes=context.attributes("labels").get("classes"), learning=replace(learning, subsample_graph=graph))
+        classes=context.attributes("labels").get("classes"), learning=replace(learning, subsample_graph=graph),
+        structure={int(power): own for power, own in context.attributes("covariance")["structure"].items()})
 
 
 @dataclass(frozen=True)
@@ -211,7 +218,7 @@ def _columns_cost(f: Facts[DeformedSpec]) -> Cost:
 
 def _scores_cost(f: Facts[DeformedSpec]) -> Cost:
     """The points of a model are the subsample and the labeled ones, with a column a pair of classes in an SVM."""
-    is_svm = f.spec.model.kind == "svm"
+    is_svm = f.spec.model.learner == "svm"
     columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if is_svm else f.n_outputs
     return scores_cost(f, n_subsample(f) + f.n_labeled, columns, 8 if is_svm or f.is_regression else 16)
 
@@ -242,7 +249,7 @@ STAGES = (
     Stage("selection", VERSIONS["selection"], ("points", "labels", "subsample", "covariance"), SearchParams.of,
           make_selection, search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS),
           leads=True),
-    Stage("models", 3, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
+    Stage("models", 4, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, fit_cost, "lower subsample.size"),
     replace(SCORES, cost=_scores_cost, remedy="lower subsample.size or labels"),
 )

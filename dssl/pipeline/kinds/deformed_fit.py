@@ -6,7 +6,7 @@
     subsample_graph  the same as the model, with a graph of the subsample alone
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,8 +19,9 @@ from ...graph.neighbors import NeighborParams, find_neighbors
 from ...graph.regularizer import RegularizerParams
 from ...graph.weights import WeightParams, weights
 from ...kernels.base import Kernel, kernel_from
-from ...kernels.deformed import check_share, deform, shuffled
+from ...kernels.deformed import shuffled
 from ...kernels.subsample import inverse_on_subsample
+from ...learners.eta import ETAS, deform_by
 from ...learners.kernel_model import expand
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Target
@@ -61,7 +62,7 @@ class LearningParams:
     @classmethod
     def of(cls, spec: DeformedSpec) -> "LearningParams":
         graph = SubsampleGraph(spec.graph.neighbors(), spec.graph.weighting(), spec.graph.regularizer())
-        return cls(spec.model.kind, spec.kernel.name, spec.kernel.parameters, spec.baselines,
+        return cls(spec.model.learner, spec.kernel.name, spec.kernel.parameters, spec.baselines,
                    spec.subsample.seed, graph if "subsample_graph" in spec.baselines else None)
 
 
@@ -75,6 +76,7 @@ class DeformedProblem:
     labels: Arrays  # arrays of the `Target`
     classes: list[Any] | None  # and its attribute
     learning: LearningParams
+    structure: dict[int, float]  # of the graph, by power
 
     def base(self, bandwidth: float | str | None) -> Kernel:
         """Return the base kernel with a bandwidth."""
@@ -88,6 +90,10 @@ class DeformedProblem:
     def target(self) -> Target:
         """Return the labeled points with their classes or quantities."""
         return Target.from_arrays(self.labels.load(), {"classes": self.classes})
+
+    def structure_of(self, name: str) -> dict[int, float]:
+        """Return the structure, by power, of the graph of the model of this name, where it is known."""
+        return {} if name == "subsample_graph" else self.structure
 
     def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
         """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
@@ -122,8 +128,8 @@ class SearchTask:
             subsample = problem.subsample()
             X_S, place = problem.points.take(subsample), {int(row): i for i, row in enumerate(subsample)}
             position = np.array([place.get(int(row), -1) for row in target.labeled])
-            found = search_deformed(base, X_S, X_l, position, problem.covariances(self.name, grid.power, X_S), grid,
-                                    held)
+            found = search_deformed(base, X_S, X_l, position, problem.covariances(self.name, grid.power, X_S),
+                                    problem.structure_of(self.name), grid, held)
         return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found],
                 "folds": len(held.repetitions[0])}
 
@@ -140,19 +146,26 @@ class FitTask:
         X_S, X_l = problem.points.take(problem.subsample()), problem.points.take(target.labeled)
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}
+        shares = None  # of the model's etas, which the control takes too
         for name in ("model", *problem.learning.baselines):
             chosen = self.choices[name]
             base = problem.base(chosen["bandwidth"])
             kernel: Any = base
-            if name != "base":
-                A = problem.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
-                kernel = deform(base, X_S, A, chosen["eta"])
-            K = kernel(X_l, X_l)
-            check_share(K, base, X_l, chosen["eta"] or 0.0)
             learner = LearnerParams(kind=problem.learning.kind, C=chosen["C"])
+            facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled)}
+            if name == "base":
+                K = kernel(X_l, X_l)
+            else:
+                A = problem.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
+                deformed = deform_by(chosen["eta"], base, X_S, A, X_l, target,
+                                     structure=problem.structure_of(name).get(chosen["power"]),
+                                     shares=shares if name == "shuffled" else None)
+                kernel, K, facts["eta"] = deformed.kernel, deformed.K, deformed.described()
+                shares = deformed.shares if name == "model" else shares
+                learner = replace(learner, free=deformed.free)
             coef, intercept, coding = fit_gram(K, target, learner)
-            facts = {"name": name, "n_labeled": len(target.labeled), **target.missed(K @ coef + intercept, coding),
-                     "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
+            facts |= {**target.missed(K @ coef + intercept, coding),
+                      "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
             model = expand(kernel, X_l, coef, intercept, coding, facts)
             described, attributes = model.to_arrays()
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
@@ -182,13 +195,15 @@ def _training_bytes(f: Facts[DeformedSpec]) -> tuple[int, int, int]:
     """Return what a task of the training reads, the most it holds, and the least.
 
     Held: all covariances; to deform a kernel with one of them, it permuted, a Gram matrix, a sum with it and its
-    temporary, and a factor; and kernels of the labels. Before these, points are taken out of chunks: one as
-    it is stored, decompressed, and copied.
+    temporary, and a factor, of "auto" another; and kernels of the labels. Before these, points are taken out of chunks:
+    one as it is stored, decompressed, and copied.
     """
     s, m, d, powers = n_subsample(f), f.n_labeled, f.width, len(f.spec.powers)
+    several = f.spec.has_several_etas
     read = 8 * s * s * powers + min(f.n, 3 * max(s, m, SAMPLED)) * f.row_bytes
     chunk = min(f.n, scaled_rows(f.n, f.row_bytes, f.x_chunk, f.budget)) * f.row_bytes
-    held = max(8 * s * s * (powers + 5) + 24 * (s + m) * d + 8 * m * (3 * m + 3 * s), 3 * chunk)
+    held = max(8 * s * s * (powers + 5 + several) + 24 * (s + m) * d
+               + 8 * m * (3 * m + 3 * s) + several * 8 * m * 4 * m, 3 * chunk)
     return read, held, 8 * s * s * (powers + 3)
 
 
@@ -202,10 +217,11 @@ def search_cost(f: Facts[DeformedSpec]) -> Cost:
         return cost_of(0, 0, 0, 0)
     tasks = len({"model", *f.spec.baselines} - {"shuffled"}) * (len(f.spec.kernels()) + 1)
     read, held, least = _training_bytes(f)
-    pairs = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.kind == "svm" else f.n_outputs
+    pairs = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.learner == "svm" else f.n_outputs
     values = 8 * m * pairs * len(f.spec.grid.C) * chosen.repetitions
-    return cost_of(tasks, tasks * read, 0, held + 8 * m * m * 5 + values + 24 * s * (m + min(s, m)),
-                   least)
+    kernels = len(ETAS) - 1 if f.spec.has_several_etas else 1
+    return cost_of(tasks, tasks * read, 0,
+                   held + 8 * m * m * 5 * kernels + values + 24 * s * (m + min(s, m)) * kernels, least)
 
 
 def fit_cost(f: Facts[DeformedSpec]) -> Cost:

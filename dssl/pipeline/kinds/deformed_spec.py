@@ -1,18 +1,26 @@
 """The pipeline files of the kinds `svm` and `ridge`."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ...graph.regularizer import RegularizerParams
-from ...kernels.deformed import check_eta
 from ...kernels.subsample import n_solves
+from ...learners.eta import AUTO, Eta, require_eta
 from ...learners.laprls.params import HeldOutPoints
-from ...learners.ridge_and_svm import LearnerParams
+from ...learners.ridge_and_svm import LOSSES, LearnerParams
 from ...selection.search import GridParams
 from ...solvers.solve import SolverParams
 from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
+
+
+def _known_eta(eta: Eta) -> Eta:
+    require_eta(eta)
+    return eta
+
+
+EtaKey = Annotated[Eta, AfterValidator(_known_eta)]
 
 
 class RegularizedGraph(KernelGraph):
@@ -49,26 +57,35 @@ class SolverSpec(SpecSection):
 
 
 class LearnerSpec(ModelSpec):
-    """The learner in the deformed kernel; eta 0 is the base kernel."""
+    """The learner in the deformed kernel; eta 0 is the base kernel, auto the mean of kernels of several."""
 
     kind: Literal["svm", "ridge"]
     C: float = 10.0
-    eta: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+    eta: EtaKey = AUTO
+
+    @property
+    def learner(self) -> Literal["svm", "ridge"]:
+        """Return which learner it is on a Gram matrix."""
+        return "ridge"
 
     def params(self) -> LearnerParams:
         """Return the learner's parameters."""
-        check_eta(self.eta)
-        return LearnerParams(kind=self.kind, C=self.C)
+        return LearnerParams(kind=self.learner, C=self.C)
 
 
 class SvmSpec(LearnerSpec):
-    """A support vector machine in the deformed kernel."""
+    """A support vector machine in the deformed kernel, of least squares or with the hinge loss."""
 
     kind: Literal["svm"] = "svm"
+    loss: Literal["squared", "hinge"] = "squared"
+
+    @property
+    def learner(self) -> Literal["svm", "ridge"]:
+        return LOSSES[self.loss]
 
 
 class RidgeSpec(LearnerSpec):
-    """Ridge regression in the deformed kernel, of classes or quantities."""
+    """Ridge regression in the deformed kernel, of quantities; of classes it is the svm of squared loss."""
 
     kind: Literal["ridge"]
 
@@ -80,7 +97,7 @@ class GridSpec(SelectionSpec):
     """
 
     power: list[int] | None = Field(None, min_length=1)
-    eta: list[float] | None = Field(None, min_length=1)
+    eta: list[EtaKey] | None = Field(None, min_length=1)
     C: list[float] | None = Field(None, min_length=1)
     held_out_points: HeldOutPoints = Field("transductive", description="points that are held out stay in the graph, as "
                                                                        "unlabeled points, and leave the subsample")
@@ -117,6 +134,11 @@ class DeformedSpec(KernelPipeline):
     def powers(self) -> tuple[int, ...]:
         """Return the powers of the regularizer that are solved for, ascending."""
         return tuple(sorted(self.grid.power)) if self.grid else (self.graph.power,)
+
+    @property
+    def has_several_etas(self) -> bool:
+        """Return whether the mean of kernels of several etas is made."""
+        return AUTO in (self.grid.eta if self.grid else (self.model.eta,))
 
     @property
     def n_columns(self) -> int:

@@ -92,7 +92,9 @@ def _all_scores(scores: dict[str, dict[str, Any]]) -> Html:
 
 
 def _told(name: str, value: Any) -> str:
-    return value or "median" if name == "bandwidth" and finite(value) is None else number(value)
+    if isinstance(value, str):
+        return value
+    return "median" if name == "bandwidth" and finite(value) is None else number(value)
 
 
 def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words: Words) -> Html:

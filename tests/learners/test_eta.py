@@ -1,0 +1,98 @@
+"""The weight of the graph: numbers, and the mean of kernels of several, with shares by leave-one-out."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from dssl.errors import ParameterError
+from dssl.kernels.base import RBF
+from dssl.kernels.deformed import deform
+from dssl.kernels.kernel_mean import KernelMean
+from dssl.learners.eta import AUTO, ETAS, EVEN, deform_by, prior_of, require_eta, shares_of_etas
+from dssl.learners.target import Classes, Quantities
+
+
+def problem(seed, s=12, m=8, n_classes=2):
+    """Return S (s, 2), a covariance on it, labeled points (m, 2) and their target."""
+    rng = np.random.default_rng(seed)
+    X_S, root = rng.normal(size=(s, 2)), rng.normal(size=(s, s))
+    return X_S, root @ root.T + 0.1 * np.eye(s), np.concatenate([X_S[:m - 2], rng.normal(size=(2, 2))]), Classes(
+        np.arange(m), np.arange(m) % n_classes, np.arange(n_classes))
+
+
+def by_refits(K, Y, weight):
+    """Return the values of each label by ridge regression, penalty 0.1 of the mean diagonal, of the others."""
+    found = np.zeros(Y.shape)
+    scale = np.average(np.diagonal(K), weights=weight)
+    for i in range(len(K)):
+        kept = np.delete(np.arange(len(K)), i)
+        mean = np.average(Y[kept], axis=0, weights=weight[kept])
+        alpha = np.linalg.solve(K[np.ix_(kept, kept)] / scale + np.diag(0.1 / weight[kept]), Y[kept] - mean)
+        found[i] = K[i, kept] @ alpha / scale + mean
+    return found
+
+
+@given(st.integers(0, 2**20), st.booleans(), st.booleans(), st.sampled_from([None, 1.2, 1.6, 40.0]))
+def test_shares_are_by_what_refits_without_each_label_get_wrong(seed, weighted, quantities, structure):
+    X_S, A, points, target = problem(seed)
+    rng = np.random.default_rng(seed)
+    weight = rng.uniform(0.5, 2, len(points)) if weighted else None
+    if quantities:
+        target = Quantities(target.labeled, rng.normal(size=(len(points), 2)))
+    grams = [deform(RBF(1.0), X_S, A, eta)(points, points) for eta in ETAS]
+    w, Y = np.ones(len(points)) if weight is None else weight, target.indicators()
+    losses = np.array([float(w / w.mean() @ ((by_refits(K, Y, w) - Y) ** 2).sum(axis=1)) for K in grams])
+    unit = losses.min() / len(Y) if quantities else 1.0
+    expected = prior_of(structure) * np.exp(-(losses - losses.min()) / (2 * unit))
+    assert_allclose(shares_of_etas(grams, target, weight, structure), expected / expected.sum(), rtol=1e-6)
+
+
+def test_with_one_label_a_class_the_prior_decides():
+    grams = [np.eye(3) * scale for scale in (1.0, 0.2, 0.1)]
+    expected = prior_of(3.0) / prior_of(3.0).sum()
+    assert_allclose(shares_of_etas(grams, Classes(np.arange(3), np.arange(3), np.arange(3)), None, 3.0), expected)
+    quantity = Quantities(np.arange(1), np.ones(1))
+    assert_allclose(shares_of_etas([K[:1, :1] for K in grams], quantity, None, 3.0), expected)
+
+
+def test_the_less_structure_the_more_the_base_kernel_counts_for():
+    of_base = [prior_of(structure)[0] for structure in (100.0, 3.0, EVEN, EVEN / 2, 0.1, 0.0)]
+    assert of_base == sorted(of_base)
+    assert of_base[2:] == pytest.approx([1, 4, 100, 100])
+    assert all(prior_of(structure)[1:].tolist() == [0.5, 0.5] for structure in (None, 2.0))
+
+
+@pytest.mark.parametrize("eta", [0.0, 3.0, AUTO])
+def test_the_expansion_in_the_base_kernel_is_the_function(eta):
+    X_S, A, points, target = problem(0)
+    found = deform_by(eta, RBF(1.0), X_S, A, points, target)
+    new, coef = np.random.default_rng(1).normal(size=(6, 2)), np.random.default_rng(2).normal(size=(len(points), 3))
+    base, centers, expanded = found.kernel.expansion(points, coef)
+    assert_allclose(base(new, centers) @ expanded, found.kernel(new, points) @ coef, atol=1e-10)
+    assert_allclose(found.kernel(points, points), found.K, atol=1e-12)
+    assert_allclose(found.kernel.diagonal(points), np.diagonal(found.K), atol=1e-12)
+    assert len(centers) == len(points) + (len(X_S) if eta else 0)
+    if eta == AUTO:
+        assert np.trace(found.K) / len(points) == pytest.approx(1), "each part counts for a mean diagonal of its share"
+        assert [(row["eta"], row["share"]) for row in found.described()] == list(zip(ETAS, found.shares, strict=True))
+        given = deform_by(eta, RBF(1.0), X_S, A, points, target, shares=np.array([1.0, 0.0, 0.0]))
+        assert_allclose(given.K, RBF(1.0)(points, points), atol=1e-12)
+
+
+@pytest.mark.parametrize("eta", [0.0, 3.0, AUTO])
+def test_what_the_graph_and_what_the_base_kernel_says_sum_to_the_function_on_the_subsample(eta):
+    X_S, A, points, target = problem(0)
+    found = deform_by(eta, RBF(1.0), X_S, A, points, target)
+    coef = np.random.default_rng(2).normal(size=(len(points), 2))
+    off, values = found.off_the_subsample(X_S, points, coef)
+    assert isinstance(off, KernelMean)
+    assert_allclose(off(X_S, points) @ coef + values, found.kernel(X_S, points) @ coef, atol=1e-10)
+    assert values.any() == (eta != 0)
+
+
+@pytest.mark.parametrize("eta", [-1.0, 1e9, np.nan, "best", True, None])
+def test_other_etas_are_refused(eta):
+    with pytest.raises(ParameterError, match="eta="):
+        require_eta(eta)
