@@ -39,18 +39,18 @@ from dssl.errors import NotConverged
 from dssl.kernels.base import RBF
 from dssl.learners.closed_form import held_out_ridge
 from dssl.learners.influence import influence_of_labels
-from dssl.learners.influence_on_graph import (
+from dssl.learners.laprls.held_out import without_folds
+from dssl.learners.laprls.params import LabelLines
+from dssl.learners.newton import GramOfLabels, Minimum, minimize
+from dssl.learners.smooth_losses import SQUARES, HuberHinge, SmoothLoss
+from dssl.selection.folds import labeled_folds
+from tests.influence_on_graph import (
     FittedOnGraph,
     NystromSpace,
     graph_parts,
     influence_on_graph,
     whole_graph,
 )
-from dssl.learners.laprls.held_out import without_folds
-from dssl.learners.laprls.params import LabelLines
-from dssl.learners.newton import GramOfLabels, Minimum, minimize
-from dssl.learners.smooth_losses import SQUARES, HuberHinge, SmoothLoss
-from dssl.selection.folds import labeled_folds
 
 from .selection_problems import (
     CLASSIFICATION,

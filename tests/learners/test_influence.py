@@ -15,7 +15,9 @@ from dssl.graph.energy import GraphEnergy
 from dssl.kernels.base import RBF
 from dssl.learners.closed_form import held_out_ridge
 from dssl.learners.influence import influence_of_labels
-from dssl.learners.influence_on_graph import (
+from dssl.learners.smooth_losses import HuberHinge, Logistic, Squared, SquaredHinge
+from tests import reference
+from tests.influence_on_graph import (
     FittedOnGraph,
     FullSpace,
     NystromSpace,
@@ -23,8 +25,6 @@ from dssl.learners.influence_on_graph import (
     influence_on_graph,
     whole_graph,
 )
-from dssl.learners.smooth_losses import HuberHinge, Logistic, Squared, SquaredHinge
-from tests import reference
 
 KERNEL = RBF(0.6)
 DIFFERENCE = 1e-4  # of a central difference
@@ -229,7 +229,7 @@ def test_the_fast_path_holds_no_matrix_of_all_points():
         return KERNEL(A, B)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dssl.learners.influence_on_graph.BLOCK_BYTES", 8 * 200 * 70)
+        patch.setattr("tests.influence_on_graph.BLOCK_BYTES", 8 * 200 * 70)
         blocks = NystromSpace.of(kernel, X, graph, labeled)
         assert seen[0] == (600, 25)
         assert max(height for height, _ in seen[1:]) == 70

@@ -12,7 +12,8 @@ With lambda_I = 0 the coefficients of unlabeled points are zero: the points are 
 
 Other losses see the labeled points alone, where the functions are those of the kernel `J K (gamma_A I + gamma_I E K /
 n^2)^-1 J'`: one such system for all folds, classes, Newton steps and norms of a ratio of penalties. Folds are fitted
-from the minimum of all labels on.
+from the minimum of all labels on, or left out by the influence function, which that kernel gives too: it is exact to
+first order, and takes nothing of the size of n (`learners/influence.py`).
 
 References
 ----------
@@ -37,7 +38,7 @@ from ..closed_form import held_out_ridge
 from ..newton import GramOfLabels, minimize
 from ..smooth_losses import SQUARES, SmoothLoss
 from .factor import by_system, factor_raised
-from .held_out import without_folds
+from .held_out import REFINE, without_folds
 from .iterations import convergence, require_converged
 from .params import LabelLines, SystemParams
 from .penalties import Penalties, by_pair, by_ratio, norms_without
@@ -101,6 +102,13 @@ class DenseTask:
     def closed_form(self) -> bool:
         """Return whether held-out values are found without a system a fold."""
         return self.params.solver == "direct" and self.params.held_out != "refit" and self.loss == SQUARES
+
+    @property
+    def held_out_method(self) -> str:
+        """Return how held-out values are found."""
+        if self.closed_form:
+            return "closed_form"
+        return self.params.held_out if self.params.held_out in REFINE else "refit"
 
     def __call__(self, out: PartWriter) -> Receipt:
         X, lines = self.rows.read_all(), LabelLines(**self.labels.load(), n_held=self.n_held)
@@ -178,7 +186,8 @@ class DenseTask:
                 if self.held_out:
                     start = minimize(space, self.loss, *lines.columns([-1]), fit_intercept=self.fit_intercept,
                                      start=start)
-                    values[:, index] = without_folds(space, self.loss, lines, start, self.fit_intercept, None)
+                    values[:, index] = without_folds(space, self.loss, lines, start, self.fit_intercept,
+                                                     REFINE.get(self.params.held_out))
                     continue
                 numbers = groups[index]
                 y, weight = lines.columns([self.systems[number].held for number in numbers])

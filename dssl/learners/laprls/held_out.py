@@ -9,6 +9,7 @@ from ..smooth_losses import SmoothLoss
 from .params import LabelLines
 
 COLUMN_BYTES = 64 << 20  # of the values of columns that are fitted side by side
+REFINE = {"influence": 0, "refined_influence": 1}  # steps of Newton's method after the influence function
 
 
 def without_folds(space: LabelSpace, loss: SmoothLoss, lines: LabelLines, whole: Minimum, fit_intercept: bool,

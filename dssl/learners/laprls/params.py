@@ -34,8 +34,8 @@ class SystemParams:
     held_out : how cross-validation predicts points without their fold: "closed_form", exact from one training, of
         "nystrom-direct" and "direct"; "refit", by a system a fold; "auto", the closed form where it costs less. Of
         other losses than the squared one "auto" is "refit"; "influence" is the influence function, to first order in
-        the labels' weight, and "refined_influence" a step of Newton's method a fold after it, where there are no more
-        labels than landmarks, or else "refit" again.
+        the labels' weight, and "refined_influence" a step of Newton's method a fold after it, of "nystrom-direct" where
+        there are no more labels than landmarks, or else "refit" again, and of "direct", "pcg" and "cg".
     held_out_points : where they are meanwhile: "transductive", in the graph as unlabeled points; "inductive", in none,
         as new points are: the graph is the one among the points left (`graph/leaving.py`), of which gamma_I / n^2 has
         the number. Landmarks that are held out are landmarks still. By "closed_form" or "refit", and all solvers but
@@ -69,9 +69,10 @@ class SystemParams:
         require(self.held_out != "closed_form" or self.solver in ("auto", "nystrom-direct", "direct"),
                 f"held_out={self.held_out!r} with solver={self.solver!r}", why="iterations have no factor that "
                 "serves all folds", fix='use solver "nystrom-direct" or "direct", or held_out "auto"')
-        require("influence" not in self.held_out or self.solver in ("auto", "nystrom-direct"),
-                f"held_out={self.held_out!r} with solver={self.solver!r}", why="it is of Gram matrices of landmarks; "
-                "another solver would refit", fix='use solver "nystrom-direct", or held_out "auto" or "refit"')
+        require("influence" not in self.held_out or self.solver not in ("nystrom-pcg", "nystrom-cg"),
+                f"held_out={self.held_out!r} with solver={self.solver!r}", why="it is of the labels' Gram matrix, "
+                "which iterations on landmarks do not form; they would refit",
+                fix='use solver "nystrom-direct", or "pcg" on all points; or held_out "auto" or "refit"')
         require(not self.inductive or self.solver not in ("nystrom-pcg", "nystrom-cg"),
                 f'held_out_points="inductive" with solver={self.solver!r}', why="each fold has a graph of its own, and "
                 "iterations one for all columns", fix='use solver "auto" or "nystrom-direct", or "transductive"')

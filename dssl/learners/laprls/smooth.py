@@ -31,7 +31,7 @@ from ..newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimi
 from ..smooth_losses import SmoothLoss
 from .factor import by_system, factor_raised
 from .gram import GramSystem, gram_matrices, gram_system
-from .held_out import without_folds
+from .held_out import REFINE, without_folds
 from .inductive import Fold, FoldSolver, inductive_values, refolded, require_folds_fit
 from .iterations import BlockedProduct, factors_that_fit
 from .kernel_cache import clear_cache
@@ -44,7 +44,6 @@ from .system import NystromSystem
 
 PAIRS_IN_A_TASK = 4  # of penalties: each begins at the minimum of the one before
 STEPS, PASSES = 8, 75  # of a column, measured on usps and covtype; a pass multiplies it twice, for its intercept
-REFINE = {"influence": 0, "refined_influence": 1}  # steps of Newton's method after the influence function
 
 
 def newton_bytes(m: int, r: int) -> int:

@@ -144,7 +144,7 @@ def dense_solver(task: DenseTask, execution: Execution) -> SystemSolver:
 
     return SystemSolver(task.params.solver, solve,
                         lambda systems: iter([run(systems, held_out=True)[0]["values"]]),
-                        held_out_method="closed_form" if task.closed_form else "refit")
+                        held_out_method=task.held_out_method)
 
 
 @dataclass(frozen=True)
