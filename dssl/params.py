@@ -52,6 +52,13 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
+def require_seed(seed: Any) -> None:
+    """Raise ParameterError unless a seed is a whole number >= 0."""
+    whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, (bool, np.bool_))
+    require(whole and seed >= 0, f"seed={seed!r}, expected a whole number >= 0", why="it begins streams of random "
+            "numbers, equal on every machine", fix="use 0, or another number for another draw")
+
+
 def multiple_of(unit: str, text: str) -> float:
     """Return 0.5 of "0.5*median" and 1 of "median", where `unit` is "median"; NaN of what is no positive multiple."""
     factor, _, name = text.replace(" ", "").rpartition("*")

@@ -24,6 +24,7 @@ from ..learners.kernel_model import KernelModel
 from ..learners.model import Model
 from ..learners.predict_to import predict_to_zarr
 from ..learners.target import Classes, Quantities, Target
+from ..params import require_seed
 from ..storage.blocks import Rows, SelectedRows
 from .groups import GroupedParams
 from .targets import classes_of, quantities_of, require_classes, require_per_class, weighed
@@ -35,6 +36,7 @@ class PointEstimator(GroupedParams):
     model_: Model
     evidence_: dict[str, Any]
     unlabeled: Any
+    seed: int
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points, labeled and unlabeled; return self.
@@ -56,6 +58,7 @@ class PointEstimator(GroupedParams):
             classifier fewer than two classes, or is a quantity. NotConverged : a solve ended above its tolerance.
             BudgetError : what has to be held does not fit. ValueError : X is not finite (an array: from scikit-learn).
         """
+        require_seed(self.seed)
         execution, params = current_execution(), self._params()
         for name in self.groups:
             self.group(name)  # raises where a field is out of range
@@ -190,15 +193,12 @@ class PointEstimator(GroupedParams):
         return target, self._predicted(SelectedRows(rows, target.labeled), execution), weight
 
 
-class KernelEstimator(PointEstimator):
-    """An estimator whose fitted function is a `KernelModel`, and which a search tries many parameters of at a time."""
+class SearchedEstimator(PointEstimator):
+    """An estimator of which a search tries many parameters at a time."""
 
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
     joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which `held_out_rows` tries many at a time
+    several: ClassVar[tuple[str, ...]] = ()  # those of which a candidate may have several values
     versions: ClassVar[dict[str, int]]  # of the code of each step of `held_out_rows`
-    model_: KernelModel
-    kernel: Any
-    bandwidth: Any
 
     @abstractmethod
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
@@ -216,6 +216,15 @@ class KernelEstimator(PointEstimator):
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         """Return whether any of some values of the `joint` parameters asks for a graph."""
         return True
+
+
+class KernelEstimator(SearchedEstimator):
+    """An estimator whose fitted function is a `KernelModel`."""
+
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
+    model_: KernelModel
+    kernel: Any
+    bandwidth: Any
 
     def _kernel(self, rows: Rows) -> Kernel:
         """Return the base kernel."""

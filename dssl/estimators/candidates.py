@@ -11,10 +11,8 @@ from sklearn.base import clone
 
 from ..errors import ParameterError, require
 from ..graph.graph import KNNGraph
-from ..storage.blocks import block_rng
-from .base import KernelEstimator
-
-CANDIDATE_STREAM = 6  # of the seed
+from ..selection.halving import Search
+from .base import SearchedEstimator
 
 Candidate = dict[str, Any]
 
@@ -26,7 +24,7 @@ class Fit:
     estimator : with the parameters that they share. numbers : of the candidates. tried : the joint parameters of each.
     """
 
-    estimator: KernelEstimator
+    estimator: SearchedEstimator
     numbers: Sequence[int]
     tried: Sequence[Candidate]
 
@@ -43,8 +41,8 @@ class Fit:
 
 def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, seed: int) -> list[Candidate]:
     """Return the combinations that are tried, in the order of the grid; raise ParameterError where one is wrong."""
-    require(isinstance(estimator, KernelEstimator), f"estimator={type(estimator).__name__}",
-            why="what fits share is known of LapSVC, LapKernelRidge, LapSVM, LapRLSClassifier and LapRLSRegressor",
+    require(isinstance(estimator, SearchedEstimator), f"estimator={type(estimator).__name__}",
+            why="what fits share is known of LapSVC, LapKernelRidge, LapSVM, LapRLS and of learners on the graph",
             fix="pass one of them, or use scikit-learn's GridSearchCV with LabeledKFold", error=ParameterError)
     grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
     require(isinstance(grids, (list, tuple)) and all(isinstance(grid, Mapping) for grid in grids),
@@ -61,15 +59,14 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, seed: int)
         whole = isinstance(n_candidates, Integral) and not isinstance(n_candidates, bool)
         require(whole and n_candidates >= 1, f"n_candidates={n_candidates!r}, expected a whole number >= 1",
                 why="so many of all combinations are tried", fix="use None for all, or a number")
-        chosen = block_rng(seed, CANDIDATE_STREAM).permutation(len(found))[:n_candidates]
-        found = [found[index] for index in np.sort(chosen)]
+        found = Search(samples=int(n_candidates), seed=seed).drawn(found)
     for candidate in found:
         checked = clone(estimator).set_params(**candidate)
         checked._params()
         for name in checked.groups:
             checked.group(name)
         values = checked.get_params()
-        for name in checked.joint:
+        for name in set(checked.joint) - set(checked.several):
             require(np.ndim(values[name]) == 0, f"{name}={values[name]!r} of a candidate",
                     why="a candidate has one value of each parameter", fix=f"list the values of {name} in the grid")
     return found

@@ -3,9 +3,11 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from ..errors import DataError, explain, require
@@ -16,21 +18,32 @@ from ..graph.graph import Graph, KNNGraph
 from ..learners.on_graph.class_sizes import with_class_sizes
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from ..learners.on_graph.harmonic import fit_harmonic
+from ..learners.on_graph.held_out import (
+    HeldOutValues,
+    Repetitions,
+    held_out_graph_ridge,
+    held_out_harmonic,
+    held_out_poisson,
+    held_out_refits,
+)
 from ..learners.on_graph.model import GraphModel, graph_model, signed
 from ..learners.on_graph.poisson import fit_poisson
 from ..learners.on_graph.vertex_labels import VertexValues
 from ..learners.target import Target
+from ..selection.on_graph import VERSIONS, row_on_graph
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
-from .base import PointClassifier, PointEstimator, PointRegressor
+from .base import PointClassifier, PointRegressor, SearchedEstimator
 from .calibrated import CalibratedClassifier
+
+HeldOut = Sequence[HeldOutValues]  # in each repetition of the folds
 
 
 class PointsBeyond(UserWarning):
     """Some points are in parts of the graph without a label, and have no prediction."""
 
 
-class GraphEstimator(PointEstimator):
+class GraphEstimator(SearchedEstimator):
     """What learners on the graph share.
 
     Points that no label reaches, in components of the graph without one, are counted in `evidence_` and have no
@@ -39,6 +52,7 @@ class GraphEstimator(PointEstimator):
     """
 
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
+    versions = VERSIONS
     model_: GraphModel
     graph: Any
     seed: int
@@ -47,6 +61,26 @@ class GraphEstimator(PointEstimator):
     def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: Any,
                    execution: Execution) -> VertexValues:
         """Return the function on the vertices."""
+
+    @abstractmethod
+    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
+                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
+        """Return, of each of some parameters, the values of labeled points without their fold in each repetition."""
+
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
+                      tried: Sequence[dict[str, Any]], measure: str | None, execution: Execution,
+                      kept: dict[Any, Any]) -> list[dict[str, Any]]:
+        """As the base class says; with known class sizes by fits without each fold."""
+        graph, each = kept["graph"], [clone(self).set_params(**values) for values in tried]
+        params = [own._params() for own in each]
+        if getattr(self, "class_sizes", None) is None:
+            found = self._held_out(graph, target, weight, repetitions, params, execution, kept)
+        else:
+            found = [[held_out_refits(partial(own._values_on, graph, params=its, execution=execution), graph, target,
+                                      weight, folds) for folds in repetitions]
+                     for own, its in zip(each, params, strict=True)]
+        return [row_on_graph(target, repetitions, values, weight, measure, its)
+                for values, its in zip(found, params, strict=True)]
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
                execution: Execution) -> None:
@@ -63,7 +97,6 @@ class GraphEstimator(PointEstimator):
                 why="no label reaches their part of the graph",
                 fix="label a point there, raise n_neighbors, or use an estimator with a base kernel, such as LapSVC"),
                 PointsBeyond, stacklevel=3)
-
 
 
 class GraphClassifier(PointClassifier, GraphEstimator):
@@ -143,6 +176,10 @@ class LaplaceLearning(OneSystemClassifier):
         found = fit_harmonic(graph, target, weight, params, execution)
         return with_class_sizes(found, self.class_sizes, graph, target, weight, params, execution, harmonic=True)
 
+    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
+                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
+        return [held_out_harmonic(graph, target, weight, repetitions, self._params(), execution)] * len(tried)
+
     @available_if(lambda self: self.class_sizes is None)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the shares of classes (n, n_classes), which sum to 1, NaN where no label reaches.
@@ -175,6 +212,10 @@ class LaplaceLearningRegressor(GraphRegressor):
                    execution: Execution) -> VertexValues:
         return fit_harmonic(graph, target, weight, params, execution)
 
+    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
+                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
+        return [held_out_harmonic(graph, target, weight, repetitions, self._params(), execution)] * len(tried)
+
 
 class PoissonLearning(OneSystemClassifier):
     """Poisson learning: labels as sources and sinks of a flow on the graph; for one to a few labels a class.
@@ -195,6 +236,10 @@ class PoissonLearning(OneSystemClassifier):
         found = fit_poisson(graph, target, weight, params, execution)
         return with_class_sizes(found, self.class_sizes, graph, target, weight, params, execution)
 
+    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
+                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
+        return [held_out_poisson(graph, target, weight, repetitions, self._params(), execution)] * len(tried)
+
 
 class GraphKernelRidgeBase(GraphEstimator):
     """Ridge regression in kernels of the graph, `(L_norm + ridge I)^-power`, and the average of a family of them.
@@ -211,6 +256,8 @@ class GraphKernelRidgeBase(GraphEstimator):
     weighting : "loo", by exact leave-one-out residuals, or "equal".
     laplacian : "normalized" or "unnormalized".
     """
+
+    joint = several = ("ridge", "power", "by_degree", "penalty", "weighting")
 
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
@@ -233,6 +280,10 @@ class GraphKernelRidgeBase(GraphEstimator):
     def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
                    execution: Execution) -> VertexValues:
         return fit_graph_ridge(graph, target, weight, params, execution)
+
+    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
+                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
+        return held_out_graph_ridge(graph, target, weight, repetitions, tried, execution, kept)
 
 
 RIDGE_ATTRIBUTES = GRAPH_PARAMETERS.replace(

@@ -15,16 +15,19 @@ from ..execution.on_dask import current_execution
 from ..graph.graph import graph_of
 from ..graph.shared_search import SharedSearch
 from ..learners.target import Classes
+from ..params import require_seed
 from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds
+from ..selection.halving import Rung, better, require_factor, rungs_of
 from ..selection.held_out_scores import require_measure
 from ..storage.artifacts import Workspace
 from .base import require_unequal
 from .candidates import Candidate, candidates_of, fits_of
-from .halving import Rung, better, require_factor, rungs_of
 from .judge import Judge
 from .kept_rows import RowStore, named_parameters
 from .targets import weighed
+
+LONGEST_WAIT = 24 * 3600.0  # seconds, for another search in the workspace
 
 
 def _has(name: str) -> Any:
@@ -40,7 +43,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : `LapSVC`, `LapKernelRidge`, `LapSVM`, `LapRLSClassifier` or `LapRLSRegressor`.
+    estimator : `LapSVC`, `LapKernelRidge`, `LapSVM`, `LapRLSClassifier`, `LapRLSRegressor`, or a learner on the graph.
     param_grid : dict of lists by parameter, or a list of such dicts; fields of groups as `graph__n_neighbors`.
     cv : a number of folds of the labels, "leave_one_out", a splitter of scikit-learn, repeated or not, which is given
         the labeled points, or lists.
@@ -48,10 +51,10 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     measure : what is lowest at the best: of classes "error", "balanced_error", "log_loss", "brier", or "auc", which is
         highest; of quantities "rmse" or "mae"; None is error or rmse. See `dssl.selection.held_out_scores`.
     one_standard_error : whether the best is, of the candidates within one standard error (over points) of the lowest
-        measure, the one of largest gamma_A, then gamma_I, or of least C.
+        measure, the one of largest gamma_A, then gamma_I, or of least C, or largest penalty.
     factor : of successive halving, such as 3: all candidates are judged on few folds, the third of lowest measure on
         three times as many, and so on; the best is one of those judged on all folds. None judges all on all. See
-        `dssl.estimators.halving`, what it saves too.
+        `dssl.selection.halving`, what it saves too.
     refit : whether the best is fitted to all labels, on the graph of the search. seed : of folds and candidates.
     workspace : a folder, by its path or file:// URL, that every worker can open, in which graphs and the scores of
         finished fits are kept as a pipeline keeps its artifacts: under a digest of the rows, labels, weights, folds,
@@ -74,6 +77,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         then give the graphs that single fits make, to the bit. NN-descent does not: the beginning of a list of 20 is
         in general not the list that a search for 10 finds, and has a recall of its own, in the graph's attributes;
         "auto" (above 20,000 points) takes the method for the most neighbors. `best_estimator_` has the search's graph.
+    evidence_ : dict, that of the best estimator, and what was made as `search`.
     """
 
     def __init__(self, estimator: Any, param_grid: Any, *, cv: Any = 5, n_candidates: int | None = None,
@@ -90,13 +94,15 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         ------
         ParameterError : a parameter is unknown or out of range, before any graph is made; or the grid changes a graph
             that is given; or the target has no such measure. Errors of the estimator's `fit`.
-        LockedError : another process writes to the workspace. IntegrityError : what is kept there is damaged.
+        LockedError : another process has written to the workspace for a day; until then it is waited for, so that
+            searches of `cross_val_score(..., n_jobs=2)` take turns. IntegrityError : what is kept there is damaged.
         """
         for name in ("refit", "one_standard_error"):
             given = getattr(self, name)
             require(isinstance(given, (bool, np.bool_)), f"{name}={given!r}, expected True or False",
                     why="it is a choice of two", fix='name what is lowest by measure, such as "auc"')
         require_factor(self.factor)
+        require_seed(self.seed)
         candidates = candidates_of(self.estimator, self.param_grid, self.n_candidates, self.seed)
         require(graph is None or not any(name.split("__")[0] == "graph" for each in candidates for name in each),
                 "a graph, and a grid that changes it", why="the graph that is given is the one of all fits",
@@ -120,14 +126,18 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         made = SharedSearch(rows, (fit.graph for fit in fits if fit.uses_graph), execution,
                             None if store is None else store.graphs)
         judge = Judge(rows, target, weight, self.measure, execution, graph or made, store, again=len(rungs) > 1)
-        with nullcontext() if place is None else place.lock():
+        with nullcontext() if place is None else place.lock(wait=LONGEST_WAIT):
             self._choose(candidates, rungs, rule, judge)
             best = clone(self.estimator).set_params(**self.best_params_)
             if self.refit and best.uses_graph([{}]):
                 graph = judge.graph(best.group("graph"))
         self.n_graphs_, self.n_neighbor_searches_, self.n_fits_ = made.n_made, made.n_searches, judge.n_fits
+        self.evidence_ = {"search": {
+            "candidates": len(candidates), "folds": [len(folds) for folds in rungs[-1].repetitions],
+            "fits": self.n_fits_, "graphs": self.n_graphs_, "neighbor_searches": self.n_neighbor_searches_}}
         if self.refit:
             self.best_estimator_ = best.fit(X, y, sample_weight, graph=graph)
+            self.evidence_ = {**self.best_estimator_.evidence_, **self.evidence_}
             for name in ("classes_", "n_features_in_", "feature_names_in_"):
                 if hasattr(self.best_estimator_, name):
                     setattr(self, name, getattr(self.best_estimator_, name))

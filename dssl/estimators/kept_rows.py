@@ -76,9 +76,11 @@ def named_parameters(fit: Fit) -> dict[str, Any]:
              for name, value in own.get_params(deep=False).items() if name not in (*own.joint, *UNREAD)}
     usual = {name: value for name, value in own.get_params().items() if name in own.joint}
     for name, value in [*found.items(), *(pair for tried in fit.tried for pair in tried.items())]:
-        plain = value is None or isinstance(value, (bool, int, float, str, np.generic))
+        plain = all(own is None or isinstance(own, (bool, int, str)) or (
+            isinstance(own, (float, np.generic)) and np.isfinite(own)) for own in (
+                value if isinstance(value, (list, tuple)) else [value]))
         ours = dataclasses.is_dataclass(value) and type(value).__module__.startswith("dssl.")
         require(plain or ours, f"{name}={value!r} in a search with a workspace",
-                why="its results are kept under what made them, and nothing tells what a function does",
-                fix="name a kernel or loss of dssl, or leave workspace out")
+                why="its results are kept under what made them: finite numbers, texts, values of dssl; nothing tells "
+                    "what a function does", fix="name a kernel or loss of dssl, or leave workspace out")
     return {**found, **usual}

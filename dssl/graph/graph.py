@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from ..errors import DataError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
+from ..params import require_seed
 from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows
 from ..storage.csr import as_rows
 from .given import checked_neighbors, checked_weights, described_weights, store_weights, warn_full
@@ -141,6 +142,7 @@ class KNNGraph:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_seed(self.seed)
         _ = self.search, self.weighting  # raises where one of their parameters is out of range
         require(self.duplicates in ("collapse", "keep"), f"duplicates={self.duplicates!r}",
                 why="equal rows are one vertex of the graph, or one each", fix='use "collapse" or "keep"')

@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.spatial.distance import pdist
 
 from ..errors import DataError, require
-from ..params import multiple_of, plain
+from ..params import multiple_of, plain, require_seed
 from ..plugins import load_plugins
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_rows
@@ -269,6 +269,7 @@ def median_bandwidth(rows: Rows | np.ndarray | None, seed: int, sample: int = 10
     DataError : fewer than two points, points that are not finite, or all sampled points equal.
     """
     points = as_rows(rows)
+    require_seed(seed)
     ids = np.sort(np.random.default_rng(seed).permutation(len(points))[:sample])
     chosen = as_points(points.take(ids))
     require_finite(chosen, "the points hold")

@@ -40,7 +40,7 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
 
     penalty : of a kernel of unit mean diagonal; inf is the kernel mean.
     """
-    K, Y = _semidefinite((K + K.T) / 2, penalty), target.indicators()
+    K, Y = semidefinite((K + K.T) / 2, penalty), target.indicators()
     folds, scale = list(np.arange(len(K))[:, None]), mean_diagonal(K, weight)
     w = np.ones(len(K)) if weight is None else weight
     if np.isinf(penalty):
@@ -60,7 +60,7 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
     return Member(coef, center, spread, held_out, (held_out - mean - center) / spread)
 
 
-def _semidefinite(K: np.ndarray, penalty: float) -> np.ndarray:
+def semidefinite(K: np.ndarray, penalty: float) -> np.ndarray:
     """Return K, whose columns were computed to a tolerance, without eigenvalues below 0 if the penalty is no larger."""
     added = min(penalty, 1.0) * float(np.trace(K)) / len(K)
     try:
@@ -79,7 +79,13 @@ def shares_of(held_out: Sequence[np.ndarray], target: Target, weight: np.ndarray
     """
     Y = target.indicators()
     w = np.ones(len(Y)) if weight is None else weight / weight.mean()
-    losses = np.array([float((w * ((own - Y) ** 2).sum(axis=1)).sum()) for own in held_out])
-    unit = 1.0 if target.n_strata > 1 else max(float(losses.min()) / len(Y), np.finfo(float).tiny)
+    return shares_of_losses(np.array([float((w * ((own - Y) ** 2).sum(axis=1)).sum()) for own in held_out]), target,
+                            len(Y), prior)
+
+
+def shares_of_losses(losses: np.ndarray, target: Target, n_labels: int,
+                     prior: np.ndarray | None = None) -> np.ndarray:
+    """Return the same from the sums of squared leave-one-out residuals (m,) of so many labels."""
+    unit = 1.0 if target.n_strata > 1 else max(float(losses.min()) / n_labels, np.finfo(float).tiny)
     shares = np.exp(-(losses - losses.min()) / (2 * unit)) * (1 if prior is None else prior)
     return shares / shares.sum()

@@ -10,7 +10,8 @@ from .held_out_scores import HIGHER_IS_BETTER
 
 MEASURES = ("error", "rmse", "loss", "mae")  # of every row, those that there are in this order
 OF_FOLDS = ("fold_errors", "fold_deviation")  # of a row, one or the other
-STRENGTHS = {"gamma_A": -1, "gamma_I": -1, "C": 1}  # the smaller this times a parameter, the stronger is its penalty
+# The smaller this times a parameter, the stronger is its penalty.
+STRENGTHS = {"gamma_A": -1, "gamma_I": -1, "C": 1, "penalty": -1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,8 @@ class ChoiceRule:
     """What is chosen: the row of lowest measure, then of lowest error or rmse, of the next in `MEASURES`, the first.
 
     measure : by its name in rows, None for the error or rmse; of auc the highest. one_standard_error : instead, of the
-    rows within one standard error (over points) of the lowest, the one of largest gamma_A, then gamma_I, or least C.
+    rows within one standard error (over points) of the lowest, the one of largest gamma_A, then gamma_I, or least C,
+    or largest penalty.
     """
 
     measure: str | None = None

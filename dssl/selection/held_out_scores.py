@@ -56,7 +56,8 @@ class Score:
 class HeldOut:
     """Values (m, c) of labeled points, each predicted without its fold, in one repetition.
 
-    folds : disjoint lists of positions; points of none are not scored. weight : (m,) > 0, 1 by default.
+    folds : disjoint lists of positions; points of none are not scored. weight : (m,) > 0, 1 by default. lost : (m,)
+    bool, points for which there is no prediction, which is no class; None where there is one for all.
     """
 
     target: Target
@@ -64,6 +65,7 @@ class HeldOut:
     values: np.ndarray
     folds: Sequence[np.ndarray]
     weight: np.ndarray | None = None
+    lost: np.ndarray | None = None
 
     @cached_property
     def points(self) -> np.ndarray:
@@ -107,12 +109,17 @@ class HeldOut:
             return self.score(mean, influence)
         return self.score(float(measure.shown(mean)), influence * measure.slope(mean))
 
+    def measured(self, measure: PointMeasure) -> np.ndarray:
+        """Return the measure at the points that are held out."""
+        found = measure.of(self.coding, self.values[self.points], self.true)
+        return found if self.lost is None or measure != WRONG_CLASS else np.where(self.lost[self.points], 1.0, found)
+
     def of(self, measure: PointMeasure) -> Score:
-        return self.mean(measure.of(self.coding, self.values[self.points], self.true), measure)
+        return self.mean(self.measured(measure), measure)
 
     def of_folds(self, measure: PointMeasure) -> list[float]:
         """Return the measure of each fold."""
-        measured = measure.of(self.coding, self.values[self.points], self.true)
+        measured = self.measured(measure)
         edges = np.cumsum([len(fold) for fold in self.folds])
         weights = [None] * len(self.folds) if self.weight is None else [self.weight[fold] for fold in self.folds]
         return [float(measure.shown(np.average(own, weights=weight)))
@@ -121,7 +128,7 @@ class HeldOut:
 
 def balanced_error(held: HeldOut) -> Score:
     """Return the mean of the errors of the classes that are among the points held out."""
-    wrong, present = WRONG_CLASS.of(held.coding, held.values[held.points], held.true), np.unique(held.true)
+    wrong, present = held.measured(WRONG_CLASS), np.unique(held.true)
     influence, errors = np.zeros(len(wrong)), []
     for code in present:
         own = held.true == code

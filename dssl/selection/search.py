@@ -37,7 +37,7 @@ from .folds import held_out
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
 # Of the code of each step, here and below; to be raised when its output changes.
-VERSIONS = {"subsample": 3, "system": 5, "columns": 4, "covariance": 5, "selection": 8}
+VERSIONS = {"subsample": 3, "system": 5, "columns": 4, "covariance": 5, "selection": 9}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,24 @@ class GridParams:
             require_eta(eta)
         require(0 not in self.eta, f"eta={list(self.eta)} has a 0", why="eta 0 is the base kernel, which is a baseline "
                 "of its own", fix="leave the 0 out")
+
+    @property
+    def points(self) -> list[tuple[int, float, float]]:
+        """Return all combinations of power, eta and C."""
+        return list(product(self.power, self.eta, self.C))
+
+    def parts(self, points: Sequence[tuple[int | None, float | None, float]]) -> list["GridParams"]:
+        """Return grids that have these combinations: one where they are all of it, or else one a power and eta.
+
+        Those of a base kernel have no power and eta, and one grid.
+        """
+        found: dict[tuple[int | None, float | None], list[float]] = {}
+        for power, eta, C in points:
+            found.setdefault((power, eta), []).append(C)
+        if len(points) == len(self.points):
+            return [self]
+        return [replace(self, C=tuple(own)) if power is None or eta is None else replace(
+            self, power=(power,), eta=(eta,), C=tuple(own)) for (power, eta), own in found.items()]
 
     def at(self, row: Mapping[str, Any]) -> "GridParams":
         """Return the grid of one row of a search; of a base kernel, which has neither power nor eta, C alone."""

@@ -166,5 +166,6 @@ class Workspace:
         return sum(verify_finished(StoredParts(path.parent)) for path in begun
                    if not (path.parent / "manifest.json").is_file())
 
-    def lock(self) -> FolderLock:
-        return FolderLock(self.root / "lock.json")
+    def lock(self, wait: float = 0.0) -> FolderLock:
+        """Return the lock of the workspace; wait : seconds for which another writer is waited for."""
+        return FolderLock(self.root / "lock.json", wait=wait)

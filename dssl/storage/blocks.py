@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import BudgetError, require
+from ..params import require_seed
 
 Receipt = dict[str, Any]  # JSON: what a task reports about the part it wrote
 
@@ -38,7 +39,8 @@ def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_b
 
 
 def block_rng(seed: int, *stream: int) -> np.random.Generator:
-    """Return the random stream of one block, equal whoever computes the block."""
+    """Return the random stream of one block, equal whoever computes the block; raise ParameterError of a wrong seed."""
+    require_seed(seed)
     return np.random.default_rng([seed, *stream])
 
 

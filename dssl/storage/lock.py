@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,24 +16,44 @@ import psutil
 from ..errors import IntegrityError, LockedError, explain
 from .files import read_json, write_json
 
+WAIT_STEP = 0.2  # seconds between looks at a lock that is waited for
 LEASE_SECONDS = 60.0  # a lock whose holder has not renewed it for so long is free
+
+
+class WaitsForLock(UserWarning):
+    """Another process writes to the folder, and is waited for."""
 
 
 class FolderLock:
     """One writer at a time in a folder: a file with its holder, renewed while it lives.
 
-    A lock is taken over when its process is gone (on this host) or was not renewed for `LEASE_SECONDS` (on another), so
-    nobody has to remove one by hand.
+    wait : seconds for which another holder is waited for, after a warning; 0 raises LockedError at once. A lock is
+    taken over when its process is gone (on this host) or was not renewed for `LEASE_SECONDS` (on another), so nobody
+    has to remove one by hand.
     """
 
     def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
-                 fix: str = "wait for it, or choose another --workspace"):
-        self.path, self.why, self.fix = path, why, fix
+                 fix: str = "wait for it, or choose another --workspace", wait: float = 0.0):
+        self.path, self.why, self.fix, self.wait = path, why, fix, wait
         self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": os.urandom(8).hex(),
                       "started": psutil.Process().create_time()}
         self._released = threading.Event()
 
     def __enter__(self) -> Self:
+        given_up, told = time.monotonic() + self.wait, False
+        while True:
+            try:
+                return self._take()
+            except LockedError as error:
+                if time.monotonic() >= given_up:
+                    raise
+                if not told:
+                    warnings.warn(f"{error.args[0].splitlines()[0]}: waiting for it", WaitsForLock, stacklevel=3)
+                    told = True
+                time.sleep(WAIT_STEP)
+
+    def _take(self) -> Self:
+        """Take the lock; raise LockedError if there is another holder."""
         with self._guard():
             holder = _holder(self.path)
             if holder and not self._stale(holder):

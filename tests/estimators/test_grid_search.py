@@ -12,18 +12,18 @@ from dssl import (
     GridSearch,
     KNNGraph,
     LapKernelRidge,
-    LaplaceLearning,
     LapRLSClassifier,
     LapRLSRegressor,
     LapSVC,
     LapSVM,
+    SemiSupervisedClassifier,
 )
 from dssl.errors import ParameterError
-from dssl.estimators.halving import rungs_of
 from dssl.learners.laprls.problem import LapRLSProblem
 from dssl.learners.smooth_losses import HuberHinge, Logistic
 from dssl.learners.target import Classes
 from dssl.selection.folds import held_out_folds
+from dssl.selection.halving import rungs_of
 
 from .test_laprls import problem
 
@@ -323,9 +323,17 @@ def test_what_is_no_factor_is_refused(factor):
         GridSearch(LapSVC(), {"C": [1, 10]}, factor=factor).fit(X, y)
 
 
+def test_the_evidence_is_that_of_the_best_and_of_the_search():
+    X, y, _ = problem()
+    search = GridSearch(LapSVC(), {"C": [1, 10], "graph__n_neighbors": [4, 8]}, cv=3).fit(X, y)
+    assert search.evidence_["search"] == {"candidates": 4, "folds": [3], "fits": 2, "graphs": 2, "neighbor_searches": 1}
+    assert search.evidence_ | search.best_estimator_.evidence_ == search.evidence_
+    assert set(clone(search).set_params(refit=False).fit(X, y).evidence_) == {"search"}
+
+
 def test_an_estimator_of_others_and_a_search_without_refit_are_told():
     X, y, _ = problem()
-    for other in (KFold(), LaplaceLearning()):
+    for other in (KFold(), SemiSupervisedClassifier()):
         with pytest.raises(ParameterError, match=f"estimator={type(other).__name__}\n.*LapSVC, LapKernelRidge, LapSVM"):
             GridSearch(other, {}).fit(X, y)
     with pytest.raises(ParameterError, match="refit=False keeps no estimator"):

@@ -15,11 +15,14 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedStra
 from threadpoolctl import threadpool_info
 
 from dssl import (
+    GraphKernelRidge,
     GridSearch,
     KNNGraph,
     LandmarkParams,
+    LaplaceLearning,
     LapRLSClassifier,
     LapRLSRegressor,
+    LapSVC,
     LapSVM,
     SystemParams,
     neighbors,
@@ -304,7 +307,7 @@ def test_a_solve_that_does_not_converge_is_an_error():
 
 @pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM])
 @pytest.mark.parametrize(("gamma_A", "gamma_I"), [
-    (1e-2, 1e20), (1e-300, 1e300), ([1e-18, 1e-17], 1.0), ([1e-300, 1e-299], 1.0), ([1e-300, 1e-299], 1e300)])
+    (1e-2, 1e20), (1e-50, 1e50), ([1e-18, 1e-17], 1.0), ([1e-50, 1e-49], 1.0), ([1e-50, 1e-49], 1e50)])
 def test_a_factored_system_that_is_not_solved_is_an_error(kind, gamma_A, gamma_I):
     moons = two_moons(200, 0.1, seed=0)
     X, codes = moons.X.read_all(), moons.targets()
@@ -313,6 +316,26 @@ def test_a_factored_system_that_is_not_solved_is_an_error(kind, gamma_A, gamma_I
         kind(solver="direct", gamma_A=gamma_A, gamma_I=gamma_I, bandwidth="2*median").fit(X, y)
     assert "a larger gamma_A or a smaller gamma_I" in str(error.value)
     assert not any(word in str(error.value) for word in ("iterations", "lower C", "whitening"))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("name", "value"), [("gamma_A", 1e-300), ("gamma_A", 1e51), ("gamma_I", 1e300),
+                                             ("gamma_I", 1e-60), ("gamma_A", "1e-300*auto"), ("gamma_I", [0, 1e80])])
+def test_penalties_whose_products_are_no_numbers_are_refused(solver, name, value):
+    X, y, _ = problem()
+    with pytest.raises(ParameterError, match=rf"{name}=.*, beyond 1e-50 to 1e\+50"):
+        LapRLSClassifier(solver=solver, **{name: value}).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM, LapSVC, LaplaceLearning, GraphKernelRidge])
+@pytest.mark.parametrize("seed", [-1, 1.5, True, None, "0"])
+def test_what_is_no_seed_is_refused(kind, seed):
+    X, y, _ = problem()
+    for own in (kind(seed=seed), GridSearch(kind(), {}, seed=seed)):
+        with pytest.raises(ParameterError, match=r"seed=.*, expected a whole number >= 0"):
+            own.fit(X, y)
+    with pytest.raises(ParameterError, match="seed="):
+        KNNGraph(seed=seed)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

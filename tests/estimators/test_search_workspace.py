@@ -7,25 +7,34 @@ import signal
 import subprocess
 import sys
 import time
+from threading import Timer
 
 import numpy as np
 import pytest
+from joblib import parallel_backend
 from numpy.testing import assert_array_equal
 from sklearn.base import clone, is_regressor
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, cross_val_score
 
 from dssl import (
+    GraphKernelRidge,
+    GraphKernelRidgeRegressor,
     GridSearch,
     KNNGraph,
+    LabeledKFold,
     LapKernelRidge,
+    LaplaceLearning,
+    LaplaceLearningRegressor,
     LapRLSClassifier,
     LapRLSRegressor,
     LapSVC,
     LapSVM,
+    PoissonLearning,
     RegularizerParams,
     SystemParams,
 )
 from dssl.errors import IntegrityError, LockedError, ParameterError
+from dssl.estimators import grid_search
 from dssl.estimators.candidates import fits_of
 from dssl.estimators.kept_rows import UNREAD, RowStore
 from dssl.execution.in_process import InProcess
@@ -33,11 +42,15 @@ from dssl.graph.shared_search import GraphStore, SharedSearch
 from dssl.learners.smooth_losses import SquaredHinge
 from dssl.storage.artifacts import Workspace
 from dssl.storage.blocks import ArrayRows
+from dssl.storage.lock import WaitsForLock
 
 from .test_laprls import problem
 
 GRID = {"graph__n_neighbors": [4, 8], "bandwidth": [2.0, 4.0], "gamma_A": [1e-3, "auto"], "gamma_I": [0, 1.0]}
 DEFORMED = {"graph__n_neighbors": [4, 8], "bandwidth": [2.0, 4.0], "C": [1, 10.0], "eta": [0, 10.0]}
+ON_GRAPH = {"graph__n_neighbors": [4, 8], "laplacian": ["normalized", "unnormalized"], "ridge": [None, (1e-3, 1e-2)],
+            "penalty": [0.1, 1.0]}
+SYSTEMS = {"graph__n_neighbors": [4, 8], "tolerance": [1e-5, 1e-6]}
 LAPRLS = LapRLSClassifier(landmarks=40)
 
 
@@ -58,7 +71,9 @@ def manifests(folder, stage="held_out"):
 
 @pytest.mark.parametrize(("estimator", "grid"), [
     (LAPRLS, GRID), (LapSVM(landmarks=40), GRID), (LapRLSRegressor(landmarks=40), GRID),
-    (LapSVC(n_subsample=60), DEFORMED), (LapKernelRidge(n_subsample=60), DEFORMED)],
+    (LapSVC(n_subsample=60), DEFORMED), (LapKernelRidge(n_subsample=60), DEFORMED),
+    (GraphKernelRidge(), ON_GRAPH), (GraphKernelRidgeRegressor(), ON_GRAPH), (LaplaceLearning(), SYSTEMS),
+    (PoissonLearning(), SYSTEMS), (LaplaceLearningRegressor(), SYSTEMS)],
     ids=lambda given: "" if isinstance(given, dict) else type(given).__name__)
 def test_a_search_that_is_repeated_makes_nothing(estimator, grid, tmp_path):
     X, y, new = problem()
@@ -261,10 +276,28 @@ def test_workers_use_what_threads_have_made(tmp_path, cluster_client):
     same(more, clone(more).set_params(workspace=None).fit(X, y))
 
 
-def test_two_searches_do_not_write_at_once(tmp_path):
+def test_two_searches_do_not_write_at_once(tmp_path, monkeypatch):
     X, y, _ = problem()
-    with Workspace.at(tmp_path).lock(), pytest.raises(LockedError, match=f"process {os.getpid()}"):
-        GridSearch(LAPRLS, GRID, workspace=tmp_path).fit(X, y)
+    search = GridSearch(LAPRLS, {"gamma_I": [0, 1.0]}, cv=3, workspace=tmp_path)
+    lock = Workspace.at(tmp_path).lock().__enter__()
+    Timer(1.0, lock.__exit__).start()
+    begin = time.monotonic()
+    with pytest.warns(WaitsForLock, match=f"process {os.getpid()} on .* waiting for it"):
+        search.fit(X, y)
+    assert time.monotonic() - begin > 1
+    monkeypatch.setattr(grid_search, "LONGEST_WAIT", 0.3)
+    with Workspace.at(tmp_path).lock(), pytest.raises(LockedError, match=f"process {os.getpid()}"), pytest.warns(
+            WaitsForLock):
+        search.fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::dssl.storage.lock.WaitsForLock")
+def test_searches_of_a_cross_validation_take_turns(tmp_path):
+    X, y, _ = problem()
+    search = GridSearch(LAPRLS, {"gamma_I": [0, 1.0]}, cv=3, workspace=tmp_path)
+    with parallel_backend("threading"):
+        scores = cross_val_score(search, X, y, cv=LabeledKFold(3), n_jobs=2, error_score="raise")
+    assert_array_equal(scores, cross_val_score(clone(search).set_params(workspace=None), X, y, cv=LabeledKFold(3)))
 
 
 def test_halving_goes_on_too(tmp_path):

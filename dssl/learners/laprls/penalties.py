@@ -28,6 +28,8 @@ from ...params import multiple_of
 AUTO_A, AUTO_I = 0.01, 0.1  # "auto", in the paper's scale
 PENALTIES = ("gamma_A", "gamma_I")
 
+LEAST, MOST = 1e-50, 1e50  # of a penalty, so that squares of what is divided by one are numbers
+
 Penalty = float | str  # a number, "auto", or a multiple such as "10*auto"
 
 
@@ -146,6 +148,10 @@ def require_penalties(gamma_A: Any, gamma_I: Any) -> None:
             fix='use "auto", or a multiple such as "0.1*auto"')
     require(_is_penalty(gamma_I), f'gamma_I={gamma_I!r}, expected a number >= 0, or "auto"',
             why="it weighs the graph's energy", fix='use 0 for no graph, "auto", or a multiple such as "0.1*auto"')
+    for name, value in zip(PENALTIES, (gamma_A, gamma_I), strict=True):
+        size = multiple_of("auto", value) if isinstance(value, str) else float(value)
+        require(size == 0 or LEAST <= size <= MOST, f"{name}={value!r}, beyond {LEAST:g} to {MOST:g}",
+                why="products with it are zero or infinite in float64", fix='use a multiple of "auto" from 1e-6 to 1e6')
 
 
 def _is_penalty(value: Any) -> bool:

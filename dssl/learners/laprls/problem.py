@@ -13,7 +13,7 @@ which the kernel is evaluated once. Penalties are chosen in `selection/laprls.py
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -98,7 +98,8 @@ class LapRLSProblem:
     folds. graph : stored weights of `rows`, or None where no gamma_I is positive. copies : Arrays with `multiplicity`
     (v,), or None. folds : positions among the labeled points.
     names : "model"; "base", the same without the graph, with its own gamma_A; "shuffled", the model with the mean of
-    the graph's energy over all relabelings of its vertices.
+    the graph's energy over all relabelings of its vertices. among : by name the pairs of penalties, numbers, among
+    which it has its choice; None is all.
     """
 
     rows: Rows
@@ -109,6 +110,7 @@ class LapRLSProblem:
     copies: Arrays | None = None
     folds: Sequence[np.ndarray] = ()
     names: tuple[str, ...] = ("model",)
+    among: Mapping[str, Collection[tuple[float, float]]] | None = None
 
     @classmethod
     def of(cls, rows: Rows, target: Target, params: LapRLSParams, execution: Execution, *, graph: Graph | None = None,
@@ -139,7 +141,11 @@ class LapRLSProblem:
         left = tuple(n - own for own in self.lines.counts) if inductive else ()
         scale = PenaltyScale(self.lines.weights_without, n, left)
         plain = {"base": replace(self.params, gamma_I=(0.0,)).pairs(scale)} if "base" in self.names else {}
-        return {"model": self.params.pairs(scale), **plain}
+        found = {"model": self.params.pairs(scale), **plain}
+        if self.among is None:
+            return found
+        return {name: [own for own in systems if (own.gamma_A, own.gamma_I) in self.among.get(name, ())]
+                for name, systems in found.items()}
 
     @property
     def tried(self) -> list[Penalties]:

@@ -1,5 +1,7 @@
 """What the learners on the graph take: bytes of their tasks, and of the steps in the caller's process."""
 
+from collections.abc import Sequence
+
 from ...execution.cost import COMPILED, Cost, block_count, cost_of
 from ...graph.functions import functions_cost
 from ...graph.index import index_bytes, indexing_bytes, require_index
@@ -12,6 +14,7 @@ from ...storage.blocks import Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..kernel_family import KERNELS
 from .graph_ridge import SAMPLE, GraphRidgeParams, members_bytes
+from .held_out import BLOCK_COLUMNS
 
 
 def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
@@ -44,6 +47,31 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     held = members_bytes(m, kernels)  # four times while they are put together
     peak = max(caller + max(4 * held, 2 * held + 40 * m * (m + sampled)), own.peak, solved.peak if sized else 0)
     return cost_of(own.tasks + sized, own.read + sized * solved.read, 9 * n * c, peak, max(held, own.least))
+
+
+def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidgeParams], n_folds: int, *, systems: int,
+                  guess: bool) -> Cost:
+    """Return what values of m labeled points without each of some folds take, by ridge in families and by systems.
+
+    The columns of all kernels are made once, and the caller holds them (four times while they are put together), and an
+    eigendecomposition; a system has the columns of all folds, or one a labeled point, whichever are fewer, a task a
+    block of them.
+    """
+    caller, own = 40 * nnz + 60 * n, list[Cost]()
+    if families:
+        whole = list(dict.fromkeys(kernel for family in families for kernel in family.kernels))
+        sampled, held = min(n, m + SAMPLE), members_bytes(m, len(whole))
+        made = functions_cost(n, nnz, min(m, n), sampled, len(whole), c, families[0].functions, guess=guess)
+        peak = max(made.peak, caller + max(4 * held, 2 * held + 72 * m * (m + sampled)))
+        own.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.least)))
+    columns = min(m, n_folds * c)
+    blocks = block_count(columns, BLOCK_COLUMNS)
+    if systems:
+        solved = solve_cost(n, nnz, min(columns, BLOCK_COLUMNS), guess=guess)
+        own.append(cost_of(systems * blocks, systems * blocks * solved.read, 0, max(caller, solved.peak) + 8 * m * m,
+                           solved.least))
+    return cost_of(sum(one.tasks for one in own), sum(one.read for one in own), 0, max(one.peak for one in own),
+                   max(one.least for one in own))
 
 
 def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool, budget: int) -> Cost:

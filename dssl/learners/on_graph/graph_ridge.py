@@ -31,6 +31,8 @@ LEAST = 1e-9  # ridge^power of the default family: a kernel beyond it is its sma
 SAMPLE = 1000  # reached points at which a function is centered and scaled
 SAMPLE_STREAM = 11  # of the seed
 
+Kernel = tuple[float, int, bool]  # ridge, power, whether degrees scale
+
 
 @dataclass(frozen=True, kw_only=True)
 class GraphRidgeParams:
@@ -67,8 +69,13 @@ class GraphRidgeParams:
                 why="kernels count by their leave-one-out residuals, or alike", fix='use "loo" or "equal"')
 
     @property
-    def kernels(self) -> list[tuple[float, int, bool]]:
-        """Return ridge, power, and whether degrees scale, of each kernel."""
+    def alike(self) -> bool:
+        """Return whether all kernels count alike."""
+        return self.weighting == "equal" or bool(np.isinf(self.penalty))
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """Return each kernel."""
         pairs = product(RIDGES if self.ridge is None else self.ridge, self.power)
         return [(ridge, power, by_degree) for ridge, power in pairs for by_degree in self.by_degree
                 if self.ridge is not None or ridge**power >= 0.99 * LEAST]
@@ -85,7 +92,7 @@ class GraphMembers:
     members : one a kernel of `kernels`. sample : the numbers of the points at which functions are centered and scaled.
     """
 
-    kernels: list[tuple[float, int, bool]]
+    kernels: list[Kernel]
     members: list[Member]
     sample: np.ndarray
     reached: np.ndarray
@@ -113,7 +120,7 @@ class GraphMembers:
             for (ridge_, power, by_degree), share in zip(self.kernels, shares, strict=True)]})
 
 
-def _pairs(kernels: Sequence[tuple[float, int, bool]]) -> list[tuple[float, int]]:
+def _pairs(kernels: Sequence[Kernel]) -> list[tuple[float, int]]:
     return list(dict.fromkeys((ridge, power) for ridge, power, _ in kernels))
 
 
@@ -127,8 +134,7 @@ def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, par
     DataError : there is one label.
     """
     found = graph_members(graph, target, weight, params, execution)
-    alike = params.weighting == "equal" or np.isinf(params.penalty)
-    return found.weighed(np.full(len(found.members), 1 / len(found.members)) if alike else shares_of(
+    return found.weighed(np.full(len(found.members), 1 / len(found.members)) if params.alike else shares_of(
         [own.held_out for own in found.members], target, weight))
 
 
@@ -140,35 +146,69 @@ def members_bytes(n_labeled: int, n_kernels: int) -> int:
 def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
                   execution: Execution) -> GraphMembers:
     """Return the functions of all kernels of a family; errors as `fit_graph_ridge`."""
-    Y, vertices, kernels = target.indicators(), graph.vertices, params.kernels
-    m = len(Y)
-    require(m > 1, "one labeled point", why="kernels are judged by labels held out", fix="label a second point",
-            error=DataError)
-    needed = members_bytes(m, len(kernels))
-    require(needed <= execution.memory_budget, f"{m:,} labeled points and {len(kernels)} kernels", error=BudgetError,
-            why=f"their matrices take {needed:,} bytes, the budget is {execution.memory_budget:,}",
-            fix="use LaplaceLearning, fewer ridges and powers, or a larger budget")
-    of_label = vertices.vertex[target.labeled]
-    columns, of_point = np.unique(of_label, return_inverse=True)
-    reached, _ = reached_vertices(graph, columns)
-    sample = _sampled(np.flatnonzero(reached[vertices.vertex]), params.seed)
-    rows = np.concatenate([of_label, vertices.vertex[sample]])
-    unique, place = np.unique(rows, return_inverse=True)
-    pairs = _pairs(kernels)
-    found = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params.functions, execution)
-    scales = _coordinates(graph, params.functions.laplacian, execution)
-    members = []
-    for ridge_, power, by_degree in kernels:
-        s = scales[by_degree]
-        K = s[rows][:, None] * found.values[pairs.index((ridge_, power))][place][:, of_point] * s[of_label]
-        members.append(member_of(K[:m], K[m:], target, weight, params.penalty))
-    return GraphMembers(kernels, members, sample, reached, found, scales, of_label, of_point)
+    vertices, kernels = graph.vertices, params.kernels
+    require(len(target.labeled) > 1, "one labeled point", why="kernels are judged by labels held out",
+            fix="label a second point", error=DataError)
+    reached, _ = reached_vertices(graph, vertices.vertex[target.labeled])
+    sample = sampled(reached[vertices.vertex], params.seed)
+    rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution)
+    members = [member_of(*rows.blocks(kernel), target, weight, params.penalty) for kernel in kernels]
+    return GraphMembers(kernels, members, sample, reached, rows.functions, rows.scales, rows.of_label, rows.of_point)
 
 
-def _sampled(points: np.ndarray, seed: int) -> np.ndarray:
-    if len(points) <= SAMPLE:
-        return points
-    return np.sort(block_rng(seed, SAMPLE_STREAM).choice(points, SAMPLE, replace=False))
+@dataclass(frozen=True, eq=False)
+class KernelRows:
+    """Kernels at the labeled points and at some sampled ones, whose numbers are `sample` (s,).
+
+    scales : as in `GraphMembers`. of_label, of_point (l,) : the vertices of the labeled points, and their places among
+    the columns. place (l + s,) : those of all points among the rows.
+    """
+
+    pairs: list[tuple[float, int]]
+    functions: GraphFunctions
+    scales: dict[bool, np.ndarray]
+    sample: np.ndarray
+    of_label: np.ndarray
+    of_point: np.ndarray
+    of_row: np.ndarray
+    place: np.ndarray
+
+    @classmethod
+    def of(cls, graph: Graph, labeled: np.ndarray, sample: np.ndarray, kernels: Sequence[Kernel],
+           params: FunctionParams, execution: Execution) -> "KernelRows":
+        """Return them; raise BudgetError where their matrices do not fit, and NotConverged."""
+        needed = members_bytes(len(labeled), len(kernels))
+        require(needed <= execution.memory_budget, f"{len(labeled):,} labeled points and {len(kernels)} kernels",
+                error=BudgetError,
+                why=f"their matrices take {needed:,} bytes, the budget is {execution.memory_budget:,}",
+                fix="use LaplaceLearning, fewer ridges and powers, or a larger budget")
+        of_label, pairs = graph.vertices.vertex[labeled], _pairs(kernels)
+        columns, of_point = np.unique(of_label, return_inverse=True)
+        of_row = np.concatenate([of_label, graph.vertices.vertex[sample]])
+        unique, place = np.unique(of_row, return_inverse=True)
+        found = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params, execution)
+        return cls(pairs, found, _coordinates(graph, params.laplacian, execution), sample, of_label, of_point, of_row,
+                   place)
+
+    def has(self, kernels: Sequence[Kernel]) -> bool:
+        """Return whether all of some kernels are among these."""
+        return {*_pairs(kernels)} <= {*self.pairs}
+
+    def blocks(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+        """Return a kernel at the labeled points (l, l), and of sampled points with them (s, l)."""
+        ridge_, power, by_degree = kernel
+        s, found = self.scales[by_degree], self.functions.values[self.pairs.index((ridge_, power))]
+        K = s[self.of_row][:, None] * found[self.place][:, self.of_point] * s[self.of_label]
+        return K[:len(self.of_label)], K[len(self.of_label):]
+
+
+def sampled(reached: np.ndarray, seed: int) -> np.ndarray:
+    """Return the numbers of `SAMPLE` points that are reached, (n,) bool, ascending; all where these are fewer.
+
+    They are the first in an order of all points, so that where fewer are reached most of them stay.
+    """
+    order = block_rng(seed, SAMPLE_STREAM).permutation(len(reached))
+    return np.sort(order[reached[order]][:SAMPLE])
 
 
 def _coordinates(graph: Graph, kind: LaplacianKind, execution: Execution) -> dict[bool, np.ndarray]:

@@ -11,6 +11,7 @@ Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and h
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,20 +39,53 @@ class HarmonicTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         joint = laplacian_of(self.graph, self.vertices, "unnormalized").joint
-        own = self.shared.load()
-        free = own["reached"].copy()
-        free[own["vertex"]] = False
-        values = np.zeros((joint.shape[0], own["mean"].shape[1]))
-        values[own["vertex"]] = own["mean"]
-        rows, attributes = np.flatnonzero(free), {}
-        if len(rows):
-            W = joint[rows]
-            R = sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, rows])
-            solution, method = solve_columns(R, W[:, own["vertex"]] @ own["mean"], self.solver)
-            values[rows] = solution.require_converged(self.solver).value
-            attributes = {"method": method, "iterations": int(solution.iterations.max()),
-                          "residual": float(solution.residuals.max())}
+        values, attributes = harmonic(joint, solver=self.solver, **self.shared.load())
         return {**out.write(values=values), "solver": attributes}
+
+
+@dataclass(frozen=True)
+class FlowTask:
+    """Write `flow` (u, t), what flows out of the labeled vertices if some of them have the value 1 and others 0.
+
+    These are columns of the Laplacian of which all other vertices are eliminated, `L_ll - L_lu L_uu^-1 L_ul`.
+
+    shared : `vertex` (u,), `reached` (v,). first, last : of the columns. Memory: `solve_cost`.
+    """
+
+    graph: Parts
+    vertices: Arrays | None
+    shared: Arrays
+    first: int
+    last: int
+    solver: SolverParams
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        joint, own = laplacian_of(self.graph, self.vertices, "unnormalized").joint, self.shared.load()
+        unit = np.eye(len(own["vertex"]))[:, self.first:self.last]
+        values, attributes = harmonic(joint, mean=unit, solver=self.solver, **own)
+        W = joint[own["vertex"]]
+        return {**out.write(flow=np.asarray(W.sum(axis=1)).reshape(-1, 1) * unit - W @ values), "solver": attributes}
+
+
+def harmonic(joint: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached: np.ndarray,
+             solver: SolverParams) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the function (v, c) that is `mean` (u, c) at some vertices (u,), and harmonic where these are reached.
+
+    joint : weights (v, v). reached (v,) bool. With it what the solver says of itself; JSON. Raises NotConverged.
+    """
+    free = reached.copy()
+    free[vertex] = False
+    values = np.zeros((joint.shape[0], mean.shape[1]))
+    values[vertex] = mean
+    rows = np.flatnonzero(free)
+    if not len(rows):
+        return values, {}
+    W = joint[rows]
+    R = sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, rows])
+    solution, method = solve_columns(R, W[:, vertex] @ mean, solver)
+    values[rows] = solution.require_converged(solver).value
+    return values, {"method": method, "iterations": int(solution.iterations.max()),
+                    "residual": float(solution.residuals.max())}
 
 
 def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver: SolverParams,

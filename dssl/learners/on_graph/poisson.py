@@ -27,9 +27,10 @@ from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 
 @dataclass(frozen=True)
 class PoissonTask:
-    """Write `values` (v, c), the potentials of `source` (u, c) at `vertex` (u,), whose columns sum to 0 on components.
+    """Write `values` (r, c) at `rows` (r,), the potentials of `source` (u, c) at `vertex` (u,).
 
-    shared : these, and `component` (v,). Memory: `solve_cost`.
+    Of columns that do not sum to 0 on a component, what is too much leaves its vertices by their degrees. shared :
+    these, and `component` (v,). Memory: `solve_cost`.
     """
 
     graph: Parts
@@ -46,15 +47,43 @@ class PoissonTask:
         B = np.zeros((len(linked), own["source"].shape[1]))
         sources = degrees[own["vertex"]] > 0  # of an isolated vertex the source is 0
         B[place[own["vertex"][sources]]] = own["source"][sources]
+        mass = np.maximum(np.bincount(component, degrees), np.finfo(float).tiny)
+        B -= (degrees[:, None] * (_sums(component[linked], B, len(mass)) / mass[:, None])[component])[linked]
         solution, method = solve_columns(laplacian.matrix()[linked][:, linked], B, self.solver)
         solution.require_converged(self.solver)
         u = np.zeros((len(degrees), B.shape[1]))
         u[linked] = solution.value
-        mass = np.maximum(np.bincount(component, degrees), np.finfo(float).tiny)
-        mean = np.stack([np.bincount(component, degrees * column) for column in u.T], axis=1) / mass[:, None]
-        return {**out.write(values=u - mean[component]),
+        mean = _sums(component, degrees[:, None] * u, len(mass)) / mass[:, None]
+        return {**out.write(values=(u - mean[component])[own["rows"]]),
                 "solver": {"method": method, "iterations": int(solution.iterations.max()),
                            "residual": float(solution.residuals.max())}}
+
+
+def _sums(number: np.ndarray, columns: np.ndarray, count: int) -> np.ndarray:
+    """Return the sums (count, c) of the rows of columns (n, c) that have each number (n,)."""
+    return np.stack([np.bincount(number, column, minlength=count) for column in columns.T], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """The labels as sources (u, c) at their vertices, and the mean of those of each component (components, c)."""
+
+    source: np.ndarray
+    mean: np.ndarray
+
+    @classmethod
+    def of(cls, labels: VertexLabels, component: np.ndarray) -> "Sources":
+        """Return those of labels, by the component of each vertex (v,)."""
+        home, count = component[labels.vertex], component.max() + 1
+        total = np.bincount(home, labels.weight, minlength=count)
+        mean = _sums(home, labels.weight[:, None] * labels.mean, count) / np.maximum(
+            total, np.finfo(float).tiny)[:, None]
+        return cls(labels.weight[:, None] * (labels.mean - mean[home]), mean)
+
+    def completed(self, values: np.ndarray, component: np.ndarray) -> np.ndarray:
+        """Return potentials (r, c), or where all labels of a component (r,) are of one class, that class."""
+        alone = ((self.mean > 0).sum(axis=1) == 1)[component]
+        return np.where(alone[:, None], self.mean[component], values)
 
 
 def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver: SolverParams,
@@ -65,15 +94,9 @@ def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver
     """
     labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
     reached, component = reached_vertices(graph, labels.vertex)
-    home = component[labels.vertex]
-    total = np.bincount(home, labels.weight, minlength=component.max() + 1)
-    mean = np.stack([np.bincount(home, labels.weight * column, minlength=len(total)) for column in labels.mean.T],
-                    axis=1) / np.maximum(total, np.finfo(float).tiny)[:, None]
-    parts = execution.scratch()
+    sources, parts = Sources.of(labels, component), execution.scratch()
     receipt, = execution.map([PoissonTask(graph.stored, graph.copies(execution), execution.share(
-        vertex=labels.vertex, source=labels.weight[:, None] * (labels.mean - mean[home]), component=component),
+        vertex=labels.vertex, source=sources.source, component=component, rows=np.arange(len(component))),
         solver)], parts)
-    values = parts.read(0)["values"]
-    alone = ((mean > 0).sum(axis=1) == 1)[component]
-    values[alone] = mean[component[alone]]
-    return VertexValues(values, reached, attributes={"solver": receipt["solver"]})
+    return VertexValues(sources.completed(parts.read(0)["values"], component), reached,
+                        attributes={"solver": receipt["solver"]})

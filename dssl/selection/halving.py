@@ -15,19 +15,22 @@ Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparamet
 and numbers as in scikit-learn's `HalvingGridSearchCV` with `min_resources="exhaust"`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..errors import require
-from ..selection.choice import ChoiceRule
+from ..storage.blocks import block_rng
+from .choice import ChoiceRule
 
+CANDIDATE_STREAM = 6  # of the seed
 LEAST_FOLDS = 2  # of a rung: a calibration is fitted to the other folds
 Repetitions = Sequence[Sequence[np.ndarray]]
+Candidate = TypeVar("Candidate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ def rungs_of(repetitions: Repetitions, n_candidates: int, factor: float | None) 
     counts = sorted({_whole(repetitions, max(LEAST_FOLDS, int(most / factor**number))) for number in range(needed)})
     rungs = []
     for count in counts:
-        rungs.append(Rung(n_candidates, _some(repetitions, count)))
+        rungs.append(Rung(n_candidates, some_folds(repetitions, count)))
         n_candidates = ceil(n_candidates / factor)
     return rungs
 
@@ -75,12 +78,63 @@ def _whole(repetitions: Repetitions, count: int) -> int:
     return count if count <= ends[0] else int(ends[ends <= count].max())
 
 
-def _some(repetitions: Repetitions, count: int) -> Repetitions:
+def some_folds(repetitions: Repetitions, count: int) -> Repetitions:
     """Return the first repetitions that have `count` folds, or so many of the first, evenly spaced among its folds."""
     ends = np.cumsum([len(folds) for folds in repetitions])
     spaced = (np.arange(count) * len(repetitions[0]) // count).tolist()
     return [folds for folds, end in zip(repetitions, ends, strict=True) if end <= count] or [
         [repetitions[0][place] for place in spaced]]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which of all combinations of parameters are tried, and on which folds.
+
+    samples : so many of them, drawn by the seed; None is all. factor : of successive halving, see `rungs_of`; None
+    judges all on all folds.
+    """
+
+    samples: int | None = None
+    factor: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_factor(self.factor)
+
+    def drawn(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the combinations that are tried, in their order."""
+        if self.samples is None:
+            return list(candidates)
+        chosen = block_rng(self.seed, CANDIDATE_STREAM).permutation(len(candidates))[:self.samples]
+        return [candidates[index] for index in np.sort(chosen)]
+
+
+ALL = Search()
+Judge = Callable[[int, Mapping[str, Sequence[Any]], Repetitions], Mapping[str, Sequence[Mapping[str, Any]]]]
+
+
+def judged_by_rungs(candidates: Mapping[str, Sequence[Any]], repetitions: Repetitions, search: Search, rule: ChoiceRule,
+                    judge: Judge) -> tuple[dict[str, list[dict[str, Any]]], dict[str, list[dict[str, Any]]]]:
+    """Return by name the last row of each candidate, and the rows of those that were judged on all folds.
+
+    Names are models that choose each for itself; the one with the most candidates decides of the rungs. judge : the
+    number of a rung, by name the candidates that stand in it, and its folds -> by name their rows. Rows of successive
+    halving tell the folds that they were judged on, `n_folds`.
+    """
+    rungs = rungs_of(repetitions, max(map(len, candidates.values())), search.factor)
+    standing = {name: list(range(len(own))) for name, own in candidates.items()}
+    rows: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in candidates}
+    for number, rung in enumerate(rungs):
+        if number:
+            standing = {name: [own[place] for place in better([rows[name][index] for index in own], rule, ceil(
+                len(own) / search.factor))] for name, own in standing.items()}  # type: ignore[operator]
+        found = judge(number, {name: [candidates[name][index] for index in own] for name, own in standing.items()},
+                      rung.repetitions)
+        folds = {} if search.factor is None else {"n_folds": rung.n_resources}
+        for name, own in standing.items():
+            rows[name] |= {index: {**row, **folds} for index, row in zip(own, found[name], strict=True)}
+    return ({name: list(own.values()) for name, own in rows.items()},
+            {name: [rows[name][index] for index in own] for name, own in standing.items()})
 
 
 def better(rows: Sequence[Mapping[str, Any]], rule: ChoiceRule, n: int) -> list[int]:
