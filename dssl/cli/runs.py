@@ -81,7 +81,8 @@ def plan_command(made: Plan, as_json: bool) -> None:
         is_cached = stage["status"] == "cached"
         sizes = ["" if is_cached else "?" if size is None else f"{sign * bool(size)}{size_text(size)}"
                  for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
-        table.add_row(stage["name"], stage["status"], stage["why"], str(stage["tasks"] or ""), *sizes,
+        name = f"{stage['name']} ({stage['graph']})" if "graph" in stage else stage["name"]
+        table.add_row(name, stage["status"], stage["why"], str(stage["tasks"] or ""), *sizes,
                       stage["address"][:12])
     out = Console(width=None if sys.stdout.isatty() else 140)
     out.print(table)

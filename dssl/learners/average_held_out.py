@@ -91,6 +91,7 @@ class HeldOutKernel:
         self.K, self.sampled, self.weight = (K + K.T) / 2, sampled, weight
         self.root = np.ones(len(K)) if weight is None else np.sqrt(weight)
         self._spectra: dict[bool, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._changed: dict[float, bool] = {}  # by penalty, whether the kernel is made semidefinite for it
 
     def member(self, kept: KeptLabels, penalty: float) -> HeldOutMember:
         """Return the function of the kernel that is fitted to the kept labels."""
@@ -108,7 +109,8 @@ class HeldOutKernel:
         diagonal = (vectors**2) @ scaled - (P * gain.T).sum(axis=1)
         alone = solved[S] / (diagonal[S] * r[S])[:, None]
         residuals = alone[:, :c] - (kept.means_without_each - kept.mean) * alone[:, c:]
-        return self._standardized(kept, K, r[S, None] * solved[S, :c], kept.loss(residuals))
+        solved[F] = 0
+        return self._standardized(kept, K, r[:, None] * solved[:, :c], kept.loss(residuals))
 
     def _kernel_mean(self, kept: KeptLabels) -> HeldOutMember:
         """Return the limit of an infinite penalty, which takes no factorization."""
@@ -116,22 +118,28 @@ class HeldOutKernel:
         weight = None if self.weight is None else self.weight[S]
         K = semidefinite(self.K, np.inf)
         found = member_of(K[np.ix_(S, S)], self.sampled[:, S], kept.target.take(S), weight, np.inf)
-        return self._standardized(kept, K, found.coef, kept.loss(found.held_out - kept.columns[S]))
+        coef = np.zeros((len(K), found.coef.shape[1]))
+        coef[S] = found.coef
+        return self._standardized(kept, K, coef, kept.loss(found.held_out - kept.columns[S]))
 
     def _standardized(self, kept: KeptLabels, K: np.ndarray, coef: np.ndarray, loss: float) -> HeldOutMember:
-        found = K[np.ix_(kept.held, kept.kept)] @ coef
+        """Return the values of coefficients (l, c), 0 at points that are held out."""
+        found = K[kept.held] @ coef
         if kept.target.n_strata == 1:
             return HeldOutMember(found + kept.mean, loss)
-        F = self.sampled[kept.sample][:, kept.kept] @ coef
+        whole = len(kept.sample) == len(self.sampled)
+        F = (self.sampled if whole else self.sampled[kept.sample]) @ coef
         center = F.mean(axis=0)
         return HeldOutMember((found - center) / (float((F - center).std()) or 1.0), loss)
 
     def _spectrum(self, penalty: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the kernel as the penalty has it, and eigenvalues and eigenvectors of `w^1/2 K w^1/2`."""
-        K = semidefinite(self.K, penalty)
-        if (changed := K is not self.K) not in self._spectra:
-            self._spectra[changed] = K, *np.linalg.eigh(self.root[:, None] * K * self.root)
-        return self._spectra[changed]
+        if penalty not in self._changed:
+            K = semidefinite(self.K, penalty)
+            self._changed[penalty] = changed = K is not self.K
+            if changed not in self._spectra:
+                self._spectra[changed] = K, *np.linalg.eigh(self.root[:, None] * K * self.root)
+        return self._spectra[self._changed[penalty]]
 
 
 def averaged(members: Sequence[HeldOutMember], kept: KeptLabels, *, alike: bool) -> np.ndarray:

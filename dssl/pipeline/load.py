@@ -112,6 +112,8 @@ def _message(item: Any, kind: Kind) -> str:
         return f"Input should be {', '.join(names[:-1])} or {names[-1]}"
     if item["type"] != "extra_forbidden":
         return said(item)
+    if place[:1] == ("selection",) and has_key(kind.spec, ("selection", "grid", *place[1:])):
+        return "it is a key of selection.grid: a list of values that are tried"
     theirs = [other.name for other in KINDS.values() if has_key(other.spec, place)]
     if not theirs:
         return item["msg"]

@@ -1,8 +1,8 @@
 """A plan: per stage what is there of it, what it would take, and whether it can fit; made before anything runs."""
 
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,10 +20,11 @@ from .facts import Bound, Facts
 from .graphs import given_file
 from .kinds.registry import KINDS, all_stage_names
 from .load import load_spec
-from .spec import Spec
+from .spec import KernelPipeline, Spec
 from .stage import File, Kind, Stage
 
 DEFAULT_WORKSPACE = "dssl-work"
+SELECTION = "selection"  # the stage by which graphs are compared
 Status = Literal["cached", "partial", "to run"]
 
 
@@ -33,7 +34,8 @@ class PlannedStage:
 
     cost : of what a run would do; None for a stage that is cached, or that has no cost function.
     estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find; bound : from
-    where they are taken, "least" where the stage would not fit by the most that they may be.
+    where they are taken, "least" where the stage would not fit by the most that they may be. graph : where several are
+    tried, the values of the one that the stage is of.
     """
 
     stage: Stage
@@ -44,6 +46,7 @@ class PlannedStage:
     cost: Cost | None = None
     estimated: tuple[str, ...] = ()
     bound: Bound = "most"
+    graph: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; of a cached stage nothing is run, so its figures are 0."""
@@ -51,7 +54,7 @@ class PlannedStage:
         return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
                 "tasks": cost and cost.tasks, "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,
                 "peak_bytes": cost and cost.peak, "estimated": list(self.estimated),
-                "bound": self.bound}
+                "bound": self.bound, **({"graph": self.graph} if self.graph else {})}
 
 
 def check_stage(name: str, option: str, kind: Kind) -> str:
@@ -82,10 +85,10 @@ def find_files(spec: Spec) -> dict[str, File]:
 
 
 def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[str, File],
-                   remake: Collection[str] = ()) -> list[PlannedStage]:
+                   remake: Collection[str] = (), done: Collection[str] = ()) -> list[PlannedStage]:
     """Return the stages of a spec with the addresses of their artifacts and what is there of them.
 
-    remake : names of stages that are to be made anew, whatever is there.
+    remake : names of stages that are to be made anew, whatever is there, but for addresses that are `done`.
     """
     planned: dict[str, PlannedStage] = {}
     for stage in kind.stages:
@@ -95,7 +98,7 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
         artifact = workspace.artifact(stage.name, stage.version, plain(params), inputs)
         waiting = [name for name in stage.needs if planned[name].status != "cached"]
         status: Status = "to run"
-        if stage.name in remake:
+        if stage.name in remake and artifact.address not in done:
             why = "asked to be made anew"
         elif artifact.exists:
             status, why = "cached", "same inputs and parameters"
@@ -113,6 +116,8 @@ class Plan:
 
     budget : bytes one task may take. remake : stages to be made anew. until : the last stage that is run.
     facts : what the costs follow from; None where nothing is to run.
+    given : the spec as it was given. values : where several graphs are tried, those of this one. tried : the plans of
+    all of them, up to the selection; this one is then of the graph that was chosen, or of the first until all have one.
     """
 
     spec: Spec
@@ -124,11 +129,19 @@ class Plan:
     until: str
     stages: list[PlannedStage]
     facts: Facts[Any] | None
+    given: Spec
+    values: dict[str, Any] = field(default_factory=dict)
+    tried: tuple["Plan", ...] = ()
 
-    def again(self, budget: int) -> "Plan":
-        """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again."""
-        stages = planned_stages(self.kind, self.spec, self.workspace, self.files, self.remake)
-        return replace(self, budget=budget)._priced(stages)
+    def again(self, budget: int, done: Collection[str] = ()) -> "Plan":
+        """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again.
+
+        done : addresses of what this run has made, and does not make anew.
+        """
+        tried = tuple(own.again(budget, done) for own in self.tried)
+        own = self if not tried else replace(tried[chosen_graph(tried) or 0], until=self.until, tried=tried)
+        stages = planned_stages(own.kind, own.spec, own.workspace, own.files, own.remake, done)
+        return replace(own, budget=budget)._priced(stages)
 
     def _priced(self, stages: list[PlannedStage]) -> "Plan":
         """Return the plan with these stages, and the costs of those that would run."""
@@ -156,8 +169,27 @@ class Plan:
 
     @property
     def selected(self) -> list[PlannedStage]:
-        """Return the stages up to and with `until`."""
+        """Return the stages up to and with `until`; before them those of all graphs that are tried, each once."""
+        found: dict[str, PlannedStage] = {}
+        for item in (*(item for own in self.tried for item in own.selected), *self.own_stages):
+            found.setdefault(item.artifact.address, replace(item, graph=self.graph_of(item)))
+        return list(found.values())
+
+    @property
+    def own_stages(self) -> list[PlannedStage]:
+        """Return the stages of this graph up to and with `until`."""
         return self.stages[:self.kind.names.index(self.until) + 1]
+
+    def graph_of(self, item: PlannedStage) -> str:
+        """Return the values of the graph that a stage is of, in words; nothing of one that serves several."""
+        address = item.artifact.address
+        own = [plan for plan in self.tried if any(other.artifact.address == address for other in plan.stages)]
+        return item.graph or (own[0].named if len(own) == 1 else "")
+
+    @property
+    def named(self) -> str:
+        """Return the values of the graph in words."""
+        return ", ".join(f"{name} {value}" for name, value in self.values.items())
 
 
 def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
@@ -189,8 +221,29 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
             why=f"{from_stage} comes after {last}, so nothing would be made",
             fix="name an earlier stage in --from, or a later one in --until")
     files, budget = find_files(checked), memory_budget or MEMORY_BUDGET
-    planned = planned_stages(kind, checked, place, files, remake)
-    return Plan(checked, kind, files, place, budget, remake, last, planned, None)._priced(planned)
+    graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
+    if isinstance(checked, KernelPipeline):
+        graphs = checked.graphs()
+    plans = [Plan(own, kind, files, place, budget, remake, last, [], None, checked, values) for values, own in graphs]
+    if len(plans) == 1:
+        return plans[0].again(budget)
+    ends, first = min(last, SELECTION, key=names.index), plans[0].again(budget)
+    # The facts of the first hold what the source holds, so that it is scanned once.
+    return replace(first, tried=tuple(replace(own, until=ends, facts=first.facts) for own in plans)).again(budget)
+
+
+def chosen_graph(tried: Sequence[Plan]) -> int | None:
+    """Return the place of the plan whose selection has the best model; None where one has no selection yet."""
+    if not all(own.artifact(SELECTION).exists for own in tried):
+        return None
+    chosen = tried[0].spec.selection  # type: ignore[attr-defined]
+    return chosen.rule().place([own.artifact(SELECTION).attributes["choices"]["model"] for own in tried])
+
+
+def tried_graphs(made: Plan) -> list[dict[str, Any]]:
+    """Return, of each graph that was tried, its values and the row of its best model, that of the chosen one first."""
+    rows = [{"graph": own.values, **own.artifact(SELECTION).attributes["choices"]["model"]} for own in made.tried]
+    return sorted(rows, key=lambda row: row["graph"] != made.values)
 
 
 def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace: str | Path = DEFAULT_WORKSPACE,
@@ -203,7 +256,7 @@ def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspac
     stage that would not fit by the most.
     """
     made = make_plan(spec, set=set, workspace=workspace, memory_budget=memory_budget)
-    return [item.to_dict() for item in made.stages]
+    return [item.to_dict() for item in made.selected]
 
 
 def price(item: PlannedStage, facts: Facts[Any]) -> PlannedStage:
@@ -224,6 +277,8 @@ def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
 
     Numbers that are not known yet are taken from below, so nothing is refused that could be done.
     """
+    for own in made.tried:
+        refuse_what_cannot_fit(own, execution)
     if made.facts is None:
         return
     facts = replace(made.facts, budget=execution.memory_budget, bound="least", estimated=set())
@@ -232,7 +287,7 @@ def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
     whose, also = ("a worker's share of its memory limit", " and the workers' memory_limit") if lower else (
         "the memory budget", "")
     have = f"{whose} is {limit:,} bytes"
-    for item in made.selected:
+    for item in made.own_stages:
         name, cost = item.stage.name, item.stage.cost
         if item.status == "cached" or cost is None:
             continue

@@ -20,7 +20,16 @@ from ..storage.artifacts import libraries
 from ..storage.files import read_json, write_json
 from .facts import Facts
 from .graphs import write_unreached
-from .plan import DEFAULT_WORKSPACE, Plan, PlannedStage, make_plan, price, refuse_what_cannot_fit
+from .plan import (
+    DEFAULT_WORKSPACE,
+    SELECTION,
+    Plan,
+    PlannedStage,
+    make_plan,
+    price,
+    refuse_what_cannot_fit,
+    tried_graphs,
+)
 from .stage import Context, Kind
 
 Events = Callable[[dict[str, Any]], None]
@@ -70,15 +79,18 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         identity = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
         folder = place.root / "runs" / identity
         # Paths as well as addresses: a run's record is read by people.
-        write_json(folder / "spec.json", made.spec.model_dump())
-        known = made.facts and replace(made.facts, attributes=dict(made.facts.attributes))
-        records = [_run_stage(item, made, known, execution, tell) for item in made.selected]
-        result = _result(identity, made, records)
+        write_json(folder / "spec.json", made.given.model_dump())
+        records: dict[str, dict[str, Any]] = {}
+        for own in made.tried:
+            _run_stages(own.again(execution.memory_budget, records), made, records, execution, tell)
+        made = made.again(execution.memory_budget, records)
+        _run_stages(made, made, records, execution, tell)
+        result = _result(identity, made, list(records.values()))
         if result["status"] == "done":
             facts = _facts(made)
             if "unreached" in facts.get("health", {}):  # not of a kind without labels
                 result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
-            facts |= {"spec": made.spec.model_dump(), "libraries": libraries()}
+            facts |= {"spec": made.given.model_dump(), "libraries": libraries()}
             report = folder / "report.html"
             report.write_text(_page(made.kind, result, facts), encoding="utf-8")
             result["report"] = str(report)
@@ -86,6 +98,17 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
         write_json(folder / "result.json", result | paths)
         return result
+
+
+def _run_stages(made: Plan, whole: Plan, records: dict[str, dict[str, Any]], execution: Execution,
+                tell: Events) -> None:
+    """Make the artifacts of a plan, one of several graphs or the whole, and add the records of addresses without."""
+    known = made.facts and replace(made.facts, attributes=dict(made.facts.attributes))
+    for item in made.own_stages:
+        if item.artifact.address not in records:
+            graph = whole.graph_of(item)
+            records[item.artifact.address] = _run_stage(item, made, known, execution, tell) | (
+                {"graph": graph} if graph else {})
 
 
 def _run_stage(item: PlannedStage, made: Plan, known: Facts | None, execution: Execution,
@@ -141,20 +164,25 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
 
 def _facts(made: Plan) -> dict[str, Any]:
     """Return the attributes of every stage by name."""
-    return {item.stage.name: item.artifact.attributes for item in made.stages}
+    facts = {item.stage.name: item.artifact.attributes for item in made.stages}
+    if made.tried:
+        facts[SELECTION] = {**facts[SELECTION], "graphs": tried_graphs(made)}
+    return facts
 
 
 def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[str, Any]:
     peak = max(process_peak(), *(record["peak_rss_bytes"] for record in records))
     result = {"run": identity, "name": made.spec.name, "stages": records, "peak_rss_bytes": peak}
-    if len(records) < len(made.stages):
+    if made.until != made.kind.names[-1]:
         return {**result, "status": "stopped", "until": made.until}
-    facts, found = _facts(made), {"status": "done"}
+    facts, found = _facts(made), dict[str, Any](status="done")
     if "scores" in facts:
         found |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain", "transductive")
                   if name in facts["scores"]}
     if "selection" in facts:
         found["selection"] = facts["selection"]["choices"]
+    if made.tried:
+        found["graphs"] = tried_graphs(made)
     if made.kind.model:
         found["model"] = str(made.artifact(made.kind.model).folder)
     return result | found

@@ -2,73 +2,31 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_type_hints
 
 import numpy as np
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from ..data.ingest_params import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
-from ..errors import DsslError, SpecError, explain, said
+from ..errors import DsslError, SpecError, explain, require, said
 from ..graph.graph import KNNGraph
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import KERNEL_WIDTH, WIDTH, WeightParams
 from ..kernels.base import Kernel, kernel_from, kernel_type
-from ..selection.choice import ChoiceRule
-from ..selection.folds import FoldParams
-from ..selection.held_out_scores import MeasureName, require_measure
+from ..selection.held_out_scores import require_measure
+from .spec_section import SpecSection, require_no_boolean
+from .spec_selection import KernelSelection, SelectionSpec
 
 READER_OPTIONS = TypeAdapter(IngestParams)
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 LearningTask = Literal["classification", "regression", "clustering"]
-
-
-def _takes_booleans(annotation: Any) -> bool:
-    """Return whether a boolean, anything, or a section is among the values of a type."""
-    section = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-    return annotation in (bool, Any) or isinstance(annotation, bool) or section or any(
-        map(_takes_booleans, get_args(annotation)))
-
-
-def require_no_boolean(annotation: Any, value: Any) -> None:
-    """Raise ValueError if a value is or holds a boolean where the type has none: pydantic would take it as 0 or 1."""
-    if _takes_booleans(annotation):
-        return
-    pending = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, bool):
-            raise ValueError(f"Input should be no boolean; write {int(part)} if a number is meant, "
-                             f'"{str(part).lower()}" if a text')
-        pending += part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
-
-
-class SpecSection(BaseModel):
-    """A section of the spec; a key it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    one_of: ClassVar[tuple[str, ...]] = ()  # keys of which exactly one is given
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_boolean_is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        require_no_boolean(cls.model_fields[str(info.field_name)].annotation, value)
-        return value
-
-    @model_validator(mode="after")
-    def _one_is_given(self) -> Self:
-        if self.one_of and sum(getattr(self, key) not in (None, False) for key in self.one_of) != 1:
-            raise ValueError(f"set exactly one of {', '.join(self.one_of[:-1])} and {self.one_of[-1]}")
-        return self
 
 
 def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
@@ -230,30 +188,6 @@ class KernelSpec(SpecSection):
         return kernel_from(self.name, self.bandwidth, rows=np.array([[0.0], [1.0]]), **parameters)
 
 
-class SelectionSpec(SpecSection):
-    """Parameters chosen by cross-validation on the labeled points; a list left out holds the one value given elsewhere.
-
-    The model and each baseline that has parameters choose their own; the shuffled control takes the model's.
-    """
-
-    folds: int | Literal["leave_one_out"] = Field(5, description="a number >= 2, or leave_one_out")
-    repetitions: int = Field(1, ge=1, description="of the folds, each dealt anew; scores are means over them")
-    bandwidth: list[float | str] | None = Field(None, min_length=1, description="of the base kernel")
-    measure: MeasureName | None = Field(None, description="what is lowest in the row that is chosen, error or rmse by "
-                                                          "default; of auc, highest")
-    one_standard_error: bool = Field(False, description="choose the strongest penalties among the rows within one "
-                                                        "standard error of the lowest")
-    seed: int = Field(0, ge=0)
-
-    def cv(self) -> FoldParams:
-        """Return the parameters of the folds."""
-        return FoldParams(folds=self.folds, repetitions=self.repetitions, seed=self.seed)
-
-    def rule(self) -> ChoiceRule:
-        """Return which row is chosen."""
-        return ChoiceRule(measure=self.measure, one_standard_error=self.one_standard_error)
-
-
 class ModelSpec(SpecSection):
     """What is fitted: its kind, and what that kind asks for."""
 
@@ -294,7 +228,7 @@ class Spec(SpecSection):
         yield "data.read", self.data.ingest_params
         yield "data.scale", lambda: self.data.scaling
 
-    def check(self) -> "Spec":
+    def check(self) -> Self:
         """Return self after every section has made its parameters."""
         self._check_task()
         for section, make in self.parameters():
@@ -339,14 +273,37 @@ class KernelPipeline(GraphPipeline):
             raise ValueError(f"{' and '.join(cls.always)} are always among them")
         return names
 
+    def graphs(self) -> list[tuple[dict[str, Any], Self]]:
+        """Return the values of each graph that is tried, and the pipeline of that graph alone; itself of one graph."""
+        chosen = self.selection
+        values = chosen.grid.graph.values() if chosen else [{}]
+        if chosen is None or not values[0]:
+            return [({}, self)]
+        alone = chosen.model_copy(update={"grid": chosen.grid.model_copy(update={
+            "graph": type(chosen.grid.graph)()})})
+        return [(own, self.model_copy(update={"graph": self.graph.model_copy(update=own), "selection": alone}))
+                for own in values]
+
+    def check(self) -> Self:
+        super().check()
+        found = self.graphs()
+        if found[0][0] and self.graph.given is not None:
+            raise SpecError(explain("selection.grid.graph, and graph.given", fix="leave one of them out",
+                                    why="a graph that is given is the only one"))
+        for values, own in found if found[0][0] else ():
+            require(sum(values == other for other, _ in found) == 1, f"selection.grid.graph has {values} twice",
+                    why="it would do work twice", fix="name each value once", error=SpecError)
+            own.check()
+        return self
+
     def kernels(self) -> tuple[KernelSpec, ...]:
         """Return the base kernel with each bandwidth of the selection."""
-        chosen = self.selection.bandwidth if self.selection else None
+        chosen = self.selection.grid.bandwidth if isinstance(self.selection, KernelSelection) else None
         if not chosen:
             return (self.kernel,)
         if "bandwidth" not in getattr(kernel_type(self.kernel.name), "__dataclass_fields__", ()):
-            raise SpecError(explain(f"selection.bandwidth={chosen}, and kernel.name is {self.kernel.name}",
-                                    why="that kernel has no bandwidth", fix="leave selection.bandwidth out"))
+            raise SpecError(explain(f"selection.grid.bandwidth={chosen}, and kernel.name is {self.kernel.name}",
+                                    why="that kernel has no bandwidth", fix="leave selection.grid.bandwidth out"))
         return tuple(self.kernel.model_copy(update={"bandwidth": bandwidth}) for bandwidth in chosen)
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:

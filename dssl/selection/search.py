@@ -73,16 +73,16 @@ class GridParams:
                 "of its own", fix="leave the 0 out")
 
     @property
-    def points(self) -> list[tuple[int, float, float]]:
+    def points(self) -> list[tuple[int, Eta, float]]:
         """Return all combinations of power, eta and C."""
         return list(product(self.power, self.eta, self.C))
 
-    def parts(self, points: Sequence[tuple[int | None, float | None, float]]) -> list["GridParams"]:
+    def parts(self, points: Sequence[tuple[int | None, Eta | None, float]]) -> list["GridParams"]:
         """Return grids that have these combinations: one where they are all of it, or else one a power and eta.
 
         Those of a base kernel have no power and eta, and one grid.
         """
-        found: dict[tuple[int | None, float | None], list[float]] = {}
+        found: dict[tuple[int | None, Eta | None], list[float]] = {}
         for power, eta, C in points:
             found.setdefault((power, eta), []).append(C)
         if len(points) == len(self.points):

@@ -7,6 +7,10 @@ candidate and fold anew, with `LabeledKFold` of the same folds; of the 300 candi
 evenly spread, in a search of its own each, and its seconds are their mean times 300 (`estimated` says so).
 `same_choice` is whether both find the same one of these the best. One JSON line a set.
 
+    DSSL_DATA=... python -m tests.benchmarks.grid_search digits usps --on-graph --peer-candidates 3 --runs 1
+
+The same of `GraphKernelRidge`: 4 graphs x 3 ridges x 3 powers x 3 penalties; `--cv leave_one_out` is without a peer.
+
     DSSL_DATA=... python -m tests.benchmarks.grid_search usps --halving --runs 1
 
 `GridSearch(factor=3)` against the search of all candidates on all folds: 3 bandwidths x 5 x 5 penalties, of `LapSVM`,
@@ -28,12 +32,15 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold
 
-from dssl import GridSearch, KNNGraph, LabeledKFold, LapRLSClassifier, LapSVM
+from dssl import GraphKernelRidge, GridSearch, KNNGraph, LabeledKFold, LapRLSClassifier, LapSVM
 
 GRID: dict[str, list[Any]] = {
     "graph__n_neighbors": [5, 10, 15, 20], "bandwidth": ["0.25*median", "0.5*median", "median"],
     "gamma_A": [f"{factor}*auto" for factor in (0.01, 0.1, 1, 10, 100)],
     "gamma_I": [f"{factor}*auto" for factor in (0.01, 0.1, 1, 10, 100)]}
+ON_GRAPH: dict[str, list[Any]] = {
+    "graph__n_neighbors": [5, 10, 15, 20], "ridge": [None, 1e-3, 1e-2], "power": [1, 2, (1, 2, 3)],
+    "penalty": [0.01, 0.1, 1.0]}
 
 
 def main() -> None:
@@ -43,6 +50,8 @@ def main() -> None:
     parser.add_argument("--landmarks", type=int, default=500)
     parser.add_argument("--peer-candidates", type=int, default=12)
     parser.add_argument("--runs", type=int, default=2, help="of ours")
+    parser.add_argument("--on-graph", action="store_true", help="of `GraphKernelRidge`")
+    parser.add_argument("--cv", default=5, type=lambda text: text if text == "leave_one_out" else int(text))
     parser.add_argument("--halving", action="store_true", help="instead")
     args = parser.parse_args()
     for name in args.sets:
@@ -66,14 +75,15 @@ def points(name: str, labels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
 
 def compare(name: str, args: argparse.Namespace) -> None:
     X, y, X_test, y_test = points(name, args.labels)
-    estimator, n_candidates = LapRLSClassifier(landmarks=args.landmarks), int(np.prod([len(v) for v in GRID.values()]))
-    seconds = []
+    estimator, grid = (GraphKernelRidge(), ON_GRAPH) if args.on_graph else (
+        LapRLSClassifier(landmarks=args.landmarks), GRID)
+    n_candidates, seconds = int(np.prod([len(values) for values in grid.values()])), []
     for _ in range(args.runs):
         begin = time.perf_counter()
-        ours = GridSearch(estimator, GRID, cv=5).fit(X, y)
+        ours = GridSearch(estimator, grid, cv=args.cv).fit(X, y)
         seconds.append(time.perf_counter() - begin)
     candidates = ours.cv_results_["params"]
-    some = np.linspace(0, n_candidates - 1, args.peer_candidates).round().astype(int)
+    some = np.linspace(0, n_candidates - 1, args.peer_candidates if args.cv == 5 else 0).round().astype(int)
     peers, scores = [], []
     for index in some:
         one = {name: [value] for name, value in candidates[index].items()}
@@ -82,13 +92,18 @@ def compare(name: str, args: argparse.Namespace) -> None:
         peers.append(time.perf_counter() - begin)
         scores.append(float(peer.cv_results_["mean_test_score"][0]))
     mine = ours.cv_results_["mean_test_score"][some]
-    print(json.dumps({
+    found = {
         "part": "grid_search", "data": name, "n": len(X), "labels": int((y >= 0).sum()), "candidates": n_candidates,
-        "landmarks": args.landmarks, "ours_best": round(min(seconds), 2), "ours_median": round(median(seconds), 2),
-        "peer_seconds": round(mean(peers) * n_candidates, 1),
+        "estimator": type(estimator).__name__, "cv": args.cv, "ours_best": round(min(seconds), 2),
+        "ours_median": round(median(seconds), 2), "best": ours.best_params_,
+        "test_error": round(float((ours.predict(X_test) != y_test).mean()), 4)}
+    if not peers:
+        print(json.dumps(found), flush=True)
+        return
+    print(json.dumps({
+        **found, "peer_seconds": round(mean(peers) * n_candidates, 1),
         "estimated": f"from {len(some)} of {n_candidates} candidates",
-        "ratio": round(mean(peers) * n_candidates / min(seconds), 1), "best": ours.best_params_,
-        "test_error": round(float((ours.predict(X_test) != y_test).mean()), 4),
+        "ratio": round(mean(peers) * n_candidates / min(seconds), 1),
         "same_choice": bool(np.argmax(mine) == np.argmax(scores)),
         "largest_difference_of_scores": round(float(np.abs(mine - scores).max()), 4)}), flush=True)
 

@@ -30,6 +30,7 @@ from dssl.graph.weights import weights
 from dssl.learners.on_graph.class_sizes import fit_class_sizes
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from dssl.learners.on_graph.harmonic import fit_harmonic
+from dssl.learners.on_graph.held_out import held_out_harmonic, held_out_poisson
 from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target import Classes
@@ -40,7 +41,7 @@ from dssl.solvers.solve import SolverParams
 from dssl.storage.csr import as_csr, as_rows, csr_arrays
 from dssl.storage.store import StoredParts
 
-GRID = {"gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}
+GRID = {"grid": {"gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}}
 Found = dict[str, Any]  # arrays and other values to compare, by name
 
 
@@ -128,7 +129,7 @@ def stored_words(folder: Path) -> Path:
 def deformed_kernel(execution: Execution, folder: Path) -> Found:
     return pipeline(stored_points(folder), execution, folder, baselines=["base", "shuffled", "subsample_graph"],
                     solver={"method": "jacobi", "block_columns": 8},
-                    selection={"folds": 3, "power": [1, 2], "eta": [1, 10]})
+                    selection={"folds": 3, "grid": {"power": [1, 2], "eta": [1, 10]}})
 
 
 @example()
@@ -259,6 +260,9 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
     params = GraphRidgeParams(ridge=(0.01, 0.1), power=(1, 2))
     ridge = fit_graph_ridge(graph, target, None, params, execution)
     found |= {"ridge": ridge.values, "held out": ridge.held_out}
+    folds, solver = [[np.arange(number, 60, 20) for number in range(20)]], SolverParams()
+    found |= {"harmonic without folds": held_out_harmonic(graph, target, None, folds, solver, execution)[0].values,
+              "poisson without folds": held_out_poisson(graph, target, None, folds, solver, execution)[0].values}
     sized = fit_class_sizes(graph, ridge, VertexLabels.of(graph.vertices, target, target.indicators()),
                             np.array([0.3, 0.3, 0.4]), diffuse=True, kind="normalized", solver=SolverParams(),
                             execution=execution)

@@ -65,8 +65,9 @@ KEYS = ("name", "data", "source", "read", "keep", "classes", "unlabeled", "point
         "labels", "count", "per_class", "given", "graph", "n_neighbors", "method", "metric", "weights", "bandwidth",
         "symmetrize", "laplacian", "ridge", "power", "subsample", "size", "solver", "tolerance", "max_iterations",
         "block_columns", "form", "kernel", "parameters", "degree", "model", "kind", "C", "eta", "selection", "folds",
-        "baselines", "target", "drop", "missing", "encoding", "format", "dtype", "workers", "threads_per_worker",
-        "memory_limit", "address", "tls", "timeout", "threads", "task")
+        "grid", "search", "samples", "factor", "cross_validation", "baselines", "target", "drop", "missing",
+        "encoding", "format", "dtype", "workers", "threads_per_worker", "memory_limit", "address", "tls",
+        "timeout", "threads", "task")
 SETTABLE = [f"{section}.{key}" for section, key in (
     ("data", "keep"), ("data", "classes"), ("data", "unlabeled"), ("data", "points"), ("data", "test"), ("data",
                                                                                                          "scale"),
@@ -75,8 +76,9 @@ SETTABLE = [f"{section}.{key}" for section, key in (
     ("graph", "n_neighbors"), ("graph", "weights"), ("graph", "bandwidth"), ("graph", "ridge"), ("graph", "power"),
     ("graph", "seed"), ("subsample", "size"), ("solver", "tolerance"), ("solver", "max_iterations"),
     ("solver", "block_columns"), ("kernel", "name"), ("kernel", "bandwidth"), ("kernel", "parameters"), ("model", "C"),
-    ("model", "eta"), ("model", "kind"), ("selection", "power"), ("selection", "eta"), ("selection", "bandwidth"),
-    ("selection", "C"), ("selection", "folds"), ("data", "task"))]
+    ("model", "eta"), ("model", "kind"), ("selection", "grid"), ("selection.grid", "power"), ("selection.grid", "eta"),
+    ("selection.grid", "bandwidth"), ("selection.grid", "C"), ("selection", "search"), ("selection", "samples"),
+    ("selection", "factor"), ("selection", "folds"), ("data", "task"))]
 keys = st.one_of(st.sampled_from(KEYS), st.text(max_size=5), st.sampled_from([0, 1.5, None, True, "a.b", "<<", "\0"]))
 
 

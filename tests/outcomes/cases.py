@@ -515,8 +515,8 @@ def _(folder: Path) -> Outcome:
 
 @case("LapRLS", "`selection:` with gamma_A, gamma_I and bandwidth", 0, "30 test points")
 def _(folder: Path) -> Outcome:
-    return laprls(folder, selection={"folds": 3, "gamma_A": ["10*auto", "100*auto"], "gamma_I": [0, "auto"],
-                                     "bandwidth": ["median", "2*median"]})
+    return laprls(folder, selection={"folds": 3, "grid": {
+        "gamma_A": ["10*auto", "100*auto"], "gamma_I": [0, "auto"], "bandwidth": ["median", "2*median"]}})
 
 
 @case("LapRLS", "more landmarks than distinct points", 0, "30 test points")
@@ -539,9 +539,9 @@ def _(folder: Path) -> Outcome:
     return laprls(folder, model={"eta": 1})
 
 
-@case("LapRLS", "`selection: {eta: ...}`", 2, "model.kind is laprls, which has no use for it")
+@case("LapRLS", "`selection: {grid: {eta: ...}}`", 2, "model.kind is laprls, which has no use for it")
 def _(folder: Path) -> Outcome:
-    return laprls(folder, selection={"eta": [1, 10]})
+    return laprls(folder, selection={"grid": {"eta": [1, 10]}})
 
 
 @case("LapRLS", "a section `subsample` or `solver`", 2, "model.kind is laprls, which has no use for it")
@@ -710,7 +710,7 @@ def _(folder: Path) -> Outcome:
 
 @case("Regression", "`selection` with one label", 1, "leave selection out")
 def _(folder: Path) -> Outcome:
-    return quantities(folder, labels={"count": 1}, selection={"eta": [1, 10]})
+    return quantities(folder, labels={"count": 1}, selection={"grid": {"eta": [1, 10]}})
 
 
 # ---- specs and commands
@@ -743,7 +743,7 @@ def _(folder: Path) -> Outcome:
 
 @case("Specs and commands", "one label a class and cross-validation asked for", 1, "no class has two")
 def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), labels={"per_class": 1}, selection={"eta": [1.0, 10.0]})
+    return pipeline(folder, npz(folder), labels={"per_class": 1}, selection={"grid": {"eta": [1.0, 10.0]}})
 
 
 @case("Specs and commands", "a memory budget that one row exceeds", 1, "memory budget")

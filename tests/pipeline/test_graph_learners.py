@@ -178,7 +178,7 @@ def test_a_given_graph_and_no_baselines(fields, tmp_path, points_file):
     (["model.power=[0]"], "whole numbers from 1 to 8"), (["model.ridge=[]"], "model.ridge"),
     (["model.penalty=.inf"], "model.penalty"), (["model.learner=harmonic"], "ridge.*laplace"),
     (["model.tolerance=2"], "tolerance"), (["model.eta=1"], "svm and ridge have it"),
-    (["selection={folds: 3}"], "no stage of that name"), (["baselines=[shuffled]"], "nearest"),
+    (["baselines=[shuffled]"], "nearest"),
     (["graph.power=1"], "graph.power")])
 def test_what_makes_no_sense_is_refused(fields, overrides, says):
     with pytest.raises(SpecError, match=says):
@@ -197,9 +197,9 @@ def test_what_names_the_stages(fields):
         return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere")}
 
     before, last = addresses(), {"models", "scores"}
-    for override, expected in (("model.learner=laplace", {"vertex_values", *last}),
+    for override, expected in (("model.learner=laplace", {"selection", "vertex_values", *last}),
                                ("kernel.bandwidth=3", last), ("baselines=[nearest]", last),
-                               ("graph.width=1", {"graph", "health", "vertex_values", *last}),
-                               ("model.class_sizes=[1, 1, 1]", {"vertex_values", *last})):
+                               ("graph.width=1", {"graph", "health", "selection", "vertex_values", *last}),
+                               ("model.class_sizes=[1, 1, 1]", {"selection", "vertex_values", *last})):
         after = addresses(override)
         assert {name for name in before if before[name] != after[name]} == expected, override

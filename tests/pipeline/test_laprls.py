@@ -19,7 +19,7 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.products import GramTask
 from dssl.pipeline.inspection import inspect
-from dssl.pipeline.kinds import laprls as laprls_kind
+from dssl.pipeline.kinds import laprls_search as search
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
@@ -29,7 +29,8 @@ from dssl.storage.artifacts import Workspace
 from dssl.storage.store import StoredParts
 
 NAMES = KINDS["laprls"].names
-GRID = {"folds": 3, "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", "2*median"]}
+GRID = {"folds": 3, "grid": {
+    "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", "2*median"]}}
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,8 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
 
 
 def test_refits_find_the_same(fields, chosen, tmp_path):
-    again = run({**fields, "selection": {**GRID, "method": "refit"}}, workspace=tmp_path, execution=InProcess(2))
+    spec = {**fields, "selection": {**GRID, "cross_validation": "refit"}}
+    again = run(spec, workspace=tmp_path, execution=InProcess(2))
     assert {item["held_out"]["method"] for item in selection_of(again)["evidence"]} == {"refit"}
     for name, rows in selection_of(chosen[1])["grid"].items():
         for row, other in zip(rows, selection_of(again)["grid"][name], strict=True):
@@ -136,7 +138,7 @@ def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tm
     assert result["metrics"] == result["baselines"]["base"] == result["baselines"]["shuffled"]
     page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
     assert "The model is the base model: the graph was not used" in page
-    result = run(fields, set=["selection={folds: 3, gamma_I: [0, 1e7*auto]}"], workspace=tmp_path,
+    result = run(fields, set=["selection={folds: 3, grid: {gamma_I: [0, 1e7*auto]}}"], workspace=tmp_path,
                  execution=InProcess(2))
     assert result["selection"]["model"]["gamma_I"] == 0
     text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
@@ -217,7 +219,7 @@ def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, t
 
 @pytest.mark.parametrize("kind", ["laprls", "lapsvm"])
 def test_a_run_that_is_killed_between_kernels_searches_none_twice(fields, tmp_path, monkeypatch, kind):
-    spec, real = {**fields, "selection": GRID, "model": {**fields["model"], "kind": kind}}, laprls_kind.search_penalties
+    spec, real = {**fields, "selection": GRID, "model": {**fields["model"], "kind": kind}}, search.search_penalties
     undisturbed = run(spec, workspace=tmp_path / "undisturbed", execution=InProcess(1))
     done: list[int] = []
 
@@ -227,7 +229,7 @@ def test_a_run_that_is_killed_between_kernels_searches_none_twice(fields, tmp_pa
         done.append(1)
         return real(prepared, *others)
 
-    monkeypatch.setattr(laprls_kind, "search_penalties", counted)
+    monkeypatch.setattr(search, "search_penalties", counted)
     limit = 1
     with pytest.raises(KeyboardInterrupt):
         run(spec, workspace=tmp_path / "work", execution=InProcess(1))
@@ -253,7 +255,7 @@ def test_kinds_share_what_comes_before_the_model(fields, small_spec):
 @pytest.mark.parametrize(("override", "expected"), [
     *((override, {"selection", "models", "scores"}) for override in (
         "model.gamma_A=3", "model.solver=nystrom-pcg", "kernel.bandwidth=2.0", "graph.laplacian=unnormalized",
-        "selection.gamma_I=[0, 1]", "selection={method: refit}")),
+        "selection.grid.gamma_I=[0, 1]", "selection={cross_validation: refit}")),
     ("model.landmarks.count=41", {"landmarks", "selection", "models", "scores"}),
     ("model.landmarks.seed=1", {"landmarks", "selection", "models", "scores"}),
     ("labels.seed=1", {"labels", "health", "landmarks", "selection", "models", "scores"}),
@@ -272,7 +274,7 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.gamma_A=zero"], "model: gamma_A='zero', expected a number > 0, or \"auto\""),
     (["model.gamma_A=0"], "model: gamma_A=0.0, expected a number > 0"),
     (["model.gamma_I=-1"], "model: gamma_I=-1.0, expected a number >= 0"),
-    (["model.gamma_A=0", "selection.gamma_A=[1, 2]"], "model: gamma_A=0.0, expected a number > 0"),
+    (["model.gamma_A=0", "selection.grid.gamma_A=[1, 2]"], "model: gamma_A=0.0, expected a number > 0"),
     (["model.eta=1"], "  model.eta: model.kind is laprls, which has no use for it"),
     (["model.landmarks.count=many"], "  model.landmarks.count: Input should be a valid integer or a valid number or "
      "'sqrt' or 'auto' (given: 'many')\n  why"),
@@ -285,11 +287,14 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.kind=lapsvc"],
      "  model.kind: Input should be 'automatic', 'svm', 'ridge', 'laprls', 'lapsvm' or 'graph' (given: 'lapsvc')"),
     (["model.landmarks.method=kmeans", "model.preconditioner=paper"], "model: preconditioner='paper'"),
-    (["selection.eta=[1]"], "  selection.eta: model.kind is laprls, which has no use for it"),
-    (["selection.method=bif"], "selection.method"),
-    (["selection.method=closed_form", "model.solver=nystrom-pcg"], "model: held_out='closed_form' with solver="),
-    (["selection.gamma_A=[1, 1]"], "model: gamma_A=[1.0, 1.0]"),
-    (["model={kind: svm}", "selection.gamma_I=[1]"], "  selection.gamma_I: model.kind is svm, which has no use for it"),
+    (["selection.grid.eta=[1]"], "  selection.grid.eta: model.kind is laprls, which has no use for it"),
+    (["selection.gamma_A=[1]"], "  selection.gamma_A: it is a key of selection.grid"),
+    (["selection.cross_validation=bif"], "selection.cross_validation"),
+    (["selection.cross_validation=closed_form", "model.solver=nystrom-pcg"],
+     "model: held_out='closed_form' with solver="),
+    (["selection.grid.gamma_A=[1, 1]"], "model: gamma_A=[1.0, 1.0]"),
+    (["model={kind: svm}", "selection.grid.gamma_I=[1]"],
+     "  selection.grid.gamma_I: model.kind is svm, which has no use for it"),
     (["subsample.size=10"], "  subsample: model.kind is laprls, which has no use for it"),
     (["graph.power=2"], "  graph.power: model.kind is laprls, which has no use for it"),
     (["graph.ridge=0.1"], "  graph.ridge: model.kind is laprls, which has no use for it"),
@@ -381,7 +386,7 @@ def test_a_regression(tmp_path):
     spec = {"name": "curve", "data": {"source": str(tmp_path / "curve.npz"), "task": "regression",
                                       "test": {"count": 60}}, "labels": {"count": 20}, "graph": {"n_neighbors": 6},
             "model": {"kind": "laprls", "gamma_A": "0.1*auto", "landmarks": {"count": "sqrt"}},
-            "selection": {"folds": 4, "gamma_A": ["0.1*auto", "10*auto"], "gamma_I": [0, "0.01*auto"]}}
+            "selection": {"folds": 4, "grid": {"gamma_A": ["0.1*auto", "10*auto"], "gamma_I": [0, "0.01*auto"]}}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     assert result["metrics"]["r2"] > 0.9
     found = selection_of(result)
@@ -463,7 +468,7 @@ def test_commands_on_two_worker_processes(fields, tmp_path):
                          ids=str)
 def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path, model):
     spec = {**fields, "model": {**fields["model"], **model}, "selection": {
-        **GRID, "gamma_I": [0, "auto"], "held_out_points": "inductive", "repetitions": 2}}
+        "folds": 3, "grid": {**GRID["grid"], "gamma_I": [0, "auto"]}, "held_out_points": "inductive", "repetitions": 2}}
     found, other = (run(spec, set=[f"selection.held_out_points={points}"], workspace=tmp_path,
                         execution=InProcess(2)) for points in ("inductive", "transductive"))
     for result, points in ((found, "inductive"), (other, "transductive")):
@@ -481,7 +486,8 @@ def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path, model):
 
 
 @pytest.mark.parametrize(("overrides", "says"), [
-    (["model.solver=nystrom-pcg"], "graph of its own"), (["selection.method=influence", "model.kind=lapsvm"], "refit"),
+    (["model.solver=nystrom-pcg"], "graph of its own"),
+    (["selection.cross_validation=influence", "model.kind=lapsvm"], "refit"),
     (["model.kind=svm"], "held_out_points='inductive', deformed kernels")])
 def test_where_points_that_are_held_out_cannot_leave_the_graph(fields, overrides, says):
     spec = {**fields, "selection": {"folds": 3, "held_out_points": "inductive"}}

@@ -24,7 +24,8 @@ def fields(points_file):
 
 
 def test_a_run_has_a_choice_of_penalties_a_model_and_a_report(fields, points_file, tmp_path):
-    grid = {"folds": 3, "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", 2.0]}
+    grid = {"folds": 3, "grid": {
+        "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", 2.0]}}
     result = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(2))
     assert result["metrics"]["error"] < 0.4
     assert set(result["baselines"]) == {"base", "shuffled"}
@@ -65,16 +66,18 @@ def test_the_loss_is_part_of_the_address(fields):
         return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere")}
 
     before = addresses()
-    for override in ("model.loss=logistic", "model.h=0.5", "model.kind=laprls"):
+    for override in ("model.loss=logistic", "model.kind=laprls", "selection={grid: {loss: [logistic]}}"):
         after = addresses(override)
-        expected = {"selection", "models", "scores"} if override != "model.h=0.5" else set()
-        assert {name for name in before if before[name] != after[name]} == expected, override
+        assert {name for name in before if before[name] != after[name]} == {"selection", "models", "scores"}, override
     huber, wide = addresses("model.loss=huber_hinge"), addresses("model.loss=huber_hinge", "model.h=0.5")
     assert huber["models"] != wide["models"]
 
 
 @pytest.mark.parametrize(("override", "says"), [
-    ("model.loss=hinge", "huber_hinge"), ("model.h=0", "model.h"), ("model.fit_intercept=false", "fit_intercept"),
+    ("model.loss=hinge", "huber_hinge"), ("model.h=0", "model.h"),
+    ("model.h=0.5", "model.h is of huber_hinge, and the loss is squared_hinge"),
+    ("selection={grid: {loss: [logistic, logistic]}}", "names a loss twice"),
+    ("model.fit_intercept=false", "fit_intercept"),
     ("data.task=regression", "regression"), ("model.C=3", "svm and ridge have it")])
 def test_what_makes_no_sense_is_refused(fields, override, says):
     with pytest.raises(SpecError, match=says):
@@ -82,7 +85,7 @@ def test_what_makes_no_sense_is_refused(fields, override, says):
 
 
 def test_influence_is_a_method_of_the_selection(fields, tmp_path):
-    grid = {"folds": 3, "gamma_A": ["auto", "100*auto"], "method": "refined_influence"}
+    grid = {"folds": 3, "grid": {"gamma_A": ["auto", "100*auto"]}, "cross_validation": "refined_influence"}
     result = run({**fields, "selection": grid, "model": {**fields["model"], "loss": "logistic"}}, workspace=tmp_path,
                  execution=InProcess(1))
     page = (tmp_path / "runs" / result["run"] / "report.html").read_text()

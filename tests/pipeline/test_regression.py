@@ -109,7 +109,7 @@ def test_every_stage_has_a_cost_and_the_second_run_is_cached(fields, finished):
 
 
 def test_selection_takes_the_lowest_held_out_error(fields, tmp_path):
-    grid = {"folds": 3, "power": [1, 2], "eta": [1, 30], "C": [0.1, 10]}
+    grid = {"folds": 3, "grid": {"power": [1, 2], "eta": [1, 30], "C": [0.1, 10]}}
     result = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(2))
     found = part(tmp_path, "selection")[1]
     for name, rows in found["grid"].items():
@@ -247,7 +247,7 @@ def test_more_labels_than_there_are(fields, tmp_path):
 
 
 def test_one_label_cannot_be_held_out(fields, tmp_path):
-    spec = {**fields, "labels": {"count": 1}, "selection": {"eta": [1, 10]}}
+    spec = {**fields, "labels": {"count": 1}, "selection": {"grid": {"eta": [1, 10]}}}
     with pytest.raises(DataError, match="leave selection out"):
         run(spec, workspace=tmp_path, execution=InProcess(1))
 

@@ -13,7 +13,8 @@ from dssl.selection.choice import LOWEST
 from dssl.storage.artifacts import read_manifest
 from dssl.storage.blocks import ArrayRows, HeldArrays
 
-GRID = {"folds": 3, "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}
+GRID = {"folds": 3, "grid": {
+    "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}}
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +56,16 @@ def test_the_choice_gives_the_model_that_those_parameters_give(searched, tmp_pat
 
 def test_a_longer_grid_uses_the_graph_again(searched):
     spec, workspace, _ = searched
-    wider = {**spec, "selection": {**GRID, "eta": [1, 30, 100]}}
+    wider = {**spec, "selection": {**GRID, "grid": {**GRID["grid"], "eta": [1, 30, 100]}}}
     result = run(wider, workspace=workspace, execution=InProcess(2))
     ran = [stage["name"] for stage in result["stages"] if stage["status"] == "done"]
     assert ran == ["selection", "models", "scores"]
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"model": {"eta": 1e20}}, "expected 0 to 1e"), ({"selection": {"eta": [10, 1e9]}}, "eta=1000000000"),
+    ({"model": {"eta": 1e20}}, "expected 0 to 1e"), ({"selection": {"grid": {"eta": [10, 1e9]}}}, "eta=1000000000"),
     ({"baselines": ["base", "shuffled", "base"]}, "one is named twice"), ({"subsample": {"size": 1}}, "at least 2"),
-    ({"kernel": {"name": "linear"}, "selection": {"bandwidth": ["median"]}}, "has no bandwidth"),
+    ({"kernel": {"name": "linear"}, "selection": {"grid": {"bandwidth": ["median"]}}}, "has no bandwidth"),
 ])
 def test_what_would_leave_rounding_errors_or_nothing_is_refused(small_spec, changes, message):
     with pytest.raises(SpecError, match=message):
@@ -72,9 +73,10 @@ def test_what_would_leave_rounding_errors_or_nothing_is_refused(small_spec, chan
 
 
 @pytest.mark.parametrize(("section", "message"), [
-    ({"power": []}, "selection.power"), ({"eta": [0]}, "0 is the base kernel"), ({"folds": 1}, "selection: 1 folds"),
-    ({"bandwidth": ["half"]}, "selection: bandwidth='half'"), ({"sigma": [1]}, "selection.sigma"),
-    ({"eta": [1, 1]}, "twice"), ({"power": [99]}, "power"),
+    ({"grid": {"power": []}}, "selection.grid.power"), ({"grid": {"eta": [0]}}, "0 is the base kernel"),
+    ({"folds": 1}, "selection: 1 folds"),
+    ({"grid": {"bandwidth": ["half"]}}, "selection: bandwidth='half'"), ({"sigma": [1]}, "selection.sigma"),
+    ({"grid": {"eta": [1, 1]}}, "twice"), ({"grid": {"power": [99]}}, "power"),
 ])
 def test_a_bad_selection_is_refused_before_any_work(small_spec, section, message):
     with pytest.raises(SpecError, match=message):
@@ -116,20 +118,22 @@ def test_the_weight_of_the_graph_is_by_its_structure_and_the_labels(small_spec, 
     assert models["model"]["coding"] == ("one_vs_rest" if loss == "squared" else "one_vs_one")
 
 
-REPEATED = {"folds": 3, "repetitions": 2, "measure": "log_loss", "eta": [1, 30], "C": [1, 10]}
+REPEATED = {"folds": 3, "repetitions": 2, "measure": "log_loss", "grid": {"eta": [1, 30], "C": [1, 10]}}
 
 
 @pytest.mark.parametrize(("selection", "model"), [
-    (REPEATED, {"kind": "svm", "loss": "hinge"}), ({**REPEATED, "eta": ["auto", 30]}, {"kind": "svm"}),
-    ({"folds": "leave_one_out", "measure": "auc", "eta": [1, 30], "C": [1, 10]}, {"kind": "ridge"}),
-    ({"folds": "leave_one_out", "one_standard_error": True, "C": [0.1, 1, 10, 100]}, {"kind": "svm", "loss": "hinge"}),
-    ({"repetitions": 2, "folds": 3, "one_standard_error": True, "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "auto"],
-      "bandwidth": ["median", "2*median"]}, {"kind": "laprls", "landmarks": {"count": 40}}),
-    ({**REPEATED, "eta": None, "C": None, "measure": "brier", "gamma_A": ["auto", "100*auto"]},
+    (REPEATED, {"kind": "svm", "loss": "hinge"}),
+    ({**REPEATED, "grid": {"eta": ["auto", 30], "C": [1, 10]}}, {"kind": "svm"}),
+    ({"folds": "leave_one_out", "measure": "auc", "grid": {"eta": [1, 30], "C": [1, 10]}}, {"kind": "ridge"}),
+    ({"folds": "leave_one_out", "one_standard_error": True, "grid": {"C": [0.1, 1, 10, 100]}},
+     {"kind": "svm", "loss": "hinge"}),
+    ({"repetitions": 2, "folds": 3, "one_standard_error": True, "grid": {
+        "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "auto"], "bandwidth": ["median", "2*median"]}},
+     {"kind": "laprls", "landmarks": {"count": 40}}),
+    ({**REPEATED, "measure": "brier", "grid": {"gamma_A": ["auto", "100*auto"]}},
      {"kind": "lapsvm", "landmarks": {"count": 40}}),
 ])
 def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, selection, model):
-    selection = {key: value for key, value in selection.items() if value is not None}
     kernel = model["kind"] in ("laprls", "lapsvm")
     spec = {key: value for key, value in small_spec.items() if not (kernel and key in ("subsample", "solver"))}
     spec = {**spec, "labels": {"per_class": 6}, "model": model, "selection": selection,
@@ -172,7 +176,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
 def test_repetitions_and_measures_of_quantities(small_spec, points_file, tmp_path):
     spec = {**small_spec, "data": {**small_spec["data"], "task": "regression"}, "labels": {"count": 30},
             "model": {"kind": "ridge"}, "baselines": ["base", "shuffled"],
-            "selection": {"folds": 3, "repetitions": 3, "measure": "mae", "C": [1, 10]}}
+            "selection": {"folds": 3, "repetitions": 3, "measure": "mae", "grid": {"C": [1, 10]}}}
     run(spec, workspace=tmp_path, execution=InProcess(2))
     found = facts(tmp_path, "selection")
     for name, rows in found["grid"].items():

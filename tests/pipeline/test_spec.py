@@ -143,7 +143,7 @@ def test_a_wrong_value_is_named_with_its_path(path, value):
 
 @pytest.mark.parametrize(("path", "value"), [
     ("model.C", True), ("graph.n_neighbors", True), ("data.points", True), ("data.seed", False), ("labels.seed", False),
-    ("kernel.parameters", {"degree": True}), ("selection", {"C": [1.0, True]}), ("data.keep", [True, False]),
+    ("kernel.parameters", {"degree": True}), ("selection.grid", {"C": [1.0, True]}), ("data.keep", [True, False]),
     ("data.read", {"block_rows": True}), ("kernel.bandwidth", True),
 ])
 def test_a_boolean_is_no_number(path, value):

@@ -26,7 +26,7 @@ STAGES = [pytest.param(kind, stage, id=f"{kind.name}-{stage.name}") for kind in 
 def specs(small_spec):
     """A spec of each kind, with a grid, and the baselines that the kind has."""
     shared = {key: small_spec[key] for key in ("name", "data", "labels")}
-    deformed = {**small_spec, "selection": {"eta": [1, 10], "folds": 2}}
+    deformed = {**small_spec, "selection": {"grid": {"eta": [1, 10]}, "folds": 2}}
     return {"svm": deformed, "ridge": {**deformed, "model": {"kind": "ridge"}}, **{
         kind: {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": kind, "landmarks": {"count": 20}},
                "selection": {"folds": 2}} for kind in ("laprls", "lapsvm")},

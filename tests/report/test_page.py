@@ -176,7 +176,7 @@ def test_many_classes_show_the_most_confused_pairs():
     ("selection", {"choices": {"model": {"eta": 0}}, "grid": {"model": [{"eta": 0}, {"eta": 1}]}},
      "by cross-validation on the labels no weight of it does better than none"),
     ("selection", {"choices": {"model": {"C": 9}}, "grid": {"model": [{"C": 1}, {"C": 9}]}},
-     "9, the largest that was tried. The best value may lie beyond: extend selection.C"),
+     "9, the largest that was tried. The best value may lie beyond: extend selection.grid.C"),
     ("subsample", {"n_subsample": 15, "n_labeled": 15}, "Raise subsample.size"),
     ("labels", {"per_class": [5, 0, 5]}, "They are never predicted"),
 ])

@@ -3,6 +3,7 @@
 Their stages solve the columns of a subsample once for all labels, kernels and weights of the graph.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -20,13 +21,14 @@ from ...report.sections.solver import solver_section
 from ...report.words import Baseline, Words
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
+from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs
 from ...selection.search import VERSIONS, GridParams
 from ...solvers.direct import LARGEST
 from ...solvers.solve import METHODS, Solver, SolverParams, stored_bytes
 from ...storage.blocks import PartWriter
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
-from ..points import DATASET, LABELS, POINTS, SPLIT
+from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
 from ..scoring import BASE, SCORES, scores_cost
 from ..stage import Context, Kind, Stage
 from .deformed_fit import DeformedProblem, FitTask, LearningParams, SearchTask, fit_cost, n_subsample, search_cost
@@ -144,36 +146,49 @@ class SearchParams:
     bandwidths: tuple[float | str | None, ...] = ()
     cv: FoldParams | None = None
     rule: ChoiceRule = LOWEST
+    search: Search = ALL
 
     @classmethod
     def of(cls, spec: DeformedSpec) -> "SearchParams":
-        if spec.grid is None or spec.selection is None:
+        chosen = spec.selection
+        if spec.grid is None or chosen is None:
             return cls(spec.baselines, {"power": spec.graph.power, "eta": spec.model.eta, "C": spec.model.C,
                                         "bandwidth": spec.kernel.bandwidth})
         return cls(spec.baselines, None, LearningParams.of(spec), spec.grid,
-                   tuple(kernel.bandwidth for kernel in spec.kernels()), spec.selection.cv(), spec.selection.rule())
+                   tuple(kernel.bandwidth for kernel in spec.kernels()), chosen.cv(), chosen.rule(), chosen.searched())
 
 
 def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
     """Choose power, eta, bandwidth and C of each model by cross-validation; without a grid, take those given."""
     if params.grid is None or params.learning is None or params.cv is None:
         return {"choices": dict.fromkeys(("model", *params.baselines), params.given), "folds": 0}
-    searched = tuple(name for name in ("model", *params.baselines) if name != "shuffled")
-    problem = _problem(context, params.learning)
-    tasks = [SearchTask(problem, name, bandwidth, params.grid, params.cv, params.rule.measure) for name in searched
-             for bandwidth in params.bandwidths]
-    receipts = context.execution.map(tasks, context.parts, context.progress)
-    tables = {name: [row for receipt in receipts if receipt["name"] == name for row in receipt["grid"]]
-              for name in searched}
-    choices = {name: params.rule.choose(rows) for name, rows in tables.items()}
+    whole, cv = params.grid, params.cv
+    problem, repetitions = _problem(context, params.learning), cv.repeated(labeled_target(context))
+    points = params.search.drawn([(bandwidth, *point) for bandwidth in params.bandwidths
+                                  for point in whole.points])
+    of_base = list(dict.fromkeys((bandwidth, None, None, C) for bandwidth, _, _, C in points))
+    candidates = {name: of_base if name == "base" else points for name in ("model", *params.baselines)
+                  if name != "shuffled"}
+
+    def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+        tasks = [SearchTask(problem, name, bandwidth, grid, cv, sum(map(len, folds)), params.rule.measure)
+                 for name, own in standing.items() for bandwidth in params.bandwidths
+                 for grid in whole.parts([point[1:] for point in own if point[0] == bandwidth])]
+        receipts = context.execution.map(tasks, context.parts.within(f"rung{rung}"), context.progress)
+        rows = {(receipt["name"], row["bandwidth"], row["power"], row["eta"], row["C"]): row
+                for receipt in receipts for row in receipt["grid"]}
+        return {name: [rows[name, *point] for point in own] for name, own in standing.items()}
+
+    tables, last = judged_by_rungs(candidates, repetitions, params.search, params.rule, judge)
+    choices = {name: params.rule.choose(rows) for name, rows in last.items()}
     # What is dear to score is scored where it was chosen.
     complete = context.execution.map([
-        SearchTask(problem, name, row["bandwidth"], params.grid.at(row), params.cv, complete=True)
-        for name, row in choices.items()], context.parts.within("scores"))
+        SearchTask(problem, name, row["bandwidth"], whole.at(row), cv, sum(map(len, repetitions)),
+                   complete=True) for name, row in choices.items()], context.parts.within("scores"))
     scores = {receipt["name"]: receipt["grid"][0]["scores"] for receipt in complete}
-    return {"choices": {**choices, "shuffled": choices["model"]}, "folds": receipts[0]["folds"],
-            "held_out_points": params.grid.held_out_points,
-            "repetitions": params.cv.repetitions, "rule": asdict(params.rule), "grid": tables, "scores": scores}
+    return {"choices": {**choices, "shuffled": choices["model"]}, "folds": len(repetitions[0]),
+            "held_out_points": whole.held_out_points, "search": asdict(params.search),
+            "repetitions": cv.repetitions, "rule": asdict(params.rule), "grid": tables, "scores": scores}
 
 
 def make_models(context: Context, params: LearningParams) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from ...learners.kernel_model import expand
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Target
 from ...selection.folds import FoldParams
+from ...selection.halving import some_folds
 from ...selection.search import GridParams, Held, search_base, search_deformed
 from ...solvers.solve import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
@@ -114,14 +115,15 @@ class SearchTask:
     bandwidth: float | str | None
     grid: GridParams
     cv: FoldParams
+    n_folds: int  # of all repetitions: those that are held out
     measure: str | None = None
     complete: bool = False  # whether rows have every score
 
     def __call__(self, out: PartWriter) -> Receipt:
         problem, target, grid = self.problem, self.problem.target(), self.grid
         X_l, base = problem.points.take(target.labeled), problem.base(self.bandwidth)
-        held = Held(target, self.cv.repeated(target), problem.learning.kind, measure=self.measure,
-                    complete=self.complete)
+        held = Held(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
+                    measure=self.measure, complete=self.complete)
         if self.name == "base":
             found = search_base(base, X_l, grid, held)
         else:
@@ -130,8 +132,7 @@ class SearchTask:
             position = np.array([place.get(int(row), -1) for row in target.labeled])
             found = search_deformed(base, X_S, X_l, position, problem.covariances(self.name, grid.power, X_S),
                                     problem.structure_of(self.name), grid, held)
-        return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found],
-                "folds": len(held.repetitions[0])}
+        return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found]}
 
 
 @dataclass(frozen=True)
@@ -215,10 +216,12 @@ def search_cost(f: Facts[DeformedSpec]) -> Cost:
     chosen, m, s = f.spec.selection, f.n_labeled, n_subsample(f)
     if chosen is None or f.spec.grid is None:
         return cost_of(0, 0, 0, 0)
-    tasks = len({"model", *f.spec.baselines} - {"shuffled"}) * (len(f.spec.kernels()) + 1)
+    grid, names = f.spec.grid, len({"model", *f.spec.baselines} - {"shuffled"})
+    pairs = 1 if chosen.search == "grid" else len(grid.power) * len(grid.eta)  # of some combinations, a task each
+    tasks = names * (min(len(f.spec.kernels()) * pairs, chosen.samples or len(f.spec.kernels()) * pairs) + 1)
     read, held, least = _training_bytes(f)
-    pairs = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.learner == "svm" else f.n_outputs
-    values = 8 * m * pairs * len(f.spec.grid.C) * chosen.repetitions
+    columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if f.spec.model.learner == "svm" else f.n_outputs
+    values = 8 * m * columns * len(f.spec.grid.C) * chosen.repetitions
     kernels = len(ETAS) - 1 if f.spec.has_several_etas else 1
     return cost_of(tasks, tasks * read, 0,
                    held + 8 * m * m * 5 * kernels + values + 24 * s * (m + min(s, m)) * kernels, least)

@@ -8,11 +8,12 @@ from pydantic import AfterValidator, Field, model_validator
 from ...graph.regularizer import RegularizerParams
 from ...kernels.subsample import n_solves
 from ...learners.eta import AUTO, Eta, require_eta
-from ...learners.laprls.params import HeldOutPoints
 from ...learners.ridge_and_svm import LOSSES, LearnerParams
 from ...selection.search import GridParams
 from ...solvers.solve import SolverParams
-from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
+from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec
+from ..spec_section import SpecSection
+from ..spec_selection import GraphGrid, KernelGrid, KernelSelection
 
 
 def _known_eta(eta: Eta) -> Eta:
@@ -90,17 +91,29 @@ class RidgeSpec(LearnerSpec):
     kind: Literal["ridge"]
 
 
-class GridSpec(SelectionSpec):
-    """Parameters chosen by cross-validation: power and eta of the deformed kernels, C of their learners, bandwidth.
+class RegularizedGrid(GraphGrid):
+    """The same, and the ridge of the regularizer."""
+
+    ridge: list[float] | None = Field(default=None, min_length=1)
+
+
+class DeformedGrid(KernelGrid):
+    """Power and eta of the deformed kernels, C of their learners, and the bandwidth of the base kernel."""
+
+    graph: RegularizedGrid = RegularizedGrid()
+    power: list[int] | None = Field(default=None, min_length=1)
+    eta: list[EtaKey] | None = Field(default=None, min_length=1)
+    C: list[float] | None = Field(default=None, min_length=1)
+
+
+class DeformedSelection(KernelSelection):
+    """Parameters chosen by cross-validation; points that are held out leave the subsample, and stay in the graph.
 
     The model and the baselines base and subsample_graph each choose their own, the shuffled control takes the model's.
     """
 
-    power: list[int] | None = Field(None, min_length=1)
-    eta: list[EtaKey] | None = Field(None, min_length=1)
-    C: list[float] | None = Field(None, min_length=1)
-    held_out_points: HeldOutPoints = Field("transductive", description="points that are held out stay in the graph, as "
-                                                                       "unlabeled points, and leave the subsample")
+    grid: DeformedGrid = DeformedGrid()
+    ways = ("auto", "refit")
 
 
 class DeformedSpec(KernelPipeline):
@@ -111,7 +124,7 @@ class DeformedSpec(KernelPipeline):
     subsample: SubsampleSpec = SubsampleSpec()
     solver: SolverSpec = SolverSpec()
     model: LearnerSpec
-    selection: GridSpec | None = None
+    selection: DeformedSelection | None = None
     baselines: tuple[Literal["base", "shuffled", "subsample_graph"], ...] = ("base", "shuffled")
     always = ("base", "shuffled")
 
@@ -127,8 +140,9 @@ class DeformedSpec(KernelPipeline):
         chosen, model = self.selection, self.model
         if chosen is None:
             return None
-        return GridParams(power=tuple(chosen.power or [self.graph.power]), eta=tuple(chosen.eta or [model.eta]),
-                          C=tuple(chosen.C or [model.C]), held_out_points=chosen.held_out_points)
+        grid = chosen.grid
+        return GridParams(power=tuple(grid.power or [self.graph.power]), eta=tuple(grid.eta or [model.eta]),
+                          C=tuple(grid.C or [model.C]), held_out_points=chosen.held_out_points)
 
     @property
     def powers(self) -> tuple[int, ...]:

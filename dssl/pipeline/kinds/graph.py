@@ -7,29 +7,43 @@
 The training points themselves are predicted too: `transductive` scores those whose labels are known and were not shown.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ...execution.cost import Cost
+from ...execution.cost import Cost, cost_of
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...kernels.base import kernel_from
 from ...learners.kernel_model import KernelModel, expand
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.class_sizes import with_class_sizes
-from ...learners.on_graph.cost import learner_cost, model_cost, predicted_cost
+from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from ...learners.on_graph.harmonic import fit_harmonic
+from ...learners.on_graph.held_out import (
+    HeldOutValues,
+    Repetitions,
+    held_out_graph_ridge,
+    held_out_harmonic,
+    held_out_poisson,
+    held_out_refits,
+)
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.poisson import fit_poisson
 from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Classes, Target
+from ...report.sections.selection import selection_section
 from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.folds import FoldParams
+from ...selection.halving import ALL, Search, judged_by_rungs
+from ...selection.on_graph import row_on_graph
 from ...selection.scores import scores_of, withheld
 from ...solvers.direct import LARGEST
 from ...solvers.solve import SolverParams
@@ -39,7 +53,7 @@ from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target, split_target
 from ..scoring import SCORES, make_scores
 from ..stage import Context, Kind, NoParams, Stage
-from .graph_spec import GraphLearnerPipeline, SizeParams
+from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModelSpec, SizeParams
 
 
 @dataclass(frozen=True)
@@ -52,9 +66,13 @@ class ValueParams:
     class_sizes: SizeParams
 
     @classmethod
-    def of(cls, spec: GraphLearnerPipeline) -> "ValueParams":
-        model = spec.model
+    def of(cls, spec: GraphLearnerPipeline, model: GraphModelSpec) -> "ValueParams":
         return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes())
+
+    @property
+    def sized(self) -> bool:
+        """Return whether class sizes are known."""
+        return self.class_sizes.sizes is not None
 
     def fit(self, graph: Graph, target: Target, execution: Execution) -> VertexValues:
         """Return the learner's function on the vertices.
@@ -74,8 +92,74 @@ class ValueParams:
                                 harmonic=self.learner == "laplace")
 
 
-def make_values(context: Context, params: ValueParams) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Learners:
+    """The learners that are tried, and what each is called; the one that is given, where there is nothing to choose."""
+
+    values: tuple[ValueParams, ...]
+    names: tuple[dict[str, Any], ...]
+    cv: FoldParams | None
+    rule: ChoiceRule
+    search: Search
+
+    @classmethod
+    def of(cls, spec: GraphLearnerPipeline) -> "Learners":
+        chosen, tried = spec.selection, spec.learners()
+        names = tuple({"learner": own.learner, **({name: getattr(own, name) for name in OF_RIDGE}
+                                                  if own.learner == "ridge" else {})} for own in tried)
+        return cls(tuple(ValueParams.of(spec, own) for own in tried), names, chosen.cv() if chosen else None,
+                   chosen.rule() if chosen else LOWEST, chosen.searched() if chosen else ALL)
+
+
+def make_selection(context: Context, params: Learners) -> dict[str, Any]:
+    """Choose the learner by cross-validation on the labels; without a grid, take the one given."""
+    if params.cv is None:
+        return {"choices": {"model": params.names[0]}, "folds": 0, "place": 0}
+    target, graph, kept = labeled_target(context), graph_of(context), dict[Any, Any]()
+    repetitions = params.cv.repeated(target)
+
+    def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+        own = [params.values[place] for place in standing["model"]]
+        found = held_out_on_graph(own, graph, target, folds, context.execution, kept)
+        return {"model": [{**params.names[place], **row_on_graph(target, folds, values, None, params.rule.measure,
+                                                                 its.family), "place": place}
+                          for place, its, values in zip(standing["model"], own, found, strict=True)]}
+
+    tables, last = judged_by_rungs({"model": params.search.drawn(range(len(params.values)))}, repetitions,
+                                   params.search, params.rule, judge)
+    choice = params.rule.choose(last["model"])
+    rows = [{name: value for name, value in row.items() if name != "place"} for row in (choice, *tables["model"])]
+    return {"choices": {"model": rows[0]}, "grid": {"model": rows[1:]}, "place": choice["place"],
+            "folds": len(repetitions[0]), "repetitions": params.cv.repetitions, "rule": asdict(params.rule),
+            "search": asdict(params.search), "held_out_points": "transductive"}
+
+
+def held_out_on_graph(tried: Sequence[ValueParams], graph: Graph, target: Target, folds: Repetitions,
+                      execution: Execution, kept: dict[Any, Any]) -> list[list[HeldOutValues]]:
+    """Return the values of labeled points without their fold by each learner; kept : columns of kernels, for others."""
+    ridges = [own for own in tried if own.family is not None and not own.sized]
+    of_ridge = iter(held_out_graph_ridge(graph, target, None, folds, [own.family for own in ridges if own.family],
+                                         execution, kept) if ridges else [])
+    found = list[list[HeldOutValues]]()
+    for own in tried:
+        if own.sized:
+            fit = partial(_refit, own, graph, execution)
+            found.append([held_out_refits(fit, graph, target, None, some) for some in folds])
+        elif own.family is not None:
+            found.append(next(of_ridge))
+        else:
+            held_out = held_out_harmonic if own.learner == "laplace" else held_out_poisson
+            found.append(held_out(graph, target, None, folds, own.solver, execution))
+    return found
+
+
+def _refit(params: ValueParams, graph: Graph, execution: Execution, target: Target, weight: None) -> VertexValues:
+    return params.fit(graph, target, execution)
+
+
+def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     """Fit the function on the vertices, and predict labeled points without their own labels where that is known."""
+    params = learners.values[context.attributes("selection")["place"]]
     target, graph = labeled_target(context), graph_of(context)
     target.require_labels()
     found = params.fit(graph, target, context.execution)
@@ -161,12 +245,31 @@ def transductive_scores(context: Context, values_at: Callable[[Target, np.ndarra
     return {"transductive": {**own, "unsupported": int(lost.sum())}}
 
 
-def _values_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
-    params = ValueParams.of(f.spec)
+def _learner_costs(f: Facts[GraphLearnerPipeline]) -> list[Cost]:
+    """Return what fits of the learners take that may be chosen."""
     if f.vertices > LARGEST:
         f.estimated.add("solver")
-    return learner_cost(f.vertices, f.nnz, f.n_labeled, f.n_outputs, params.family, guess=f.bound == "most",
-                        sized=params.class_sizes.sizes is not None)
+    return [learner_cost(f.vertices, f.nnz, f.n_labeled, f.n_outputs, own.family, guess=f.bound == "most",
+                         sized=own.sized) for own in Learners.of(f.spec).values]
+
+
+def _values_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
+    costs, place = _learner_costs(f), f.attributes.get("selection", {}).get("place")
+    return f.one_of(costs) if place is None else costs[place]
+
+
+def _selection_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
+    """Return that of the columns of all kernels, and of the systems, which all folds share, of as many columns.
+
+    Among the labels an eigendecomposition of each kernel is held beside its matrices.
+    """
+    chosen = f.spec.selection
+    if chosen is None:
+        return cost_of(0, 0, 0, 0)
+    learners, m = Learners.of(f.spec).values, f.n_labeled
+    families = [own.family for own in learners if own.family is not None]
+    return held_out_cost(f.vertices, f.nnz, m, f.n_outputs, families, chosen.cv().count(m) * chosen.repetitions,
+                         systems=sum(own.family is None for own in learners), guess=f.bound == "most")
 
 
 def _models_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
@@ -193,8 +296,10 @@ BASELINES = (
                      "enter at most the scaling and the bandwidth."))
 GRAPH_LEARNER = Kind("graph", GraphLearnerPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("vertex_values", 1, ("labels", "vertices", "neighbors", "graph"), ValueParams.of, make_values, _values_cost,
-          f"{_FEWER}, or use model.learner laplace", section=values_section),
+    Stage("selection", 1, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
+          f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
+    Stage("vertex_values", 3, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
+          _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
     Stage("models", 1, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),
     replace(SCORES, version=1, needs=("split", "points", "labels", "vertices", "vertex_values", "models"),

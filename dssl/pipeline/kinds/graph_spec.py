@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,8 +11,10 @@ from ...graph.functions import FunctionParams
 from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
 from ...solvers.solve import SolverParams
 from ..spec import KernelPipeline, LabelSpec, LearningTask, ModelSpec
+from ..spec_selection import GridSpec, SelectionSpec
 
 OF_RIDGE = ("ridge", "power", "by_degree", "penalty", "weighting")
+LearnerName = Literal["ridge", "laplace", "poisson"]
 TOLERANCE = 1e-5  # of the solves of laplace and poisson
 
 
@@ -50,7 +53,7 @@ class GraphModelSpec(SizedModelSpec):
     """A learner whose function lives on the vertices of the graph; new points take the mean of their neighbors."""
 
     kind: Literal["graph"]
-    learner: Literal["ridge", "laplace", "poisson"] = Field(
+    learner: LearnerName = Field(
         "ridge", description="ridge regression in graph kernels, averaged; laplace, the harmonic function of the "
                              "labels; poisson, for classes")
     ridge: list[float] | None = Field(None, min_length=1, description="of the kernels (L + ridge I)^-power of learner "
@@ -73,6 +76,12 @@ class GraphModelSpec(SizedModelSpec):
         if others:
             raise ValueError(f"{', '.join(others)}: learner {self.learner} has no use for it, ridge has; leave it out")
         return self
+
+    def varied(self, values: dict[str, Any]) -> "GraphModelSpec":
+        """Return the learner with other values; a ridge, a power or a degree alone is a family of one."""
+        several = ("ridge", "power", "by_degree")
+        return self.model_copy(update={name: [value] if name in several and value is not None and not isinstance(
+            value, list) else value for name, value in values.items()})
 
     def family(self, laplacian: Literal["normalized", "unnormalized"]) -> GraphRidgeParams | None:
         """Return the parameters of learner ridge; None of another."""
@@ -97,22 +106,64 @@ def require_sizes_of_classes(task: LearningTask, model: SizedModelSpec) -> None:
         raise ValueError("model.class_sizes, and data.task is regression: quantities have no classes, leave it out")
 
 
+class LearnerGrid(GridSpec):
+    """The learner, and of learner ridge its kernels; a list within a list is a family, whose average is one value."""
+
+    learner: list[LearnerName] | None = Field(default=None, min_length=1)
+    ridge: list[float | list[float] | None] | None = Field(default=None, min_length=1)
+    power: list[int | list[int]] | None = Field(default=None, min_length=1)
+    by_degree: list[bool | list[bool]] | None = Field(default=None, min_length=1)
+    penalty: list[float] | None = Field(default=None, min_length=1)
+    weighting: list[Literal["loo", "equal"]] | None = Field(default=None, min_length=1)
+
+    def values(self, learner: LearnerName) -> list[dict[str, Any]]:
+        """Return all combinations; those of a learner that has no use for the others are one.
+
+        learner : the one where none is named.
+        """
+        given = {name: value for name in type(self).model_fields
+                 if name != "graph" and (value := getattr(self, name)) is not None}
+        found = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+        alike = [own if (name := own.get("learner", learner)) == "ridge" else {"learner": name} for own in found]
+        return [own for place, own in enumerate(alike) if own not in alike[:place]]
+
+
+class GraphSelection(SelectionSpec):
+    """The learner and its parameters chosen by cross-validation; points that are held out stay in the graph."""
+
+    grid: LearnerGrid = LearnerGrid()
+    ways = ("auto", "closed_form")
+
+    @model_validator(mode="after")
+    def _points_stay(self) -> Self:
+        if self.held_out_points != "transductive":
+            raise ValueError("held_out_points: a function on the graph is known at its points alone: "
+                             "transductive")
+        return self
+
+
 class GraphLearnerPipeline(KernelPipeline):
     """A pipeline of a learner on the graph; the kernel is that of the baseline base."""
 
     labels: LabelSpec
     model: GraphModelSpec
+    selection: GraphSelection | None = None
     baselines: tuple[Literal["nearest", "base"], ...] = ("nearest", "base")
 
     @model_validator(mode="after")
     def _task_has_the_learner(self) -> Self:
-        if self.data.task == "regression" and self.model.learner == "poisson":
-            raise ValueError("model.learner poisson tells classes apart, and data.task is regression: use ridge or "
+        if self.data.task == "regression" and any(own.learner == "poisson" for own in self.learners()):
+            raise ValueError("learner poisson tells classes apart, and data.task is regression: use ridge or "
                              "laplace")
         require_sizes_of_classes(self.data.task, self.model)
         return self
 
+    def learners(self) -> list[GraphModelSpec]:
+        """Return the learners that are tried; the one that is given, where there is nothing to choose."""
+        grid = self.selection.grid.values(self.model.learner) if self.selection else [{}]
+        return [self.model.varied(values) for values in grid]
+
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()
-        yield "model", lambda: self.model.family(self.graph.laplacian)
+        yield "model", lambda: [own.family(self.graph.laplacian) for own in (self.model, *self.learners())]
         yield "model", self.model.solver

@@ -6,18 +6,16 @@
 """
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...execution.cost import Cost, cost_of
-from ...graph.graph import Graph
 from ...graph.vertices import distinct_rows
-from ...kernels.base import Kernel, kernel_from
-from ...kernels.landmarks import Landmarks, landmark_count, landmarks_cost
+from ...kernels.base import Kernel
+from ...kernels.landmarks import landmark_count, landmarks_cost
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost
 from ...learners.laprls.params import SystemParams
 from ...learners.laprls.penalties import Penalties
@@ -33,42 +31,20 @@ from ...learners.laprls.problem import (
 from ...learners.laprls.products import gram_bytes
 from ...learners.smooth_losses import SQUARES
 from ...learners.target import Target
-from ...measure import process_peak
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.choice import LOWEST, ChoiceRule
-from ...selection.folds import FoldParams
-from ...selection.laprls import VERSIONS, ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties
-from ...storage.blocks import PartWriter, Rows, SelectedRows
+from ...selection.laprls import VERSIONS
+from ...storage.blocks import PartWriter, SelectedRows
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
 from ..scoring import BASE, SCORES, scores_cost
 from ..stage import Context, Kind, Stage
+from .laprls_search import FitParams, KernelsParams, landmarks_for, make_selection
 from .laprls_spec import LapRLSPipeline
 
 HALO = 3.0  # of unknown blocks: in few dimensions less than 1; 2.8 for the 123 features of a9a
-
-
-@dataclass(frozen=True)
-class KernelsParams:
-    """The base kernel with each bandwidth; seed : of the sample that gives a median its value."""
-
-    name: str
-    parameters: dict[str, int | float]
-    bandwidths: tuple[float | str | None, ...]
-    seed: int
-
-    @classmethod
-    def of(cls, spec: LapRLSPipeline) -> "KernelsParams":
-        return cls(spec.kernel.name, spec.kernel.parameters, tuple(kernel.bandwidth for kernel in spec.kernels()),
-                   spec.model.landmarks.seed)
-
-    def on(self, rows: Rows) -> list[Kernel]:
-        """Return the kernels; a median distance is that of these rows."""
-        return [kernel_from(self.name, bandwidth, rows=rows, seed=self.seed, **self.parameters)
-                for bandwidth in self.bandwidths]
 
 
 @dataclass(frozen=True)
@@ -100,131 +76,33 @@ def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any
     return {"landmarks": [{"count": chosen.points.shape[0], **chosen.attributes} for chosen in found if chosen]}
 
 
-def _landmarks(context: Context, number: int) -> Landmarks | None:
-    """Return the landmarks for a kernel; None for the methods without."""
-    described = context.attributes("landmarks")["landmarks"]
-    if not described:
-        return None
-    index = min(number, len(described) - 1)
-    attributes = {name: value for name, value in described[index].items() if name != "count"}
-    return Landmarks.from_arrays(context.inputs["landmarks"].parts.read(index), attributes)
-
-
-@dataclass(frozen=True)
-class FitParams:
-    """The problem, its kernels and baselines, and the folds where there is something to choose."""
-
-    laprls: LapRLSParams
-    kernels: KernelsParams
-    baselines: tuple[str, ...]
-    cv: FoldParams | None
-    rule: ChoiceRule
-
-    @classmethod
-    def of(cls, spec: LapRLSPipeline) -> "FitParams":
-        chosen = spec.selection
-        return cls(spec.laprls(), KernelsParams.of(spec), spec.baselines, chosen.cv() if chosen else None,
-                   chosen.rule() if chosen else LOWEST)
-
-    def problem(self, context: Context, target: Target) -> LapRLSProblem:
-        """Return the problem of all kernels; its labels have the first folds where there is something to choose."""
-        own, vertices = self.laprls, vertices_of(context)
-        graph = Graph(vertices, context.inputs["graph"].parts) if (
-            own.uses_graph or own.system.solver in DENSE) else None
-        problem = LapRLSProblem.of(context.points("train"), target, own, context.execution, graph=graph,
-                                   vertices=vertices, names=("model", *self.baselines))
-        if self.cv is None or not (problem.has_choice or len(self.kernels.bandwidths) > 1):
-            return problem
-        return problem.with_folds(self.cv.repeated(target)[0])
-
-
-def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
-    """Choose the penalties and the bandwidth of each model by cross-validation; without a grid, take those given.
-
-    Where Gram matrices were made, those of the kernels that were chosen are kept for the fit, so that it needs no
-    other pass over the points. A run that was killed goes on after the last kernel that was done, and within the one
-    that was not after the last share of its Gram matrices.
-    """
-    target, bandwidths = labeled_target(context), params.kernels.bandwidths
-    problem = params.problem(context, target)
-    if params.cv is None or not problem.folds:
-        return {"folds": 0, "choices": _choices(choose_penalties(problem, []), bandwidths)}
-    further = params.cv.repeated(target)[1:]
-    kernels = params.kernels.on(context.points("train"))
-    found = [_searched(context, problem, kernel, number, params.rule, further) for number, kernel in enumerate(kernels)]
-    tables, kept = [SearchedPenalties(**item["table"]) for item in found], [item["kept"] for item in found]
-    evidence = [{"bandwidth": bandwidth, **item["evidence"]} for bandwidth, item in zip(bandwidths, found, strict=True)]
-    chosen = choose_penalties(problem, tables, params.rule)
-    used = {own.number for own in chosen.values()}
-    for number in range(len(kernels)):
-        if number not in used:
-            context.parts.within(f"gram{number}").remove()
-    grid = {name: [{**row, "bandwidth": bandwidth} for table, bandwidth in zip(tables, bandwidths, strict=True)
-                   for system, row in zip(problem.tried, table.rows, strict=True) if system in systems]
-            for name, systems in problem.allowed.items()}
-    choices = _choices(chosen, bandwidths)
-    for name, choice in choices.items():
-        choices[name] = next(row for row in grid["model" if name == "shuffled" else name]
-                             if choice.items() <= row.items())
-    return {"folds": len(problem.folds), "repetitions": params.cv.repetitions, "rule": asdict(params.rule),
-            "held_out_points": params.laprls.system.held_out_points,
-            "choices": choices, "grid": grid, "scores": {name: chosen[name].scores for name in grid},
-            "evidence": evidence,
-            "kept": [attributes if number in used else None for number, attributes in enumerate(kept)]}
-
-
-def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int, rule: ChoiceRule,
-              further: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
-    """Return the search of one kernel as `table`, `evidence`, and of what was `kept` the attributes; JSON."""
-    own, shares = context.parts.within(f"gram{number}"), context.parts.within(f"shares{number}")
-    if done := own.receipts():
-        return done[0]
-    landmarks = _landmarks(context, number)
-    prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares, landmarks=landmarks)
-    table = search_penalties(prepared, context.execution, rule, further, landmarks)
-    arrays, attributes = prepared.to_arrays() or ({}, None)
-    own.write(0, arrays)
-    receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": attributes,
-               "peak_rss_bytes": process_peak()}
-    own.finish(0, receipt)
-    shares.remove()  # now and not before: a killed run keeps those that are done
-    return receipt
-
-
-def _choices(chosen: dict[str, ChosenPenalties],
-             bandwidths: tuple[float | str | None, ...]) -> dict[str, dict[str, Any]]:
-    """Return the parameters that were chosen for each model."""
-    return {name: {"gamma_A": own.system.gamma_A, "gamma_I": own.system.gamma_I, "bandwidth": bandwidths[own.number]}
-            for name, own in chosen.items()}
-
-
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model and its baselines with the parameters that were chosen."""
     target, kernels = labeled_target(context), params.kernels.on(context.points("train"))
-    bandwidths, selection = params.kernels.bandwidths, context.attributes("selection")
-    problem = params.problem(context, target)
+    selection, problem = context.attributes("selection"), params.problem(context, target)
     systems: dict[int, dict[str, Penalties]] = {}
     for name, choice in selection["choices"].items():
         system = next(system for system in problem.allowed["model" if name == "shuffled" else name]
                       if (system.gamma_A, system.gamma_I) == (choice["gamma_A"], choice["gamma_I"]))
-        number = bandwidths.index(choice["bandwidth"])
-        systems.setdefault(number, {})[name] = replace(system, control=name == "shuffled")
+        systems.setdefault(params.number(choice), {})[name] = replace(system, control=name == "shuffled")
     arrays: dict[str, np.ndarray] = {}
     models: dict[str, Any] = {}
     evidence: list[dict[str, Any]] = []
     for number, own in systems.items():
-        found = _prepared(context, problem, kernels[number], number).fitted(own)
-        evidence.append({"bandwidth": bandwidths[number], **found.evidence, "models": list(own)})
+        found = _prepared(context, params.of_number(problem, number), kernels[params.kernel(number)], number,
+                          params).fitted(own)
+        evidence.append({**params.named(number), **found.evidence, "models": list(own)})
         for name in own:
-            described, models[name] = _described(context, target, found, name, bandwidths[number])
+            described, models[name] = _described(context, target, found, name, params.named(number))
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
     PartWriter(context.parts, 0).write(**arrays)
     return {"models": {name: models[name] for name in problem.names}, "evidence": evidence}
 
 
-def _prepared(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int) -> PreparedLapRLS:
+def _prepared(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int,
+              params: FitParams) -> PreparedLapRLS:
     """Return the systems of a kernel: from the Gram matrices that the selection kept, or by the method it used."""
-    selection, landmarks = context.attributes("selection"), _landmarks(context, number)
+    selection, landmarks = context.attributes("selection"), landmarks_for(context, params.kernel(number))
     kept = selection["kept"][number] if selection["folds"] else None
     if kept is not None:
         assert landmarks is not None  # Gram matrices are of landmarks
@@ -240,13 +118,13 @@ def _prepared(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
 
 
 def _described(context: Context, target: Target, found: FittedLapRLS, name: str,
-               bandwidth: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+               named: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays and attributes of a model."""
     system, model = found.chosen[name], found.models[name]
     values = model.values(SelectedRows(context.points("train"), target.labeled), context.execution)
     return replace(model, attributes={
         "name": name, "n_labeled": len(target.labeled), "parameters": {
-            "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, "bandwidth": bandwidth},
+            "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, **named},
         **target.missed(values, model.coding)}).to_arrays()
 
 
@@ -280,7 +158,8 @@ def _tried(f: Facts[LapRLSPipeline]) -> tuple[int, int]:
     """Return the pairs of penalties with those of the base model, and the systems that cross-validation solves."""
     params, chosen = f.spec.laprls(), f.spec.selection
     tried = params.n_pairs + (0 if 0.0 in params.gamma_I else len(params.gamma_A))
-    return tried, tried * _n_folds(f) if chosen and (params.n_pairs > 1 or len(f.spec.kernels()) > 1) else 0
+    return tried, tried * _n_folds(f) if chosen and (
+        params.n_pairs > 1 or len(f.spec.kernels()) * len(f.spec.losses()) > 1) else 0
 
 
 def _n_folds(f: Facts[LapRLSPipeline]) -> int:
@@ -295,7 +174,8 @@ def _systems(f: Facts[LapRLSPipeline]) -> Systems:
     written = (len(f.spec.baselines) + 1) * _n_points(f) * (f.row_bytes + 8 * f.n_outputs)
     return Systems(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f), row_bytes=f.row_bytes, columns=columns,
                    folds=_n_folds(f) + 1, pairs=tried + params.n_pairs, held=held,
-                   kernels=len(f.spec.kernels()), written=written, params=params.system, budget=f.budget,
+                   kernels=len(f.spec.kernels()) * len(f.spec.losses()), written=written, params=params.system,
+                   budget=f.budget,
                    smooth=params.loss != SQUARES,
                    repetitions=f.spec.selection.repetitions if f.spec.selection else 1)
 
@@ -303,7 +183,8 @@ def _systems(f: Facts[LapRLSPipeline]) -> Systems:
 def _evidence(f: Facts[LapRLSPipeline]) -> list[dict[str, Any]] | None:
     """Return what is known of the systems: by the selection that prepared them, or by the fit; None of neither yet."""
     known = (f.attributes.get(stage, {}).get("evidence") for stage in ("selection", "models"))
-    return next((evidence for evidence in known if evidence is not None), None)
+    found = next((evidence for evidence in known if evidence is not None), None)
+    return None if found is None else [item for item in found if "method" in item]
 
 
 def _halo(f: Facts[LapRLSPipeline], method: str) -> float:
@@ -321,7 +202,7 @@ def _preparing_cost(f: Facts[LapRLSPipeline], systems: Systems) -> Cost:
     if solver in DENSE:
         return dense_cost(systems, solver)
     if found is not None:
-        methods = sorted({item["method"] for item in found if "method" in item})
+        methods = sorted({item["method"] for item in found})
     elif solver != "auto" or systems.inductive:
         methods = [solver if solver != "auto" else "nystrom-direct"]
     else:

@@ -1,6 +1,7 @@
 """The pipeline file of the kind `laprls`."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -11,7 +12,9 @@ from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, So
 from ...learners.laprls.penalties import Penalty, require_penalties
 from ...learners.laprls.problem import LapRLSParams
 from ...learners.smooth_losses import SQUARES, SmoothLoss
-from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec, SelectionSpec, SpecSection
+from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec
+from ..spec_section import SpecSection
+from ..spec_selection import KernelGrid, KernelSelection
 
 
 class LandmarkSpec(SpecSection):
@@ -59,7 +62,7 @@ class LapRLSSpec(ModelSpec):
         return SQUARES
 
     def params(self, laplacian: Literal["normalized", "unnormalized"],
-               selection: "PenaltySpec | None") -> LapRLSParams:
+               selection: "PenaltySelection | None") -> LapRLSParams:
         """Return the parameters with the grid of the selection."""
         printed = self.preconditioner.startswith("paper") and self.solver in ("auto", "nystrom-pcg")
         require(not (printed and self.landmarks.method == "kmeans"),
@@ -67,25 +70,25 @@ class LapRLSSpec(ModelSpec):
                 why="it needs the graph's weights between landmarks, which must be points then",
                 fix='use "edges", or uniform landmarks')
         require_penalties(self.gamma_A, self.gamma_I)  # those that the selection replaces too
-        gamma_A = selection.gamma_A if selection and selection.gamma_A else [self.gamma_A]
-        gamma_I = selection.gamma_I if selection and selection.gamma_I else [self.gamma_I]
-        system = self.system(selection.method, selection.held_out_points) if selection else self.system()
+        gamma_A = selection.grid.gamma_A if selection and selection.grid.gamma_A else [self.gamma_A]
+        gamma_I = selection.grid.gamma_I if selection and selection.grid.gamma_I else [self.gamma_I]
+        system = self.system(selection.cross_validation, selection.held_out_points) if selection else self.system()
         return LapRLSParams(gamma_A=tuple(gamma_A), gamma_I=tuple(gamma_I), landmarks=self.landmarks.params(),
                             system=system, laplacian=laplacian, fit_intercept=self.fit_intercept,
                             loss=self.minimized())
 
 
-class PenaltySpec(SelectionSpec):
+class PenaltyGrid(KernelGrid):
+    """The penalties, and the bandwidth of the base kernel."""
+
+    gamma_A: list[Penalty] | None = Field(default=None, min_length=1)
+    gamma_I: list[Penalty] | None = Field(default=None, min_length=1)
+
+
+class PenaltySelection(KernelSelection):
     """Penalties and bandwidth chosen by cross-validation on the labels."""
 
-    gamma_A: list[Penalty] | None = Field(None, min_length=1)
-    gamma_I: list[Penalty] | None = Field(None, min_length=1)
-    method: HeldOut = Field("auto", description="closed_form, exact from one training, of nystrom-direct and direct; "
-                                                "refit; auto, the closed form where it costs less; of lapsvm influence "
-                                                "and refined_influence, from one training, approximately")
-    held_out_points: HeldOutPoints = Field(
-        "transductive", description="where points that are held out are meanwhile: transductive, in the graph as "
-                                    "unlabeled points; inductive, in none, as new points are")
+    grid: PenaltyGrid = PenaltyGrid()
 
 
 class LapRLSPipeline(KernelPipeline):
@@ -94,13 +97,17 @@ class LapRLSPipeline(KernelPipeline):
     labels: LabelSpec
     graph: KernelGraph = KernelGraph()
     model: LapRLSSpec
-    selection: PenaltySpec | None = None
+    selection: PenaltySelection | None = None
     baselines: tuple[Literal["base", "shuffled"], ...] = ("base", "shuffled")
     always = ("base", "shuffled")
 
     def laprls(self) -> LapRLSParams:
-        """Return the parameters with the grid of the selection."""
-        return self.model.params(self.graph.laplacian, self.selection)
+        """Return the parameters with the grid of the selection, and the first loss of it."""
+        return replace(self.model.params(self.graph.laplacian, self.selection), loss=self.losses()[0])
+
+    def losses(self) -> tuple[SmoothLoss, ...]:
+        """Return the losses that are tried."""
+        return (self.model.minimized(),)
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()

@@ -19,7 +19,8 @@ def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     cached = sum(stage.get("status") == "cached" for stage in ran)
     summary = (f"{counted(len(ran), 'stage')} in {duration(sum(spent))}, {number(cached) if cached else 'none'} of "
                f"them cached; peak memory of a process {size(result.get('peak_rss_bytes'))}.")
-    rows = [(stage.get("name"), stage.get("status"), duration(stage.get("seconds")),
+    rows = [(f"{stage['name']} ({stage['graph']})" if stage.get("graph") else stage.get("name"),
+             stage.get("status"), duration(stage.get("seconds")),
              tag("meter", value=f"{seconds:.3f}", max=f"{max(spent):.3f}"),
              size(stage.get("predicted_peak_bytes")), size(stage.get("measured_peak_bytes")),
              ABSENT if (ratio := finite(stage.get("ratio"))) is None else f"{ratio:.2f}",

@@ -52,13 +52,25 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     note = " ".join((f"Chosen on the labels by {how}: {best_of}{tied}.", where, words.folds,
                      "The shuffled control takes the model's."))
     return Section("selection", "Chosen parameters", joined((
-        listing, tag("p", note, class_="small"), _all_scores(at(facts, "selection", "scores") or {}),
-        _pairs(grid.get("model") or [], best, by, words))))
+        listing, tag("p", note, class_="small"), _graphs(at(facts, "selection", "graphs") or [], shown),
+        _all_scores(at(facts, "selection", "scores") or {}), _pairs(grid.get("model") or [], best, by, words))))
+
+
+def _graphs(rows: list[dict[str, Any]], shown: list[str]) -> Html:
+    """Return the graphs that were tried, the chosen one first, with the parameters and scores of their best models."""
+    if not rows:
+        return Html("")
+    names = list(rows[0]["graph"])
+    listing = table((*names, *(SCORES[key][0] for key in shown)), [
+        (*(_told(name, row["graph"].get(name)) for name in names), *(_score(key, row) for key in shown))
+        for row in rows], range(len(names) + len(shown)))
+    note = "Each graph with the parameters that are best on it; the first was chosen."
+    return joined((listing, tag("p", note, class_="small")))
 
 
 def _scores_among(rows: Iterable[dict[str, Any]]) -> set[str]:
     """Return the keys of rows that are scores, or of scores; whatever else they name is a parameter."""
-    return {key for row in rows for key in row if key in ("fold_errors", "fold_deviation")
+    return {key for row in rows for key in row if key in ("fold_errors", "fold_deviation", "n_folds")
             or key.removesuffix("_repetitions").removesuffix("_se") in SCORES}
 
 
@@ -92,9 +104,11 @@ def _all_scores(scores: dict[str, dict[str, Any]]) -> Html:
 
 
 def _told(name: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return "median" if name == "bandwidth" and finite(value) is None else number(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_told(name, own) for own in value)
+    if isinstance(value, (bool, str)):
+        return str(value).lower() if isinstance(value, bool) else value
+    return "median" if name == "bandwidth" and value is None else number(value)
 
 
 def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words: Words) -> Html:
@@ -127,5 +141,5 @@ def choice_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
         if len(values) > 1 and choice.get(name) in (values[0], values[-1]):
             end = "smallest" if choice[name] == values[0] else "largest"
             found.append(Finding(name, f"{number(choice[name])}, the {end} that was tried", "note",
-                                 f"The best value may lie beyond: extend selection.{name}."))
+                                 f"The best value may lie beyond: extend selection.grid.{name}."))
     return found
