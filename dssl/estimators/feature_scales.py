@@ -61,7 +61,7 @@ def choose_scale(rows: Rows, ids: np.ndarray | None, target: Target, execution: 
 def choosing_bytes(m: int, row_bytes: int, width: int) -> int:
     """Return what judging by m labeled rows of `row_bytes` bytes takes: scaled, in float64, and tiles of distances."""
     searched = min(m, max(MOST_JUDGED, MOST_SEARCHED_BYTES // (8 * width)))
-    return searched * (2 * row_bytes + 24 * width + 24 * TILE) if m >= LEAST_LABELS else 0
+    return searched * (2 * row_bytes + 24 * width + 16 * TILE) if m >= LEAST_LABELS else 0
 
 
 def _nearest_errors(X: Any, Y: np.ndarray) -> np.ndarray:
@@ -77,7 +77,10 @@ def _nearest_errors(X: Any, Y: np.ndarray) -> np.ndarray:
     for start in range(0, len(found), TILE):
         stop = min(start + TILE, len(found))
         products = X[start:stop] @ X.T
-        d = lengths - 2 * (products.toarray() if issparse(products) else products)
+        d = products.toarray() if issparse(products) else products
+        d *= -2
+        d += lengths
         d[np.arange(stop - start), np.arange(start, stop)] = np.inf
         found[start:stop] = ((Y[d.argmin(axis=1)] - Y[start:stop]) ** 2).sum(axis=1) / 2
+        del products, d  # or the next tile would stand beside this one
     return found

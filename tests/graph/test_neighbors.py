@@ -176,12 +176,12 @@ def test_all_points_equal():
 
 @SEARCHES
 def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
-    X = np.random.default_rng(12).normal(size=(6000, 120)).astype(np.float32)
+    X = np.random.default_rng(12).normal(size=(3000, 300)).astype(np.float32)
     whole, points = ids_by(X, 5, search, monkeypatch)
     assert not isinstance(points.held, Frame)
     streamed, points = ids_by(X, 5, search, monkeypatch, budget=12_000_000)
     assert isinstance(points.held, Frame)
-    assert points.block_rows < 6000
+    assert points.block_rows < 3000
     assert_array_equal(streamed, whole)
 
 
