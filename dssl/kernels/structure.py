@@ -16,7 +16,7 @@ Wigner, "On the distribution of the roots of certain symmetric matrices", Annals
 
 import numpy as np
 
-from ..solvers.operators import ScaledMatrix
+from ..solvers.operators import ScaledMatrix, places_of
 
 MOST_VARIANCE = 0.24  # beyond 1/4 the semicircle reaches 0; so it does on graphs of fewer than four neighbors
 
@@ -29,9 +29,7 @@ def structure_of(diagonal: np.ndarray, chosen: np.ndarray, A: ScaledMatrix, ridg
     sizes = np.bincount(A.component, minlength=len(A.energy))
     null = (A.near_null * A.scale) ** 2
     null *= (sizes / A.n / np.bincount(A.component, null, len(A.energy)))[A.component]
-    place = np.empty(A.n, np.int64)
-    place[A.order] = np.arange(A.n)
-    at = place[chosen]
+    at = places_of(A.order)[chosen]
     rho = (diagonal - null[at] / ridge**power) / A.scale[at] ** (2 * power)
     q = max(float(np.median(rho)), 0.0) ** (2 / power)
     variance = min(max(float(A.data @ A.data) / A.n, 1e-6), MOST_VARIANCE)

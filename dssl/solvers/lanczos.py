@@ -22,7 +22,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..errors import require
-from .operators import add_row, component_products
+from .operators import add_row, component_products, places_of
 
 FIRST_CHECK = 32  # steps before convergence is looked at
 GROWTH = 1.5**0.5  # of the steps from look to look; a function is compared with the look before the last
@@ -86,9 +86,7 @@ class SingularMatrix:
     @property
     def place(self) -> np.ndarray:
         """Return the row here of each row of the matrix that was given, (n,)."""
-        place = np.empty_like(self.order)
-        place[self.order] = np.arange(self.n)
-        return place
+        return places_of(self.order)
 
     def leave(self, Y: np.ndarray) -> np.ndarray:
         """Return rows (n, c) in the order of the matrix that was given."""

@@ -18,6 +18,13 @@ from ..errors import DataError, require
 SINGULAR = 1e-13  # Rayleigh quotient below which a component has a null vector
 
 
+def places_of(order: np.ndarray) -> np.ndarray:
+    """Return the place of each number in a permutation (n,), its inverse."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
 @dataclass(frozen=True)
 class ScaledMatrix:
     """`A = D^-1/2 R D^-1/2` without its unit diagonal, reordered.

@@ -83,6 +83,10 @@ class Solution:
             ))
         return self
 
+    def described(self, method: str) -> dict[str, Any]:
+        """Return the method with the most iterations of a column and the worst residual; JSON."""
+        return {"method": method, "iterations": int(self.iterations.max()), "residual": float(self.residuals.max())}
+
 
 @dataclass(frozen=True)
 class Solver:

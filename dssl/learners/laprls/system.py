@@ -24,6 +24,7 @@ from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap
 from ...kernels.landmarks import Landmarks
 from ...kernels.nystrom import lower_trapezoidal, whiten
+from ...solvers.operators import places_of
 from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges
 from ...storage.csr import point_arrays, points_of
 from ...storage.pieces import write_sparse
@@ -215,8 +216,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     height = block_vertices(v, points.shape[0], rows.row_bytes, params.itemsize, budget)
     blocks = split_energy(graph, v, laplacian, height, execution, execution.scratch(), vertices)
     order = blocks.order()
-    place = np.empty(v, np.int64)
-    place[order] = np.arange(v)
+    place = places_of(order)
     moved = execution.share_rows(rows) if graph is None else ordered(rows, order, execution)
     by_place = np.argsort(place[lines.row], kind="stable")
     shared = execution.share(position=place[lines.row][by_place], fold=lines.fold[by_place].astype(np.int64),

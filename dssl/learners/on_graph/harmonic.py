@@ -84,8 +84,7 @@ def harmonic(joint: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached:
     R = sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, rows])
     solution, method = solve_columns(R, W[:, vertex] @ mean, solver)
     values[rows] = solution.require_converged(solver).value
-    return values, {"method": method, "iterations": int(solution.iterations.max()),
-                    "residual": float(solution.residuals.max())}
+    return values, solution.described(method)
 
 
 def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver: SolverParams,

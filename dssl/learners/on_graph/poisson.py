@@ -54,9 +54,7 @@ class PoissonTask:
         u = np.zeros((len(degrees), B.shape[1]))
         u[linked] = solution.value
         mean = _sums(component, degrees[:, None] * u, len(mass)) / mass[:, None]
-        return {**out.write(values=(u - mean[component])[own["rows"]]),
-                "solver": {"method": method, "iterations": int(solution.iterations.max()),
-                           "residual": float(solution.residuals.max())}}
+        return {**out.write(values=(u - mean[component])[own["rows"]]), "solver": solution.described(method)}
 
 
 def _sums(number: np.ndarray, columns: np.ndarray, count: int) -> np.ndarray:
