@@ -1,6 +1,7 @@
 """`SemiSupervisedClassifier` and `SemiSupervisedRegressor`: the first to try, with nothing to tune."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -87,13 +88,13 @@ class AutomaticEstimator(PointEstimator):
         self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target))
         self.evidence_ = {**made.attributes, **found.attributes, "scale": {"kind": self.scaling_.kind, **tried},
                           "gain": self.gain_.described(), "in_words": self.gain_.in_words()}
-        self._calibrate(held, found.held_out, own_weight)
+        self._calibrate(held, lambda: found.held_out, own_weight)
         if self.gain_.hurts:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),
                                   fix="look at the features, at graph.n_neighbors and the metric, or learn from the "
                                       "labels alone"), GraphDoesNotHelp, stacklevel=3)
 
-    def _calibrate(self, target: Any, held_out: np.ndarray, weight: np.ndarray | None) -> None:
+    def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
         """Keep what probabilities are made of."""
 
 

@@ -30,6 +30,7 @@ from ..learners.on_graph.model import GraphModel, graph_model, signed
 from ..learners.on_graph.poisson import fit_poisson
 from ..learners.on_graph.vertex_labels import VertexValues
 from ..learners.target import Target
+from ..selection.calibration import calibration_folds
 from ..selection.on_graph import VERSIONS, row_on_graph
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
@@ -67,6 +68,10 @@ class GraphEstimator(SearchedEstimator):
                   tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
         """Return, of each of some parameters, the values of labeled points without their fold in each repetition."""
 
+    def _calibrate_on(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
+                      execution: Execution) -> None:
+        """Keep what probabilities are made of."""
+
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
                       tried: Sequence[dict[str, Any]], measure: str | None, execution: Execution,
                       kept: dict[Any, Any]) -> list[dict[str, Any]]:
@@ -91,6 +96,7 @@ class GraphEstimator(SearchedEstimator):
         vertex = made.vertices.vertex
         coding, beyond = self.model_.coding, ~found.reached[vertex]
         self._transduction = coding.without(coding.labels(signed(found.values, target)[vertex]), beyond)
+        self._calibrate_on(made, found, target, weight, params, execution)
         if beyond.any():
             warnings.warn(explain(
                 f"{int(beyond.sum())} of {len(vertex)} points have no prediction",
@@ -110,6 +116,29 @@ class GraphClassifier(PointClassifier, GraphEstimator):
         values, beyond = self.model_.values_and_beyond(rows, execution)
         values[beyond] = np.nan
         return values
+
+
+class CalibratedGraphClassifier(CalibratedClassifier, GraphClassifier):
+    """A classifier on the graph with probabilities."""
+
+    class_sizes: Any
+
+    def _calibrate_on(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
+                      execution: Execution) -> None:
+        self._calibrate(target, lambda: signed(self._left_out(graph, found, target, weight, params, execution), target),
+                        weight)
+
+    def _left_out(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
+                  execution: Execution) -> np.ndarray:
+        """Return the values (l, c) of labeled points without their own labels."""
+        if found.held_out is not None:
+            return found.held_out
+        if self.class_sizes is not None:
+            folds = calibration_folds(target, self.seed, a_fit_each=True)
+            fit = partial(self._values_on, graph, params=params, execution=execution)
+            return held_out_refits(fit, graph, target, weight, folds).values
+        folds = calibration_folds(target, self.seed)
+        return self._held_out(graph, target, weight, [folds], [params], execution, {})[0][0].values
 
 
 class GraphRegressor(PointRegressor, GraphEstimator):
@@ -217,7 +246,7 @@ class LaplaceLearningRegressor(GraphRegressor):
         return [held_out_harmonic(graph, target, weight, repetitions, self._params(), execution)] * len(tried)
 
 
-class PoissonLearning(OneSystemClassifier):
+class PoissonLearning(CalibratedGraphClassifier, OneSystemClassifier):
     """Poisson learning: labels as sources and sinks of a flow on the graph; for one to a few labels a class.
 
     Parameters
@@ -230,6 +259,7 @@ class PoissonLearning(OneSystemClassifier):
     Calder, Cook, Thorpe, Slepcev, "Poisson learning: graph based semi-supervised learning at very low label rates",
     ICML 2020.
     """
+    any_scale = True
 
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: SolverParams,
                    execution: Execution) -> VertexValues:
@@ -290,7 +320,7 @@ RIDGE_ATTRIBUTES = GRAPH_PARAMETERS.replace(
     "of the solver: relative residual of every column", "of the kernels' columns, see `FunctionParams`")
 
 
-class GraphKernelRidge(CalibratedClassifier, GraphClassifier, GraphKernelRidgeBase):
+class GraphKernelRidge(CalibratedGraphClassifier, GraphKernelRidgeBase):
     __doc__ = (GraphKernelRidgeBase.__doc__ or "") + CLASS_SIZES + RIDGE_ATTRIBUTES
     regressor = "GraphKernelRidgeRegressor"
 
@@ -305,8 +335,6 @@ class GraphKernelRidge(CalibratedClassifier, GraphClassifier, GraphKernelRidgeBa
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: GraphRidgeParams,
                    execution: Execution) -> VertexValues:
         found = super()._values_on(graph, target, weight, params, execution)
-        assert found.held_out is not None
-        self._calibrate(target, signed(found.held_out, target), weight)
         return with_class_sizes(found, self.class_sizes, graph, target, weight, SolverParams(seed=self.seed), execution)
 
 

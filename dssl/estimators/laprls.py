@@ -1,7 +1,7 @@
 """`LapRLSClassifier` and `LapRLSRegressor`: Laplacian regularized least squares for up to millions of points."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, ClassVar
@@ -19,11 +19,13 @@ from ..learners.laprls.problem import LapRLSParams, LapRLSProblem
 from ..learners.measures import SQUARED, PointMeasure
 from ..learners.smooth_losses import SQUARES, SmoothLoss
 from ..learners.target import Target
+from ..selection.calibration import calibration_folds
 from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds, require_folds
 from ..selection.laprls import VERSIONS, fit_laprls, search_penalties
 from ..storage.blocks import Rows
-from .base import KernelEstimator, PointClassifier, PointRegressor
+from .base import KernelEstimator, PointRegressor
+from .calibrated import CalibratedClassifier
 
 
 class LapRLSEstimator(KernelEstimator):
@@ -87,13 +89,19 @@ class LapRLSEstimator(KernelEstimator):
         problem = LapRLSProblem.of(
             rows, target, params, execution, graph=made, weight=weight, folds=folds,
             vertices=self.group("graph").vertices(rows, execution) if made is None else None)
-        found, tried = fit_laprls(problem, self._kernel(rows), execution, further, self.tie)
+        found, tried, prepared = fit_laprls(problem, self._kernel(rows), execution, further, self.tie)
         self.model_ = found.models["model"]
         self.cv_results_ = cv_results(
             [_measured(row) for row in tried], [{name: row[name] for name in PENALTIES} for row in tried])
+        chosen = found.chosen["model"]
+        self.gamma_A_, self.gamma_I_ = chosen.gamma_A, chosen.gamma_I
+        self._calibrate(target, lambda: prepared.left_out(chosen, calibration_folds(
+            target, self.seed, a_fit_each=not prepared.solver.at_once)), weight)
         self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds),
                           "repetitions": 1 + len(further)}
-        self.gamma_A_, self.gamma_I_ = found.chosen["model"].gamma_A, found.chosen["model"].gamma_I
+
+    def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
+        """Keep what probabilities are made of."""
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
@@ -126,7 +134,7 @@ class LapRLSEstimator(KernelEstimator):
         return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)
 
 
-class LapRLSClassifier(PointClassifier, LapRLSEstimator):
+class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
     """Laplacian regularized least squares on landmarks, one against the rest; any number of classes.
 
     `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label; X may

@@ -9,11 +9,11 @@ from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import Penalty
 from ..learners.measures import HINGE
 from ..learners.smooth_losses import SmoothLoss, loss_of
-from .base import PointClassifier
+from .calibrated import CalibratedClassifier
 from .laprls import LapRLSEstimator
 
 
-class LapSVM(PointClassifier, LapRLSEstimator):
+class LapSVM(CalibratedClassifier, LapRLSEstimator):
     """Laplacian support vector machine on landmarks, one against the rest; any number of classes.
 
     `fit(X, y)` as in `LapRLSClassifier`, with which it shares everything but the loss, and the intercept: here it is

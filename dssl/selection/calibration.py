@@ -5,17 +5,18 @@ comes from the graph of all points, as it does in the model itself.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import softmax
 
 from ..learners.coding import ClassCoding
 from ..learners.ridge_and_svm import LearnerParams
-from ..learners.target import Classes
-from .folds import held_out, labeled_folds
+from ..learners.target import Classes, Target
+from .folds import LEAVE_ONE_OUT, held_out, labeled_folds
 
 FOLDS = 5
+ONE_BY_ONE = 200  # labels at most that are left out one by one
 CALIBRATIONS = 10  # at most, of the scores of one repetition
 # Of the logistic regression. On digits and mnist_vae with 2 to 10 labels a class, 1 has a larger log loss than 10; with
 # 100 the most probable class is less often right.
@@ -29,9 +30,22 @@ class Calibration:
     coef: np.ndarray
     intercept: np.ndarray
 
+    def of_scores_times(self, scale: float) -> "Calibration":
+        """Return the calibration of scores that are so many times as large."""
+        return replace(self, coef=self.coef / scale)
+
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Return the probability of each class (n, n_classes) from its scores (n, n_classes); rows sum to 1."""
         return softmax(scores @ self.coef + self.intercept, axis=1)
+
+
+def calibration_folds(target: Target, seed: int, *, a_fit_each: bool = False) -> list[np.ndarray]:
+    """Return what is left out at a time, two or more labels of each class: one up to `ONE_BY_ONE`, then `FOLDS` folds.
+
+    a_fit_each : whether what is left out takes a fit, so that there are folds however few labels there are.
+    """
+    few = len(target.coded) <= ONE_BY_ONE and not a_fit_each
+    return labeled_folds(target.strata(), LEAVE_ONE_OUT if few else FOLDS, seed)
 
 
 def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,

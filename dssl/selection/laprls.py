@@ -97,8 +97,8 @@ def choose_penalties(problem: LapRLSProblem, tables: Sequence[SearchedPenalties]
 
 def fit_laprls(problem: LapRLSProblem, kernel: Kernel, execution: Execution,
                further: Sequence[Sequence[np.ndarray]] = (),
-               tie: PointMeasure | None = None) -> tuple[FittedLapRLS, list[dict[str, Any]]]:
-    """Return the models of a problem in one kernel, those that its names ask for, and the rows of the search.
+               tie: PointMeasure | None = None) -> tuple[FittedLapRLS, list[dict[str, Any]], PreparedLapRLS]:
+    """Return the models of a problem in one kernel, those that its names ask for, the rows of the search, the systems.
 
     further, tie : see `search_penalties`.
     """
@@ -110,4 +110,4 @@ def fit_laprls(problem: LapRLSProblem, kernel: Kernel, execution: Execution,
     fitted = prepared.fitted({name: own.system for name, own in chosen.items()})
     if table.rows:
         fitted.evidence["scores"] = {name: own.scores for name, own in chosen.items()}
-    return fitted, table.rows
+    return fitted, table.rows, prepared

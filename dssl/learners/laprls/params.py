@@ -8,6 +8,7 @@ import numpy as np
 
 from ...errors import require
 from ...solvers.blocked_cg import Stop
+from ..smooth_losses import SQUARES, SmoothLoss
 
 CUTOFFS = {"float64": 1e-10, "float32": 1e-6}  # of whitening "auto"
 
@@ -167,6 +168,15 @@ class LabelLines:
         found = np.full((m, p // self.n_held, c), np.nan)
         found[held] = values[held].reshape(len(held), -1, self.n_held, c)[np.arange(len(held)), :, self.fold[held]]
         return found
+
+
+def params_left_out(params: SystemParams, loss: SmoothLoss, lines: LabelLines) -> SystemParams:
+    """Return how labels are left out of one pair of penalties, for probabilities: they stay in the graph, unlabeled.
+
+    Of other losses than the squared one, single points by the influence function and a step of Newton's method.
+    """
+    single = loss != SQUARES and max(lines.counts) == 1
+    return replace(params, held_out_points="transductive", held_out="refined_influence" if single else "auto")
 
 
 @dataclass(frozen=True)

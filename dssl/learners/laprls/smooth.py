@@ -36,8 +36,8 @@ from .inductive import Fold, FoldSolver, inductive_values, refolded, require_fol
 from .iterations import BlockedProduct, factors_that_fit
 from .kernel_cache import clear_cache
 from .label_features import label_features
-from .params import Functions, LabelLines
-from .penalties import Penalties, by_pair
+from .params import Functions, LabelLines, params_left_out
+from .penalties import Penalties, by_pair, with_folds
 from .preconditioner import Preconditioner, make_preconditioner
 from .solve import SystemSolver, method_of
 from .system import NystromSystem
@@ -280,11 +280,16 @@ def smooth_gram_solver(gram: GramSystem, loss: SmoothLoss, execution: Execution)
     """Return what solves systems from Gram matrices and the features of the labels, which is among their sums."""
     made = SmoothGram(gram, loss, execution)
 
-    def other_folds(lines: LabelLines) -> SystemSolver:
-        own = replace(gram.lines, fold=lines.fold, n_held=lines.n_held)
-        return smooth_gram_solver(replace(gram, lines=own), loss, execution)
+    def with_folds_of(lines: LabelLines) -> GramSystem:
+        return replace(gram, lines=replace(gram.lines, fold=lines.fold, n_held=lines.n_held))
 
-    return SystemSolver("nystrom-direct", made.solve, made.held_out, gram, refolded=other_folds)
+    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
+        own = replace(with_folds_of(lines), params=params_left_out(gram.params, loss, lines))
+        values, = SmoothGram(own, loss, execution).held_out(with_folds([pair], lines.n_held))
+        return values[:, 0]
+
+    return SystemSolver("nystrom-direct", made.solve, made.held_out, gram, left_out=left_out, at_once=True,
+                        refolded=lambda lines: smooth_gram_solver(with_folds_of(lines), loss, execution))
 
 
 def inductive_solver(system: NystromSystem, gram: GramSystem, loss: SmoothLoss, execution: Execution) -> SystemSolver:
@@ -324,8 +329,8 @@ def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Pe
         made = smooth_gram_solver(gram, loss, execution)
         return replace(made, expected_seconds=costs, held_out_method=how if approximate else "refit")
 
-    def run(systems: Sequence[Penalties]) -> tuple[Minimum, dict[str, Any]]:
-        return solve_by_steps(system, loss, features, systems, execution, preconditioned=method == "nystrom-pcg")
+    def run(systems: Sequence[Penalties], own: NystromSystem = system) -> tuple[Minimum, dict[str, Any]]:
+        return solve_by_steps(own, loss, features, systems, execution, preconditioned=method == "nystrom-pcg")
 
     def solve(systems: Sequence[Penalties]) -> Functions:
         found, evidence = run(systems)
@@ -336,4 +341,9 @@ def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Pe
         values = run(systems)[0].values
         yield system.lines.of_own_fold(values.reshape(len(values), -1, c))
 
-    return SystemSolver(method, solve, held_out, None, costs)
+    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
+        own = system.with_folds_of(lines, execution)
+        values = run(with_folds([pair], lines.n_held), own)[0].values
+        return own.lines.of_own_fold(values.reshape(len(values), -1, c))[:, 0]
+
+    return SystemSolver(method, solve, held_out, None, costs, left_out=left_out)

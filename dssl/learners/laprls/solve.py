@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
+from ..smooth_losses import SQUARES
 from .closed_form import closed_form_of, closed_form_values
 from .dense import DenseTask
-from .gram import GramSystem, gram_system, solve_from_gram
+from .gram import GramSystem, gram_matrices, gram_system, solve_from_gram
 from .inductive import ClosedFormOfFold, RefitOfFold, inductive_values, refolded, require_folds_fit
 from .iterations import require_converged, solve_by_products
-from .params import Functions, LabelLines
+from .params import Functions, LabelLines, params_left_out
 from .penalties import Penalties, with_folds
 from .products import Landmarked, gram_bytes, times
 from .system import NystromSystem
@@ -74,6 +76,9 @@ class SystemSolver:
 
     solve : systems -> their functions. held_out : systems, F of each pair of penalties, held folds 0 to F - 1 in order
     -> the values (m, g, c) of groups of pairs at the labeled points, each by the one of its fold.
+    left_out : folds and a pair of penalties, whose scale is of these -> the values (m, c) at the labeled points, each
+    by the function without its fold; single points only if `at_once`, where that takes no system each. None where the
+    labels' features are not known.
     held_out_method : "closed_form" or "refit". gram : the matrices that later solutions can be made of; None where
     there are none. expected_seconds : of the methods that were compared, by name. refolded : lines of the same labels
     with other folds -> what holds these out, where it needs nothing anew.
@@ -86,6 +91,8 @@ class SystemSolver:
     expected_seconds: dict[str, float] = field(default_factory=dict)
     held_out_method: str = "refit"
     refolded: Callable[[LabelLines], "SystemSolver"] | None = None
+    left_out: Callable[[LabelLines, Penalties], np.ndarray] | None = None
+    at_once: bool = False
 
 
 def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
@@ -109,6 +116,7 @@ def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], executi
             own = refolded(system, lines)
             return replace(
                 gram_solver(whole, execution), expected_seconds=costs, refolded=at_once,
+                left_out=partial(left_out_of_gram, system, whole, execution=execution), at_once=True,
                 held_out_method="refit" if closed_form is None else "closed_form",
                 held_out=lambda systems: inductive_values(own, whole, systems, of_fold, execution) if inductive else
                 closed_form_values(own, whole, systems, execution))
@@ -121,8 +129,38 @@ def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], executi
             return solve_from_gram(gram, systems, execution)
         return solve_by_products(system, systems, execution, preconditioned=method == "nystrom-pcg")
 
+    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
+        if gram is not None:
+            return left_out_of_gram(system, gram, lines, pair, execution)
+        own, systems = system.with_folds_of(lines, execution), with_folds([pair], lines.n_held)
+        found = solve_by_products(own, systems, execution, preconditioned=method == "nystrom-pcg")
+        values, = held_out_values(own, found, systems, execution)
+        return values[:, 0]
+
     return SystemSolver(method, solve, lambda systems: held_out_values(system, solve(systems), systems, execution),
-                        gram, costs)
+                        gram, costs, left_out=left_out, at_once=gram is not None)
+
+
+def left_out_of_gram(system: NystromSystem, gram: GramSystem, lines: LabelLines, pair: Penalties,
+                     execution: Execution) -> np.ndarray:
+    """Return the values (m, c) of a pair of penalties at the labels, each without its fold in `lines`.
+
+    Single points in closed form; folds by the Gram matrices of each, in turn, in the memory of a fit.
+    """
+    if max(lines.counts) == 1:
+        own = refolded(system, lines)
+        values, = closed_form_values(own, gram, with_folds([pair], lines.n_held), execution)
+        return values[:, 0]
+    found = np.full(lines.target.shape, np.nan)
+    for fold in range(lines.n_held):
+        held = lines.fold == fold
+        own = system.with_folds_of(replace(lines, fold=np.where(held, 0, 1), n_held=1), execution)
+        of_labels = gram_matrices(own, execution, energy=False)
+        alone = replace(gram, lines=own.lines, sums=gram.sums | of_labels)
+        without = with_folds([pair], lines.n_held)[fold].alone
+        values, = held_out_values(own, solve_from_gram(alone, [without], execution), [without], execution)
+        found[held] = values[held, 0]
+    return found
 
 
 def gram_solver(gram: GramSystem, execution: Execution) -> SystemSolver:
@@ -132,19 +170,26 @@ def gram_solver(gram: GramSystem, execution: Execution) -> SystemSolver:
 
 def dense_solver(task: DenseTask, execution: Execution) -> SystemSolver:
     """Return what solves systems on all points, in one task."""
-    def run(systems: Sequence[Penalties], *, held_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def run(own: DenseTask, systems: Sequence[Penalties], *,
+            held_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         parts = execution.scratch()
-        receipt, = execution.map([replace(task, systems=tuple(systems), held_out=held_out)], parts)
-        require_converged(receipt["evidence"], task.params)
+        receipt, = execution.map([replace(own, systems=tuple(systems), held_out=held_out)], parts)
+        require_converged(receipt["evidence"], own.params)
         return parts.read(0), receipt["evidence"]
 
     def solve(systems: Sequence[Penalties]) -> Functions:
-        found, evidence = run(systems, held_out=False)
+        found, evidence = run(task, systems, held_out=False)
         return Functions(found["coef"], found["intercept"], evidence)
 
+    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
+        labels = execution.share(**{**task.labels.load(), "fold": lines.fold})
+        own = replace(task, labels=labels, n_held=lines.n_held, params=params_left_out(task.params, task.loss, lines))
+        return run(own, with_folds([pair], lines.n_held), held_out=True)[0]["values"][:, 0]
+
     return SystemSolver(task.params.solver, solve,
-                        lambda systems: iter([run(systems, held_out=True)[0]["values"]]),
-                        held_out_method=task.held_out_method)
+                        lambda systems: iter([run(task, systems, held_out=True)[0]["values"]]),
+                        held_out_method=task.held_out_method, left_out=left_out,
+                        at_once=task.params.solver == "direct" or task.loss != SQUARES)
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,12 @@ class NystromSystem(Basis):
         shared = execution.share(**{**labels, "fold": np.zeros(len(labels["fold"]), np.int64)})
         return replace(self, lines=self.lines.whole, problem=replace(self.problem, labels=shared, n_folds=1))
 
+    def with_folds_of(self, lines: LabelLines, execution: Execution) -> "NystromSystem":
+        """Return the system with the folds of other lines of the same labels, for what is summed by fold."""
+        shared = execution.share(**{**self.problem.labels.load(), "fold": lines.fold[self.by_place]})
+        return replace(self, lines=replace(self.lines, fold=lines.fold, n_held=lines.n_held),
+                       problem=replace(self.problem, labels=shared, n_folds=lines.n_folds))
+
 
 def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks, graph: Parts | None,
              laplacian: Literal["normalized", "unnormalized"], params: SystemParams, execution: Execution, *,

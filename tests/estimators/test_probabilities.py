@@ -1,0 +1,154 @@
+"""Probabilities of every classifier: calibrated on values of labels left out, which are those of fits without them."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+
+from dssl import GraphKernelRidge, GridSearch, LapRLSClassifier, LapSVM, PoissonLearning, SystemParams
+from dssl.estimators.targets import classes_of
+from dssl.learners.target import Classes
+from dssl.selection.calibration import calibration_folds
+from dssl.selection.folds import labeled_folds
+
+from .test_laprls import SOLVERS, problem
+
+KINDS = [LapRLSClassifier, LapSVM, PoissonLearning, GraphKernelRidge]
+
+
+def left_out(estimator, folds, X, y, weight, monkeypatch):
+    """Return what a fit calibrates: held-out values, and weights, of folds as they are given."""
+    seen = {}
+    with monkeypatch.context() as patch:
+        patch.setattr("dssl.estimators.laprls.calibration_folds", lambda *args, **kwargs: folds)
+        patch.setattr("dssl.estimators.calibrated.CalibratedClassifier._calibrate",
+                      lambda self, target, values, weight: seen.update(values=values(), weight=weight))
+        estimator.fit(X, y, sample_weight=weight)
+    return seen
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("solver", "held_out_points"), [
+    *((solver, "transductive") for solver in SOLVERS),
+    *((solver, "inductive") for solver in SOLVERS if solver not in ("nystrom-pcg", "nystrom-cg"))])
+@pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM])
+def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_out_points, n_classes, monkeypatch):
+    """Of every solver, with weights and copies; the penalties stay those of the fit, points that are left out too."""
+    X, y, _ = problem(n=70, n_labeled=14, n_classes=n_classes, seed=1)
+    X, y = np.vstack([X, X[:3], X[50:55]]), np.concatenate([y, y[:3], y[50:55]])
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
+    params = SystemParams(solver=solver, tolerance=1e-10, max_iterations=5000, held_out_points=held_out_points)
+    settings = {"bandwidth": 3.0, "landmarks": 1.0, "gamma_A": 0.01, "gamma_I": 5.0}
+    labeled = np.flatnonzero(y >= 0)
+    for folds in ([np.array([place]) for place in range(len(labeled))],
+                  [np.arange(start, len(labeled), 4) for start in range(4)]):
+        found = left_out(kind(solver=params, **settings), folds, X, y, weight, monkeypatch)
+        assert_array_equal(found["weight"], weight[labeled])
+        for fold in (folds[0], folds[-1]):
+            without = y.copy()
+            without[labeled[fold]] = -1
+            alone = kind(solver=params, **settings).fit(X, without, sample_weight=weight)
+            scores = alone.decision_function(X[labeled[fold]]).reshape(len(fold), -1)
+            atol = 0.02 if kind is LapSVM and len(fold) == 1 else 1e-4  # one step of Newton's method
+            assert_allclose(found["values"][fold], scores, atol=atol)
+
+
+@pytest.mark.parametrize("class_sizes", [None, [1, 2, 1]])
+def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, monkeypatch):
+    X, y, _ = problem(n=70, n_labeled=14, seed=1)
+    seen, labeled = {}, np.flatnonzero(y >= 0)
+    monkeypatch.setattr("dssl.estimators.calibrated.CalibratedClassifier._calibrate",
+                        lambda self, target, held_out, weight: seen.setdefault("values", held_out()))
+    settings = {"tolerance": 1e-10, "class_sizes": class_sizes}
+    PoissonLearning(**settings).fit(X, y)
+    codes = y[labeled]
+    folds = [np.array([3]), np.array([9])] if class_sizes is None else labeled_folds(codes, 5, 0)[:2]
+    for fold in folds:
+        without = y.copy()
+        without[labeled[fold]] = -1
+        scores = PoissonLearning(**settings).fit(X, without).decision_function(X[labeled[fold]])
+        assert_allclose(seen["values"][fold], scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_rows_sum_to_one_in_the_order_of_the_classes(kind, n_classes):
+    X, y, new = problem(n=200, n_labeled=60, n_classes=n_classes)
+    names = np.array(["d", "a", "c", "b"], object)
+    found = kind().fit(X, [None if code < 0 else names[code] for code in y])
+    P = found.predict_proba(new)
+    assert P.shape == (40, n_classes)
+    assert ((P >= 0) & (P <= 1)).all()
+    assert_allclose(P.sum(axis=1), 1, rtol=1e-12)
+    assert np.mean(found.classes_[P.argmax(axis=1)] == found.predict(new)) > 0.8
+    assert_array_equal(pickle.loads(pickle.dumps(found)).predict_proba(new), P)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("parity", [False, True])
+def test_probabilities_are_better_than_the_shares_of_the_classes_and_calibrated(kind, parity):
+    X, digits = load_digits(return_X_y=True)
+    true = digits % 2 if parity else digits
+    y, order = np.full(len(X), -1), np.random.default_rng(0).permutation(len(X))
+    for code in range(10):
+        shown = order[digits[order] == code][:10]
+        y[shown] = true[shown]
+    found, free = kind().fit(X, y), y < 0
+    P = found.predict_proba(X[free])
+    shares = np.bincount(true) / len(true)
+    assert log_loss(true[free], P) < log_loss(true[free], np.tile(shares, (free.sum(), 1))) / 2
+    assert abs(P.max(axis=1).mean() - (P.argmax(axis=1) == true[free]).mean()) < 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_class_with_one_label_is_fitted_but_has_no_probabilities(kind):
+    X, y, new = problem(n_classes=3)
+    y[np.flatnonzero(y == 1)[1:]] = -1
+    found = kind().fit(X, y)
+    assert found.predict(new).shape == (40,)
+    with pytest.raises(NotFittedError, match=r"single label(.|\n)*second point"):
+        found.predict_proba(new)
+    y[np.flatnonzero(y < 0)[:1]] = 1
+    assert found.fit(X, y).predict_proba(new).shape == (40, 3)
+    weight = np.ones(len(y))
+    weight[np.flatnonzero(y == 1)[0]] = 0  # which counts as unlabeled
+    assert found.fit(X, y, sample_weight=weight).calibration_ is None
+
+
+@pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM, PoissonLearning])
+def test_weights_count_in_the_calibration(kind):
+    X, y, new = problem(n=100, n_labeled=40, n_classes=2, seed=3)
+    weight = np.where(y == 1, 5.0, 1.0)
+    P, weighed = kind().fit(X, y).predict_proba(new), kind().fit(X, y, sample_weight=weight).predict_proba(new)
+    assert weighed[:, 1].mean() > P[:, 1].mean()
+
+
+def test_the_scale_of_potentials_is_none_of_the_probabilities():
+    """Potentials grow with the weights of the labels, a calibration of their multiples does not."""
+    codes = np.random.default_rng(1).integers(0, 3, 40)
+    target = Classes(np.arange(40), codes, np.arange(3))
+    values = np.random.default_rng(0).normal(size=(len(codes), 3)) + np.eye(3)[codes]
+    found = [PoissonLearning(), PoissonLearning()]
+    for own, scale in zip(found, (1.0, 1e-3), strict=True):
+        own._calibrate(target, lambda scale=scale: scale * values, None)
+    assert_allclose(found[0].calibration_.probabilities(values), found[1].calibration_.probabilities(1e-3 * values))
+
+
+def test_more_labels_are_left_out_in_folds():
+    X, y, _ = problem(n=300, n_labeled=240, n_classes=2)
+    target = classes_of(y, None, len(y))
+    assert len(calibration_folds(target, 0)) == 5
+    assert len(calibration_folds(target.take(np.arange(200)), 0)) == 200
+    assert len(calibration_folds(target.take(np.arange(200)), 0, a_fit_each=True)) == 5
+    found = LapRLSClassifier().fit(X, y)
+    assert found.predict_proba(X).shape == (300, 2)
+
+
+def test_a_search_has_the_probabilities_of_its_best():
+    X, y, new = problem(n_classes=2)
+    found = GridSearch(LapRLSClassifier(), {"gamma_I": [0.0, "auto"]}, cv=3).fit(X, y)
+    assert_array_equal(found.predict_proba(new), found.best_estimator_.predict_proba(new))
