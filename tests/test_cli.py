@@ -35,7 +35,8 @@ def made(tmp_path_factory):
                 writer.writerow([*X[i]] + ([] if labels is None else [NAMES[labels[i]]]))
     spec = {"name": "trees", "data": {"source": str(folder / "points.csv"), "read": {"target": "kind"},
                                       "test": {"count": 50}},
-            "labels": {"per_class": 3}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30}}
+            "labels": {"per_class": 3}, "model": {"kind": "svm"},
+            "graph": {"n_neighbors": 5}, "subsample": {"size": 30}}
     (folder / "spec.yaml").write_text(yaml.safe_dump(spec))
     done = invoke("run", folder / "spec.yaml", "--on", "in-process", "--workspace", folder / "work", "--json")
     assert done.exit_code == 0, done.stderr

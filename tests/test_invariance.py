@@ -159,7 +159,8 @@ def test_a_pipeline_writes_the_same_bits_on_any_number_of_threads(tmp_path):
     np.savez(tmp_path / "t.npz", X=X, y=y)
     spec = {"name": "threads", "data": {"source": str(tmp_path / "t.npz"), "test": {"count": 30},
                                         "read": {"block_rows": 40}},
-            "labels": {"per_class": 4}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30},
+            "labels": {"per_class": 4}, "model": {"kind": "svm"},
+            "graph": {"n_neighbors": 5}, "subsample": {"size": 30},
             "solver": {"block_columns": 8}}
     results = {threads: run(spec, workspace=tmp_path / str(threads), execution=InProcess(threads))
                for threads in (1, 3)}

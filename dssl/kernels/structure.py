@@ -15,7 +15,9 @@ Wigner, "On the distribution of the roots of certain symmetric matrices", Annals
 """
 
 import numpy as np
+from scipy.sparse import csgraph
 
+from ..graph.laplacian import Laplacian
 from ..solvers.operators import ScaledMatrix, places_of
 
 MOST_VARIANCE = 0.24  # beyond 1/4 the semicircle reaches 0; so it does on graphs of fewer than four neighbors
@@ -26,12 +28,30 @@ def structure_of(diagonal: np.ndarray, chosen: np.ndarray, A: ScaledMatrix, ridg
 
     A : the solver's form of R = L + ridge I or L_norm + ridge I.
     """
-    sizes = np.bincount(A.component, minlength=len(A.energy))
-    null = (A.near_null * A.scale) ** 2
-    null *= (sizes / A.n / np.bincount(A.component, null, len(A.energy)))[A.component]
     at = places_of(A.order)[chosen]
-    rho = (diagonal - null[at] / ridge**power) / A.scale[at] ** (2 * power)
+    null = _constant((A.near_null * A.scale) ** 2, A.component)[at]
+    return _structure((diagonal - null / ridge**power) / A.scale[at] ** (2 * power), float(A.data @ A.data) / A.n,
+                      power)
+
+
+def structure_of_laplacian(diagonal: np.ndarray, chosen: np.ndarray, laplacian: Laplacian, ridge: float,
+                           power: int) -> float:
+    """Return the same without a solver's form."""
+    R = laplacian.matrix(ridge)
+    own, squared = R.diagonal(), R.power(2)
+    component = csgraph.connected_components(R, directed=False)[1]
+    null = _constant(laplacian.vector**2, component)[chosen]
+    among = float((1 / own) @ (squared @ (1 / own))) / len(own) - 1
+    return _structure((diagonal - null / ridge**power) * own[chosen] ** power, among, power)
+
+
+def _constant(squares: np.ndarray, component: np.ndarray) -> np.ndarray:
+    """Return what the constant function has in `(R^-1)_ii` times the ridge (n,), from the squares of null vectors."""
+    return squares * (np.bincount(component) / len(squares) / np.bincount(component, squares))[component]
+
+
+def _structure(rho: np.ndarray, variance: float, power: int) -> float:
     q = max(float(np.median(rho)), 0.0) ** (2 / power)
-    variance = min(max(float(A.data @ A.data) / A.n, 1e-6), MOST_VARIANCE)
+    variance = min(max(variance, 1e-6), MOST_VARIANCE)
     at_random = (1 / np.sqrt(1 - 4 * variance) - 1) / (2 * variance)
     return max(q - 1, 0.0) / (at_random - 1)

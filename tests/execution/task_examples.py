@@ -99,7 +99,8 @@ def table(n: int = 120) -> pd.DataFrame:
 def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) -> Found:
     """Run a pipeline and have its model predict its source; return metrics, baselines and predictions."""
     spec = {"name": "example", "data": {"source": str(source), "read": {"block_rows": 150}, "test": {"count": 40}},
-            "labels": {"per_class": 8}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30}} | fields
+            "labels": {"per_class": 8}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30},
+            "model": {"kind": "svm"}} | fields
     if fields.get("model", {}).get("kind") in ("laprls", "lapsvm", "graph"):
         del spec["subsample"]
     result = run(spec, workspace=folder / "work", execution=execution)

@@ -36,5 +36,6 @@ if __name__ == "__main__":
     for name in ("digits", "iris", "wine", "breast_cancer", "diabetes"):
         sources.find_source(name)
     search([b"s" + path.read_bytes() for path in PIPELINES] + [b"c" + path.read_bytes() for path in CLUSTERS]
-           + [b"sname: x\ndata: {source: digits}\nlabels: {count: 9}\nmodel: {eta: " + mark + b"}\n" for mark in MARKS]
+           + [b"sname: x\ndata: {source: digits}\nlabels: {count: 9}\nmodel: {kind: svm, eta: " + mark + b"}\n"
+              for mark in MARKS]
            + [b"sname: x\ndata: {source: digits}\nlabels: {count: 9}\n"], check)

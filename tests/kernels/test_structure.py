@@ -5,7 +5,9 @@ import pytest
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
+from dssl.graph.laplacian import Laplacian
 from dssl.graph.regularizer import RegularizerParams
+from dssl.kernels.structure import structure_of_laplacian
 from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from tests import reference
 
@@ -31,6 +33,20 @@ def test_it_is_what_eigenvectors_but_the_constant_one_have_in_the_covariance(lap
     variance = ((L - np.diag(np.diagonal(L))) ** 2 * np.outer(scale, scale) ** 2).sum() / 120
     expected = (q - 1) / ((1 / np.sqrt(1 - 4 * variance) - 1) / (2 * variance) - 1)
     assert structure(X, laplacian=laplacian, ridge=0.02, power=power) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
+def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(90, 3)), rng.normal(size=(60, 3)) + 100])
+    graph, ridge = KNNGraph(n_neighbors=6, weights="binary").build(X, InProcess(1)), 0.02
+    params = GraphKernelParams(regularizer=RegularizerParams(laplacian=laplacian, ridge=ridge, power=2), n_subsample=40)
+    found = graph_covariance(graph, np.array([0]), params, InProcess(1))
+    made = Laplacian(graph.weights(), laplacian == "normalized")
+    inverse = np.linalg.inv(made.matrix(ridge).toarray())
+    diagonal = np.diagonal(inverse @ inverse)[found.chosen]
+    assert structure_of_laplacian(diagonal, found.chosen, made, ridge, 2) == pytest.approx(
+        found.structure[2], rel=1e-4)
 
 
 def test_noise_has_none_and_clusters_have_much():

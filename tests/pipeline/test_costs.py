@@ -21,7 +21,7 @@ MB = 1 << 20
 def spec_of(**changes):
     fields = {"name": "s", "data": {"source": "none.npz", "test": {"count": 100}}, "labels": {"count": 50},
               "graph": {"n_neighbors": 10, "method": "exact"}, "subsample": {"size": 500},
-              "solver": {"method": "deflated"}}
+              "solver": {"method": "deflated"}, "model": {"kind": "svm"}}
     for key, value in changes.items():
         fields[key] = value if key in ("data", "labels") else fields.get(key, {}) | value
     return load_spec(fields)

@@ -28,7 +28,8 @@ from dssl.storage.store import StoredParts
 def spec(tmp_path):
     """A spec for points that a test saves with `save`."""
     return {"name": "small", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 40}, "scale": "none"},
-            "labels": {"per_class": 3}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30},
+            "labels": {"per_class": 3}, "model": {"kind": "svm"},
+            "graph": {"n_neighbors": 5}, "subsample": {"size": 30},
             "solver": {"method": "jacobi", "tolerance": 1e-10}}
 
 

@@ -113,7 +113,7 @@ class Case:
         folder.mkdir()
         made = {key: value(folder, n, self.d) if callable(value) else value for key, value in self.sections.items()}
         spec = {"name": "measured", "labels": {"per_class": 50}, "graph": {"n_neighbors": 6},
-                "subsample": {"size": size}, **made}
+                "subsample": {"size": size}, "model": {"kind": "svm"}, **made}
         spec["data"] = {"source": str(self.source(folder, n, self.d)), "test": {"count": n // 10},
                         **made.get("data", {})}
         kind = spec.get("model", {}).get("kind")

@@ -32,7 +32,7 @@ def trained(tmp_path_factory):
     table["kind"] = np.array(["x", "y", "z"])[y]
     table.to_csv(folder / "train.csv", index=False)
     spec = {"name": "t", "data": {"source": str(folder / "train.csv"), "read": {"target": "kind"},
-                                  "test": {"count": 60}}, "labels": {"per_class": 4}}
+                                  "test": {"count": 60}}, "labels": {"per_class": 4}, "model": {"kind": "svm"}}
     result = run(spec, workspace=folder / "work", execution=InProcess(2))
     return folder, open_model(result["model"]), table
 
@@ -137,7 +137,8 @@ def test_a_pipeline_of_several_files_or_of_a_folder_is_that_of_the_whole(trained
         ingest(tmp_path / "part-9.csv", StoredParts(tmp_path / "d"), InProcess(2), target="kind").save(tmp_path / "d")
         append(tmp_path / "part-10.csv", tmp_path / "d")
         source, read = str(tmp_path / "d"), {}
-    spec = {"name": "t", "data": {"source": source, "read": read, "test": {"count": 60}}, "labels": {"per_class": 4}}
+    spec = {"name": "t", "data": {"source": source, "read": read, "test": {"count": 60}}, "labels": {"per_class": 4},
+            "model": {"kind": "svm"}}
     made = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     again = open_model(made["model"])
     X = as_rows(table[NAMES].to_numpy(np.float32))
@@ -162,6 +163,7 @@ def mixed(tmp_path_factory):
     table.loc[::11, "color"] = None
     table.to_csv(folder / "train.csv", index=False)
     spec = {"name": "mixed", "labels": {"per_class": 8}, "subsample": {"size": 40}, "graph": {"n_neighbors": 5},
+            "model": {"kind": "svm"},
             "data": {"source": str(folder / "train.csv"), "test": {"count": 60},
                      "read": {"target": "kind", "when_missing": "impute", "when_text": "one_hot"}}}
     return folder, run(spec, workspace=folder / "work", execution=InProcess(2)), table
@@ -248,7 +250,8 @@ def test_svmlight_files_need_not_show_their_first_and_last_column(tmp_path):
             for label, row in zip(y, X, strict=True)]
     (tmp_path / "train.svm").write_text("\n".join(rows) + "\n")
     spec = {"name": "s", "data": {"source": str(tmp_path / "train.svm"), "test": {"count": 30}},
-            "labels": {"per_class": 4}, "subsample": {"size": 20}, "graph": {"n_neighbors": 5}}
+            "labels": {"per_class": 4}, "subsample": {"size": 20}, "graph": {"n_neighbors": 5},
+            "model": {"kind": "svm"}}
     model = open_model(run(spec, workspace=tmp_path / "work", execution=InProcess(2))["model"])
     (tmp_path / "new.svm").write_text("0 1:2.5 2:1\n0 2:3\n")
     np.testing.assert_array_equal(model.dataset_of(str(tmp_path / "new.svm"), InProcess(1)).X.read_all(),

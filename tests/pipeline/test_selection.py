@@ -47,7 +47,7 @@ def test_each_model_chooses_its_best_grid_point(searched):
 def test_the_choice_gives_the_model_that_those_parameters_give(searched, tmp_path):
     spec, workspace, result = searched
     chosen = facts(workspace, "selection")["choices"]["model"]
-    fixed = {**spec, "selection": None, "model": {"eta": chosen["eta"], "C": chosen["C"]},
+    fixed = {**spec, "selection": None, "model": {"kind": "svm", "eta": chosen["eta"], "C": chosen["C"]},
              "kernel": {"bandwidth": chosen["bandwidth"]}, "graph": {**spec["graph"], "power": chosen["power"]}}
     again = run(fixed, workspace=tmp_path / "fixed", execution=InProcess(2))
     assert again["metrics"]["error"] == result["metrics"]["error"]
@@ -63,7 +63,8 @@ def test_a_longer_grid_uses_the_graph_again(searched):
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"model": {"eta": 1e20}}, "expected 0 to 1e"), ({"selection": {"grid": {"eta": [10, 1e9]}}}, "eta=1000000000"),
+    ({"model": {"kind": "svm", "eta": 1e20}}, "expected 0 to 1e"),
+    ({"selection": {"grid": {"eta": [10, 1e9]}}}, "eta=1000000000"),
     ({"baselines": ["base", "shuffled", "base"]}, "one is named twice"), ({"subsample": {"size": 1}}, "at least 2"),
     ({"kernel": {"name": "linear"}, "selection": {"grid": {"bandwidth": ["median"]}}}, "has no bandwidth"),
 ])

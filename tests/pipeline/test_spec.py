@@ -8,7 +8,7 @@ import yaml
 from dssl.errors import SpecError
 from dssl.graph.weights import KERNEL_WIDTH, WeightParams
 from dssl.learners.ridge_and_svm import LearnerParams
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds.registry import DEFAULT, KINDS
 from dssl.pipeline.load import load_spec, schema
 from dssl.pipeline.plan import plan
 from dssl.pipeline.points import DATASET, SPLIT
@@ -18,7 +18,7 @@ from dssl.pipeline.stage import Kind
 from dssl.plain_yaml import parse_yaml
 
 PIPELINES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
-LEAST = {"name": "least", "data": {"source": "digits"}, "labels": {"per_class": 2}}
+LEAST = {"name": "least", "data": {"source": "digits"}, "labels": {"per_class": 2}, "model": {"kind": "svm"}}
 
 
 def with_value(path, value):
@@ -249,7 +249,13 @@ def test_an_override_sets_one_value(override, path, value):
         found = getattr(found, key)
     assert found == value
     assert load_spec(LEAST) == load_spec(LEAST, ())
-    assert "model" not in LEAST  # the mapping that was given is left alone
+    assert load_spec(LEAST).model.kind == "svm"  # the mapping that was given is left alone
+
+
+def test_a_spec_that_names_no_model_has_the_automatic_one():
+    bare = {key: value for key, value in LEAST.items() if key != "model"}
+    assert load_spec(bare) == load_spec({**bare, "model": {"kind": "automatic"}})
+    assert load_spec({**bare, "model": {"seed": 3}}).model.kind == "automatic"
 
 
 def test_the_last_override_wins():
@@ -283,7 +289,7 @@ def test_the_schema_describes_every_section():
         kind.spec.__name__ for kind in KINDS.values()]
     for kind in KINDS.values():
         own = found["$defs"][kind.spec.__name__]
-        assert set(own["required"]) == {"name", "data", "labels"} | ({"model"} if kind.name != "svm" else set())
+        assert set(own["required"]) == {"name", "data", "labels"} | ({"model"} if kind.name != DEFAULT else set())
         assert set(own["properties"]) == set(kind.spec.model_fields)
         assert own["additionalProperties"] is False
     assert yaml.safe_load(PIPELINES[0].read_text())["name"]

@@ -17,17 +17,16 @@ from ..average import shares_of
 from ..coding import Coding
 from ..kernel_family import KernelMembers, KernelSum
 from ..model import Model, described_model, register_model
-from ..target import Classes, Target
+from ..target import Target
 from .graph_ridge import GraphRidgeParams, graph_members
 from .model import GraphModel, graph_model, signed
 from .vertex_labels import VertexValues
 
 VERSION = 1
-# What the labels alone count for against 1 of the graph, all members together and before leave-one-out, where each
-# class has many labels; less by the share of labels that are the first of their class, of which it says nothing. Of
-# quantities as much as the graph: with 40 labels of diabetes R^2 is .39 where it is .36 with 0.3, on digits and helices
-# with 20 it loses at most .05 (`tests/benchmarks/RESULTS.md`).
-PRIOR, PRIOR_OF_QUANTITIES = 0.3, 1.0
+# What the labels alone count for against 1 of the graph, all members together and before leave-one-out: as much, and
+# less where the graph has a structure (`kernels/structure.py`) beyond that of noise and of tables, (15 / structure)^2
+# down to a tenth. Chosen on 41 sets (`tests/benchmarks/RESULTS.md`).
+LEAST_PRIOR, STRUCTURED = 0.1, 15.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,17 +115,26 @@ class Blend:
         return found
 
 
+def prior_of_labels(structure: float, target: Target) -> float:
+    """Return what the labels alone count for against 1 of the graph.
+
+    Less by the share of labels that are the first of their class, of which leave-one-out says nothing.
+    """
+    whole = 1.0 if structure <= STRUCTURED else max((STRUCTURED / structure) ** 2, LEAST_PRIOR)
+    return whole * (1 - target.n_strata / len(target.labeled))
+
+
 def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
               knn: KNNGraph, execution: Execution) -> Blend:
     """Return the blend on a graph of rows (n, d).
 
     Raises BudgetError, NotConverged: as `fit_graph_ridge`; the index of the vertices does not fit.
     """
-    on_graph = graph_members(graph, target, weight, params, execution)
+    on_graph = graph_members(graph, target, weight, params, execution, measured=True)
+    assert on_graph.structure is not None
     kernels = KernelMembers.of(rows, on_graph.sample, target, weight, params.seed)
     n, m = len(on_graph.members), len(kernels.members)
-    of_labels = PRIOR if isinstance(target, Classes) else PRIOR_OF_QUANTITIES
-    of_labels *= 1 - target.n_strata / len(target.labeled)
+    of_labels = prior_of_labels(on_graph.structure, target)
     prior = np.concatenate([np.full(n, 1 / n), np.full(m, of_labels / m)])
     shares = shares_of([own.held_out for own in (*on_graph.members, *kernels.members)], target, weight, prior)
     alone = shares_of([own.held_out for own in kernels.members], target, weight)
@@ -142,7 +150,8 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
     assert found.held_out is not None
     return Blend(model, found, found.reached[graph.vertices.vertex], columns(found.held_out + held(shares[n:])),
                  columns(held(alone)), {
-                     **found.described(graph.vertices), "graph_share": float(shares[:n].sum()),
+                     **found.described(graph.vertices), "structure": on_graph.structure,
+                     "graph_share": float(shares[:n].sum()),
                      "kernels_of_labels": kernels.described(shares[n:])})
 
 

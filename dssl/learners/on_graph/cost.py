@@ -13,7 +13,7 @@ from ...solvers.solve import METHODS, opened_bytes
 from ...storage.blocks import Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..kernel_family import KERNELS
-from .graph_ridge import SAMPLE, GraphRidgeParams, members_bytes
+from .graph_ridge import MEASURED, SAMPLE, GraphRidgeParams, members_bytes
 from .held_out import BLOCK_COLUMNS
 
 
@@ -32,10 +32,11 @@ def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
 
 
 def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,
-                 sized: bool) -> Cost:
+                 sized: bool, measured: int = 0) -> Cost:
     """Return what a learner takes on n vertices with nnz weights: m labels of c columns.
 
     family : of ridge in graph kernels; None of a learner that solves one system. sized : whether class sizes are told.
+    measured : the least number of vertices that have columns.
     In the caller the weights in three forms, since components are sought there, and of the family its kernels at the
     labeled and the sampled points.
     """
@@ -43,7 +44,7 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     if family is None:
         return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.least)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
-    own = functions_cost(n, nnz, min(m, n), sampled, kernels, c, family.functions, guess=guess)
+    own = functions_cost(n, nnz, min(max(m, measured), n), sampled, kernels, c, family.functions, guess=guess)
     held = members_bytes(m, kernels)  # four times while they are put together
     peak = max(caller + max(4 * held, 2 * held + 40 * m * (m + sampled)), own.peak, solved.peak if sized else 0)
     return cost_of(own.tasks + sized, own.read + sized * solved.read, 9 * n * c, peak, max(held, own.least))
@@ -101,7 +102,7 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, 
     """
     n = len(points)
     model = model_cost(points, row_bytes, m, metric, c, False, budget)
-    own = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized)
+    own = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, measured=MEASURED)
     labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + 2 * len(KERNELS) * m * c)
     held = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
     peak = max(own.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + held

@@ -20,6 +20,7 @@ from ...errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...graph.functions import FunctionParams, GraphFunctions, LaplacianKind, graph_functions, laplacian_of
 from ...graph.graph import Graph
+from ...kernels.structure import structure_of_laplacian
 from ...solvers.lanczos import Functions
 from ...storage.blocks import block_rng
 from ..average import Member, member_of, shares_of
@@ -30,6 +31,8 @@ RIDGES, POWERS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2), (1, 2, 3)
 LEAST = 1e-9  # ridge^power of the default family: a kernel beyond it is its smallest eigenvalues, which p = 1 has too
 SAMPLE = 1000  # reached points at which a function is centered and scaled
 SAMPLE_STREAM = 11  # of the seed
+MEASURED = 64  # vertices whose self-similarities say how much structure the graph has
+OF_STRUCTURE = (1e-2, 2)  # the ridge and the power of these
 
 Kernel = tuple[float, int, bool]  # ridge, power, whether degrees scale
 
@@ -90,6 +93,7 @@ class GraphMembers:
     """The functions of a family's kernels, ready to be weighed and evaluated at all vertices in one pass.
 
     members : one a kernel of `kernels`. sample : the numbers of the points at which functions are centered and scaled.
+    structure : of the graph, as `kernels/structure.py`, where the family has `OF_STRUCTURE`.
     """
 
     kernels: list[Kernel]
@@ -100,11 +104,12 @@ class GraphMembers:
     scales: dict[bool, np.ndarray]  # (v,) of plain kernels, and of those by degrees
     of_label: np.ndarray  # (l,) the vertices of the labeled points
     of_point: np.ndarray  # (l,) and their places among the columns
+    structure: float | None = None
 
     def weighed(self, shares: np.ndarray) -> VertexValues:
         """Return the sum of all members times their shares (m,), and its leave-one-out values."""
         pairs = _pairs(self.kernels)
-        n_columns, c = int(self.of_point.max()) + 1, self.members[0].coef.shape[1]
+        n_columns, c = self.functions.values.shape[2], self.members[0].coef.shape[1]
         coef = np.zeros((len(pairs), n_columns, 2 * c))
         for (ridge_, power, by_degree), own, share in zip(self.kernels, self.members, shares, strict=True):
             scaled = self.scales[by_degree][self.of_label][:, None] * own.coef * (share / own.scale)
@@ -144,16 +149,23 @@ def members_bytes(n_labeled: int, n_kernels: int) -> int:
 
 
 def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-                  execution: Execution) -> GraphMembers:
-    """Return the functions of all kernels of a family; errors as `fit_graph_ridge`."""
+                  execution: Execution, *, measured: bool = False) -> GraphMembers:
+    """Return the functions of all kernels of a family; errors as `fit_graph_ridge`.
+
+    measured : whether the structure of the graph is found as well, on the labeled vertices and where these are fewer
+        than `MEASURED` on sampled ones.
+    """
     vertices, kernels = graph.vertices, params.kernels
     require(len(target.labeled) > 1, "one labeled point", why="kernels are judged by labels held out",
             fix="label a second point", error=DataError)
     reached, _ = reached_vertices(graph, vertices.vertex[target.labeled])
     sample = sampled(reached[vertices.vertex], params.seed)
-    rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution)
+    more = 0 if not measured else MEASURED - len(np.unique(vertices.vertex[target.labeled]))
+    rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution,
+                         block_rng(params.seed, SAMPLE_STREAM, 1).permutation(sample)[:max(more, 0)])
     members = [member_of(*rows.blocks(kernel), target, weight, params.penalty) for kernel in kernels]
-    return GraphMembers(kernels, members, sample, reached, rows.functions, rows.scales, rows.of_label, rows.of_point)
+    return GraphMembers(kernels, members, sample, reached, rows.functions, rows.scales, rows.of_label, rows.of_point,
+                        rows.structure(graph, params.functions.laplacian, execution) if measured else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +173,8 @@ class KernelRows:
     """Kernels at the labeled points and at some sampled ones, whose numbers are `sample` (s,).
 
     scales : as in `GraphMembers`. of_label, of_point (l,) : the vertices of the labeled points, and their places among
-    the columns. place (l + s,) : those of all points among the rows.
+    the columns. place (l + s,) : those of all points among the rows. columns (t,) : the vertices of the columns, those
+    of the labels and some of the sampled ones, and of_column (t,) : their places among the rows.
     """
 
     pairs: list[tuple[float, int]]
@@ -172,23 +185,35 @@ class KernelRows:
     of_point: np.ndarray
     of_row: np.ndarray
     place: np.ndarray
+    columns: np.ndarray
+    of_column: np.ndarray
 
     @classmethod
     def of(cls, graph: Graph, labeled: np.ndarray, sample: np.ndarray, kernels: Sequence[Kernel],
-           params: FunctionParams, execution: Execution) -> "KernelRows":
-        """Return them; raise BudgetError where their matrices do not fit, and NotConverged."""
+           params: FunctionParams, execution: Execution, more: Sequence[int] | np.ndarray = ()) -> "KernelRows":
+        """Return them; raise BudgetError where their matrices do not fit, and NotConverged.
+
+        more : sampled points that have columns as well.
+        """
         needed = members_bytes(len(labeled), len(kernels))
         require(needed <= execution.memory_budget, f"{len(labeled):,} labeled points and {len(kernels)} kernels",
                 error=BudgetError,
                 why=f"their matrices take {needed:,} bytes, the budget is {execution.memory_budget:,}",
                 fix="use LaplaceLearning, fewer ridges and powers, or a larger budget")
         of_label, pairs = graph.vertices.vertex[labeled], _pairs(kernels)
-        columns, of_point = np.unique(of_label, return_inverse=True)
+        columns = np.union1d(of_label, graph.vertices.vertex[np.asarray(more, np.int64)])
+        of_point = np.searchsorted(columns, of_label)
         of_row = np.concatenate([of_label, graph.vertices.vertex[sample]])
         unique, place = np.unique(of_row, return_inverse=True)
         found = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params, execution)
         return cls(pairs, found, _coordinates(graph, params.laplacian, execution), sample, of_label, of_point, of_row,
-                   place)
+                   place, columns, np.searchsorted(unique, columns))
+
+    def structure(self, graph: Graph, kind: LaplacianKind, execution: Execution) -> float:
+        """Return the structure of the graph, from the self-similarities of the columns' vertices."""
+        diagonal = self.functions.values[self.pairs.index(OF_STRUCTURE)][self.of_column, np.arange(len(self.columns))]
+        return structure_of_laplacian(diagonal, self.columns, laplacian_of(graph.stored, graph.copies(execution), kind),
+                                      *OF_STRUCTURE)
 
     def has(self, kernels: Sequence[Kernel]) -> bool:
         """Return whether all of some kernels are among these."""

@@ -143,7 +143,7 @@ AUTOMATIC = Kind("automatic", AutomaticPipeline, ("classification", "regression"
     replace(POINTS, version=1, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 2, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 3, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
     replace(SCORES, version=1, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
             cost=_scores_cost, remedy=_FEWER),

@@ -28,7 +28,7 @@ class AutomaticModelSpec(SizedModelSpec):
     From 2,000 labels on harmonic functions on the graph, or the nearest labels; class_sizes are then refused.
     """
 
-    kind: Literal["automatic"]
+    kind: Literal["automatic"] = "automatic"
 
 
 class AutomaticPipeline(GraphPipeline):
@@ -36,7 +36,7 @@ class AutomaticPipeline(GraphPipeline):
 
     data: AutomaticData
     labels: LabelSpec
-    model: AutomaticModelSpec
+    model: AutomaticModelSpec = AutomaticModelSpec()
 
     @model_validator(mode="after")
     def _sizes_are_of_classes(self) -> Self:

@@ -77,7 +77,7 @@ class LearnerSpec(ModelSpec):
 class SvmSpec(LearnerSpec):
     """A support vector machine in the deformed kernel, of least squares or with the hinge loss."""
 
-    kind: Literal["svm"] = "svm"
+    kind: Literal["svm"]
     loss: Literal["squared", "hinge"] = "squared"
 
     @property
@@ -170,7 +170,7 @@ class DeformedSpec(KernelPipeline):
 class SvmPipeline(DeformedSpec):
     """A pipeline of a support vector machine in a deformed kernel."""
 
-    model: SvmSpec = SvmSpec()
+    model: SvmSpec
 
 
 class RidgePipeline(DeformedSpec):

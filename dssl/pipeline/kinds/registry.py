@@ -8,7 +8,7 @@ from . import automatic, deformed, graph, laprls, lapsvm
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (
     automatic.AUTOMATIC, deformed.SVM, deformed.RIDGE, laprls.LAPRLS, lapsvm.LAPSVM, graph.GRAPH_LEARNER)}
-DEFAULT = "svm"
+DEFAULT = "automatic"
 
 
 def register_kind(kind: Kind) -> None:

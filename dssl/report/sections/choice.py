@@ -22,6 +22,7 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("without and with the unlabeled points", found.get("in_words")),
         ("chosen", CHOSEN.get(found.get("chosen"), found.get("chosen"))),
         ("what graph kernels count for", None if share is None else f"{percent(share)}, those on the labels the rest"),
+        ("structure of the graph, 1 is that of noise", number(found["structure"]) if "structure" in found else None),
         ("scale of the features", scale.get("kind")),
         ("the largest range of a column over the median one", number(scale["ranges"]) if "ranges" in scale else None),
         ("error of the nearest labeled neighbor, by scale", ", ".join(
