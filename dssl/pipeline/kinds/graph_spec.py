@@ -38,9 +38,9 @@ class SizedModelSpec(ModelSpec):
     """A model of classes whose sizes may be known."""
 
     class_sizes: list[float] | dict[str | int | float, float] | None = Field(
-        None, description="how many points have each class, counts or shares, where they are known: in the order of "
-                          "the classes, or by class")
-    seed: int = Field(0, ge=0)
+        default=None, description="how many points have each class, counts or shares, where they are known: in the "
+                                  "order of the classes, or by class")
+    seed: int = Field(default=0, ge=0)
 
     def sizes(self) -> SizeParams:
         """Return the sizes of classes."""
