@@ -1,7 +1,7 @@
 """`LapRLSClassifier` and `LapRLSRegressor`: Laplacian regularized least squares for up to millions of points."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, ClassVar
@@ -13,6 +13,7 @@ from ..errors import explain, require
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..kernels.landmarks import LandmarkParams
+from ..learners.laprls.chosen import CHOSEN, values_of
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import PENALTIES, Penalty
 from ..learners.laprls.problem import LapRLSParams, LapRLSProblem
@@ -20,7 +21,8 @@ from ..learners.measures import SQUARED, PointMeasure
 from ..learners.smooth_losses import SQUARES, SmoothLoss
 from ..learners.target import Target
 from ..selection.calibration import calibration_folds
-from ..selection.choice import ChoiceRule, cv_results
+from ..selection.choice import LOWEST, ChoiceRule, cv_results
+from ..selection.chosen import ProbablePair, folds_to_choose
 from ..selection.folds import held_out_folds, require_folds
 from ..selection.laprls import VERSIONS, fit_laprls, search_penalties
 from ..storage.blocks import Rows
@@ -36,11 +38,14 @@ class LapRLSEstimator(KernelEstimator):
     kernel, bandwidth : base kernel, as in `LapSVC`.
     gamma_A : weight of the norm, > 0. gamma_I : weight of the graph's energy, >= 0; 0 is plain RLS, without a graph.
         Both against the mean squared residual of the labels, numbers, "auto" or multiples such as "10*auto"; see
-        `dssl.learners.laprls.penalties`. A sequence of values of either is a grid, of which cross-validation takes the
-        pair of lowest error: `cv_results_`.
+        `dssl.learners.laprls.penalties`. "chosen" takes one of a few values, without the graph among them, by
+        leave-one-out residuals of the labels and by the structure of the graph, which decides where labels are few
+        (`dssl.learners.laprls.chosen`). A sequence of values of either is a grid, of which cross-validation takes the
+        pair of lowest error, with all values that "chosen" has of the other. `cv_results_` has all pairs.
     landmarks : how many: a number, a fraction of the distinct points, or "sqrt", the paper's: ceil(m^1/2) labeled
         points and ceil((n - m)^1/2) others, m of n points labeled. "auto" is 1,000, or as many as "sqrt" if these are
-        more. `LandmarkParams` says which as well: uniform, k-means centers, or by leverage.
+        more, with the labeled points among them, up to half. `LandmarkParams` says which as well: uniform, k-means
+        centers, or by leverage.
     graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
     laplacian : "normalized" or "unnormalized".
     solver : "auto", "nystrom-direct" (Gram matrices), "nystrom-pcg", "nystrom-cg"; or, on all points instead of
@@ -58,7 +63,7 @@ class LapRLSEstimator(KernelEstimator):
     tie: ClassVar[PointMeasure] = SQUARED  # what parts equals in a search, one for all that it may compare
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
-                 gamma_A: Penalty | Sequence[Penalty] = "auto", gamma_I: Penalty | Sequence[Penalty] = "auto",
+                 gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
                  landmarks: float | str | LandmarkParams = "auto", graph: KNNGraph | None = None,
                  laplacian: str = "normalized", solver: str | SystemParams = "auto", cv: Any = 5,
                  fit_intercept: bool = True, unlabeled: Any = None, seed: int = 0):
@@ -71,17 +76,23 @@ class LapRLSEstimator(KernelEstimator):
             require_folds(self.cv)
         require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
                 why="it is a choice of two", fix="use True or False")
+        given = {name: getattr(self, name) for name in PENALTIES}
         return LapRLSParams(
-            gamma_A=_values_of(self.gamma_A), gamma_I=_values_of(self.gamma_I), landmarks=self.group("landmarks"),
+            **{name: _values_of(name, value) for name, value in given.items()}, landmarks=self.group("landmarks"),
             system=self.group("solver"), laplacian=self.laplacian,  # type: ignore[arg-type]
-            fit_intercept=self.fit_intercept, loss=self._loss())
+            fit_intercept=self.fit_intercept, loss=self._loss(),
+            chosen=all(np.ndim(value) == 0 for value in given.values()) and CHOSEN in given.values())
 
     def _loss(self) -> SmoothLoss:
         return SQUARES
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: LapRLSParams,
                execution: Execution) -> None:
-        folds, *further = held_out_folds(self.cv, target, self.seed) if params.n_pairs > 1 else [[]]
+        if params.chosen:
+            repetitions = [folds_to_choose(target, params.system, self.seed)]
+        else:
+            repetitions = held_out_folds(self.cv, target, self.seed) if params.n_pairs > 1 else [[]]
+        folds, *further = repetitions
         made = self._graph(rows, graph, execution) if params.uses_graph else None
         if made is not None and len(target.labeled) == len(rows):
             warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
@@ -89,16 +100,18 @@ class LapRLSEstimator(KernelEstimator):
         problem = LapRLSProblem.of(
             rows, target, params, execution, graph=made, weight=weight, folds=folds,
             vertices=self.group("graph").vertices(rows, execution) if made is None else None)
-        found, tried, prepared = fit_laprls(problem, self._kernel(rows), execution, further, self.tie)
+        rule = ProbablePair.of(problem, execution) if params.chosen else LOWEST
+        found, tried, prepared = fit_laprls(problem, self._kernel(rows), execution, further, self.tie, rule)
         self.model_ = found.models["model"]
-        self.cv_results_ = cv_results(
-            [_measured(row) for row in tried], [{name: row[name] for name in PENALTIES} for row in tried])
+        self.cv_results_ = cv_results(tried, [{name: row[name] for name in PENALTIES} for row in tried], rule)
         chosen = found.chosen["model"]
         self.gamma_A_, self.gamma_I_ = chosen.gamma_A, chosen.gamma_I
         self._calibrate(target, lambda: prepared.left_out(chosen, calibration_folds(
             target, self.seed, a_fit_each=not prepared.solver.at_once)), weight)
         self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds),
                           "repetitions": 1 + len(further)}
+        if isinstance(rule, ProbablePair):
+            self.evidence_["structure"] = rule.structure
 
     def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
         """Keep what probabilities are made of."""
@@ -106,9 +119,13 @@ class LapRLSEstimator(KernelEstimator):
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
                       measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """As the base class says: one pass over the points for all pairs of penalties and all folds."""
-        lists = {name: list(dict.fromkeys(values.get(name, getattr(self, name)) for values in tried))
-                 for name in PENALTIES}
+        """As the base class says: one pass over the points for all pairs of penalties and all folds.
+
+        The row of a penalty that is "chosen" is that of its best value.
+        """
+        asked = [{name: values_of(name, values.get(name, getattr(self, name))) for name in PENALTIES}
+                 for values in tried]
+        lists = {name: list(dict.fromkeys(value for own in asked for value in own[name])) for name in PENALTIES}
         params = clone(self).set_params(**lists)._params()
         made, kernel = kept.get("graph"), self._kernel(rows)
         known = replace(params, gamma_A=(1.0,), gamma_I=(1.0,)), kernel
@@ -124,11 +141,11 @@ class LapRLSEstimator(KernelEstimator):
             if kept.get("again", False):
                 kept.setdefault("prepared", []).append((known, prepared))
         problem = prepared.problem
-        table = search_penalties(prepared, execution, ChoiceRule(measure=measure), repetitions[1:], tie=self.tie)
+        rule = ChoiceRule(measure=measure)
+        table = search_penalties(prepared, execution, rule, repetitions[1:], tie=self.tie)
         found = dict(zip(problem.tried, table.rows, strict=True))
         of_pair = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
-        return [found[of_pair[values.get("gamma_A", self.gamma_A), values.get("gamma_I", self.gamma_I)]]
-                for values in tried]
+        return [dict(rule.choose([found[of_pair[pair]] for pair in product(*own.values())])) for own in asked]
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)
@@ -174,11 +191,7 @@ class LapRLSRegressor(PointRegressor, LapRLSEstimator):
     __doc__ += LapRLSEstimator.__doc__ or ""
 
 
-def _values_of(value: Any) -> tuple[Penalty, ...]:
+def _values_of(name: str, value: Any) -> tuple[Penalty, ...]:
     require(np.ndim(value) <= 1, f"a penalty has {np.ndim(value)} dimensions",
             why="a grid is a list of values, all pairs of which are tried", fix="pass a number, or a list of numbers")
-    return (value,) if np.ndim(value) == 0 else tuple(value)
-
-
-def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in PENALTIES}
+    return values_of(name, value) if np.ndim(value) == 0 else tuple(value)

@@ -36,7 +36,8 @@ PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` 
 @dataclass(frozen=True, kw_only=True)
 class LandmarkParams:
     """n_landmarks : a whole number of them; a float in (0, 1], the fraction of all rows; "sqrt", the rule above; or
-        "auto", `USUAL` or as many as "sqrt" if these are more, and all rows where there are fewer.
+        "auto", `USUAL` or as many as "sqrt" if these are more, and all rows where there are fewer; uniform ones have
+        the labeled rows among them, as long as these are no more than half.
 
     method : "uniform", "kmeans" or "leverage".
     """
@@ -107,18 +108,24 @@ def landmark_count(params: LandmarkParams, n_labeled: int, n: int) -> int:
     return min(int(asked), n)
 
 
-def uniform_rows(n: int, count: int, seed: int, preferred: np.ndarray | None = None) -> np.ndarray:
+def uniform_rows(n: int, count: int, seed: int, preferred: np.ndarray | None = None,
+                 rule: Literal["sqrt", "auto"] = "sqrt") -> np.ndarray:
     """Return `count` different row numbers of n, (s,) int64 ascending.
 
-    With m preferred rows these give the share `ceil(sqrt m)` of `ceil(sqrt m) + ceil(sqrt(n - m))`, and the others the
-    rest: exactly the rule where `count` is that sum. Without, every row is as likely.
+    With m preferred rows these give by "sqrt" the share `ceil(sqrt m)` of `ceil(sqrt m) + ceil(sqrt(n - m))`, exactly
+    the rule where `count` is that sum; by "auto" all of them, but no more than half of `count` or their share of n; and
+    the others give the rest. Without, every row is as likely.
     """
     if preferred is None or not len(preferred):
         return np.sort(block_rng(seed, OTHERS_STREAM).choice(n, count, replace=False, shuffle=False))
     preferred = np.unique(preferred)
     m = len(preferred)
-    a, b = ceil_root(m), ceil_root(n - m)
-    mine = max(min(-(-count * a // (a + b)), m), count - (n - m))
+    if rule == "auto":
+        mine = max(count // 2, -(-count * m // n))
+    else:
+        a, b = ceil_root(m), ceil_root(n - m)
+        mine = -(-count * a // (a + b))
+    mine = max(min(mine, m), count - (n - m))
     first = preferred[block_rng(seed, PREFERRED_STREAM).choice(m, mine, replace=False, shuffle=False)]
     others = block_rng(seed, OTHERS_STREAM).choice(n - m, count - mine, replace=False, shuffle=False)
     # The k-th row that is not preferred comes after those preferred rows that have at most k others before them.
@@ -151,8 +158,8 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
     ----------
     kernel : what leverage is measured by; the other methods do not call it.
     count : from 1 to n, as `landmark_count` says.
-    preferred : numbers of the labeled rows; uniform landmarks by the rule "sqrt" are drawn from them and from
-        the others apart. Otherwise unused.
+    preferred : numbers of the labeled rows; uniform landmarks by the rules "sqrt" and "auto" are drawn from them and
+        from the others apart. Otherwise unused.
 
     Returns
     -------
@@ -180,7 +187,9 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
         if params.method == "leverage":
             ids, found = leverage_rows(rows, kernel, count, params.seed, execution)
         else:
-            ids = uniform_rows(n, count, params.seed, preferred if params.n_landmarks == "sqrt" else None)
+            asked = params.n_landmarks
+            ids = uniform_rows(n, count, params.seed, preferred, asked) if isinstance(asked, str) else uniform_rows(
+                n, count, params.seed)
         points = rows.take(ids)
     require_finite(points, "a landmark holds")
     kept = first_of_each(points)

@@ -16,7 +16,7 @@ from ..learners.smooth_losses import SQUARES
 from .choice import LOWEST, ChoiceRule
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
-VERSIONS = {"landmarks": 2, "selection": 7}  # of the code of each step; to be raised when its output changes
+VERSIONS = {"landmarks": 3, "selection": 8}  # of the code of each step; to be raised when its output changes
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,12 @@ def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: Choic
     return SearchedPenalties(rows, [all_scores(kept[place]) if place in kept else None for place in range(len(rows))])
 
 
+def untold(problem: LapRLSProblem) -> SearchedPenalties:
+    """Return the rows of all systems that may be chosen, of which no label tells anything."""
+    rows = [{"gamma_A": system.gamma_A, "gamma_I": system.gamma_I} for system in problem.tried]
+    return SearchedPenalties(rows, [None] * len(rows))
+
+
 def choose_penalties(problem: LapRLSProblem, tables: Sequence[SearchedPenalties],
                      rule: ChoiceRule = LOWEST) -> dict[str, ChosenPenalties]:
     """Return by name the system that the rule chooses, and its kernel.
@@ -96,18 +102,22 @@ def choose_penalties(problem: LapRLSProblem, tables: Sequence[SearchedPenalties]
 
 
 def fit_laprls(problem: LapRLSProblem, kernel: Kernel, execution: Execution,
-               further: Sequence[Sequence[np.ndarray]] = (),
-               tie: PointMeasure | None = None) -> tuple[FittedLapRLS, list[dict[str, Any]], PreparedLapRLS]:
+               further: Sequence[Sequence[np.ndarray]] = (), tie: PointMeasure | None = None,
+               rule: ChoiceRule = LOWEST) -> tuple[FittedLapRLS, list[dict[str, Any]], PreparedLapRLS]:
     """Return the models of a problem in one kernel, those that its names ask for, the rows of the search, the systems.
 
-    further, tie : see `search_penalties`.
+    further, tie, rule : see `search_penalties`. Without folds the rule decides by the penalties alone.
     """
-    prepared = problem.prepared(kernel, execution, held_out=problem.has_choice)
+    held_out = problem.has_choice and len(problem.folds) > 0
+    prepared = problem.prepared(kernel, execution, held_out=held_out)
     table = SearchedPenalties()
-    if problem.has_choice:
-        table = search_penalties(prepared, execution, further=further, tie=tie)
-    chosen = choose_penalties(problem, [table])
+    if held_out:
+        table = search_penalties(prepared, execution, rule, further, tie=tie)
+    elif problem.has_choice:
+        table = untold(problem)
+    chosen = choose_penalties(problem, [table], rule)
     fitted = prepared.fitted({name: own.system for name, own in chosen.items()})
-    if table.rows:
-        fitted.evidence["scores"] = {name: own.scores for name, own in chosen.items()}
+    if not held_out:
+        return fitted, [], prepared
+    fitted.evidence["scores"] = {name: own.scores for name, own in chosen.items()}
     return fitted, table.rows, prepared

@@ -161,7 +161,7 @@ def test_the_results_of_a_grid_are_those_of_fits_without_each_fold(kind):
     assert results["params"][results["rank_test_score"].argmin()] == {"gamma_A": own.gamma_A_, "gamma_I": own.gamma_I_}
     best = results["rank_test_score"] == 1
     assert results["mean_test_score"][best].max() == results["mean_test_score"].max()
-    assert kind(**settings).fit(X, y).cv_results_ == {}
+    assert kind(gamma_A="auto", gamma_I="auto", **settings).fit(X, y).cv_results_ == {}
 
 
 def test_several_targets_at_once_and_one_by_one():
@@ -343,7 +343,8 @@ def test_what_is_no_seed_is_refused(kind, seed):
 def test_targets_of_any_size_are_fitted(solver, size):
     X, _, new = problem()
     target = np.where(np.arange(len(X)) < 30, X[:, 0], np.nan)
-    own = LapRLSRegressor(landmarks=50, solver=SystemParams(solver=solver, tolerance=1e-9, max_iterations=2000))
+    own = LapRLSRegressor(gamma_A="auto", gamma_I="auto", landmarks=50, solver=SystemParams(
+        solver=solver, tolerance=1e-9, max_iterations=2000))
     expected = clone(own).fit(X, target).predict(new)
     assert_allclose(own.fit(X, target * size).predict(new) / size, expected, rtol=1e-6, atol=1e-6)
 

@@ -87,7 +87,8 @@ def test_a_loss_is_a_name_or_a_value():
     assert_array_equal(named.decision_function(new), given.decision_function(new))
     assert named.evidence_["loss"] == "huber_hinge"
     assert named.evidence_["newton_steps"][0] > 1
-    squares, laprls = LapSVM(loss=Squared()).fit(X, y), LapRLSClassifier().fit(X, y)
+    squares = LapSVM(loss=Squared()).fit(X, y)
+    laprls = LapRLSClassifier(gamma_A="auto", gamma_I="auto").fit(X, y)
     assert_array_equal(squares.decision_function(new), laprls.decision_function(new))
     with pytest.raises(ParameterError, match="loss='hinge'"):
         LapSVM(loss="hinge").fit(X, y)

@@ -190,6 +190,12 @@ laprls(stored_points, "uniform", "nystrom-direct", "lapsvm", {**GRID, "held_out_
 laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm", {})  # every product in it is one of the grids above
 
 
+@example()
+def laprls_by_default(execution: Execution, folder: Path) -> Found:
+    """The structure of the graph, and labels held out one by one."""
+    return pipeline(stored_points(folder), execution, folder, model={"kind": "laprls"})
+
+
 def learner(name: str, stored: Callable[[Path], Path] = stored_points, **fields: Any) -> None:
     """Register the example of a learner on the graph."""
     def show(execution: Execution, folder: Path) -> Found:

@@ -98,8 +98,15 @@ class TestUniform:
 
     @given(n=st.integers(1, 30), m=st.integers(0, 30), count=st.integers(1, 30))
     def test_any_count_is_served(self, n, m, count):
-        chosen = uniform_rows(n, min(count, n), 0, np.arange(min(m, n)))
-        assert len(np.unique(chosen)) == min(count, n)
+        for rule in ("sqrt", "auto"):
+            chosen = uniform_rows(n, min(count, n), 0, np.arange(min(m, n)), rule)
+            assert len(np.unique(chosen)) == min(count, n)
+
+    @pytest.mark.parametrize(("m", "mine"), [(0, None), (3, 3), (10, 10), (11, 10), (40, 10), (120, 12), (200, 20)])
+    def test_auto_has_the_labeled_rows_up_to_half_of_the_landmarks_or_their_share(self, m, mine):
+        chosen = uniform_rows(200, 20, 1, np.arange(0, m), "auto")
+        assert len(np.unique(chosen)) == 20
+        assert mine is None or (chosen < m).sum() == mine
 
     def test_every_row_is_as_likely(self):
         preferred, hits = np.array([1, 4, 7, 18]), np.zeros(20)
@@ -108,10 +115,11 @@ class TestUniform:
         assert_allclose(hits[preferred] / 3000, 2 / 4, atol=0.04)
         assert_allclose(np.delete(hits, preferred) / 3000, 4 / 16, atol=0.04)
 
-    def test_only_the_rule_prefers_labeled_rows(self):
+    def test_only_rules_prefer_labeled_rows(self):
         labeled = np.arange(4)
         by_rule = choose(points(), 10, preferred=labeled)
         assert np.isin(by_rule.rows, labeled).sum() == 2
+        assert np.isin(choose(points(), 10, preferred=labeled, n_landmarks="auto").rows, labeled).sum() == 4
         by_number = [choose(points(), 10, preferred=labeled, n_landmarks=10, seed=seed).rows for seed in range(20)]
         assert_array_equal(by_number[0], choose(points(), 10, n_landmarks=10).rows)
         assert len({int(np.isin(rows, labeled).sum()) for rows in by_number}) > 1

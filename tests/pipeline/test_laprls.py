@@ -133,6 +133,22 @@ def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file,
     assert result["metrics"]["error"] == pytest.approx(wrong.mean())
 
 
+@pytest.mark.parametrize("per_class", [1, 8])
+def test_penalties_are_chosen_by_default(fields, tmp_path, per_class):
+    result = run({**fields, "labels": {"per_class": per_class}}, workspace=tmp_path, execution=InProcess(2))
+    selection = selection_of(result)
+    assert selection["folds"] == (3 * per_class if per_class > 1 else 0)
+    assert selection["rule"]["structure"] > 0
+    if per_class > 1:
+        assert [(row["gamma_A"], row["gamma_I"]) for row in selection["grid"]["model"]] == [
+            (gamma_A, gamma_I) for gamma_A, gamma_I, _ in selection["rule"]["priors"]]
+        assert {row["gamma_I"] for row in selection["grid"]["base"]} == {0}
+    assert selection["choices"]["base"]["gamma_I"] == 0
+    text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert ("Chosen without labels, of which no class has two, and by the structure of the graph" if per_class == 1 else
+            "the most probable, by the squares of residuals, and by the structure of the graph") in text
+
+
 def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tmp_path):
     result = run(fields, set=["model.gamma_I=0"], workspace=tmp_path, execution=InProcess(2))
     assert result["metrics"] == result["baselines"]["base"] == result["baselines"]["shuffled"]
@@ -160,7 +176,7 @@ def test_the_page_shows_penalties_and_the_solve(chosen):
     ("nystrom-pcg", "uniform"), ("nystrom-pcg", "kmeans"), ("nystrom-cg", "leverage"), ("pcg", "uniform"),
     ("cg", "uniform")])
 def test_every_method_solves_the_same_problem(fields, shared, method, solver):
-    own = ["model.tolerance=1e-10", f"model.landmarks.method={method}"]
+    own = ["model.tolerance=1e-10", f"model.landmarks.method={method}", "model.gamma_A=auto", "model.gamma_I=auto"]
     expected = "direct" if solver in ("pcg", "cg") else "nystrom-direct"
     one, other = (run(fields, set=[*own, f"model.solver={name}"], workspace=shared, execution=InProcess(2))
                   for name in (expected, solver))

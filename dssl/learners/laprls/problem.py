@@ -49,7 +49,8 @@ class LapRLSParams:
     """Penalties, of which all pairs are tried where there are several, and how the systems are made.
 
     gamma_A : > 0, of the norm; gamma_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS. Numbers, "auto" or its
-    multiples: see `penalties.py`. loss : the squared one, or another of `smooth_losses.py`: LapSVM.
+    multiples: see `penalties.py`. loss : the squared one, or another of `smooth_losses.py`: LapSVM. chosen : whether
+    the pair is chosen as `chosen.py` says.
     """
 
     gamma_A: tuple[Penalty, ...] = ("auto",)
@@ -59,6 +60,7 @@ class LapRLSParams:
     laplacian: Literal["normalized", "unnormalized"] = "normalized"
     fit_intercept: bool = True
     loss: SmoothLoss = SQUARES
+    chosen: bool = False
 
     def __post_init__(self) -> None:
         for name in PENALTIES:
@@ -69,6 +71,8 @@ class LapRLSParams:
             require_penalties(gamma_A, gamma_I)
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
                 why="no other Laplacian is defined", fix="choose normalized or unnormalized")
+        require(self.loss == SQUARES or not self.chosen, f"penalties that are chosen, and loss {self.loss.name}",
+                why="they are chosen by squared residuals", fix='use "auto", or a grid of numbers')
         require(self.loss == SQUARES or self.system.held_out != "closed_form",
                 f'held_out="closed_form" with loss {self.loss.name}', why="it is exact for the squared loss alone",
                 fix='use held_out "auto" or "refit"')

@@ -16,6 +16,7 @@ from ...execution.cost import Cost, cost_of
 from ...graph.vertices import distinct_rows
 from ...kernels.base import Kernel
 from ...kernels.landmarks import landmark_count, landmarks_cost
+from ...learners.laprls.chosen import MOST_LABELS
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost
 from ...learners.laprls.params import SystemParams
 from ...learners.laprls.penalties import Penalties
@@ -30,10 +31,12 @@ from ...learners.laprls.problem import (
 )
 from ...learners.laprls.products import gram_bytes
 from ...learners.smooth_losses import SQUARES
+from ...learners.structure import structure_cost
 from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
+from ...selection.chosen import chosen_folds
 from ...selection.laprls import VERSIONS
 from ...storage.blocks import PartWriter, SelectedRows
 from ..facts import Facts
@@ -158,13 +161,16 @@ def _tried(f: Facts[LapRLSPipeline]) -> tuple[int, int]:
     """Return the pairs of penalties with those of the base model, and the systems that cross-validation solves."""
     params, chosen = f.spec.laprls(), f.spec.selection
     tried = params.n_pairs + (0 if 0.0 in params.gamma_I else len(params.gamma_A))
-    return tried, tried * _n_folds(f) if chosen and (
-        params.n_pairs > 1 or len(f.spec.kernels()) * len(f.spec.losses()) > 1) else 0
+    several = params.n_pairs > 1 or len(f.spec.kernels()) * len(f.spec.losses()) > 1
+    return tried, tried * _n_folds(f) if several and (chosen or params.chosen) else 0
 
 
 def _n_folds(f: Facts[LapRLSPipeline]) -> int:
-    """Return the number of folds of a repetition; 0 without a selection."""
-    return f.spec.selection.cv().count(f.n_labeled) if f.spec.selection else 0
+    """Return the number of folds of a repetition; 0 where nothing is chosen."""
+    params, chosen = f.spec.laprls(), f.spec.selection
+    if chosen:
+        return chosen.cv().count(f.n_labeled)
+    return chosen_folds(params.system, f.n_labeled, 0).count(f.n_labeled) if params.chosen else 0
 
 
 def _systems(f: Facts[LapRLSPipeline]) -> Systems:
@@ -213,7 +219,13 @@ def _preparing_cost(f: Facts[LapRLSPipeline], systems: Systems) -> Cost:
 
 
 def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
-    return _preparing_cost(f, _systems(f)) if _tried(f)[1] else cost_of(0, 0, 0, 0)
+    found = _preparing_cost(f, _systems(f)) if _tried(f)[1] else cost_of(0, 0, 0, 0)
+    params = f.spec.laprls()
+    if not (params.chosen and params.uses_graph and f.n_labeled <= MOST_LABELS):
+        return found
+    structure = structure_cost(f.vertices, f.nnz)
+    return Cost(found.tasks + structure.tasks, found.read + structure.read, found.written,
+                max(found.peak, structure.peak), max(found.least, structure.least))
 
 
 def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:

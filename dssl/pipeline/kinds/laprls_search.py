@@ -12,9 +12,10 @@ from ...learners.smooth_losses import SmoothLoss
 from ...learners.target import Target
 from ...measure import process_peak
 from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.chosen import ProbablePair, folds_to_choose
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rungs_of
-from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties
+from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties, untold
 from ...storage.blocks import Rows
 from ..graphs import vertices_of
 from ..points import labeled_target
@@ -105,9 +106,15 @@ class FitParams:
             own.uses_graph or own.system.solver in DENSE) else None
         problem = LapRLSProblem.of(context.points("train"), target, own, context.execution, graph=graph,
                                    vertices=vertices, names=("model", *self.baselines))
-        if self.cv is None or not (problem.has_choice or len(self.numbers) > 1):
+        if not (problem.has_choice or len(self.numbers) > 1):
             return problem
-        return problem.with_folds(self.cv.repeated(target)[0])
+        return problem.with_folds(self.repetitions(target)[0])
+
+    def repetitions(self, target: Target) -> Repetitions:
+        """Return the folds of each repetition; none of one where nothing is tried, or labels cannot tell."""
+        if self.laprls.chosen:
+            return [folds_to_choose(target, self.laprls.system, self.kernels.seed)]
+        return self.cv.repeated(target) if self.cv else [[]]
 
 
 def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
@@ -119,9 +126,13 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     """
     target = labeled_target(context)
     problem = params.problem(context, target)
-    if params.cv is None or not problem.folds:
-        return {"folds": 0, "choices": _choices(choose_penalties(problem, []), params)}
-    repetitions, kernels = params.cv.repeated(target), params.kernels.on(context.points("train"))
+    if params.laprls.chosen:
+        params = replace(params, rule=ProbablePair.of(problem, context.execution))
+    if not problem.folds:
+        tables = [untold(problem)] if params.laprls.chosen else []
+        return {"folds": 0, "rule": asdict(params.rule),
+                "choices": _choices(choose_penalties(problem, tables, params.rule), params)}
+    repetitions, kernels = params.repetitions(target), params.kernels.on(context.points("train"))
     systems = params.search.drawn([(number, system) for number in params.numbers
                                    for system in problem.allowed["model"]])
     seen = {(number, system.gamma_A) for number, system in systems}
@@ -158,7 +169,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
         table = SearchedPenalties(**found[used[name]]["table"])
         place = next(place for place, own in enumerate(table.rows) if own.items() <= row.items())
         scores[name] = table.scores[place] or {}
-    return {"folds": len(problem.folds), "repetitions": params.cv.repetitions, "rule": asdict(params.rule),
+    return {"folds": len(problem.folds), "repetitions": len(repetitions), "rule": asdict(params.rule),
             "search": asdict(params.search), "held_out_points": params.laprls.system.held_out_points,
             "choices": {**choices, **({"shuffled": choices["model"]} if "shuffled" in problem.names else {})},
             "grid": grid, "scores": scores,

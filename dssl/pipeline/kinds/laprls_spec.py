@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any, Literal
 
 from pydantic import Field
 
 from ...errors import require
 from ...kernels.landmarks import LandmarkMethod, LandmarkParams
+from ...learners.laprls.chosen import CHOSEN, values_of
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import Penalty, require_penalties
 from ...learners.laprls.problem import LapRLSParams
@@ -23,7 +25,7 @@ class LandmarkSpec(SpecSection):
     count: int | float | Literal["auto", "sqrt"] = Field(
         default="auto", description="a number; a share of the distinct training points; sqrt, ceil(m^1/2) of m labeled "
                                     "points and ceil((n - m)^1/2) of the others; auto, 1,000 or as many as sqrt if "
-                                    "these are more")
+                                    "these are more, with the labeled points among them, up to half")
     method: LandmarkMethod = Field(default="uniform", description="uniform, kmeans (centers) or leverage (by ridge "
                                                                   "leverage scores)")
     seed: int = Field(default=0, ge=0)
@@ -37,8 +39,10 @@ class LapRLSSpec(ModelSpec):
     """Laplacian regularized least squares on landmarks; the penalties weigh against the mean squared residual."""
 
     kind: Literal["laprls"]
-    gamma_A: Penalty = Field("auto", description="of the norm, > 0; a number, auto or a multiple such as 10*auto")
-    gamma_I: Penalty = Field("auto", description="of the graph's energy, >= 0; 0 is plain least squares")
+    gamma_A: Penalty = Field(CHOSEN, description="of the norm, > 0; a number, auto or a multiple such as 10*auto; "
+                                                 "chosen, one of two by leave-one-out on the labels")
+    gamma_I: Penalty = Field(CHOSEN, description="of the graph's energy, >= 0; 0 is plain least squares; chosen, 0 or "
+                                                 "one of two by leave-one-out and the structure of the graph")
     solver: Solver = Field("auto", description="nystrom-direct, nystrom-pcg and nystrom-cg use landmarks; direct, pcg "
                                                "and cg all points")
     preconditioner: Preconditioner = "edges"
@@ -69,13 +73,16 @@ class LapRLSSpec(ModelSpec):
                 f"preconditioner={self.preconditioner!r} with landmarks that are centers",
                 why="it needs the graph's weights between landmarks, which must be points then",
                 fix='use "edges", or uniform landmarks')
-        require_penalties(self.gamma_A, self.gamma_I)  # those that the selection replaces too
-        gamma_A = selection.grid.gamma_A if selection and selection.grid.gamma_A else [self.gamma_A]
-        gamma_I = selection.grid.gamma_I if selection and selection.grid.gamma_I else [self.gamma_I]
+        gamma_A, gamma_I = values_of("gamma_A", self.gamma_A), values_of("gamma_I", self.gamma_I)
+        for pair in product(gamma_A, gamma_I):
+            require_penalties(*pair)  # those that the selection replaces too
+        if selection:
+            gamma_A = tuple(selection.grid.gamma_A or gamma_A)
+            gamma_I = tuple(selection.grid.gamma_I or gamma_I)
         system = self.system(selection.cross_validation, selection.held_out_points) if selection else self.system()
-        return LapRLSParams(gamma_A=tuple(gamma_A), gamma_I=tuple(gamma_I), landmarks=self.landmarks.params(),
-                            system=system, laplacian=laplacian, fit_intercept=self.fit_intercept,
-                            loss=self.minimized())
+        return LapRLSParams(gamma_A=gamma_A, gamma_I=gamma_I, landmarks=self.landmarks.params(), system=system,
+                            laplacian=laplacian, fit_intercept=self.fit_intercept, loss=self.minimized(),
+                            chosen=selection is None and CHOSEN in (self.gamma_A, self.gamma_I))
 
 
 class PenaltyGrid(KernelGrid):

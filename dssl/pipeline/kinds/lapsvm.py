@@ -10,6 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from ...learners.laprls.penalties import Penalty
 from ...learners.smooth_losses import HuberHinge, SmoothLoss, loss_of
 from .laprls import LAPRLS
 from .laprls_spec import LapRLSPipeline, LapRLSSpec, PenaltyGrid, PenaltySelection
@@ -21,6 +22,8 @@ class LapSVMSpec(LapRLSSpec):
     """Laplacian support vector machine on landmarks; the penalties weigh against the mean loss."""
 
     kind: Literal["lapsvm"]  # type: ignore[assignment]
+    gamma_A: Penalty = Field("auto", description="of the norm, > 0; a number, auto or a multiple such as 10*auto")
+    gamma_I: Penalty = Field("auto", description="of the graph's energy, >= 0; 0 is no graph")
     loss: LossName = "squared_hinge"
     h: float = Field(HuberHinge.h, gt=0, description="of huber_hinge: the hinge is rounded so far from its corner")
     fit_intercept: Literal[True] = True

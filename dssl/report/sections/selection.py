@@ -29,10 +29,16 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     parameters = sorted(told - _scores_among(choices.values()), key=str.lower)
     if not parameters:
         return None
-    if not folds:
-        return Section("selection", "Parameters", described((key, _told(key, best.get(key))) for key in parameters))
-    grid, by = at(facts, "selection", "grid") or {}, measure_of(best)
     rule = at(facts, "selection", "rule") or {}
+    by_structure = f", and by the structure of the graph, {number(rule.get('structure'))}" if finite(
+        rule.get("structure")) is not None else ""
+    if not folds:
+        listing = described((key, _told(key, best.get(key))) for key in parameters)
+        if "priors" in rule:
+            note = f"Chosen without labels, of which no class has two{by_structure}."
+            listing = joined((listing, tag("p", note, class_="small")))
+        return Section("selection", "Parameters", listing)
+    grid, by = at(facts, "selection", "grid") or {}, measure_of(best)
     asked = rule.get("measure") or by.key
     shown = [key for key in dict.fromkeys((asked, by.key, *by.ties)) if finite(best.get(key)) is not None]
     rows = [(tag("b", name), *(_told(key, row.get(key)) for key in parameters),
@@ -45,6 +51,8 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     best_of = f"the {'highest' if asked in SCORES and SCORES[asked][2] else 'lowest'} {names[0] if names else by.key}"
     if rule.get("one_standard_error"):
         best_of, tied = f"the strongest penalties within one standard error of {best_of}", ""
+    if "priors" in rule:
+        best_of, tied = f"the most probable, by the squares of residuals{by_structure}", ""
     times = at(facts, "selection", "repetitions") or 1
     how = counted(folds, "fold") + (f", dealt anew {times} times: means over these" if times > 1 else "")
     points = at(facts, "selection", "held_out_points")

@@ -1,0 +1,64 @@
+"""The structure of a stored graph (`kernels/structure.py`), from columns of some of its vertices, as one task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..execution.cost import Cost, cost_of
+from ..execution.tasks import Execution
+from ..graph.laplacian import Laplacian
+from ..graph.regularizer import system_cost
+from ..graph.weights import read_graph
+from ..kernels.structure import structure_of
+from ..solvers.solve import METHODS, SolverParams, prepare
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, block_rng, row_ranges
+
+SAMPLE, COLUMNS = 128, 16  # vertices, and how many of them are solved for side by side
+RIDGE, POWER = 0.01, 2
+STREAM = 14  # of the seed
+SOLVER = SolverParams(method="jacobi", tolerance=1e-3)
+
+
+@dataclass(frozen=True)
+class StructureTask:
+    """Return the `structure` of a graph, of which `(R^-2)_ii = |R^-1 e_i|^2` of the vertices `chosen`; writes nothing.
+
+    vertices : Arrays with `multiplicity` (v,), or None. Memory: `structure_cost`.
+
+    Raises NotConverged: a column ended above the tolerance.
+    """
+
+    graph: Parts
+    vertices: Arrays | None
+    chosen: tuple[int, ...]
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        multiplicity = None if self.vertices is None else self.vertices.load()["multiplicity"]
+        laplacian = Laplacian(read_graph(self.graph), True, multiplicity)
+        solver = prepare(laplacian.matrix(RIDGE), len(self.chosen), SOLVER, laplacian.vector)
+        chosen, diagonal = np.array(self.chosen), []
+        for start, stop in row_ranges(len(chosen), COLUMNS):
+            columns = np.zeros((laplacian.n, stop - start))
+            columns[chosen[start:stop], np.arange(stop - start)] = 1
+            found = solver.solve(columns).require_converged(SOLVER).value
+            diagonal.append((found**2).sum(axis=0))
+        structure = structure_of(np.concatenate(diagonal), chosen, solver.A, RIDGE, POWER)
+        return {**out.write(), "structure": float(structure)}
+
+
+def sampled_structure(graph: Parts, vertices: Arrays | None, v: int, seed: int, execution: Execution) -> float:
+    """Return the structure of a stored graph of v vertices, from `SAMPLE` of them, drawn by the seed."""
+    chosen: Sequence[int] = np.sort(block_rng(seed, STREAM).choice(v, min(v, SAMPLE), replace=False)).tolist()
+    parts = execution.scratch()
+    receipt, = execution.map([StructureTask(graph, vertices, tuple(chosen))], parts)
+    parts.remove()
+    return float(receipt["structure"])
+
+
+def structure_cost(v: int, nnz: int) -> Cost:
+    """Return what the task takes, of v vertices and nnz weights: the matrix as it is prepared, and its columns."""
+    columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, ["jacobi"], guess=False)
+    width = min(COLUMNS, columns)
+    solving = METHODS["jacobi"].solve_bytes(v, width, width) + 8 * v * width
+    return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.peak)

@@ -1,0 +1,65 @@
+"""The penalties of LapRLS that are "chosen": how labels are held out, and which pair is taken."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..execution.tasks import Execution
+from ..learners.laprls.chosen import MOST_LABELS, log_priors
+from ..learners.laprls.params import SystemParams
+from ..learners.laprls.problem import LapRLSProblem
+from ..learners.structure import sampled_structure
+from ..learners.target import Target
+from .choice import ChoiceRule
+from .folds import FoldParams
+
+FOLDS = 5  # where each fold is a refit, or labels are many
+
+
+def chosen_folds(system: SystemParams, n_labeled: int, seed: int) -> FoldParams:
+    """Return how labels are held out: each alone where they are few and a closed form serves all, or else in folds."""
+    at_once = system.solver in ("auto", "nystrom-direct", "direct") and system.held_out != "refit"
+    alone = at_once and not system.inductive and n_labeled <= MOST_LABELS
+    return FoldParams(folds="leave_one_out" if alone else FOLDS, seed=seed)
+
+
+def folds_to_choose(target: Target, system: SystemParams, seed: int) -> list[np.ndarray]:
+    """Return the folds; none where no class has a label left when one is held out, and the graph alone decides."""
+    if len(target.labeled) <= target.n_strata:
+        return []
+    return chosen_folds(system, len(target.labeled), seed).repeated(target)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbablePair(ChoiceRule):
+    """The most probable pair of penalties, by its held-out residuals and what it counts for before them.
+
+    priors : gamma_A, gamma_I and the logarithm of each pair. n_held : labels that are held out. n_classes : 0 of
+    quantities, whose variance is the mean squared residual. structure : of the graph, where it is known.
+    """
+
+    priors: tuple[tuple[float, float, float], ...]
+    n_held: int
+    n_classes: int
+    structure: float | None = None
+
+    @classmethod
+    def of(cls, problem: LapRLSProblem, execution: Execution) -> "ProbablePair":
+        """Return the rule of all pairs of a problem, with its folds; the structure is asked where labels are few."""
+        target, structure = problem.target, None
+        if problem.graph is not None and problem.has_choice and len(target.labeled) <= MOST_LABELS:
+            structure = sampled_structure(problem.graph, problem.copies, len(problem.rows), 0, execution)
+        priors = zip(problem.tried, log_priors(problem.tried, structure), strict=True)
+        return cls(priors=tuple((own.gamma_A, own.gamma_I, float(prior)) for own, prior in priors),
+                   n_held=sum(map(len, problem.folds)), n_classes=target.n_strata if target.n_strata > 1 else 0,
+                   structure=structure)
+
+    def order(self, row: Any) -> tuple[float, ...]:
+        prior = next(own for gamma_A, gamma_I, own in self.priors if (gamma_A, gamma_I) == (
+            row["gamma_A"], row["gamma_I"]))
+        if not self.n_held:
+            return (-prior,)
+        # The columns of classes are coded -1 and 1, and the residuals of the shares are those of 0 and 1.
+        loss = self.n_classes * row["rmse"]**2 / 8 if self.n_classes else np.log(max(row["rmse"], 1e-300))
+        return (self.n_held * float(loss) - prior,)

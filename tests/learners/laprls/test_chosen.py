@@ -1,0 +1,47 @@
+"""Penalties that are chosen: what pairs count for before labels."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dssl.learners.laprls.chosen import CHOSEN, EVEN, UNKNOWN, USUAL, VALUES, log_priors, values_of
+from dssl.learners.laprls.penalties import Penalties, PenaltyScale
+
+SCALE = PenaltyScale((40.0,), 300)
+PAIRS = [Penalties(SCALE.number("gamma_A", of_norm), SCALE.number("gamma_I", of_graph), scale=SCALE)
+         for of_norm in VALUES["gamma_A"] for of_graph in VALUES["gamma_I"]]
+BASE = np.array([pair.gamma_I == 0 for pair in PAIRS])
+
+
+def test_the_word_stands_for_values_and_all_else_for_itself():
+    assert values_of("gamma_A", CHOSEN) == ("10*auto", "auto")
+    assert values_of("gamma_I", CHOSEN) == (0.0, "auto", "10*auto")
+    assert values_of("gamma_I", "10*auto") == ("10*auto",)
+    assert values_of("gamma_A", 0.3) == (0.3,)
+
+
+@pytest.mark.parametrize("structure", [1.0, 5.0, 30.0])
+def test_priors_are_those_of_the_docstring(structure):
+    ratio = np.array([1.0, 10.0, 10.0, 100.0])  # of 10*auto with auto and 10*auto, and auto with both
+    weight = (structure / 25)**np.log10(ratio / 10)
+    expected = np.array([(5 / structure)**2 / 2, *weight[:2] / weight.sum(),
+                         (5 / structure)**2 / 2, *weight[2:] / weight.sum()])
+    assert_allclose(np.exp(log_priors(PAIRS, structure)), expected)
+
+
+def test_base_kernel_and_graph_count_alike_where_the_structure_says_so():
+    priors = np.exp(log_priors(PAIRS, EVEN))
+    assert priors[BASE].sum() == pytest.approx(1)
+    assert priors[~BASE].sum() == pytest.approx(1)
+    assert_allclose(np.exp(log_priors(PAIRS, USUAL))[~BASE], 0.25)
+
+
+def test_of_an_unknown_structure_all_weights_of_the_graph_count_alike():
+    priors = np.exp(log_priors(PAIRS, None))
+    assert_allclose(priors, np.where(BASE, UNKNOWN / 2, 0.25))
+
+
+def test_pairs_of_one_kind_count_for_all_of_it_and_no_structure_is_finite():
+    assert np.exp(log_priors([PAIRS[0]], 10.0)).sum() == pytest.approx(0.25)
+    assert np.exp(log_priors([PAIRS[1]], 10.0)).sum() == pytest.approx(1)
+    assert np.isfinite(log_priors(PAIRS, 0.0)).all()

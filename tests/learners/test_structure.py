@@ -1,0 +1,37 @@
+"""The structure of a stored graph from some of its vertices, against that from the covariance of all."""
+
+import numpy as np
+import pytest
+
+from dssl.execution.in_process import InProcess
+from dssl.graph.graph import KNNGraph
+from dssl.learners.deformed import GraphKernelParams, graph_covariance
+from dssl.learners.structure import SAMPLE, sampled_structure
+
+
+def structures(X, seed=0):
+    """Return the structure by a sample, and by all vertices."""
+    execution = InProcess(1)
+    graph = KNNGraph().build(X, execution)
+    whole = graph_covariance(graph, np.array([0]), GraphKernelParams(n_subsample=len(X)), execution).structure[2]
+    return sampled_structure(graph.stored, graph.copies(execution), len(graph.vertices), seed, execution), whole
+
+
+def test_of_few_vertices_it_is_that_of_the_covariance():
+    X = np.random.default_rng(0).normal(size=(SAMPLE, 3))
+    found, whole = structures(X)
+    assert found == pytest.approx(whole, rel=1e-2)
+
+
+def test_copies_of_points_count():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    found, whole = structures(np.concatenate([X, X[:20], X[:20]]))
+    assert found == pytest.approx(whole, rel=1e-2)
+
+
+def test_a_sample_tells_noise_from_clusters():
+    rng = np.random.default_rng(1)
+    noise, line = rng.normal(size=(800, 20)), np.stack([np.linspace(0, 50, 800), rng.normal(size=800)], axis=1)
+    assert structures(noise)[0] == pytest.approx(structures(noise)[1], rel=0.2)
+    assert structures(line)[0] == pytest.approx(structures(line)[1], rel=0.3)
+    assert structures(noise)[0] < 2 < 10 < structures(line)[0]

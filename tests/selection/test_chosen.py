@@ -1,0 +1,120 @@
+"""The pair of penalties that is chosen: by refits without each label, and by the structure where labels cannot tell."""
+
+import numpy as np
+import pytest
+
+from dssl import LapRLSClassifier, LapRLSRegressor
+from dssl.errors import ParameterError
+from dssl.estimators.lapsvm import LapSVM
+from dssl.learners.average import shares_of
+from dssl.learners.laprls.chosen import MOST_LABELS, log_priors
+from dssl.learners.laprls.params import SystemParams
+from dssl.learners.laprls.penalties import Penalties
+from dssl.learners.target import Classes, Quantities
+from dssl.selection.chosen import FOLDS, chosen_folds, folds_to_choose
+
+N, M = 90, 12
+
+
+def problem(n_classes=3, seed=0):
+    """Return points in overlapping clusters, and classes of which M points are labeled."""
+    rng = np.random.default_rng(seed)
+    codes = np.arange(N) % n_classes
+    X = rng.normal(size=(N, 3)) + 1.5 * np.eye(3)[codes]
+    return X, np.where(np.arange(N) < M, codes, -1)
+
+
+def held_out(kind, X, y, pair):
+    """Return values (M, c) of labels by fits without each."""
+    values = []
+    for i in range(M):
+        known = y.copy()
+        known[i] = np.nan if known.dtype.kind == "f" else -1
+        fitted = kind(gamma_A=pair.gamma_A * M / (M - 1), gamma_I=pair.gamma_I * M / (M - 1), fit_intercept=True).fit(
+            X, known)
+        values.append(np.atleast_1d(fitted.decision_function(X[i:i + 1])[0] if kind is LapRLSClassifier
+                                    else fitted.predict(X[i:i + 1])[0]))
+    return np.array(values)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 0])
+def test_the_pair_is_the_most_probable_by_refits_without_each_label(n_classes):
+    X, codes = problem(n_classes or 3)
+    kind = LapRLSClassifier if n_classes else LapRLSRegressor
+    y = codes if n_classes else np.where(codes >= 0, X[:, 0] + codes, np.nan)
+    found = kind().fit(X, y)
+    results = found.cv_results_
+    assert len(results["params"]) == 6
+    assert found.evidence_["held_out"]["method"] == "closed_form"
+    pairs = [Penalties(own["gamma_A"], own["gamma_I"]) for own in results["params"]]
+    target = Classes(np.arange(M), codes[:M], np.arange(n_classes)) if n_classes else Quantities(np.arange(M), y[:M])
+    # The weights of labels are those of the ones that are kept, so that penalties weigh as much against them.
+    values = [held_out(kind, X, y, Penalties(own.gamma_A * (M - 1) / M, own.gamma_I * (M - 1) / M)) for own in pairs]
+    if n_classes == 2:
+        values = [np.hstack([-own, own]) for own in values]
+    shares = shares_of([(own + 1) / 2 if n_classes else own for own in values], target, None)
+    scaled = [Penalties(own.gamma_A, own.gamma_I / N**2) for own in pairs]
+    order = np.argsort(-(np.log(shares) + log_priors(scaled, found.evidence_["structure"])))
+    chosen = results["params"][int(order[0])]
+    assert (found.gamma_A_, found.gamma_I_) == pytest.approx((chosen["gamma_A"], chosen["gamma_I"]))
+    assert results["rank_test_score"][order[0]] == 1
+    if n_classes:  # of quantities the log of a sum stands for the sum over the least, the same to first order
+        assert np.argsort(results["rank_test_score"], kind="stable").tolist() == order.tolist()
+
+
+def test_with_one_label_a_class_the_structure_decides():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(400, 20))
+    apart = np.concatenate([rng.normal(size=(200, 20)), rng.normal(size=(200, 20)) + 30])
+    y = np.full(400, -1)
+    y[[0, 399]] = 0, 1
+    without, with_graph = (LapRLSClassifier().fit(X, y) for X in (noise, apart))
+    assert without.gamma_I_ == 0
+    assert with_graph.gamma_I_ > 0
+    assert without.evidence_["structure"] < 5 < with_graph.evidence_["structure"]
+    assert without.cv_results_ == {}
+    assert without.evidence_["folds"] == 0
+    assert (with_graph.transduction_ == (np.arange(400) >= 200)).all()
+
+
+def test_labels_that_do_not_follow_the_graph_choose_against_it():
+    X = np.linspace(0, 1, 400)[:, None]  # on a line, the classes in bands narrower than a neighborhood
+    y = np.where(np.arange(400) % 2 == 0, np.arange(400) // 4 % 2, -1)
+    found = LapRLSClassifier(bandwidth=0.003).fit(X, y)
+    assert found.evidence_["structure"] > 25
+    assert found.gamma_I_ == 0
+
+
+def test_one_penalty_may_be_given():
+    X, y = problem()
+    given = LapRLSClassifier(gamma_I=0).fit(X, y)
+    assert given.gamma_I_ == 0
+    assert len(given.cv_results_["params"]) == 2
+    assert len(LapRLSClassifier(gamma_A=0.1).fit(X, y).cv_results_["params"]) == 3
+    grid = LapRLSClassifier(gamma_A=[0.1, 1.0], cv=3).fit(X, y)
+    assert len(grid.cv_results_["params"]) == 6
+    assert grid.evidence_["folds"] == 3
+
+
+def test_a_loss_that_has_no_residuals_chooses_nothing():
+    X, y = problem()
+    with pytest.raises(ParameterError, match="penalties that are chosen"):
+        LapSVM(gamma_I="chosen").fit(X, y)
+
+
+def test_labels_are_held_out_one_by_one_where_that_costs_little():
+    for params in (SystemParams(), SystemParams(solver="direct")):
+        assert chosen_folds(params, 50, 0).folds == "leave_one_out"
+        assert chosen_folds(params, MOST_LABELS + 1, 0).folds == FOLDS
+    for params in (SystemParams(solver="nystrom-pcg"), SystemParams(solver="cg"), SystemParams(held_out="refit"),
+                   SystemParams(held_out_points="inductive")):
+        assert chosen_folds(params, 50, 0).folds == FOLDS
+    assert folds_to_choose(Classes(np.arange(3), np.arange(3), np.arange(3)), SystemParams(), 0) == []
+    assert len(folds_to_choose(Quantities(np.arange(2), np.arange(2.0)), SystemParams(), 0)) == 2
+
+
+def test_solvers_that_iterate_choose_by_folds():
+    X, y = problem()
+    found = LapRLSClassifier(solver="nystrom-pcg").fit(X, y)
+    assert found.evidence_["folds"] == FOLDS
+    assert len(found.cv_results_["params"]) == 6
