@@ -1,7 +1,7 @@
 """Probabilities of classifiers that know scores of their labeled points without their own labels."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -13,12 +13,8 @@ from .base import PointClassifier
 
 
 class CalibratedClassifier(PointClassifier):
-    """A classifier whose `fit` calibrates held-out scores, where each class has two labels.
+    """A classifier whose `fit` calibrates held-out scores, where each class has two labels."""
 
-    any_scale : whether scores grow with labels and weights: calibrated are then multiples of their root mean square.
-    """
-
-    any_scale: ClassVar[bool] = False
     calibration_: Calibration | None
 
     def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
@@ -27,15 +23,13 @@ class CalibratedClassifier(PointClassifier):
         assert isinstance(coding, ClassCoding)
         self.calibration_ = None
         if np.bincount(target.coded, minlength=len(target.names)).min() >= 2:
-            margins = coding.margins(held_out())
-            scale = float(np.sqrt((margins**2).mean())) if self.any_scale and margins.any() else 1.0
-            self.calibration_ = fit_calibration(margins / scale, target.coded, weight).of_scores_times(scale)
+            self.calibration_ = fit_calibration(coding.margins(held_out()), target.coded, weight)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class (n, n_classes), in the order of `classes_`; rows sum to 1.
 
-        NaN where there is no prediction. Calibrated on the scores of labeled points without their own labels; class
-        sizes do not enter.
+        NaN where there is no prediction. Calibrated on the scores of labeled points without their own labels; the most
+        probable class is the predicted one.
 
         Raises NotFittedError: a class has one label, so that nothing could be calibrated.
         """

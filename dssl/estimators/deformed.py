@@ -207,9 +207,9 @@ class LapSVC(PointClassifier, DeformedKernelEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class, shape (n, n_classes), in the order of `classes_`; rows sum to 1.
 
-        Calibrated on the labeled points, each scored by a learner that was fitted without it (`calibration.py`). As
-        with scikit-learn's SVC, the most probable class can differ from `predict`, above all with fewer than five
-        labels a class.
+        Calibrated on the labeled points, each scored by a learner that was fitted without it (`calibration.py`). With
+        the hinge loss and three classes or more, of which votes of pairs are predicted, the most probable class can be
+        another one.
 
         Raises
         ------

@@ -259,7 +259,6 @@ class PoissonLearning(CalibratedGraphClassifier, OneSystemClassifier):
     Calder, Cook, Thorpe, Slepcev, "Poisson learning: graph based semi-supervised learning at very low label rates",
     ICML 2020.
     """
-    any_scale = True
 
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: SolverParams,
                    execution: Execution) -> VertexValues:

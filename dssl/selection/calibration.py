@@ -1,14 +1,15 @@
-"""Probabilities from scores: Platt's calibration on scores of points that the learner was not fitted to.
+"""Probabilities from scores: one slope, calibrated on scores of points that the learner was not fitted to.
 
 The folds share one Gram matrix, so a fold costs a fit on l points and no graph. The kernel of a held-out point
 comes from the graph of all points, as it does in the model itself.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
 
 from ..learners.coding import ClassCoding
 from ..learners.ridge_and_svm import LearnerParams
@@ -18,25 +19,22 @@ from .folds import LEAVE_ONE_OUT, held_out, labeled_folds
 FOLDS = 5
 ONE_BY_ONE = 200  # labels at most that are left out one by one
 CALIBRATIONS = 10  # at most, of the scores of one repetition
-# Of the logistic regression. On digits and mnist_vae with 2 to 10 labels a class, 1 has a larger log loss than 10; with
-# 100 the most probable class is less often right.
-C = 10.0
+FARTHEST = 15.0  # of the logarithm of a slope from that of scores of unit size
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """`P(class | scores) = softmax(scores coef + intercept)`; coef (n_classes, n_classes), intercept (n_classes,)."""
+    """`P(class | scores) = softmax(slope scores + offset)`; offset (n_classes,) is 0, and -inf of absent classes.
 
-    coef: np.ndarray
-    intercept: np.ndarray
+    With a slope > 0 the most probable class is the one of the largest score.
+    """
 
-    def of_scores_times(self, scale: float) -> "Calibration":
-        """Return the calibration of scores that are so many times as large."""
-        return replace(self, coef=self.coef / scale)
+    slope: float
+    offset: np.ndarray
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Return the probability of each class (n, n_classes) from its scores (n, n_classes); rows sum to 1."""
-        return softmax(scores @ self.coef + self.intercept, axis=1)
+        return softmax(self.slope * scores + self.offset, axis=1)
 
 
 def calibration_folds(target: Target, seed: int, *, a_fit_each: bool = False) -> list[np.ndarray]:
@@ -62,26 +60,31 @@ def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,
 
 
 def fit_calibration(scores: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None = None) -> Calibration:
-    """Return the multinomial logistic regression of the classes on out-of-fold scores (l, n_classes).
+    """Return the slope of highest probability given the classes of out-of-fold scores (l, n_classes).
 
-    Its squared penalty keeps the probabilities away from 0 and 1 where few labels all lie on the right side. A class
-    that no code names has probability 0.
+    Its logarithm is normally distributed around that of scores of unit mean square, with deviation 1. One number, since
+    few labels tell no more: coefficients of all classes follow what is peculiar to them, and where a point that is left
+    out takes its share of the mean along, they turn scores around. On digits, wine, breast cancer and moons, 2 / 5 / 20
+    / 50 labels a class, five learners, the mean log loss is 0.55 / 0.30 / 0.19 / 0.17; of a logistic regression with
+    coefficients of all classes it was 1.6 / 0.39 / 0.20 / 0.17. A class that no code names has probability 0.
 
     References
     ----------
-    Platt, "Probabilistic outputs for support vector machines", 1999; there the targets are smoothed instead.
+    Guo, Pleiss, Sun, Weinberger, "On calibration of modern neural networks", ICML 2017 (temperature scaling), of scores
+    held out as in Platt, "Probabilistic outputs for support vector machines", 1999.
     """
-    from sklearn.linear_model import LogisticRegression  # two seconds, only for probabilities
+    weight = np.ones(len(codes)) if sample_weight is None else sample_weight
+    size = float(np.sqrt((scores**2).mean())) or 1.0
+    offset = np.full(scores.shape[1], -np.inf)
+    offset[np.unique(codes)] = 0.0
+    own = scores / size
 
-    n_classes, present = scores.shape[1], np.unique(codes)
-    coef, intercept = np.zeros((n_classes, n_classes)), np.full(n_classes, -np.inf)
-    intercept[present] = 0.0
-    if len(present) > 1:
-        regression = LogisticRegression(C=C, solver="newton-cg", max_iter=1000, tol=1e-6)
-        regression.fit(scores, codes, sample_weight=sample_weight)
-        own = present if len(present) > 2 else present[1:]  # of two classes: the log odds of the second
-        coef[own], intercept[own] = regression.coef_, regression.intercept_
-    return Calibration(coef.T, intercept)
+    def missed(log_slope: float) -> float:
+        logs = log_softmax(np.exp(log_slope) * own + offset, axis=1)
+        return float(log_slope**2 / 2 - weight @ logs[np.arange(len(codes)), codes])
+
+    found = minimize_scalar(missed, bounds=(-FARTHEST, FARTHEST), method="bounded", options={"xatol": 1e-8})
+    return Calibration(float(np.exp(found.x)) / size, offset)
 
 
 def held_out_probabilities(scores: np.ndarray, codes: np.ndarray, folds: Sequence[np.ndarray],

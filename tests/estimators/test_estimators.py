@@ -52,8 +52,6 @@ EXPECTED = {
     "check_sample_weight_equivalence_on_sparse_data": "a point of any weight is one point of the graph",
 }
 
-CALIBRATED = {"check_classifiers_train": "the most probable class can differ from the predicted one"}
-
 
 def blobs(n=60, n_labeled=4, n_classes=2, seed=0, n_features=2):
     """Return X (n, d) float64, y with -1 where unlabeled, and new points (40, d)."""
@@ -76,8 +74,6 @@ def test_scikit_learn_accepts_the_estimator(estimator):
     """Every check passes but the ones named in docs/estimators.md, and each of those does fail."""
     expected = {name: reason for name, reason in EXPECTED.items()
                 if is_classifier(estimator) or name != "check_classifiers_classes"}
-    if isinstance(estimator, (GraphKernelRidge, LapRLSClassifier, LapSVM, PoissonLearning)):
-        expected |= CALIBRATED
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # checks fit where a warning is due, such as a y of one column
         found = check_estimator(estimator, expected_failed_checks=expected, on_fail=None, on_skip=None)
@@ -103,7 +99,7 @@ def test_the_examples_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
 
 def test_the_documentation_names_each_check_that_fails():
     text = DOCS.read_text(encoding="utf-8")
-    for name, reason in (EXPECTED | CALIBRATED).items():
+    for name, reason in EXPECTED.items():
         assert f"`{name}`" in text
         assert reason in text
 

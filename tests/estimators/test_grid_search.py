@@ -191,7 +191,7 @@ def test_a_measure_decides(estimator, grid, measure):
 
 def test_within_one_standard_error_the_strongest_penalties_are_chosen():
     X, y, _ = problem()
-    grid = {"gamma_A": [1e-4, "0.1*auto", "auto", 1.0, 100.0], "bandwidth": [4.0, 2.0]}
+    grid = {"gamma_A": [1e-4, "0.1*auto", "10*auto", 0.03, 100.0], "bandwidth": [4.0, 2.0]}
     lowest = GridSearch(LapRLSClassifier(landmarks=40), grid, cv=FOLDS, measure="brier").fit(X, y)
     search = clone(lowest).set_params(one_standard_error=True).fit(X, y)
     found, best = search.cv_results_, lowest.best_index_

@@ -296,7 +296,7 @@ BASELINES = (
                      "enter at most the scaling and the bandwidth."))
 GRAPH_LEARNER = Kind("graph", GraphLearnerPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("selection", 1, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
+    Stage("selection", 2, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
     Stage("vertex_values", 3, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
           _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
