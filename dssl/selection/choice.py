@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .held_out_scores import HIGHER_IS_BETTER
+from .held_out_scores import HIGHER_IS_BETTER, HeldOut
 
 MEASURES = ("error", "rmse", "loss", "mae")  # of every row, those that there are in this order
 OF_FOLDS = ("fold_errors", "fold_deviation")  # of a row, one or the other
@@ -25,6 +25,10 @@ class ChoiceRule:
 
     measure: str | None = None
     one_standard_error: bool = False
+
+    def told(self, held: Sequence[HeldOut]) -> dict[str, float]:
+        """Return what the rule asks of a row's values, in each repetition, beside its measures."""
+        return {}
 
     def choose(self, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the row that is chosen."""

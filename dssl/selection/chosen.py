@@ -1,11 +1,13 @@
 """The penalties of LapRLS that are "chosen": how labels are held out, and which pair is taken."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..execution.tasks import Execution
+from ..learners.closed_form import kept_means
 from ..learners.laprls.chosen import MOST_LABELS, log_priors
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.problem import LapRLSProblem
@@ -13,6 +15,7 @@ from ..learners.structure import sampled_structure
 from ..learners.target import Target
 from .choice import ChoiceRule
 from .folds import FoldParams
+from .held_out_scores import HeldOut
 
 FOLDS = 5  # where each fold is a refit, or labels are many
 
@@ -35,6 +38,9 @@ def folds_to_choose(target: Target, system: SystemParams, seed: int) -> list[np.
 class ProbablePair(ChoiceRule):
     """The most probable pair of penalties, by its held-out residuals and what it counts for before them.
 
+    Residuals are those of values times the factor that fits them best, about the mean of the labels if `centered`:
+    the larger a penalty, the smaller the values, which changes no class.
+
     priors : gamma_A, gamma_I and the logarithm of each pair. n_held : labels that are held out. n_classes : 0 of
     quantities, whose variance is the mean squared residual. structure : of the graph, where it is known.
     """
@@ -42,6 +48,7 @@ class ProbablePair(ChoiceRule):
     priors: tuple[tuple[float, float, float], ...]
     n_held: int
     n_classes: int
+    centered: bool = True
     structure: float | None = None
 
     @classmethod
@@ -53,7 +60,18 @@ class ProbablePair(ChoiceRule):
         priors = zip(problem.tried, log_priors(problem.tried, structure), strict=True)
         return cls(priors=tuple((own.gamma_A, own.gamma_I, float(prior)) for own, prior in priors),
                    n_held=sum(map(len, problem.folds)), n_classes=target.n_strata if target.n_strata > 1 else 0,
-                   structure=structure)
+                   centered=problem.params.fit_intercept, structure=structure)
+
+    def told(self, held: Sequence[HeldOut]) -> dict[str, float]:
+        own, = held
+        Y, w = own.target.columns(), own.shares[:, None]
+        mean = np.zeros_like(Y[own.points])
+        if self.centered:
+            mean = np.repeat(kept_means(Y, own.folds, own.weight), [len(fold) for fold in own.folds], axis=0)
+        wanted, found = Y[own.points] - mean, own.values[own.points] - mean
+        across, size = float((w * wanted * found).sum()), float((w * found**2).sum())
+        loss = float((w * wanted**2).sum()) - (across**2 / size if across > 0 else 0.0)
+        return {"scaled_rmse": float(np.sqrt(max(loss, 0.0) / Y.shape[1]))}
 
     def order(self, row: Any) -> tuple[float, ...]:
         prior = next(own for gamma_A, gamma_I, own in self.priors if (gamma_A, gamma_I) == (
@@ -61,5 +79,6 @@ class ProbablePair(ChoiceRule):
         if not self.n_held:
             return (-prior,)
         # The columns of classes are coded -1 and 1, and the residuals of the shares are those of 0 and 1.
-        loss = self.n_classes * row["rmse"]**2 / 8 if self.n_classes else np.log(max(row["rmse"], 1e-300))
+        rmse = row["scaled_rmse"]
+        loss = self.n_classes * rmse**2 / 8 if self.n_classes else np.log(max(rmse, 1e-300))
         return (self.n_held * float(loss) - prior,)

@@ -64,7 +64,7 @@ def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: Choic
             held = [HeldOut(problem.target, problem.target.coding, own, repetition.problem.folds, weight)
                     for repetition, (_, own) in zip(repetitions, values, strict=True)]
             rows.append({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I,
-                         **held_out_scores(held, tie, rule.measure)})
+                         **held_out_scores(held, tie, rule.measure), **rule.told(held)})
             kept[place] = held
             for name in names[place]:
                 rivals = [*leading.get(name, []), place]

@@ -145,8 +145,9 @@ def test_penalties_are_chosen_by_default(fields, tmp_path, per_class):
         assert {row["gamma_I"] for row in selection["grid"]["base"]} == {0}
     assert selection["choices"]["base"]["gamma_I"] == 0
     text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
-    assert ("Chosen without labels, of which no class has two, and by the structure of the graph" if per_class == 1 else
-            "the most probable, by the squares of residuals, and by the structure of the graph") in text
+    how = ("Chosen without labels, of which no class has two" if per_class == 1 else
+           "the most probable, by the squares of residuals of scaled values")
+    assert f"{how}, and by the structure of the graph" in text
 
 
 def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tmp_path):

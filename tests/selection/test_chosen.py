@@ -6,7 +6,6 @@ import pytest
 from dssl import LapRLSClassifier, LapRLSRegressor
 from dssl.errors import ParameterError
 from dssl.estimators.lapsvm import LapSVM
-from dssl.learners.average import shares_of
 from dssl.learners.laprls.chosen import MOST_LABELS, log_priors
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import Penalties
@@ -50,16 +49,20 @@ def test_the_pair_is_the_most_probable_by_refits_without_each_label(n_classes):
     target = Classes(np.arange(M), codes[:M], np.arange(n_classes)) if n_classes else Quantities(np.arange(M), y[:M])
     # The weights of labels are those of the ones that are kept, so that penalties weigh as much against them.
     values = [held_out(kind, X, y, Penalties(own.gamma_A * (M - 1) / M, own.gamma_I * (M - 1) / M)) for own in pairs]
-    if n_classes == 2:
-        values = [np.hstack([-own, own]) for own in values]
-    shares = shares_of([(own + 1) / 2 if n_classes else own for own in values], target, None)
+    Y = target.columns()
+    mean = np.array([np.delete(Y, i, axis=0).mean(axis=0) for i in range(M)])
+    losses = []
+    for own in values:
+        factor = max(0, np.sum((Y - mean) * (own - mean)) / np.sum((own - mean)**2))
+        losses.append(np.sum((Y - mean - factor * (own - mean))**2))
+    # Two columns of 0 and 1 for one of -1 and 1, a quarter of the squares for each; the variance of quantities is free.
+    likelihoods = -np.array(losses) * (2 if n_classes == 2 else 1) / 8 if n_classes else -M / 2 * np.log(losses)
     scaled = [Penalties(own.gamma_A, own.gamma_I / N**2) for own in pairs]
-    order = np.argsort(-(np.log(shares) + log_priors(scaled, found.evidence_["structure"])))
+    order = np.argsort(-(likelihoods + log_priors(scaled, found.evidence_["structure"])))
     chosen = results["params"][int(order[0])]
     assert (found.gamma_A_, found.gamma_I_) == pytest.approx((chosen["gamma_A"], chosen["gamma_I"]))
     assert results["rank_test_score"][order[0]] == 1
-    if n_classes:  # of quantities the log of a sum stands for the sum over the least, the same to first order
-        assert np.argsort(results["rank_test_score"], kind="stable").tolist() == order.tolist()
+    assert np.argsort(results["rank_test_score"], kind="stable").tolist() == order.tolist()
 
 
 def test_with_one_label_a_class_the_structure_decides():

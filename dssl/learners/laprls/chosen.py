@@ -4,10 +4,11 @@
     gamma_I   0, "auto", "10*auto"
 
 Of all pairs the most probable is taken: in proportion to `exp(-sum |e|^2 / (2 s^2))` of the held-out residuals e, as
-in `average.py`, times what it counts for before any label. There the pairs without the graph count `(5 / q)^2` in all
-against 1 of the others, with the graph's structure q (`kernels/structure.py`), and of these each in proportion to
-`(q / 25)^log10(r / 10)`, r = lambda_I / lambda_A. So where neighbors are those of noise the base kernel predicts from
-one label a class on, the more clusters a graph has the more it weighs, and with more labels these decide.
+in `average.py`, of values times the factor that fits them best, times what it counts for before any label. There the
+pairs without the graph count `(5 / q)^2` in all against 1 of the others, with the graph's structure q
+(`kernels/structure.py`), and of these each in proportion to `(q / 25)^log10(r / 10)`, r = lambda_I / lambda_A. So where
+neighbors are those of noise the base kernel predicts from one label a class on, the more clusters a graph has the more
+it weighs, and with more labels these decide.
 """
 
 from collections.abc import Sequence

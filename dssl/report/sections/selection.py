@@ -13,7 +13,8 @@ from ..words import HELD_OUT_POINTS, Words
 SCORES = {"error": ("error", True, False), "balanced_error": ("balanced error", True, False),
           "log_loss": ("log loss", False, False), "brier": ("Brier score", False, False),
           "auc": ("area under the ROC curve", False, True), "rmse": ("rmse", False, False),
-          "mae": ("mean absolute error", False, False), "loss": ("hinge loss", False, False)}
+          "mae": ("mean absolute error", False, False), "scaled_rmse": ("rmse, scaled", False, False),
+          "loss": ("hinge loss", False, False)}
 
 
 def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Words) -> Section | None:
@@ -52,7 +53,7 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     if rule.get("one_standard_error"):
         best_of, tied = f"the strongest penalties within one standard error of {best_of}", ""
     if "priors" in rule:
-        best_of, tied = f"the most probable, by the squares of residuals{by_structure}", ""
+        best_of, tied = f"the most probable, by the squares of residuals of scaled values{by_structure}", ""
     times = at(facts, "selection", "repetitions") or 1
     how = counted(folds, "fold") + (f", dealt anew {times} times: means over these" if times > 1 else "")
     points = at(facts, "selection", "held_out_points")
