@@ -31,7 +31,7 @@ RIDGES, POWERS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2), (1, 2, 3)
 LEAST = 1e-9  # ridge^power of the default family: a kernel beyond it is its smallest eigenvalues, which p = 1 has too
 SAMPLE = 1000  # reached points at which a function is centered and scaled
 SAMPLE_STREAM = 11  # of the seed
-MEASURED = 64  # vertices whose self-similarities say how much structure the graph has
+MEASURED = 32  # vertices whose self-similarities say how much structure the graph has
 OF_STRUCTURE = (1e-2, 2)  # the ridge and the power of these
 
 Kernel = tuple[float, int, bool]  # ridge, power, whether degrees scale
