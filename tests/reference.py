@@ -337,7 +337,8 @@ def averaged_ridge(W, labeled, Y, weight, kernels, penalty, classes, alike=False
         center = f[reached].mean(0) if classes else -mean
         scale = (f[reached] - center).std() if classes else 1.0
         values.append(np.where(reached[:, None], (f - center) / scale, 0))
-        held_out.append((left_out - mean - center) / scale)
+        kept = (weight @ Y - weight[:, None] * Y) / (weight.sum() - weight)[:, None] if classes else mean
+        held_out.append((left_out - kept - center) / scale)
     unit = 1.0 if classes else min(losses) / len(Y)
     shares = np.exp(-(np.array(losses) - min(losses)) / (2 * unit))
     shares = np.full(len(kernels), 1 / len(kernels)) if alike else shares / shares.sum()

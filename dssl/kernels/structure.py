@@ -15,9 +15,9 @@ Wigner, "On the distribution of the roots of certain symmetric matrices", Annals
 """
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.sparse import csgraph
 
-from ..graph.laplacian import Laplacian
 from ..solvers.operators import ScaledMatrix, places_of
 
 MOST_VARIANCE = 0.24  # beyond 1/4 the semicircle reaches 0; so it does on graphs of fewer than four neighbors
@@ -34,13 +34,12 @@ def structure_of(diagonal: np.ndarray, chosen: np.ndarray, A: ScaledMatrix, ridg
                       power)
 
 
-def structure_of_laplacian(diagonal: np.ndarray, chosen: np.ndarray, laplacian: Laplacian, ridge: float,
-                           power: int) -> float:
-    """Return the same without a solver's form."""
-    R = laplacian.matrix(ridge)
+def structure_of_matrix(diagonal: np.ndarray, chosen: np.ndarray, R: sp.csr_array, vector: np.ndarray, ridge: float,
+                        power: int) -> float:
+    """Return the same of R (n, n) without a solver's form; vector (n,) : the null vector of R - ridge I."""
     own, squared = R.diagonal(), R.power(2)
     component = csgraph.connected_components(R, directed=False)[1]
-    null = _constant(laplacian.vector**2, component)[chosen]
+    null = _constant(vector**2, component)[chosen]
     among = float((1 / own) @ (squared @ (1 / own))) / len(own) - 1
     return _structure((diagonal - null / ridge**power) * own[chosen] ** power, among, power)
 

@@ -25,7 +25,7 @@ class Member:
     """The function of a kernel: coefficients (l, c), what its values are centered at (c,) and divided by.
 
     held_out (l, c) : the values of labeled points without their own labels, with the mean of the others, in units of Y.
-    standardized (l, c) : the same, centered and divided.
+    standardized (l, c) : the same without that mean, centered and divided, as the values of other points are.
     """
 
     coef: np.ndarray
@@ -42,10 +42,10 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
     """
     K, Y = semidefinite((K + K.T) / 2, penalty), target.indicators()
     folds, scale = list(np.arange(len(K))[:, None]), mean_diagonal(K, weight)
-    w = np.ones(len(K)) if weight is None else weight
+    w, kept = np.ones(len(K)) if weight is None else weight, kept_means(Y, folds, weight)
     if np.isinf(penalty):
         mean = np.average(Y, axis=0, weights=w)
-        coef, kept = w[:, None] * (Y - mean) / scale, kept_means(Y, folds, weight)
+        coef = w[:, None] * (Y - mean) / scale
         # The sum over the other points of K_ij w_j (Y_j - their mean).
         own = np.diagonal(K) * w
         held_out = kept + (K @ (w[:, None] * Y) - own[:, None] * Y - (K @ w - own)[:, None] * kept) / scale
@@ -57,7 +57,7 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
     F = sampled @ coef
     center = F.mean(axis=0)
     spread = float((F - center).std()) or 1.0
-    return Member(coef, center, spread, held_out, (held_out - mean - center) / spread)
+    return Member(coef, center, spread, held_out, (held_out - kept - center) / spread)
 
 
 def semidefinite(K: np.ndarray, penalty: float) -> np.ndarray:

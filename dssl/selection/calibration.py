@@ -14,10 +14,10 @@ from scipy.special import log_softmax, softmax
 from ..learners.coding import ClassCoding
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Classes, Target
-from .folds import LEAVE_ONE_OUT, held_out, labeled_folds
+from .folds import held_out, labeled_folds
 
 FOLDS = 5
-ONE_BY_ONE = 200  # labels at most that are left out one by one
+ONE_BY_ONE = 200  # labels at most that are left out one of each class at a time
 CALIBRATIONS = 10  # at most, of the scores of one repetition
 FARTHEST = 15.0  # of the logarithm of a slope from that of scores of unit size
 
@@ -38,12 +38,15 @@ class Calibration:
 
 
 def calibration_folds(target: Target, seed: int, *, a_fit_each: bool = False) -> list[np.ndarray]:
-    """Return what is left out at a time, two or more labels of each class: one up to `ONE_BY_ONE`, then `FOLDS` folds.
+    """Return what is left out at a time, two or more labels of each class: about one of each class.
 
-    a_fit_each : whether what is left out takes a fit, so that there are folds however few labels there are.
+    So the shares of the classes among the labels that are left are those of all; without one label of its class alone,
+    a point sees the others in excess, and with two labels a class its scores say the opposite. Of more than
+    `ONE_BY_ONE` labels, and where a fold takes a fit (a_fit_each), there are `FOLDS` folds at most.
     """
-    few = len(target.coded) <= ONE_BY_ONE and not a_fit_each
-    return labeled_folds(target.strata(), LEAVE_ONE_OUT if few else FOLDS, seed)
+    least = int(np.bincount(target.strata()).min())
+    most = FOLDS if a_fit_each or len(target.coded) > ONE_BY_ONE else least
+    return labeled_folds(target.strata(), min(least, most), seed)
 
 
 def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,
@@ -51,9 +54,9 @@ def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,
     """Return what is calibrated: the mean margins (l, n_classes) of each labeled point, fitted without its fold.
 
     Of margins, not of pairs won: on mnist_vae, 10 labels a class, the log loss is 0.51, of votes 0.72.
-    K : (l, l), the Gram matrix of the labeled points, two or more of each class. seed : of the `FOLDS` folds.
+    K : (l, l), the Gram matrix of the labeled points, two or more of each class. seed : of the folds.
     """
-    folds = labeled_folds(target.strata(), FOLDS, seed)
+    folds = calibration_folds(target, seed, a_fit_each=True)
     values, coding = held_out([K] * len(folds), target, folds, params, sample_weight)
     assert isinstance(coding, ClassCoding)
     return coding.margins(values)

@@ -8,13 +8,20 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import log_loss
 from sklearn.svm import SVC
 
-from dssl import LapKernelRidge, LapSVC
+from dssl import (
+    GraphKernelRidge,
+    LapKernelRidge,
+    LapRLSClassifier,
+    LapSVC,
+    PoissonLearning,
+    SemiSupervisedClassifier,
+)
 from dssl.errors import DataError
 from dssl.kernels.base import RBF
 from dssl.learners.coding import class_pairs
 from dssl.learners.ridge_and_svm import LearnerParams
 from dssl.learners.target import Classes
-from dssl.selection.calibration import Calibration, fit_calibration, out_of_fold_margins
+from dssl.selection.calibration import Calibration, calibration_folds, fit_calibration, out_of_fold_margins
 from dssl.selection.folds import labeled_folds
 from tests.estimators.test_estimators import SMALL, blobs
 
@@ -96,6 +103,22 @@ def test_the_order_of_scores_stays_where_they_are_wrong_about_each_label():
 def test_large_scores_do_not_overflow():
     found = Calibration(1.0, np.zeros(3)).probabilities(np.array([[1e4, -1e4, 0.0], [0.0, 0.0, 0.0]]))
     assert_allclose(found, [[1, 0, 0], [1 / 3] * 3])
+
+
+@pytest.mark.parametrize("n_labels", [2, 3])
+def test_two_labels_a_class_are_not_held_out_from_a_majority_of_the_others(n_labels):
+    """Left out alone, a label's class is in the minority, and its own score says the opposite."""
+    X, true = make_blobs(200, centers=2, cluster_std=1.0, random_state=3)
+    y = np.full(200, -1)
+    for code in (0, 1):
+        y[np.flatnonzero(true == code)[:n_labels]] = code
+    target = Classes.of(y, np.array([0, 1]))
+    assert all(sorted(target.coded[fold]) == [0, 1] for fold in calibration_folds(target, 0))
+    for estimator in (SemiSupervisedClassifier(), GraphKernelRidge(), LapRLSClassifier(), PoissonLearning(),
+                      LapSVC(probability=True)):
+        P = estimator.fit(X, y).predict_proba(X)
+        assert (P.argmax(axis=1) == true).mean() > 0.95
+        assert log_loss(true, P) < 0.6
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])

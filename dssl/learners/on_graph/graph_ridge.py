@@ -20,7 +20,7 @@ from ...errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...graph.functions import FunctionParams, GraphFunctions, LaplacianKind, graph_functions, laplacian_of
 from ...graph.graph import Graph
-from ...kernels.structure import structure_of_laplacian
+from ...kernels.structure import structure_of_matrix
 from ...solvers.lanczos import Functions
 from ...storage.blocks import block_rng
 from ..average import Member, member_of, shares_of
@@ -212,8 +212,9 @@ class KernelRows:
     def structure(self, graph: Graph, kind: LaplacianKind, execution: Execution) -> float:
         """Return the structure of the graph, from the self-similarities of the columns' vertices."""
         diagonal = self.functions.values[self.pairs.index(OF_STRUCTURE)][self.of_column, np.arange(len(self.columns))]
-        return structure_of_laplacian(diagonal, self.columns, laplacian_of(graph.stored, graph.copies(execution), kind),
-                                      *OF_STRUCTURE)
+        laplacian = laplacian_of(graph.stored, graph.copies(execution), kind)
+        return structure_of_matrix(diagonal, self.columns, laplacian.matrix(OF_STRUCTURE[0]), laplacian.vector,
+                                   *OF_STRUCTURE)
 
     def has(self, kernels: Sequence[Kernel]) -> bool:
         """Return whether all of some kernels are among these."""
