@@ -54,9 +54,11 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 @click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
 @click.option("--abstain", is_flag=True, help="Give no label to points that are near no point of the model: an empty "
                                               "cell in csv, -1 in npy, NaN among values.")
+@click.option("--probabilities", is_flag=True, help="Write the probability of each class: in csv columns beside the "
+                                                    "label, in npy and zarr an array (n, n_classes) instead of it.")
 @json_option
 def predict_command(model: Path, source: str, out: Path, options: dict[str, Any], name: str, abstain: bool,
-                    as_json: bool) -> None:
+                    probabilities: bool, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv, npy or zarr).
 
     SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'.
@@ -72,7 +74,9 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
             why="the predictions would take the place of the points", fix="name another file for the predictions")
     fitted = open_model(model, name)
     coding = fitted.model.coding
-    require(not abstain or out.suffix == ".csv" or coding.has_room, error=SpecError,
+    if probabilities:
+        fitted.calibration()  # raises where there is none, before a point is read
+    require(not abstain or probabilities or out.suffix == ".csv" or coding.has_room, error=SpecError,
             what=f"--abstain with {out} and classes such as {coding.classes[:3].tolist()}",
             why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
     dataset = fitted.dataset_of(source, InProcess(), **options)
@@ -83,8 +87,8 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
                    f"as {texts}; it counts as none of the known ones", err=True)
     if imputed:
         click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
-    facts = {"out": str(out), **fitted.write(dataset.X, out, InProcess(), abstain=abstain), "imputed": imputed,
-             "unseen": unseen}
+    written = fitted.write(dataset.X, out, InProcess(), abstain=abstain, probabilities=probabilities)
+    facts = {"out": str(out), **written, "imputed": imputed, "unseen": unseen}
     if facts["unsupported"]:
         why = "have no neighbor that a label reaches; they have no label"
         if not fitted.model.abstains:

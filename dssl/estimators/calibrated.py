@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ..learners.coding import ClassCoding
-from ..selection.calibration import Calibration, fit_calibration
+from ..learners.probabilities import Calibration
+from ..selection.calibration import calibrated, margins_of
 from .base import PointClassifier
 
 
@@ -19,11 +19,7 @@ class CalibratedClassifier(PointClassifier):
 
     def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
         """Calibrate the values (l, c) of labeled points without their own labels, where each class has two."""
-        coding = target.coding
-        assert isinstance(coding, ClassCoding)
-        self.calibration_ = None
-        if np.bincount(target.coded, minlength=len(target.names)).min() >= 2:
-            self.calibration_ = fit_calibration(coding.margins(held_out()), target.coded, weight)
+        self.calibration_ = calibrated(target, lambda: margins_of(held_out(), target.coding), weight)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class (n, n_classes), in the order of `classes_`; rows sum to 1.

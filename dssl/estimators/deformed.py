@@ -20,7 +20,7 @@ from ..learners.eta import Eta, deform_by, require_eta
 from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
 from ..learners.target import Target
-from ..selection.calibration import Calibration, fit_calibration, out_of_fold_margins
+from ..selection.calibration import calibrated, out_of_fold_margins
 from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
@@ -192,10 +192,8 @@ class LapSVC(PointClassifier, DeformedKernelEstimator):
                             "label a second point of it, or set probability=False")
 
     def _calibrate(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
-        self.calibration_: Calibration | None = None
-        if self.probability:
-            margins = out_of_fold_margins(K, target, learner, weight, self.seed)
-            self.calibration_ = fit_calibration(margins, target.coded, weight)
+        self.calibration_ = calibrated(target, lambda: out_of_fold_margins(K, target, learner, weight, self.seed),
+                                       weight) if self.probability else None
 
     def _calibrates(self) -> bool:
         if not self.probability:

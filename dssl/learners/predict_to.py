@@ -14,6 +14,7 @@ from ..storage.csr import as_rows
 from ..storage.foreign_zarr import publish_array
 from ..storage.store import StoredParts
 from .model import Model, Output, predict_blocks
+from .probabilities import Calibration
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,28 @@ class Entries(Output):
         return {"predictions": entries}, {"unsupported": int(beyond.sum()), "summary": summary}
 
 
+@dataclass(frozen=True)
+class Chances(Entries):
+    """The probabilities of classes in place of the predictions, NaN where there is none; the same receipts."""
+
+    calibration: Calibration
+
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+        model, = models.values()
+        return {"predictions": ((len(model.coding.classes),), np.float64)}
+
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        model, = models.values()
+        values, beyond = model.block_values(X)
+        empty = beyond & self.abstain
+        chances = self.calibration.probabilities(model.coding.margins(values))
+        chances[empty] = np.nan
+        return {"predictions": chances}, {"unsupported": int(beyond.sum()), "summary": model.coding.summary(
+            model.coding.entries(values)[~empty])}
+
+
 def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
-                    abstain: bool = False) -> dict[str, Any]:
+                    abstain: bool = False, calibration: Calibration | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets.
 
     Classes that are numbers are written as such; of others their codes are, and the attribute `classes` of the array
@@ -50,7 +71,8 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
     `values` with `min`, `mean`, `max`.
 
     X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open.
-    abstain : whether points that the model says nothing about get NaN, or -1 among integers.
+    abstain : whether points that the model says nothing about get NaN, or -1 among integers. calibration : by which
+    the probabilities of the classes are written instead, (n, n_classes), whose order the attribute `classes` tells.
 
     Raises DataError: the path exists, its folder does not, or abstaining asks for -1 where it is a class, or unsigned.
     """
@@ -60,15 +82,17 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
             fix="remove it, or name another path", error=DataError)
     require(target.parent.is_dir(), f"there is no folder {target.parent}", why="the predictions are written into it",
             fix="make it, or name another path", error=DataError)
-    require(not (abstain and coding.classes.dtype.kind in "iu") or coding.has_room, error=DataError,
+    require(calibration is not None or not (abstain and coding.classes.dtype.kind in "iu") or coding.has_room,
+            error=DataError,
             what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
             why="it would read as another label", fix="write a .csv file, or fit signed classes")
     draft = StoredParts(target.with_name(f".{target.name}.draft"))
     draft.remove()
     try:
-        receipts = predict_blocks(rows, model.shared(execution), Entries(abstain), execution, draft)
-        publish_array(draft.rows("predictions").path, target,
-                      {"classes": coding.entry_names} if coding.entry_names else {})
+        written, names = (Entries(abstain), coding.entry_names) if calibration is None else (
+            Chances(abstain, calibration), coding.classes.tolist())
+        receipts = predict_blocks(rows, model.shared(execution), written, execution, draft)
+        publish_array(draft.rows("predictions").path, target, {"classes": names} if names else {})
     finally:
         draft.remove()
     return {"n": len(rows), "unsupported": sum(receipt["unsupported"] for receipt in receipts),

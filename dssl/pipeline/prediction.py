@@ -2,9 +2,10 @@
 
 import csv
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from ..errors import DataError, SpecError, explain, require
 from ..execution.tasks import Execution
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
+from ..learners.probabilities import CALIBRATION, Calibration
+from ..selection.calibration import margins_of
 from ..storage.artifacts import read_manifest
 from ..storage.blocks import Rows
 from ..storage.csr import as_csr, as_rows
@@ -58,24 +61,52 @@ class FittedPipeline:
     def _scaled(self, X: Rows, execution: Execution | None) -> ScaledRows:
         return ScaledRows(execution.share_rows(as_rows(X)) if execution else as_rows(X), self.scaling)
 
-    def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False) -> dict[str, Any]:
+    def calibration(self) -> Calibration:
+        """Return what makes probabilities of the model's scores; raise DataError where nothing was calibrated."""
+        described = self.model.attributes.get(CALIBRATION)
+        if described is None:
+            raise DataError(explain(
+                "the model has no probabilities", why="models of kind automatic, graph, svm and ridge have them, of "
+                "classes with two labels or more each, and no baseline has",
+                fix="leave --probabilities out, or fit the estimator in Python: every classifier has predict_proba"))
+        return Calibration.from_described(described)
+
+    def predict_proba(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
+        """Return the probability of each class of raw points X (n, d), (n, n_classes), in the order of the classes.
+
+        Raises DataError: see `calibration`.
+        """
+        calibration, values = self.calibration(), self.model.values(self._scaled(X, execution), execution)
+        return calibration.probabilities(margins_of(values, self.model.coding))
+
+    def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False,
+              probabilities: bool = False) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a .csv, .npy or .zarr path; return what they are (JSON).
 
         Only the last is written in blocks, without all predictions in memory; see `predict_to_zarr`, which tells what
         is returned. abstain : whether points without support get no label; those of a model that abstains never do.
+        probabilities : whether a table has a column a class beside the label's, and an array holds them in its place,
+        (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
 
-        Raises DataError: an array has no room for no label, and some point gets none; see `predict_to_zarr`.
+        Raises DataError: an array has no room for no label, and some point gets none; see `predict_to_zarr`; there are
+        no probabilities.
         """
+        calibration = self.calibration() if probabilities else None
         rows, abstain = self._scaled(X, execution), abstain or self.model.abstains
         if out.suffix == ".zarr":
-            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain)
+            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, calibration=calibration)
         values, beyond = self.model.values_and_beyond(rows, execution)
         coding, empty = self.model.coding, beyond & abstain
-        require(out.suffix == ".csv" or coding.has_room or not empty.any(), error=DataError,
+        chances = None if calibration is None else np.where(
+            empty[:, None], np.nan, calibration.probabilities(margins_of(values, coding)))
+        require(out.suffix == ".csv" or chances is not None or coding.has_room or not empty.any(), error=DataError,
                 what=f"{int(empty.sum())} points get no label, with {out} and classes such as "
                      f"{coding.classes[:3].tolist()}",
                 why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
-        write_predictions(out, coding.labels(values), empty, name=coding.written_as)
+        columns = {} if chances is None else {
+            f"probability {name}": chances[:, place] for place, name in enumerate(coding.classes)}
+        write_predictions(out, coding.labels(values) if chances is None or out.suffix == ".csv" else chances, empty,
+                          name=coding.written_as, columns=columns)
         return {"n": len(values), "unsupported": int(beyond.sum()),
                 **coding.total([coding.summary(coding.entries(values)[~empty])])}
 
@@ -186,20 +217,24 @@ class ChosenColumns(Rows):
         return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]
 
 
-def write_predictions(out: Path, labels: np.ndarray, left_out: np.ndarray, *, name: str = "label") -> None:
+def write_predictions(out: Path, labels: np.ndarray, left_out: np.ndarray, *, name: str = "label",
+                      columns: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
     """Write predictions (n,) to a .csv or .npy file, all or none; those left out, (n,) bool, as no label.
 
-    That is an empty cell; in an array NaN among floats and -1 among integers.
+    That is an empty cell; in an array NaN among floats and -1 among integers. Rows of an array (n, c) are written as
+    they are. columns : more of the table, (n,) each, whose NaN is an empty cell.
     """
     draft = out.with_name(f".{out.name}.draft{out.suffix}")
     try:
         if out.suffix == ".npy":
             nothing = np.nan if labels.dtype.kind == "f" else -1
-            np.save(draft, np.where(left_out, nothing, labels) if left_out.any() else labels)
+            np.save(draft, np.where(left_out, nothing, labels) if labels.ndim == 1 and left_out.any() else labels)
         else:
             cells = ("" if empty else label for label, empty in zip(labels.tolist(), left_out, strict=True))
+            others = [["" if value != value else repr(value) for value in own.tolist()] for own in columns.values()]
             with open(draft, "w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows([[name], *([cell] for cell in cells)])
+                csv.writer(file, lineterminator="\n").writerows(
+                    [[name, *columns], *(list(row) for row in zip(cells, *others, strict=True))])
         draft.replace(out)  # a reader sees all predictions or none
     finally:
         draft.unlink(missing_ok=True)

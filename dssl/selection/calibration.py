@@ -4,14 +4,14 @@ The folds share one Gram matrix, so a fold costs a fit on l points and no graph.
 comes from the graph of all points, as it does in the model itself.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
-from ..learners.coding import ClassCoding
+from ..learners.coding import ClassCoding, Coding
+from ..learners.probabilities import Calibration
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Classes, Target
 from .folds import held_out, labeled_folds
@@ -20,21 +20,6 @@ FOLDS = 5
 ONE_BY_ONE = 200  # labels at most that are left out one of each class at a time
 CALIBRATIONS = 10  # at most, of the scores of one repetition
 FARTHEST = 15.0  # of the logarithm of a slope from that of scores of unit size
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """`P(class | scores) = softmax(slope scores + offset)`; offset (n_classes,) is 0, and -inf of absent classes.
-
-    With a slope > 0 the most probable class is the one of the largest score.
-    """
-
-    slope: float
-    offset: np.ndarray
-
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return the probability of each class (n, n_classes) from its scores (n, n_classes); rows sum to 1."""
-        return softmax(self.slope * scores + self.offset, axis=1)
 
 
 def calibration_folds(target: Target, seed: int, *, a_fit_each: bool = False) -> list[np.ndarray]:
@@ -49,7 +34,7 @@ def calibration_folds(target: Target, seed: int, *, a_fit_each: bool = False) ->
     return labeled_folds(target.strata(), min(least, most), seed)
 
 
-def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,
+def out_of_fold_margins(K: np.ndarray, target: Target, params: LearnerParams,
                         sample_weight: np.ndarray | None = None, seed: int = 0) -> np.ndarray:
     """Return what is calibrated: the mean margins (l, n_classes) of each labeled point, fitted without its fold.
 
@@ -57,7 +42,23 @@ def out_of_fold_margins(K: np.ndarray, target: Classes, params: LearnerParams,
     K : (l, l), the Gram matrix of the labeled points, two or more of each class. seed : of the folds.
     """
     folds = calibration_folds(target, seed, a_fit_each=True)
-    values, coding = held_out([K] * len(folds), target, folds, params, sample_weight)
+    return margins_of(*held_out([K] * len(folds), target, folds, params, sample_weight))
+
+
+def calibrated(target: Target, margins: Callable[[], np.ndarray],
+               weight: np.ndarray | None = None) -> Calibration | None:
+    """Return the calibration of the margins (l, n_classes) of labeled points without their own labels.
+
+    None of quantities, and where a class has a single label, of which nothing can be held out; then no margins are
+    asked for.
+    """
+    if not isinstance(target, Classes) or np.bincount(target.coded, minlength=len(target.names)).min() < 2:
+        return None
+    return fit_calibration(margins(), target.coded, weight)
+
+
+def margins_of(values: np.ndarray, coding: Coding) -> np.ndarray:
+    """Return the margins (n, n_classes) of values (n, c) of classes."""
     assert isinstance(coding, ClassCoding)
     return coding.margins(values)
 
@@ -78,16 +79,15 @@ def fit_calibration(scores: np.ndarray, codes: np.ndarray, sample_weight: np.nda
     """
     weight = np.ones(len(codes)) if sample_weight is None else sample_weight
     size = float(np.sqrt((scores**2).mean())) or 1.0
-    offset = np.full(scores.shape[1], -np.inf)
-    offset[np.unique(codes)] = 0.0
-    own = scores / size
+    present = np.isin(np.arange(scores.shape[1]), codes)
+    own = np.where(present, scores / size, -np.inf)
 
     def missed(log_slope: float) -> float:
-        logs = log_softmax(np.exp(log_slope) * own + offset, axis=1)
+        logs = log_softmax(np.exp(log_slope) * own, axis=1)
         return float(log_slope**2 / 2 - weight @ logs[np.arange(len(codes)), codes])
 
     found = minimize_scalar(missed, bounds=(-FARTHEST, FARTHEST), method="bounded", options={"xatol": 1e-8})
-    return Calibration(float(np.exp(found.x)) / size, offset)
+    return Calibration(float(np.exp(found.x)) / size, present)
 
 
 def held_out_probabilities(scores: np.ndarray, codes: np.ndarray, folds: Sequence[np.ndarray],

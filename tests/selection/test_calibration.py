@@ -19,9 +19,10 @@ from dssl import (
 from dssl.errors import DataError
 from dssl.kernels.base import RBF
 from dssl.learners.coding import class_pairs
+from dssl.learners.probabilities import Calibration
 from dssl.learners.ridge_and_svm import LearnerParams
 from dssl.learners.target import Classes
-from dssl.selection.calibration import Calibration, calibration_folds, fit_calibration, out_of_fold_margins
+from dssl.selection.calibration import calibration_folds, fit_calibration, out_of_fold_margins
 from dssl.selection.folds import labeled_folds
 from tests.estimators.test_estimators import SMALL, blobs
 
@@ -101,7 +102,7 @@ def test_the_order_of_scores_stays_where_they_are_wrong_about_each_label():
 
 
 def test_large_scores_do_not_overflow():
-    found = Calibration(1.0, np.zeros(3)).probabilities(np.array([[1e4, -1e4, 0.0], [0.0, 0.0, 0.0]]))
+    found = Calibration(1.0, np.ones(3, bool)).probabilities(np.array([[1e4, -1e4, 0.0], [0.0, 0.0, 0.0]]))
     assert_allclose(found, [[1, 0, 0], [1 / 3] * 3])
 
 

@@ -21,8 +21,10 @@ from ...learners.nearest import fit_nearest
 from ...learners.on_graph.automatic import MOST_LABELS, fit_automatic, from_many, measure_of
 from ...learners.on_graph.cost import automatic_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
+from ...learners.probabilities import CALIBRATION
 from ...report.sections.choice import choice_section
 from ...report.words import Baseline, Words
+from ...selection.calibration import calibrated, margins_of
 from ...selection.graph_gain import gain_of
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter, SelectedRows
@@ -88,9 +90,13 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
         arrays |= {f"{name}.{key}": array for key, array in own.items()}
         described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled),
                            **target.missed(values, model.coding)}
+    held = target.take(found.held)
+    calibration = calibrated(held, lambda: margins_of(found.held_out, found.model.coding))
+    if calibration is not None:
+        described["model"][CALIBRATION] = calibration.described()
     PartWriter(context.parts, 0).write(**arrays)
     PartWriter(context.parts, VALUES).write(values=found.values)
-    gain = gain_of(target.take(found.held), found.model.coding, found.held_out, found.held_out_alone, None,
+    gain = gain_of(held, found.model.coding, found.held_out, found.held_out_alone, None,
                    measure_of(target))
     return {"models": described, "choice": {**found.attributes, "gain": gain.described(), "in_words": gain.in_words()}}
 
@@ -143,7 +149,7 @@ AUTOMATIC = Kind("automatic", AutomaticPipeline, ("classification", "regression"
     replace(POINTS, version=1, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 3, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 4, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
     replace(SCORES, version=1, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
             cost=_scores_cost, remedy=_FEWER),

@@ -7,6 +7,7 @@
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -23,8 +24,10 @@ from ...kernels.deformed import shuffled
 from ...kernels.subsample import inverse_on_subsample
 from ...learners.eta import ETAS, deform_by
 from ...learners.kernel_model import expand
+from ...learners.probabilities import CALIBRATION
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Target
+from ...selection.calibration import calibrated, out_of_fold_margins
 from ...selection.folds import FoldParams
 from ...selection.halving import some_folds
 from ...selection.search import GridParams, Held, search_base, search_deformed
@@ -167,6 +170,9 @@ class FitTask:
             coef, intercept, coding = fit_gram(K, target, learner)
             facts |= {**target.missed(K @ coef + intercept, coding),
                       "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
+            calibration = calibrated(target, partial(
+                out_of_fold_margins, K, target, learner)) if name == "model" else None
+            facts |= {} if calibration is None else {CALIBRATION: calibration.described()}
             model = expand(kernel, X_l, coef, intercept, coding, facts)
             described, attributes = model.to_arrays()
             arrays |= {f"{name}.{key}": array for key, array in described.items()}

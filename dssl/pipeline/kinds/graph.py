@@ -35,11 +35,13 @@ from ...learners.on_graph.held_out import (
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.poisson import fit_poisson
 from ...learners.on_graph.vertex_labels import VertexValues
+from ...learners.probabilities import CALIBRATION
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Classes, Target
 from ...report.sections.selection import selection_section
 from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
+from ...selection.calibration import ONE_BY_ONE, calibrated, calibration_folds, margins_of
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search, judged_by_rungs
@@ -167,7 +169,18 @@ def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     held_out = {} if found.held_out is None else {
         name.replace("training", "held_out"): value
         for name, value in target.missed(signed(found.held_out, target), scored(target)).items()}
-    return {"learner": params.learner, **found.described(graph.vertices), **held_out}
+    calibration = None if params.sized else calibrated(target, lambda: margins_of(signed(_left_out(
+        params, found, graph, target, context.execution), target), scored(target)))
+    return {"learner": params.learner, **found.described(graph.vertices), **held_out,
+            **({} if calibration is None else {CALIBRATION: calibration.described()})}
+
+
+def _left_out(params: ValueParams, found: VertexValues, graph: Graph, target: Target,
+              execution: Execution) -> np.ndarray:
+    """Return the values (l, n_classes) of labeled points without their own labels."""
+    if found.held_out is not None:
+        return found.held_out
+    return held_out_on_graph([params], graph, target, [calibration_folds(target, 0)], execution, {})[0][0].values
 
 
 def _values(context: Context) -> VertexValues:
@@ -210,7 +223,8 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
     target, points, graph, found = labeled_target(context), context.points("train"), graph_of(context), _values(context)
     own = signed(found.values[graph.vertices.vertex[target.labeled]], target)
     model = graph_model(graph, points, found, target, params.graph, context.execution, {
-        "name": "model", "n_labeled": len(target.labeled), **target.missed(own, scored(target))})
+        "name": "model", "n_labeled": len(target.labeled), **target.missed(own, scored(target)), **{
+            name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}})
     models: dict[str, Any] = {"model": model}
     for name in params.baselines:
         models[name] = params.base(points, target) if name == "base" else fit_nearest(
@@ -246,11 +260,16 @@ def transductive_scores(context: Context, values_at: Callable[[Target, np.ndarra
 
 
 def _learner_costs(f: Facts[GraphLearnerPipeline]) -> list[Cost]:
-    """Return what fits of the learners take that may be chosen."""
+    """Return what fits of the learners take that may be chosen, and of classes the labels left out of one system."""
     if f.vertices > LARGEST:
         f.estimated.add("solver")
-    return [learner_cost(f.vertices, f.nnz, f.n_labeled, f.n_outputs, own.family, guess=f.bound == "most",
-                         sized=own.sized) for own in Learners.of(f.spec).values]
+    n, m, c, guess = f.vertices, f.n_labeled, f.n_outputs, f.bound == "most"
+    left_out = held_out_cost(n, f.nnz, m, c, [], ONE_BY_ONE, systems=int(f.spec.data.task == "classification"),
+                             guess=guess)
+    return [cost if own.family is not None or own.sized else cost_of(
+        cost.tasks + left_out.tasks, cost.read + left_out.read, cost.written, max(cost.peak, left_out.peak),
+        max(cost.least, left_out.least)) for own in Learners.of(f.spec).values for cost in [
+            learner_cost(n, f.nnz, m, c, own.family, guess=guess, sized=own.sized)]]
 
 
 def _values_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
@@ -298,9 +317,9 @@ GRAPH_LEARNER = Kind("graph", GraphLearnerPipeline, ("classification", "regressi
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("selection", 2, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
-    Stage("vertex_values", 3, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
+    Stage("vertex_values", 4, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
           _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
-    Stage("models", 1, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
+    Stage("models", 2, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),
     replace(SCORES, version=1, needs=("split", "points", "labels", "vertices", "vertex_values", "models"),
             make=make_graph_scores, cost=_scores_cost, remedy=_FEWER),

@@ -1,0 +1,112 @@
+"""`dssl predict --probabilities`: of every kind that has them, in every format; no word of what is not calibrated."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from click.testing import CliRunner
+from sklearn.datasets import make_blobs
+from sklearn.metrics import log_loss
+
+from dssl import KNNGraph, SemiSupervisedClassifier
+from dssl.cli.main import main
+from dssl.errors import DataError
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from dssl.storage.artifacts import read_manifest
+from dssl.storage.csr import as_rows
+from dssl.storage.store import StoredParts
+
+KINDS = {
+    "automatic": {"kind": "automatic"}, "svm": {"kind": "svm"}, "hinge": {"kind": "svm", "loss": "hinge"},
+    "ridge": {"kind": "ridge"}, "graph": {"kind": "graph"}, "laplace": {"kind": "graph", "learner": "laplace"},
+    "poisson": {"kind": "graph", "learner": "poisson"}}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a table of 300 points in three classes; its points, and the table."""
+    folder = tmp_path_factory.mktemp("probabilities")
+    X, y = make_blobs(300, 4, centers=3, random_state=1, cluster_std=2.5)
+    table = pd.DataFrame(X.astype(np.float32), columns=list("abcd")).assign(kind=np.array(["x", "y", "z"])[y])
+    table.to_csv(folder / "train.csv", index=False)
+    return folder, X.astype(np.float32), table
+
+
+def fitted(made, model, **sections):
+    folder, _, _ = made
+    spec = {"name": "p", "data": {"source": str(folder / "train.csv"), "read": {"target": "kind"},
+                                  "test": {"count": 60}, "scale": "none"}, "labels": {"per_class": 5},
+            "graph": {"n_neighbors": 6}, "model": model, **sections}
+    return run(spec, workspace=folder / "work", execution=InProcess(2))["model"]
+
+
+def predict(*arguments):
+    return CliRunner().invoke(main, ["predict", *map(str, arguments), "--json"])
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_they_sum_to_one_and_the_most_probable_class_is_the_label(made, kind, tmp_path):
+    _, _, table = made
+    model = fitted(made, KINDS[kind])
+    table.drop(columns="kind").to_csv(tmp_path / "new.csv", index=False)
+    for name in ("out.csv", "out.npy", "out.zarr"):
+        done = predict(model, tmp_path / "new.csv", tmp_path / name, "--probabilities")
+        assert done.exit_code == 0, done.output
+        assert sum(json.loads(done.stdout)["counts"].values()) == 300
+    found = pd.read_csv(tmp_path / "out.csv")
+    assert list(found.columns) == ["label", "probability x", "probability y", "probability z"]
+    P = found.iloc[:, 1:].to_numpy()
+    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-12)
+    agree = np.mean(np.array(["x", "y", "z"])[P.argmax(axis=1)] == found["label"])
+    assert agree > 0.95 if kind == "hinge" else agree == 1  # votes of pairs, and mean margins
+    assert log_loss(table["kind"], P) < 0.8
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), P)
+    array = zarr.open_array(tmp_path / "out.zarr", mode="r")
+    np.testing.assert_allclose(array[:], P, rtol=1e-12)
+    assert array.attrs["classes"] == ["x", "y", "z"]
+
+
+def test_they_are_those_of_the_estimator(made):
+    _, X, table = made
+    folder = Path(fitted(made, {"kind": "automatic"}))
+    inputs = read_manifest(folder / "manifest.json")["inputs"]
+    labels, train = (StoredParts(folder.parents[1] / stage / inputs[stage][:24]).read(0)[name]
+                     for stage, name in (("labels", "labeled"), ("split", "train")))
+    y = np.full(len(train), -1)
+    y[labels] = np.unique(table["kind"], return_inverse=True)[1][train][labels]
+    own = SemiSupervisedClassifier(scale="none", graph=KNNGraph(n_neighbors=6)).fit(X[train], y)
+    np.testing.assert_allclose(open_model(folder).predict_proba(as_rows(X)), own.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize(("model", "labels"), [
+    ({"kind": "automatic"}, {"per_class": 1}), ({"kind": "laprls", "landmarks": {"count": 40}}, {"per_class": 5})])
+def test_what_is_not_calibrated_is_refused_before_a_point_is_read(made, model, labels, tmp_path):
+    folder = fitted(made, model, labels=labels)
+    refused = predict(folder, tmp_path / "none.csv", tmp_path / "out.csv", "--probabilities")
+    assert refused.exit_code == 1
+    assert "the model has no probabilities" in refused.output
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(DataError, match="no probabilities"):
+        open_model(folder).predict_proba(as_rows(made[1]))
+    assert open_model(folder).predict(as_rows(made[1])).shape == (300,)
+
+
+def test_a_point_without_a_label_has_none(made, tmp_path):
+    """New points far away from the model, by a kernel that is zero there."""
+    model = fitted(made, {"kind": "svm"}, kernel={"bandwidth": 0.5})
+    far = pd.DataFrame(np.full((2, 4), 1e4), columns=list("abcd"))
+    far.iloc[0] = made[2].drop(columns="kind").iloc[0]
+    far.to_csv(tmp_path / "far.csv", index=False)
+    for name in ("out.csv", "out.npy", "out.zarr"):
+        done = predict(model, tmp_path / "far.csv", tmp_path / name, "--probabilities", "--abstain")
+        assert done.exit_code == 0, done.output
+    table = pd.read_csv(tmp_path / "out.csv", keep_default_na=False)
+    assert table.iloc[1].tolist() == ["", "", "", ""]
+    for P in (np.load(tmp_path / "out.npy"), zarr.open_array(tmp_path / "out.zarr", mode="r")[:]):
+        assert np.isnan(P[1]).all()
+        assert P[0].sum() == pytest.approx(1)
