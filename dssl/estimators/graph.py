@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.metaestimators import available_if
 
 from ..errors import DataError, explain, require
 from ..execution.on_dask import current_execution
@@ -171,7 +170,7 @@ CLASS_SIZES = """class_sizes : known sizes of the classes, counts or shares, in 
     """
 
 
-class OneSystemClassifier(GraphClassifier):
+class OneSystemClassifier(CalibratedGraphClassifier):
     """A classifier on the graph by one system of as many columns as classes."""
 
     def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, tolerance: float = 1e-5,
@@ -209,16 +208,6 @@ class LaplaceLearning(OneSystemClassifier):
                   tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
         return [held_out_harmonic(graph, target, weight, repetitions, self._params(), execution)] * len(tried)
 
-    @available_if(lambda self: self.class_sizes is None)
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the shares of classes (n, n_classes), which sum to 1, NaN where no label reaches.
-
-        They are those in which a random walk from a point first meets a label of each class. Scores that are moved to
-        known class sizes are no shares, and have no probabilities.
-        """
-        values = self._values(X)
-        return values if values.shape[1] > 1 else np.hstack([1 - values, 1 + values]) / 2
-
 
 class LaplaceLearningRegressor(GraphRegressor):
     """Harmonic functions of quantities: at labeled points the target, elsewhere the mean of the neighbors.
@@ -246,7 +235,7 @@ class LaplaceLearningRegressor(GraphRegressor):
         return [held_out_harmonic(graph, target, weight, repetitions, self._params(), execution)] * len(tried)
 
 
-class PoissonLearning(CalibratedGraphClassifier, OneSystemClassifier):
+class PoissonLearning(OneSystemClassifier):
     """Poisson learning: labels as sources and sinks of a flow on the graph; for one to a few labels a class.
 
     Parameters

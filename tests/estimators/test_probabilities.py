@@ -9,13 +9,22 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 
-from dssl import GraphKernelRidge, GridSearch, LapRLSClassifier, LapSVM, PoissonLearning, SystemParams
+from dssl import (
+    GraphKernelRidge,
+    GridSearch,
+    LaplaceLearning,
+    LapRLSClassifier,
+    LapSVM,
+    PoissonLearning,
+    SystemParams,
+)
+from dssl.estimators.graph import PointsBeyond
 from dssl.estimators.targets import classes_of
 from dssl.selection.calibration import calibration_folds
 
 from .test_laprls import SOLVERS, problem
 
-KINDS = [LapRLSClassifier, LapSVM, PoissonLearning, GraphKernelRidge]
+KINDS = [LapRLSClassifier, LapSVM, PoissonLearning, LaplaceLearning, GraphKernelRidge]
 
 
 def left_out(estimator, folds, X, y, weight, monkeypatch):
@@ -133,6 +142,22 @@ def test_more_labels_are_left_out_in_folds():
     assert len(calibration_folds(target.take(np.arange(200)), 0, a_fit_each=True)) == 5
     found = LapRLSClassifier().fit(X, y)
     assert found.predict_proba(X).shape == (300, 2)
+
+
+@pytest.mark.parametrize("kind", [GraphKernelRidge, LaplaceLearning, PoissonLearning])
+def test_a_piece_of_the_graph_with_one_label_and_one_with_none(kind):
+    """What is left out of a piece of its own is predicted by no other label; where no label reaches is no probability.
+    """
+    centers = 50 * np.array([(0, 0), (1, 0), (0, 1), (1, 1)])
+    X = np.random.default_rng(0).normal(size=(160, 2)) + np.repeat(centers, 40, axis=0)
+    y = np.full(160, -1)
+    y[:4], y[40:44], y[80] = 0, 1, 1
+    with pytest.warns(PointsBeyond):
+        P = kind().fit(X, y).predict_proba(X)
+    assert np.isnan(P[120:]).all()
+    assert_allclose(P[:120].sum(axis=1), 1)
+    assert_array_equal(P[:120].argmax(axis=1), np.repeat([0, 1, 1], 40))
+    assert log_loss(np.repeat([0, 1, 1], 40), P[:120]) < 0.6
 
 
 def test_a_search_has_the_probabilities_of_its_best():
