@@ -40,6 +40,8 @@ BELOW = {
 
 DOORS = {
     "zarr": {"storage.store", "storage.foreign_zarr"},
+    "numcodecs": {"storage.store"},
+    "google_crc32c": {"storage.store"},
     "pyarrow": {"data.readers"},
     "pynndescent": {"graph.descent"},
     "pyamg": {"solvers.amg"},

@@ -247,7 +247,7 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
 def product_cost(n: int, s: int, powers: Sequence[int], block_columns: int, form: Form, budget: int) -> Cost:
     """Return what multiplying the factors of s points takes.
 
-    A range of rows of the factors, decoded a band at a time, and their product; in the driver, a few such products.
+    A range of rows of the factors, decoded a chunk at a time, and their product; in the driver, a few such products.
     """
     square, factors = 8 * s * s, len(_kept_factors(powers, form))
     product = square * len(powers)
@@ -256,9 +256,7 @@ def product_cost(n: int, s: int, powers: Sequence[int], block_columns: int, form
         whole = 8 * n * s * factors
         return cost_of(0, whole, product, whole + driver, whole)
     height = product_rows(n, s, powers, budget)
-    rows, band = 8 * s * height * factors, 8 * min(ROW_CHUNK, n) * s
-    chunk = 8 * min(ROW_CHUNK, n) * min(block_columns, s)
-    decoding = decoding_bytes(band, chunk) + (band if height > ROW_CHUNK else 0)
-    peak = max(rows + decoding, rows + product + square // 2, driver)
+    rows, chunk = 8 * s * height * factors, 8 * min(ROW_CHUNK, n) * min(block_columns, s)
+    peak = max(rows + decoding_bytes(chunk), rows + product + square // 2, driver)
     tasks = block_count(n, height)
     return cost_of(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product)
