@@ -15,7 +15,11 @@ FILL = 60  # entries of the factor for each of the matrix: a guess, above what n
 
 @dataclass(frozen=True)
 class Direct(Method):
-    """An LU factor of A (plus the null vectors' outer products where A is singular), made where it is used."""
+    """An LU factor of A, made where it is used; of a singular component with 1 more at one vertex, its ground.
+
+    With right-hand sides off the null vector y the ground's value is then 0, and the solution differs by a multiple of
+    y from the smallest one. The factor of `A + y y'` would be dense.
+    """
 
     name = "direct"
     held_guess = ("fill of the factor",)
@@ -23,12 +27,17 @@ class Direct(Method):
     @cached_property
     def _lu(self) -> SuperLU:
         matrix = self.A.to_scipy()
-        singular = self.A.singular
-        if singular.any():  # one outer product y y' a singular component; off y the solution is the same
-            rows = np.flatnonzero(singular[self.A.component])
-            Y = sp.csr_matrix((self.A.near_null[rows], (rows, self.A.component[rows])), (self.A.n, len(singular)))
-            matrix = matrix + Y @ Y.T
+        if self.A.singular.any():
+            matrix += sp.diags_array(self._grounds(), format="csr")
         return splu(sp.csc_matrix(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
+
+    def _grounds(self) -> np.ndarray:
+        """Return 1 at the vertex of each singular component where its null vector is largest, and 0 elsewhere (n,)."""
+        component, grounds = self.A.component, np.zeros(self.A.n)
+        ascending = np.lexsort((self.A.near_null, component))
+        last = np.append(component[ascending][1:] != component[ascending][:-1], True)
+        grounds[ascending[last]] = self.A.singular[component[ascending[last]]]
+        return grounds
 
     def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray,
                 budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

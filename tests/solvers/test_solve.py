@@ -17,6 +17,8 @@ from dssl.errors import DataError, NotConverged, ParameterError
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import amg
 from dssl.solvers import solve as solve_module
+from dssl.solvers.direct import FILL, Direct
+from dssl.solvers.operators import scaled_matrix
 from dssl.solvers.solve import Solver, SolverParams, prepare, solve, solve_columns, stored_bytes
 
 from .graphs import components, grid, points, random_graph, regularizer, with_hub
@@ -56,6 +58,13 @@ def test_solution_is_the_pseudo_inverse(graph, method, ridge, normalized):
         found = solve(R, B, method=method, tolerance=1e-8, vector=vector)
 
         assert_allclose(found.value, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_singular_matrix_has_a_sparse_factor(normalized):
+    A = scaled_matrix(*regularizer(sp.block_diag([grid(40), grid(20)], format="csr"), 0, normalized))
+    assert A.singular.all()
+    assert Direct(A)._lu.nnz < FILL * len(A.data) < A.n**2 / 5
 
 
 @pytest.mark.parametrize("normalized", [False, True])
