@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,9 @@ from ..errors import explain, require
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.index import require_index
-from ..learners.on_graph.automatic import fit_automatic, measure_of
+from ..learners.on_graph.automatic import Automatic, fit_automatic, measure_of
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
+from ..selection.calibration import calibration_folds
 from ..selection.graph_gain import Gain, gain_of
 from ..storage.blocks import Rows
 from .base import PointEstimator, PointRegressor
@@ -80,7 +82,9 @@ class AutomaticEstimator(PointEstimator):
         scaled = execution.share_rows(ScaledRows(rows, self.scaling_))
         require_index(scaled, self.group("graph").metric, execution.memory_budget)
         made = self._graph(scaled, graph, execution)
-        found = fit_automatic(made, scaled, target, weight, self.class_sizes, params, self.group("graph"), execution)
+        fit = partial(fit_automatic, made, scaled, class_sizes=self.class_sizes, params=params, knn=self.group("graph"),
+                      execution=execution)
+        found = fit(target, weight)
         self.model_ = found.model
         coding, own_weight = target.coding, None if weight is None else weight[found.held]
         self._transduction = coding.labels(found.values)
@@ -88,11 +92,24 @@ class AutomaticEstimator(PointEstimator):
         self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target))
         self.evidence_ = {**made.attributes, **found.attributes, "scale": {"kind": self.scaling_.kind, **tried},
                           "gain": self.gain_.described(), "in_words": self.gain_.in_words()}
-        self._calibrate(held, lambda: found.held_out, own_weight)
+        self._calibrate(held, lambda: found.held_out if self.class_sizes is None else self._left_out(
+            fit, target, weight), own_weight)
         if self.gain_.hurts:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),
                                   fix="look at the features, at graph.n_neighbors and the metric, or learn from the "
                                       "labels alone"), GraphDoesNotHelp, stacklevel=3)
+
+    def _left_out(self, fit: Callable[..., Automatic], target: Any, weight: np.ndarray | None) -> np.ndarray:
+        """Return the values (l, c) of labeled points by fits without their fold.
+
+        Known class sizes change the values, and those of leave-one-out are without them.
+        """
+        found = np.full(target.columns().shape, np.nan)
+        for fold in calibration_folds(target, self.seed, a_fit_each=True):
+            kept = np.setdiff1d(np.arange(len(found)), fold)
+            own = fit(target.take(kept), None if weight is None else weight[kept])
+            found[fold] = own.values[target.labeled[fold]]
+        return found
 
     def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
         """Keep what probabilities are made of."""

@@ -130,12 +130,12 @@ class CalibratedGraphClassifier(CalibratedClassifier, GraphClassifier):
     def _left_out(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
                   execution: Execution) -> np.ndarray:
         """Return the values (l, c) of labeled points without their own labels."""
-        if found.held_out is not None:
-            return found.held_out
-        if self.class_sizes is not None:
+        if self.class_sizes is not None:  # they change the values, and those of leave-one-out are without them
             folds = calibration_folds(target, self.seed, a_fit_each=True)
             fit = partial(self._values_on, graph, params=params, execution=execution)
             return held_out_refits(fit, graph, target, weight, folds).values
+        if found.held_out is not None:
+            return found.held_out
         folds = calibration_folds(target, self.seed)
         return self._held_out(graph, target, weight, [folds], [params], execution, {})[0][0].values
 

@@ -20,6 +20,7 @@ from ..data.scaling import ScaledRows, Scaling
 from ..data.sources import Source, find_source
 from ..errors import DataError, SpecError, explain, require
 from ..execution.tasks import Execution
+from ..learners.coding import ClassCoding
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
 from ..learners.probabilities import CALIBRATION, Calibration
@@ -63,11 +64,13 @@ class FittedPipeline:
 
     def calibration(self) -> Calibration:
         """Return what makes probabilities of the model's scores; raise DataError where nothing was calibrated."""
+        require(isinstance(self.model.coding, ClassCoding), "the model has no probabilities", error=DataError,
+                why="it predicts quantities, not classes", fix="leave --probabilities out")
         described = self.model.attributes.get(CALIBRATION)
         if described is None:
             raise DataError(explain(
                 "the model has no probabilities", why="models of kind automatic, graph, svm and ridge have them, of "
-                "classes with two labels or more each, and no baseline has",
+                "classes with two labels or more each whose sizes are not told, and no baseline has",
                 fix="leave --probabilities out, or fit the estimator in Python: every classifier has predict_proba"))
         return Calibration.from_described(described)
 

@@ -72,12 +72,14 @@ def fit_calibration(scores: np.ndarray, codes: np.ndarray, sample_weight: np.nda
     / 50 labels a class, five learners, the mean log loss is 0.55 / 0.30 / 0.19 / 0.17; of a logistic regression with
     coefficients of all classes it was 1.6 / 0.39 / 0.20 / 0.17. A class that no code names has probability 0.
 
+    sample_weight : (l,), relative to their mean.
+
     References
     ----------
     Guo, Pleiss, Sun, Weinberger, "On calibration of modern neural networks", ICML 2017 (temperature scaling), of scores
     held out as in Platt, "Probabilistic outputs for support vector machines", 1999.
     """
-    weight = np.ones(len(codes)) if sample_weight is None else sample_weight
+    weight = np.ones(len(codes)) if sample_weight is None else sample_weight / sample_weight.mean()
     size = float(np.sqrt((scores**2).mean())) or 1.0
     present = np.isin(np.arange(scores.shape[1]), codes)
     own = np.where(present, scores / size, -np.inf)

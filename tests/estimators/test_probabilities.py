@@ -16,6 +16,7 @@ from dssl import (
     LapRLSClassifier,
     LapSVM,
     PoissonLearning,
+    SemiSupervisedClassifier,
     SystemParams,
 )
 from dssl.estimators.graph import PointsBeyond
@@ -78,6 +79,26 @@ def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, mo
         without[labeled[fold]] = -1
         scores = PoissonLearning(**settings).fit(X, without).decision_function(X[labeled[fold]])
         assert_allclose(seen["values"][fold], scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", [GraphKernelRidge, SemiSupervisedClassifier])
+def test_values_of_known_class_sizes_are_calibrated_by_fits_without_each_fold(kind, n_classes, monkeypatch):
+    X, y, _ = problem(n=100, n_labeled=16, n_classes=n_classes, seed=1)
+    seen, labeled = {}, np.flatnonzero(y >= 0)
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
+    settings = {"class_sizes": [1, 2, 1][:n_classes]}
+    if kind is SemiSupervisedClassifier:
+        settings["scale"] = "none"
+    with monkeypatch.context() as patch:
+        patch.setattr("dssl.estimators.calibrated.CalibratedClassifier._calibrate",
+                      lambda self, target, held_out, weight: seen.setdefault("values", held_out()))
+        kind(**settings).fit(X, y, sample_weight=weight)
+    for fold in calibration_folds(classes_of(y, None, len(y)), 0, a_fit_each=True)[:2]:
+        without = y.copy()
+        without[labeled[fold]] = -1
+        scores = kind(**settings).fit(X, without, sample_weight=weight).decision_function(X[labeled[fold]])
+        assert_allclose(seen["values"][fold], scores.reshape(len(fold), -1), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -84,7 +84,9 @@ def test_they_are_those_of_the_estimator(made):
 
 
 @pytest.mark.parametrize(("model", "labels"), [
-    ({"kind": "automatic"}, {"per_class": 1}), ({"kind": "laprls", "landmarks": {"count": 40}}, {"per_class": 5})])
+    ({"kind": "automatic"}, {"per_class": 1}),
+    ({"kind": "automatic", "class_sizes": [1, 1, 1]}, {"per_class": 5}),
+    ({"kind": "laprls", "landmarks": {"count": 40}}, {"per_class": 5})])
 def test_what_is_not_calibrated_is_refused_before_a_point_is_read(made, model, labels, tmp_path):
     folder = fitted(made, model, labels=labels)
     refused = predict(folder, tmp_path / "none.csv", tmp_path / "out.csv", "--probabilities")
@@ -94,6 +96,15 @@ def test_what_is_not_calibrated_is_refused_before_a_point_is_read(made, model, l
     with pytest.raises(DataError, match="no probabilities"):
         open_model(folder).predict_proba(as_rows(made[1]))
     assert open_model(folder).predict(as_rows(made[1])).shape == (300,)
+
+
+def test_a_model_of_quantities_has_none(made, tmp_path):
+    folder = fitted(made, {"kind": "automatic"}, labels={"count": 40}, data={
+        "source": str(made[0] / "train.csv"), "task": "regression", "read": {"target": "a", "drop": ["kind"]},
+        "test": {"count": 60}})
+    refused = predict(folder, tmp_path / "none.csv", tmp_path / "out.csv", "--probabilities")
+    assert refused.exit_code == 1
+    assert "predicts quantities, not classes" in refused.output
 
 
 def test_a_point_without_a_label_has_none(made, tmp_path):

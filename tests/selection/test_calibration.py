@@ -84,12 +84,14 @@ def test_the_slope_is_the_most_probable_one(n_classes, size):
     scores = rng.normal(size=(80, n_classes)) + np.eye(n_classes)[codes]
     scores /= np.sqrt((scores**2).mean())
     weight = rng.uniform(0.5, 2, 80)
+    weight /= weight.mean()
     found = fit_calibration(size * scores, codes, weight)
     slopes = np.geomspace(0.01, 100, 2001)
     best = max(slopes, key=lambda slope: likelihood(slope, scores, codes, weight))
     assert_allclose(found.slope * size, best, rtol=0.01)
     assert_allclose(found.probabilities(size * scores), softmax(found.slope * size * scores, axis=1), rtol=1e-10)
     assert abs(found.slope / fit_calibration(size * scores, codes).slope - 1) > 1e-3
+    assert_allclose(fit_calibration(size * scores, codes, 1000 * weight).slope, found.slope, rtol=1e-6)
 
 
 def test_the_order_of_scores_stays_where_they_are_wrong_about_each_label():

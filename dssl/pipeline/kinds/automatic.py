@@ -91,7 +91,9 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
         described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled),
                            **target.missed(values, model.coding)}
     held = target.take(found.held)
-    calibration = calibrated(held, lambda: margins_of(found.held_out, found.model.coding))
+    # Known class sizes change the values, and those of leave-one-out are without them.
+    calibration = calibrated(held, lambda: margins_of(
+        found.held_out, found.model.coding)) if params.class_sizes.sizes is None else None
     if calibration is not None:
         described["model"][CALIBRATION] = calibration.described()
     PartWriter(context.parts, 0).write(**arrays)
@@ -149,7 +151,7 @@ AUTOMATIC = Kind("automatic", AutomaticPipeline, ("classification", "regression"
     replace(POINTS, version=1, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 4, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 5, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
     replace(SCORES, version=1, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
             cost=_scores_cost, remedy=_FEWER),
