@@ -86,7 +86,10 @@ def times(K: np.ndarray, P: np.ndarray) -> np.ndarray:
     """
     if K.dtype == np.float64:
         return K @ P
-    return np.concatenate([K[start:stop].astype(np.float64) @ P for start, stop in row_ranges(len(K), SUMMED_ROWS)])
+    found = np.empty((len(K), *P.shape[1:]))
+    for start, stop in row_ranges(len(K), SUMMED_ROWS):
+        found[start:stop] = K[start:stop].astype(np.float64) @ P
+    return found
 
 
 def halo_chunks(E: sp.csr_array, halo: np.ndarray) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
