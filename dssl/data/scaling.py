@@ -235,8 +235,9 @@ def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None
         spread = np.maximum(np.abs(smallest), np.abs(largest))
     elif kind == "global_range":
         spread = np.full(d, max(abs(float(smallest.min())), abs(float(largest.max()))))
-    wild = [_name(feature_names, int(j)) for j in np.flatnonzero(~np.isfinite(spread))]
-    require(not wild, f"column {''.join(wild[:1])} spreads beyond float64", fix="leave it out, or rescale it",
+    wild = [("column " if feature_names else "") + _name(feature_names, int(j))
+            for j in np.flatnonzero(~np.isfinite(spread))[:1]]
+    require(not wild, f"{''.join(wild)} spreads beyond float64", fix="leave it out, or rescale it",
             why="its deviation from the mean, squared, is infinite", error=DataError)
     with np.errstate(divide="ignore", over="ignore"):
         factor = np.where(spread > 0, 1 / spread, 0)

@@ -13,6 +13,7 @@ from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.index import require_index
 from ..learners.on_graph.automatic import Automatic, fit_automatic, measure_of
+from ..learners.on_graph.class_sizes import class_shares
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
 from ..selection.calibration import calibration_folds
 from ..selection.graph_gain import Gain, gain_of
@@ -74,6 +75,8 @@ class AutomaticEstimator(PointEstimator):
 
     def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: GraphRidgeParams,
                execution: Execution) -> None:
+        if self.class_sizes is not None:
+            class_shares(self.class_sizes, target.names)  # raises before the graph is made
         tried = dict[str, Any]()
         if self.scale == "auto":
             self.scaling_, tried = choose_scale(rows, None, target, execution, self.seed)

@@ -14,7 +14,7 @@ from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.functions import FunctionParams
 from ..graph.graph import Graph, KNNGraph
-from ..learners.on_graph.class_sizes import with_class_sizes
+from ..learners.on_graph.class_sizes import class_shares, with_class_sizes
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from ..learners.on_graph.harmonic import fit_harmonic
 from ..learners.on_graph.held_out import (
@@ -28,7 +28,7 @@ from ..learners.on_graph.held_out import (
 from ..learners.on_graph.model import GraphModel, graph_model, signed
 from ..learners.on_graph.poisson import fit_poisson
 from ..learners.on_graph.vertex_labels import VertexValues
-from ..learners.target import Target
+from ..learners.target import Classes, Target
 from ..selection.calibration import calibration_folds
 from ..selection.on_graph import VERSIONS, row_on_graph
 from ..solvers.solve import SolverParams
@@ -88,6 +88,10 @@ class GraphEstimator(SearchedEstimator):
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
                execution: Execution) -> None:
+        sizes = getattr(self, "class_sizes", None)
+        if sizes is not None:
+            assert isinstance(target, Classes)
+            class_shares(sizes, target.names)  # raises before the graph is made
         made = self._graph(rows, graph, execution)
         found = self._values_on(made, target, weight, params, execution)
         self.model_ = graph_model(made, rows, found, target, self.group("graph"), execution)

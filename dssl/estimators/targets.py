@@ -7,7 +7,7 @@ import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
 from ..data.inputs import labels_of
-from ..errors import DataError, require
+from ..errors import DataError, explain, require
 from ..learners.encoding import encode_labels, require_no_quantities, require_within
 from ..learners.target import Classes, Quantities, Target
 
@@ -47,7 +47,13 @@ def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
     integers with an unnamed -1.
     """
     nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
-    given = y.to_numpy(np.float64, na_value=np.nan) if nullable else np.asarray(y)
+    try:
+        given = y.to_numpy(np.float64, na_value=np.nan) if nullable else np.asarray(y)
+        targets = given.astype(np.float64) if given.dtype.kind == "O" else given
+    except (TypeError, ValueError) as error:
+        raise DataError(explain(f"y holds what is no number: {error}", why="a target is a quantity",
+                                fix="convert y to floats, with NaN where a target is unknown, or fit a classifier")
+                        ) from error
     require(given.dtype.kind in "biufO", f"y holds values of type {given.dtype}, expected real numbers",
             error=DataError, why="a target is a quantity",
             fix="convert y to floats, with NaN where a target is unknown")
@@ -56,7 +62,7 @@ def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
     require(unlabeled is not None or not marked, "y holds integers, and -1 is among them", error=DataError,
             why="NaN marks unknown targets here, so -1 would be fitted as a value",
             fix="pass unlabeled=-1 if it marks unknown targets, or y as floats if it is a value")
-    targets = given.astype(np.float64)
+    targets = targets.astype(np.float64)
     if unlabeled is not None:
         targets[targets == float(unlabeled)] = np.nan
     require(not np.isinf(targets).any(), f"y has {int(np.isinf(targets).sum())} infinite targets", error=DataError,

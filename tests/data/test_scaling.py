@@ -136,6 +136,8 @@ def test_fits_that_are_refused():
         fit(points(), "standardize", np.array([300]))
     with pytest.raises(DataError, match="column b spreads beyond"):
         fit(np.array([[0, 1e308], [1, -1e308]]), "standardize", feature_names=["a", "b"])
+    with pytest.raises(DataError, match=r"^column 1 spreads beyond"):
+        fit(np.array([[0, 1e308], [1, -1e308]]), "standardize")
 
 
 @pytest.mark.cluster

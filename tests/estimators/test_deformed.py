@@ -253,6 +253,7 @@ def test_labels_that_cannot_be_learned(y, message):
     ([np.nan] * 30, "no target is a number"), ([0.0, 1.0], "y has shape \\(2,\\) for 30 points"),
     (np.zeros((30, 2, 2)), "y has shape \\(30, 2, 2\\)"), (None, "the target y is None"),
     ([np.inf, 1.0, np.nan] * 10, "y has 10 infinite targets"),
+    (np.array(["a", None, 1.0] * 10, object), "y holds what is no number: could not convert string to float: 'a'"),
     ([0.0, -1e200, np.nan] * 10, "beyond 1e\\+150: 10; the first is -1e\\+200 in row \\[1\\]"),
     (np.full((30, 2), [0.0, 1e151]), "beyond 1e\\+150: 30; the first is 1e\\+151 in row \\[0\\]"),
 ])

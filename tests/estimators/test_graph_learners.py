@@ -18,6 +18,7 @@ from dssl import (
     LaplaceLearning,
     LaplaceLearningRegressor,
     PoissonLearning,
+    SemiSupervisedClassifier,
 )
 from dssl.errors import DataError, ParameterError
 from dssl.estimators.graph import PointsBeyond
@@ -158,11 +159,13 @@ def test_known_class_sizes_are_kept(kind):
     assert_array_equal(again.transduction_, found.transduction_)
 
 
+@pytest.mark.parametrize("kind", [PoissonLearning, SemiSupervisedClassifier])
 @pytest.mark.parametrize("sizes", [[1, 2], [1] * 9 + [0], [np.nan] * 10, {"one": 3}, dict.fromkeys(range(9), 1)])
-def test_class_sizes_are_checked(sizes):
+def test_class_sizes_are_checked_before_the_graph_is_made(kind, sizes, monkeypatch):
     X, _, y = digits(1)
+    monkeypatch.setattr(kind, "_graph", lambda *arguments: pytest.fail("the graph is made"))
     with pytest.raises(ParameterError, match="class_sizes"):
-        PoissonLearning(class_sizes=sizes).fit(X, y)
+        kind(class_sizes=sizes).fit(X, y)
 
 
 def test_probabilities_are_calibrated_on_what_is_left_out():
