@@ -68,10 +68,11 @@ class ProbablePair(ChoiceRule):
         mean = np.zeros_like(Y[own.points])
         if self.centered:
             mean = np.repeat(kept_means(Y, own.folds, own.weight), [len(fold) for fold in own.folds], axis=0)
-        wanted, found = Y[own.points] - mean, own.values[own.points] - mean
+        unit = float(np.abs(Y[own.points] - mean).max(initial=0.0)) or 1.0  # squares of quantities may overflow
+        wanted, found = (Y[own.points] - mean) / unit, (own.values[own.points] - mean) / unit
         across, size = float((w * wanted * found).sum()), float((w * found**2).sum())
         loss = float((w * wanted**2).sum()) - (across**2 / size if across > 0 else 0.0)
-        return {"scaled_rmse": float(np.sqrt(max(loss, 0.0) / Y.shape[1]))}
+        return {"scaled_rmse": unit * float(np.sqrt(max(loss, 0.0) / Y.shape[1]))}
 
     def order(self, row: Any) -> tuple[float, ...]:
         prior = next(own for gamma_A, gamma_I, own in self.priors if (gamma_A, gamma_I) == (

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import LapRLSClassifier, LapRLSRegressor
 from dssl.errors import ParameterError
@@ -97,6 +98,16 @@ def test_one_penalty_may_be_given():
     grid = LapRLSClassifier(gamma_A=[0.1, 1.0], cv=3).fit(X, y)
     assert len(grid.cv_results_["params"]) == 6
     assert grid.evidence_["folds"] == 3
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e148])
+def test_the_choice_does_not_depend_on_the_size_of_quantities(size):
+    X, codes = problem()
+    y = np.where(codes >= 0, X[:, 0] + codes, np.nan)
+    one, other = (LapRLSRegressor().fit(X, own).cv_results_ for own in (y, y * size))
+    assert np.unique(one["rank_test_score"]).size == 6
+    assert_array_equal(one["rank_test_score"], other["rank_test_score"])
+    assert_allclose(other["scaled_rmse"] / size, one["scaled_rmse"], rtol=1e-6)
 
 
 def test_a_loss_that_has_no_residuals_chooses_nothing():
