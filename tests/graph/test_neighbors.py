@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.neighbors import NearestNeighbors
 
+from dssl import KNNGraph
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import exact
@@ -17,8 +18,12 @@ from dssl.graph.exact import plan_exact
 from dssl.graph.layout import Frame
 from dssl.graph.neighbor_lists import Neighbors
 from dssl.graph.neighbors import NeighborParams, descent_seconds, find_neighbors, neighbors
+from dssl.graph.recall import certify_recall
+from dssl.graph.shared_search import SharedSearch
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
+
+from .test_sparse_neighbors import weighted, zipf
 
 
 def dense_neighbors(X, k):
@@ -47,7 +52,8 @@ def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
 
 
 SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles"])
-COMPILES = pytest.mark.slow  # pynndescent compiles for a minute in every process that searches
+# pynndescent compiles for a minute in every process that searches: all tests of it are in this file, hence in one.
+COMPILES = pytest.mark.slow
 METHODS = pytest.mark.parametrize("method", ["exact", pytest.param("descent", marks=COMPILES)])
 
 
@@ -250,6 +256,32 @@ def test_auto_is_exact_for_small_data_and_says_so():
     found = neighbors(np.random.default_rng(17).normal(size=(300, 5)), 5)
     assert found.attributes["method"] == "exact"
     assert found.attributes["recall"]["lower"] == 1.0
+
+
+@COMPILES
+def test_of_a_shared_descent_lists_are_cut_and_certified_anew():
+    X = ArrayRows(np.random.default_rng(0).normal(size=(2000, 12)).astype(np.float32))
+    family = [KNNGraph(n_neighbors=k, method="descent") for k in (5, 15)]
+    shared = SharedSearch(X, family, InProcess(1))
+    few = shared.graph(family[0])
+    lists = find_neighbors(X, family[1].search, InProcess(1))
+    assert shared.n_searches == 1
+    assert_array_equal(few.neighbors.ids.read_all(), lists.ids.read_all()[:, :5])
+    assert few.attributes["neighbors"]["recall"] == certify_recall(X, few.neighbors)
+
+
+@COMPILES
+def test_descent_on_sparse_rows_finds_most_neighbors_and_measures_them_exactly():
+    X = weighted(zipf(3000, 300, 10, 13), 14)
+    found = neighbors(X, 8, method="descent")
+    assert found.attributes["method"] == "descent"
+    assert found.attributes["recall"]["recall"] > 0.8
+    ids, distances = found.ids.read_all(), found.distances.read_all()
+    dense = X.toarray().astype(np.float64)
+    for row in range(0, 3000, 500):
+        assert_allclose(distances[row], np.sqrt(((dense[row] - dense[ids[row]]) ** 2).sum(axis=1)), rtol=1e-6)
+    again = neighbors(X, 8, method="descent")
+    assert_array_equal(again.ids.read_all(), ids)
 
 
 @COMPILES

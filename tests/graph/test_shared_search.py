@@ -8,8 +8,6 @@ from scipy import sparse
 from dssl import KNNGraph
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.graph.neighbors import find_neighbors
-from dssl.graph.recall import certify_recall
 from dssl.graph.shared_search import SharedSearch, search_of
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_rows
@@ -88,15 +86,3 @@ def test_workers_weigh_the_beginnings_of_lists(cluster_client):
     shared = SharedSearch(execution.share_rows(rows), FAMILY, execution)
     for params in FAMILY:
         same(shared.graph(params), params.build(rows, InProcess(1)))
-
-
-@pytest.mark.slow
-def test_of_descent_lists_are_cut_and_certified_anew():
-    X = ArrayRows(np.random.default_rng(0).normal(size=(2000, 12)).astype(np.float32))
-    family = [KNNGraph(n_neighbors=k, method="descent") for k in (5, 15)]
-    shared = SharedSearch(X, family, InProcess(1))
-    few = shared.graph(family[0])
-    lists = find_neighbors(X, family[1].search, InProcess(1))
-    assert shared.n_searches == 1
-    assert_array_equal(few.neighbors.ids.read_all(), lists.ids.read_all()[:, :5])
-    assert few.attributes["neighbors"]["recall"] == certify_recall(X, few.neighbors)

@@ -233,17 +233,3 @@ def test_recall_is_certified_as_for_dense_rows(metric):
         on_dense = certify_recall(X.toarray(), which, sample=150)
         assert on_sparse == on_dense
     assert certify_recall(X, found)["recall"] == 1
-
-
-@pytest.mark.slow
-def test_descent_on_sparse_rows_finds_most_neighbors_and_measures_them_exactly():
-    X = weighted(zipf(3000, 300, 10, 13), 14)
-    found = neighbors(X, 8, method="descent")
-    assert found.attributes["method"] == "descent"
-    assert found.attributes["recall"]["recall"] > 0.8
-    ids, distances = found.ids.read_all(), found.distances.read_all()
-    dense = X.toarray().astype(np.float64)
-    for row in range(0, 3000, 500):
-        assert_allclose(distances[row], np.sqrt(((dense[row] - dense[ids[row]]) ** 2).sum(axis=1)), rtol=1e-6)
-    again = neighbors(X, 8, method="descent")
-    assert_array_equal(again.ids.read_all(), ids)
