@@ -264,8 +264,8 @@ def _learner_costs(f: Facts[GraphLearnerPipeline]) -> list[Cost]:
     if f.vertices > LARGEST:
         f.estimated.add("solver")
     n, m, c, guess = f.vertices, f.n_labeled, f.n_outputs, f.bound == "most"
-    left_out = held_out_cost(n, f.nnz, m, c, [], ONE_BY_ONE, systems=int(f.spec.data.task == "classification"),
-                             guess=guess)
+    left_out = cost_of(0, 0, 0, 0, 0) if f.spec.data.task != "classification" else held_out_cost(
+        n, f.nnz, m, c, [], ONE_BY_ONE, systems=1, guess=guess)
     return [cost if own.family is not None or own.sized else cost_of(
         cost.tasks + left_out.tasks, cost.read + left_out.read, cost.written, max(cost.peak, left_out.peak),
         max(cost.least, left_out.least)) for own in Learners.of(f.spec).values for cost in [
