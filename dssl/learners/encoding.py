@@ -8,6 +8,7 @@ import pandas as pd
 
 from ..errors import DataError, explain, require
 
+LARGEST_WHOLE = 2.0**53  # up to which floats tell whole numbers apart
 UNLABELED = -1  # the code of a point without a label
 MOST_CLASSES = 1000
 LARGEST_VALUE = 1e150  # of a target, so that sums of squares are finite
@@ -59,6 +60,17 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
     codes = np.full(len(values), UNLABELED, np.int64)
     codes[~hidden] = inverse
     return codes, classes
+
+
+def as_whole_numbers(classes: np.ndarray) -> np.ndarray:
+    """Return classes (n_classes,) that are whole numbers as integers: empty cells of a table made them floats.
+
+    Not where -1 is among them, which marks no label among integers.
+    """
+    if classes.dtype.kind != "f" or UNLABELED in classes or (np.abs(classes) >= LARGEST_WHOLE).any() or (
+            classes != np.round(classes)).any():
+        return classes
+    return classes.astype(np.int64)
 
 
 def require_no_quantities(classes: np.ndarray, fix: str) -> None:

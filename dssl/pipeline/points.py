@@ -13,7 +13,14 @@ from ..data.labels import choose_labels, sample_points, split_test
 from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows, scaling_cost
 from ..errors import DataError, require
 from ..execution.cost import Cost, cost_of
-from ..learners.encoding import encode_labels, encode_values, keep_classes, map_classes, require_no_quantities
+from ..learners.encoding import (
+    as_whole_numbers,
+    encode_labels,
+    encode_values,
+    keep_classes,
+    map_classes,
+    require_no_quantities,
+)
 from ..learners.target import Classes, Quantities, Target
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
@@ -95,7 +102,7 @@ def _quantities(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.
 def _classes(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.ndarray, Target]:
     """Return the rows in use, and their classes."""
     codes, classes = encode_labels(dataset.named_targets(), params.unlabeled)
-    ids = np.arange(len(codes))
+    classes, ids = as_whole_numbers(classes), np.arange(len(codes))
     if params.keep is not None:
         ids, codes, classes = keep_classes(codes, classes, params.keep)
     if params.classes is not None:
@@ -237,7 +244,7 @@ DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_d
                 "read fewer columns (data.read.drop)", files=("source",))
 # In the driver, arrays of 8 bytes a row: labels as they are read, as text and sorted, their codes and row numbers, and
 # permutations of these, at most 12 at a time for the split and 7 for the labels. Read: labels, and the official split.
-SPLIT = Stage("split", 3, ("dataset",), SplitParams.of, make_split,
+SPLIT = Stage("split", 4, ("dataset",), SplitParams.of, make_split,
               lambda f: cost_of(0, 9 * f.n_rows, 16 * (f.n + f.n_test), 100 * f.n_rows, 100 * f.n_rows),
               "use a smaller file", files=("source",))
 LABELS = Stage("labels", 2, ("split",), lambda spec: LabelParams(**spec.labels.model_dump()), make_labels,

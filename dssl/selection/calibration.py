@@ -23,7 +23,7 @@ FARTHEST = 15.0  # of the logarithm of a slope from that of scores of unit size
 
 
 def calibration_folds(target: Target, seed: int, *, a_fit_each: bool = False) -> list[np.ndarray]:
-    """Return what is left out at a time, two or more labels of each class: about one of each class.
+    """Return what is left out at a time, of two or more labels of each class: about one label of each class.
 
     So the shares of the classes among the labels that are left are those of all; without one label of its class alone,
     a point sees the others in excess, and with two labels a class its scores say the opposite. Of more than

@@ -125,6 +125,16 @@ def test_probabilities_sum_to_one_and_are_calibrated():
         SemiSupervisedClassifier().fit(X, labeled(true, 1)).predict_proba(X)
 
 
+def test_the_labels_alone_are_not_certain_of_what_no_label_reaches():
+    """Where only near points were seen, functions of wide kernels would be scaled by next to nothing."""
+    X, true = make_moons(200, noise=0.1, random_state=0)
+    far = SemiSupervisedClassifier().fit(np.vstack([X, X + 1000]), np.r_[labeled(true, 10), np.full(200, -1)])
+    assert far.evidence_["unreached"] == 200
+    assert np.abs(far.decision_function(X + 1000)).max() < 10
+    near, beyond = (far.predict_proba(points).max(axis=1).mean() for points in (X, X + 1000))
+    assert beyond < near
+
+
 def test_points_that_no_label_reaches_are_predicted_from_the_labels():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(40, 2)) + np.array([30, 0])])

@@ -273,3 +273,18 @@ def test_without_a_label_an_integer_is_minus_one(finished, points_file, tmp_path
     assert labels[-1] == -1
     assert labels[:20].min() >= 0
     assert "1 of 21 points are near no point" in done.stderr
+
+
+def test_whole_numbers_beside_empty_cells_are_written_as_they_were_read(tmp_path):
+    X, y = make_blobs(200, 3, centers=2, random_state=0)
+    table = pd.DataFrame(X, columns=list("abc")).assign(label=np.where(np.arange(200) < 40, y.astype(str), ""))
+    table.to_csv(tmp_path / "mine.csv", index=False)
+    spec = {"name": "mine", "data": {"source": str(tmp_path / "mine.csv"), "test": {"count": 10}},
+            "labels": {"given": True}}
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    done = CliRunner().invoke(main, ["predict", result["model"], str(tmp_path / "mine.csv"), str(tmp_path / "out.csv"),
+                                     "--probabilities"], catch_exceptions=False)
+    assert done.exit_code == 0
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[0] == "label,probability 0,probability 1"
+    assert {line.split(",")[0] for line in lines[1:]} == {"0", "1"}

@@ -145,9 +145,10 @@ def require_penalties(gamma_A: Any, gamma_I: Any) -> None:
     """Raise ParameterError unless gamma_A > 0 and gamma_I >= 0 are finite numbers, or multiples of "auto"."""
     require(_is_penalty(gamma_A) and gamma_A != 0, f'gamma_A={gamma_A!r}, expected a number > 0, or "auto"',
             why="without it the coefficients are not determined where labels and graph say nothing",
-            fix='use "auto", or a multiple such as "0.1*auto"')
+            fix='use "auto", or a multiple such as "0.1*auto"; or "chosen", alone, for the choice by the labels')
     require(_is_penalty(gamma_I), f'gamma_I={gamma_I!r}, expected a number >= 0, or "auto"',
-            why="it weighs the graph's energy", fix='use 0 for no graph, "auto", or a multiple such as "0.1*auto"')
+            why="it weighs the graph's energy", fix='use 0 for no graph, "auto", or a multiple such as "0.1*auto"; or '
+                                                    '"chosen", alone, for the choice by the labels')
     for name, value in zip(PENALTIES, (gamma_A, gamma_I), strict=True):
         size = multiple_of("auto", value) if isinstance(value, str) else float(value)
         require(size == 0 or LEAST <= size <= MOST, f"{name}={value!r}, beyond {LEAST:g} to {MOST:g}",

@@ -18,7 +18,7 @@ from ..coding import Coding
 from ..kernel_family import KernelMembers, KernelSum
 from ..model import Model, described_model, register_model
 from ..target import Target
-from .graph_ridge import GraphRidgeParams, graph_members
+from .graph_ridge import GraphRidgeParams, graph_members, sampled
 from .model import GraphModel, graph_model, signed
 from .vertex_labels import VertexValues
 
@@ -132,7 +132,9 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
     """
     on_graph = graph_members(graph, target, weight, params, execution, measured=True)
     assert on_graph.structure is not None
-    kernels = KernelMembers.of(rows, on_graph.sample, target, weight, params.seed)
+    # Scaled at all points, not at those alone that a label reaches, since the labels alone predict the others.
+    everywhere = sampled(np.ones(len(rows), bool), params.seed)
+    kernels = KernelMembers.of(rows, everywhere, target, weight, params.seed)
     n, m = len(on_graph.members), len(kernels.members)
     of_labels = prior_of_labels(on_graph.structure, target)
     prior = np.concatenate([np.full(n, 1 / n), np.full(m, of_labels / m)])
