@@ -12,11 +12,12 @@ from sklearn.base import clone
 from ..errors import explain, require
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
+from ..kernels.base import Kernel, kernel_from
 from ..kernels.landmarks import LandmarkParams
-from ..learners.laprls.chosen import CHOSEN, values_of
+from ..learners.laprls.chosen import CHOSEN, bandwidths_of, values_of
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import PENALTIES, Penalty
-from ..learners.laprls.problem import LapRLSParams, LapRLSProblem
+from ..learners.laprls.problem import LapRLSParams, LapRLSProblem, PreparedLapRLS
 from ..learners.measures import SQUARED, PointMeasure
 from ..learners.smooth_losses import SQUARES, SmoothLoss
 from ..learners.target import Target
@@ -35,13 +36,16 @@ class LapRLSEstimator(KernelEstimator):
 
     Parameters
     ----------
-    kernel, bandwidth : base kernel, as in `LapSVC`.
+    kernel, bandwidth : base kernel, as in `LapSVC`. "chosen" takes "0.5*median" or "2*median", by what chooses the
+        penalties, and nothing of a kernel without a bandwidth; where labels cannot tell, "0.5*median". The systems of
+        the one that leads are held while those of the other are made.
     gamma_A : weight of the norm, > 0. gamma_I : weight of the graph's energy, >= 0; 0 is plain RLS, without a graph.
         Both against the mean squared residual of the labels, numbers, "auto" or multiples such as "10*auto"; see
         `dssl.learners.laprls.penalties`. "chosen" takes one of a few values, without the graph among them, by
         leave-one-out residuals of the labels and by the structure of the graph, which decides where labels are few
         (`dssl.learners.laprls.chosen`). A sequence of values of either is a grid, of which cross-validation takes the
-        pair of lowest error, with all values that "chosen" has of the other. `cv_results_` has all pairs.
+        pair of lowest error, with all values that "chosen" has of the other and of the bandwidth. `cv_results_` has
+        all pairs.
     landmarks : how many: a number, a fraction of the distinct points, or "sqrt", the paper's: ceil(m^1/2) labeled
         points and ceil((n - m)^1/2) others, m of n points labeled. "auto" is 1,000, or as many as "sqrt" if these are
         more, with the labeled points among them, up to half. `LandmarkParams` says which as well: uniform, k-means
@@ -62,7 +66,7 @@ class LapRLSEstimator(KernelEstimator):
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams, "graph": KNNGraph, "solver": SystemParams}
     tie: ClassVar[PointMeasure] = SQUARED  # what parts equals in a search, one for all that it may compare
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = CHOSEN,
                  gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
                  landmarks: float | str | LandmarkParams = "auto", graph: KNNGraph | None = None,
                  laplacian: str = "normalized", solver: str | SystemParams = "auto", cv: Any = 5,
@@ -81,17 +85,19 @@ class LapRLSEstimator(KernelEstimator):
             **{name: _values_of(name, value) for name, value in given.items()}, landmarks=self.group("landmarks"),
             system=self.group("solver"), laplacian=self.laplacian,  # type: ignore[arg-type]
             fit_intercept=self.fit_intercept, loss=self._loss(),
-            chosen=all(np.ndim(value) == 0 for value in given.values()) and CHOSEN in given.values())
+            chosen=all(np.ndim(value) == 0 for value in given.values()) and (
+                CHOSEN in given.values() or len(bandwidths_of(self.kernel, self.bandwidth)) > 1))
 
     def _loss(self) -> SmoothLoss:
         return SQUARES
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: LapRLSParams,
                execution: Execution) -> None:
+        kernels = self._kernels(rows)
         if params.chosen:
             repetitions = [folds_to_choose(target, params.system, self.seed)]
         else:
-            repetitions = held_out_folds(self.cv, target, self.seed) if params.n_pairs > 1 else [[]]
+            repetitions = held_out_folds(self.cv, target, self.seed) if params.n_pairs * len(kernels) > 1 else [[]]
         folds, *further = repetitions
         made = self._graph(rows, graph, execution) if params.uses_graph else None
         if made is not None and len(target.labeled) == len(rows):
@@ -100,10 +106,15 @@ class LapRLSEstimator(KernelEstimator):
         problem = LapRLSProblem.of(
             rows, target, params, execution, graph=made, weight=weight, folds=folds,
             vertices=self.group("graph").vertices(rows, execution) if made is None else None)
-        rule = ProbablePair.of(problem, execution) if params.chosen else LOWEST
-        found, tried, prepared = fit_laprls(problem, self._kernel(rows), execution, further, self.tie, rule)
+        rule: ChoiceRule = LOWEST
+        if params.chosen:
+            rule = ProbablePair.of(problem, execution, [getattr(kernel, "bandwidth", None) for kernel in kernels])
+        found, tables, prepared = fit_laprls(problem, kernels, execution, further, self.tie, rule)
         self.model_ = found.models["model"]
-        self.cv_results_ = cv_results(tried, [{name: row[name] for name in PENALTIES} for row in tried], rule)
+        self.bandwidth_ = getattr(self.model_.kernel, "bandwidth", None)
+        tried = [row for table in tables for row in table.rows]
+        self.cv_results_ = cv_results(tried, [
+            {name: row[name] for name in ("bandwidth", *PENALTIES) if name in row} for row in tried], rule)
         chosen = found.chosen["model"]
         self.gamma_A_, self.gamma_I_ = chosen.gamma_A, chosen.gamma_I
         self._calibrate(target, lambda: prepared.left_out(chosen, calibration_folds(
@@ -113,6 +124,11 @@ class LapRLSEstimator(KernelEstimator):
         if isinstance(rule, ProbablePair):
             self.evidence_["structure"] = rule.structure
 
+    def _kernels(self, rows: Rows) -> list[Any]:
+        """Return the base kernel with each bandwidth that is tried."""
+        return [kernel_from(self.kernel, own, rows=rows, seed=self.seed)
+                for own in bandwidths_of(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None)]
+
     def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
         """Keep what probabilities are made of."""
 
@@ -121,31 +137,38 @@ class LapRLSEstimator(KernelEstimator):
                       measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: one pass over the points for all pairs of penalties and all folds.
 
-        The row of a penalty that is "chosen" is that of its best value.
+        The row of a penalty or a bandwidth that is "chosen" is that of its best value.
         """
         asked = [{name: values_of(name, values.get(name, getattr(self, name))) for name in PENALTIES}
                  for values in tried]
         lists = {name: list(dict.fromkeys(value for own in asked for value in own[name])) for name in PENALTIES}
         params = clone(self).set_params(**lists)._params()
-        made, kernel = kept.get("graph"), self._kernel(rows)
+        rule, tables = ChoiceRule(measure=measure), []
+        for kernel in self._kernels(rows):
+            prepared = self._prepared(rows, target, weight, repetitions[0], params, kernel, execution, kept)
+            table = search_penalties(prepared, execution, rule, repetitions[1:], tie=self.tie)
+            found = dict(zip(prepared.problem.tried, table.rows, strict=True))
+            tables.append({pair: found[system] for pair, system in zip(
+                product(*lists.values()), prepared.problem.allowed["model"], strict=True)})
+        return [dict(rule.choose([table[pair] for table in tables for pair in product(*own.values())]))
+                for own in asked]
+
+    def _prepared(self, rows: Rows, target: Target, weight: np.ndarray | None, folds: Sequence[np.ndarray],
+                  params: LapRLSParams, kernel: Kernel, execution: Execution, kept: dict[Any, Any]) -> PreparedLapRLS:
+        """Return the systems of a kernel: those that an earlier search left, or new ones."""
         known = replace(params, gamma_A=(1.0,), gamma_I=(1.0,)), kernel
         prepared = next((own for of, own in kept.get("prepared", ()) if of == known), None)
         if prepared is not None:
-            prepared = prepared.narrowed(params).refolded(repetitions[0], execution)
-        else:
-            if made is None and "vertices" not in kept:
-                kept["vertices"] = self.group("graph").vertices(rows, execution)
-            prepared = LapRLSProblem.of(
-                rows, target, params, execution, graph=made, weight=weight, folds=repetitions[0],
-                vertices=kept.get("vertices")).prepared(kernel, execution, held_out=True)
-            if kept.get("again", False):
-                kept.setdefault("prepared", []).append((known, prepared))
-        problem = prepared.problem
-        rule = ChoiceRule(measure=measure)
-        table = search_penalties(prepared, execution, rule, repetitions[1:], tie=self.tie)
-        found = dict(zip(problem.tried, table.rows, strict=True))
-        of_pair = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
-        return [dict(rule.choose([found[of_pair[pair]] for pair in product(*own.values())])) for own in asked]
+            return prepared.narrowed(params).refolded(folds, execution)
+        made = kept.get("graph")
+        if made is None and "vertices" not in kept:
+            kept["vertices"] = self.group("graph").vertices(rows, execution)
+        prepared = LapRLSProblem.of(
+            rows, target, params, execution, graph=made, weight=weight, folds=folds,
+            vertices=kept.get("vertices")).prepared(kernel, execution, held_out=True)
+        if kept.get("again", False):
+            kept.setdefault("prepared", []).append((known, prepared))
+        return prepared
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)
@@ -162,8 +185,9 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
     ----------
     classes_ : ndarray, shape (n_classes,). model_ : KernelModel, what prediction needs and no more.
     transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit.
-    gamma_A_, gamma_I_ : the penalties of the model, numbers. cv_results_ : dict of arrays as in scikit-learn, an entry
-    a pair of penalties, empty without a grid: see `dssl.selection.choice.cv_results`.
+    gamma_A_, gamma_I_ : the penalties of the model, numbers; bandwidth_ : that of its kernel, None of one without.
+    cv_results_ : dict of arrays as in scikit-learn, an entry a pair of penalties and a bandwidth, empty where one of
+    each is given: see `dssl.selection.choice.cv_results`.
     evidence_ : dict, what graph, landmarks and solver say of themselves. n_features_in_, feature_names_in_ : as in
     scikit-learn.
 
@@ -185,7 +209,7 @@ class LapRLSRegressor(PointRegressor, LapRLSEstimator):
     Attributes
     ----------
     model_ : KernelModel. transduction_ : ndarray, shape (n,) or (n, c), what is predicted for the points of the fit.
-    gamma_A_, gamma_I_, cv_results_, evidence_ : as in `LapRLSClassifier`.
+    gamma_A_, gamma_I_, bandwidth_, cv_results_, evidence_ : as in `LapRLSClassifier`.
     """
 
     __doc__ += LapRLSEstimator.__doc__ or ""

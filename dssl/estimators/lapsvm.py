@@ -24,12 +24,12 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
     loss : "squared_hinge", "huber_hinge" (the hinge with its corner rounded over 0.01 to either side), "logistic", or
         a `dssl.learners.smooth_losses.SmoothLoss`, such as `HuberHinge(h=0.5)`.
     gamma_A, gamma_I, landmarks, graph, laplacian, solver, cv, kernel, bandwidth, unlabeled, seed : as in
-        `LapRLSClassifier`; penalties weigh against the mean loss of the labels.
+        `LapRLSClassifier`, but that none is "chosen"; penalties weigh against the mean loss of the labels.
 
     Attributes
     ----------
-    classes_, model_, transduction_, gamma_A_, gamma_I_, cv_results_, evidence_ : as in `LapRLSClassifier`; the evidence
-        has the Newton steps of each pair of penalties as well.
+    classes_, model_, transduction_, gamma_A_, gamma_I_, bandwidth_, cv_results_, evidence_ : as in `LapRLSClassifier`;
+        the evidence has the Newton steps of each pair of penalties as well.
 
     References
     ----------

@@ -209,6 +209,11 @@ def kernel_type(name: Any) -> type[MercerKernel]:
     return KERNELS[name]
 
 
+def has_bandwidth(name: str) -> bool:
+    """Return whether the kernel of this name has a bandwidth."""
+    return "bandwidth" in (field.name for field in dataclasses.fields(kernel_type(name)))  # type: ignore[arg-type]
+
+
 def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
                 rows: Rows | np.ndarray | None = None, seed: int = 0, **parameters: Any) -> Kernel:
     """Return the kernel with this name and these parameters; a kernel or function is returned as it is.

@@ -19,7 +19,7 @@ from ..errors import DsslError, SpecError, explain, require, said
 from ..graph.graph import KNNGraph
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import KERNEL_WIDTH, WIDTH, WeightParams
-from ..kernels.base import Kernel, kernel_from, kernel_type
+from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
 from ..selection.held_out_scores import require_measure
 from .spec_section import SpecSection, require_no_boolean
 from .spec_selection import KernelSelection, SelectionSpec
@@ -301,7 +301,7 @@ class KernelPipeline(GraphPipeline):
         chosen = self.selection.grid.bandwidth if isinstance(self.selection, KernelSelection) else None
         if not chosen:
             return (self.kernel,)
-        if "bandwidth" not in getattr(kernel_type(self.kernel.name), "__dataclass_fields__", ()):
+        if not has_bandwidth(self.kernel.name):
             raise SpecError(explain(f"selection.grid.bandwidth={chosen}, and kernel.name is {self.kernel.name}",
                                     why="that kernel has no bandwidth", fix="leave selection.grid.bandwidth out"))
         return tuple(self.kernel.model_copy(update={"bandwidth": bandwidth}) for bandwidth in chosen)

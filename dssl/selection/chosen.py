@@ -1,4 +1,4 @@
-"""The penalties of LapRLS that are "chosen": how labels are held out, and which pair is taken."""
+"""The penalties and the bandwidth of LapRLS that are "chosen": how labels are held out, and which are taken."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..execution.tasks import Execution
 from ..learners.closed_form import kept_means
-from ..learners.laprls.chosen import MOST_LABELS, log_priors
+from ..learners.laprls.chosen import MOST_LABELS, log_priors, log_priors_of_bandwidths
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.problem import LapRLSProblem
 from ..learners.structure import sampled_structure
@@ -36,29 +36,36 @@ def folds_to_choose(target: Target, system: SystemParams, seed: int) -> list[np.
 
 @dataclass(frozen=True, kw_only=True)
 class ProbablePair(ChoiceRule):
-    """The most probable pair of penalties, by its held-out residuals and what it counts for before them.
+    """The most probable pair of penalties in a kernel, by its held-out residuals and what it counts for before them.
 
     Residuals are those of values times the factor that fits them best, about the mean of the labels if `centered`:
     the larger a penalty, the smaller the values, which changes no class.
 
-    priors : gamma_A, gamma_I and the logarithm of each pair. n_held : labels that are held out. n_classes : 0 of
+    priors : gamma_A, gamma_I and the logarithm of each pair. of_bandwidths : each bandwidth, as rows name it, and the
+    logarithm, where there are two. n_held : labels that are held out. n_classes : 0 of
     quantities, whose variance is the mean squared residual. structure : of the graph, where it is known.
     """
 
     priors: tuple[tuple[float, float, float], ...]
+    of_bandwidths: tuple[tuple[float | str, float], ...] = ()
     n_held: int
     n_classes: int
     centered: bool = True
     structure: float | None = None
 
     @classmethod
-    def of(cls, problem: LapRLSProblem, execution: Execution) -> "ProbablePair":
-        """Return the rule of all pairs of a problem, with its folds; the structure is asked where labels are few."""
+    def of(cls, problem: LapRLSProblem, execution: Execution, bandwidths: Sequence[Any]) -> "ProbablePair":
+        """Return the rule of all pairs of a problem, with its folds; the structure is asked where labels are few.
+
+        bandwidths : those that are tried, one or `BANDWIDTHS`, as rows name them.
+        """
         target, structure = problem.target, None
-        if problem.graph is not None and problem.has_choice and len(target.labeled) <= MOST_LABELS:
+        if problem.graph is not None and len(target.labeled) <= MOST_LABELS:
             structure = sampled_structure(problem.graph, problem.copies, len(problem.rows), 0, execution)
         priors = zip(problem.tried, log_priors(problem.tried, structure), strict=True)
+        of_bandwidths = tuple(zip(bandwidths, log_priors_of_bandwidths(structure), strict=False))
         return cls(priors=tuple((own.gamma_A, own.gamma_I, float(prior)) for own, prior in priors),
+                   of_bandwidths=of_bandwidths if len(bandwidths) > 1 else (),
                    n_held=sum(map(len, problem.folds)), n_classes=target.n_strata if target.n_strata > 1 else 0,
                    centered=problem.params.fit_intercept, structure=structure)
 
@@ -77,6 +84,7 @@ class ProbablePair(ChoiceRule):
     def order(self, row: Any) -> tuple[float, ...]:
         prior = next(own for gamma_A, gamma_I, own in self.priors if (gamma_A, gamma_I) == (
             row["gamma_A"], row["gamma_I"]))
+        prior += next((own for bandwidth, own in self.of_bandwidths if bandwidth == row.get("bandwidth")), 0.0)
         if not self.n_held:
             return (-prior,)
         # The columns of classes are coded -1 and 1, and the residuals of the shares are those of 0 and 1.

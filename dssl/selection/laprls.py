@@ -101,23 +101,29 @@ def choose_penalties(problem: LapRLSProblem, tables: Sequence[SearchedPenalties]
     return found
 
 
-def fit_laprls(problem: LapRLSProblem, kernel: Kernel, execution: Execution,
+def fit_laprls(problem: LapRLSProblem, kernels: Sequence[Kernel], execution: Execution,
                further: Sequence[Sequence[np.ndarray]] = (), tie: PointMeasure | None = None,
-               rule: ChoiceRule = LOWEST) -> tuple[FittedLapRLS, list[dict[str, Any]], PreparedLapRLS]:
-    """Return the models of a problem in one kernel, those that its names ask for, the rows of the search, the systems.
+               rule: ChoiceRule = LOWEST) -> tuple[FittedLapRLS, list[SearchedPenalties], PreparedLapRLS]:
+    """Return the model of a problem in the best of some kernels, the rows of the search in each, and its systems.
 
-    further, tie, rule : see `search_penalties`. Without folds the rule decides by the penalties alone.
+    The problem names the model alone. further, tie, rule : see `search_penalties`. Without folds the rule decides by
+    the penalties alone, in the first kernel. The systems of two kernels are held, of the one that leads and the next.
     """
-    held_out = problem.has_choice and len(problem.folds) > 0
-    prepared = problem.prepared(kernel, execution, held_out=held_out)
-    table = SearchedPenalties()
-    if held_out:
-        table = search_penalties(prepared, execution, rule, further, tie=tie)
-    elif problem.has_choice:
-        table = untold(problem)
-    chosen = choose_penalties(problem, [table], rule)
-    fitted = prepared.fitted({name: own.system for name, own in chosen.items()})
-    if not held_out:
-        return fitted, [], prepared
-    fitted.evidence["scores"] = {name: own.scores for name, own in chosen.items()}
-    return fitted, table.rows, prepared
+    if not problem.folds or not (problem.has_choice or len(kernels) > 1):
+        prepared = problem.prepared(kernels[0], execution, held_out=False)
+        tables = [untold(problem)] if problem.has_choice else []
+        return prepared.fitted({"model": choose_penalties(problem, tables, rule)["model"].system}), [], prepared
+    tables, leading = [], -1
+    for number, kernel in enumerate(kernels):
+        own = problem.prepared(kernel, execution, held_out=True)
+        table = search_penalties(own, execution, rule, further, tie=tie)
+        if len(kernels) > 1:
+            bandwidth = getattr(kernel, "bandwidth", None)
+            table = replace(table, rows=[{"bandwidth": bandwidth, **row} for row in table.rows])
+        tables.append(table)
+        best = choose_penalties(problem, tables, rule)["model"]
+        if best.number != leading:
+            leading, prepared = number, own
+    fitted = prepared.fitted({"model": best.system})
+    fitted.evidence["scores"] = {"model": best.scores}
+    return fitted, tables, prepared

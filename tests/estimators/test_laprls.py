@@ -132,7 +132,7 @@ def test_a_grid_is_searched_and_the_graph_helps_on_digits():
     assert own.gamma_I_ > 0
     assert own.score(X[1400:], y[1400:]) > plain.score(X[1400:], y[1400:]) + 0.02
     best = own.cv_results_["params"][own.cv_results_["rank_test_score"].argmin()]
-    assert best == {"gamma_A": own.gamma_A_, "gamma_I": own.gamma_I_}
+    assert best == {"bandwidth": own.bandwidth_, "gamma_A": own.gamma_A_, "gamma_I": own.gamma_I_}
 
 
 @pytest.mark.parametrize("kind", [LapRLSClassifier, LapRLSRegressor])

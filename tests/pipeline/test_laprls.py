@@ -17,6 +17,7 @@ from dssl.data.ingest import open_dataset
 from dssl.errors import BudgetError, DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls import system as laprls_system
+from dssl.learners.laprls.chosen import BANDWIDTHS
 from dssl.learners.laprls.products import GramTask
 from dssl.pipeline.inspection import inspect
 from dssl.pipeline.kinds import laprls_search as search
@@ -125,7 +126,7 @@ def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file,
         X, y = arrays["X"], arrays["y"]
     known = np.full(len(split["train"]), -1)
     known[labels["labeled"]] = y[split["train"]][labels["labeled"]]
-    fitted = LapRLSClassifier(graph=KNNGraph(n_neighbors=6, weights="heat"), landmarks=40, bandwidth="median").fit(
+    fitted = LapRLSClassifier(graph=KNNGraph(n_neighbors=6, weights="heat"), landmarks=40).fit(
         X[split["train"]], known)
     mine = open_model(result["model"]).model
     assert_allclose(mine.values(X[split["test"]]), fitted.decision_function(X[split["test"]]), rtol=1e-6, atol=1e-8)
@@ -134,20 +135,49 @@ def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file,
 
 
 @pytest.mark.parametrize("per_class", [1, 8])
-def test_penalties_are_chosen_by_default(fields, tmp_path, per_class):
+def test_penalties_and_bandwidth_are_chosen_by_default(fields, tmp_path, per_class):
     result = run({**fields, "labels": {"per_class": per_class}}, workspace=tmp_path, execution=InProcess(2))
     selection = selection_of(result)
     assert selection["folds"] == (3 * per_class if per_class > 1 else 0)
     assert selection["rule"]["structure"] > 0
     if per_class > 1:
-        assert [(row["gamma_A"], row["gamma_I"]) for row in selection["grid"]["model"]] == [
-            (gamma_A, gamma_I) for gamma_A, gamma_I, _ in selection["rule"]["priors"]]
+        assert [(row["bandwidth"], row["gamma_A"], row["gamma_I"]) for row in selection["grid"]["model"]] == [
+            (bandwidth, gamma_A, gamma_I) for bandwidth in ("0.5*median", "2*median")
+            for gamma_A, gamma_I, _ in selection["rule"]["priors"]]
         assert {row["gamma_I"] for row in selection["grid"]["base"]} == {0}
     assert selection["choices"]["base"]["gamma_I"] == 0
+    assert selection["choices"]["model"]["bandwidth"] in (("0.5*median",) if per_class == 1 else BANDWIDTHS)
     text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
     how = ("Chosen without labels, of which no class has two" if per_class == 1 else
            "the most probable, by the squares of residuals of scaled values")
     assert f"{how}, and by the structure of the graph" in text
+
+
+def test_the_bandwidth_alone_is_chosen_where_penalties_are_given(fields, tmp_path):
+    overrides = ["model.gamma_A=auto", "model.gamma_I=auto"]
+    result = run(fields, set=overrides, workspace=tmp_path, execution=InProcess(2))
+    selection = selection_of(result)
+    rows = {name: [row["bandwidth"] for row in rows] for name, rows in selection["grid"].items()}
+    assert rows == {"model": list(BANDWIDTHS), "base": list(BANDWIDTHS)}
+    assert dict(selection["rule"]["of_bandwidths"]).keys() == {*BANDWIDTHS}
+    assert selection["rule"]["structure"] > 0
+    planned = {stage["name"]: stage["status"] for stage in plan(fields, set=overrides, workspace=tmp_path)}
+    assert planned["selection"] == planned["models"] == "cached"
+
+
+def test_a_grid_has_both_bandwidths_and_other_kernels_have_none(fields):
+    def bandwidths(*overrides):
+        return [kernel.bandwidth for kernel in changed(fields, *overrides).kernels()]
+
+    assert bandwidths() == bandwidths("selection.grid.gamma_I=[0, auto]") == list(BANDWIDTHS)
+    assert bandwidths("kernel.name=linear") == bandwidths("kernel.bandwidth=null") == [None]
+    assert bandwidths("kernel.bandwidth=0.5*median") == ["0.5*median"]
+    assert bandwidths("selection.grid.bandwidth=[1, 2]") == [1, 2]
+    assert bandwidths("model.kind=lapsvm") == [None]
+    with pytest.raises(SpecError, match="penalties or a bandwidth that are chosen"):
+        changed(fields, "model.kind=lapsvm", "kernel.bandwidth=chosen")
+    with pytest.raises(SpecError, match="wide"):
+        changed(fields, "kernel.bandwidth=wide")
 
 
 def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tmp_path):
@@ -177,7 +207,8 @@ def test_the_page_shows_penalties_and_the_solve(chosen):
     ("nystrom-pcg", "uniform"), ("nystrom-pcg", "kmeans"), ("nystrom-cg", "leverage"), ("pcg", "uniform"),
     ("cg", "uniform")])
 def test_every_method_solves_the_same_problem(fields, shared, method, solver):
-    own = ["model.tolerance=1e-10", f"model.landmarks.method={method}", "model.gamma_A=auto", "model.gamma_I=auto"]
+    own = ["model.tolerance=1e-10", f"model.landmarks.method={method}", "model.gamma_A=auto", "model.gamma_I=auto",
+           "kernel.bandwidth=median"]
     expected = "direct" if solver in ("pcg", "cg") else "nystrom-direct"
     one, other = (run(fields, set=[*own, f"model.solver={name}"], workspace=shared, execution=InProcess(2))
                   for name in (expected, solver))
@@ -194,8 +225,7 @@ def test_equal_points_count_as_many(fields, points_file, tmp_path):
     np.savez(tmp_path / "twice.npz", X=np.concatenate([X, X]), y=np.concatenate([y, y]))
     spec = changed(fields, f"data.source={tmp_path / 'twice.npz'}").model_dump()
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    evidence, = models_of(result)[1]["evidence"]
-    assert evidence["points"] <= 260
+    assert all(item["points"] <= 260 for item in models_of(result)[1]["evidence"])
     landmarks = inspect("landmarks", Workspace.at(tmp_path / "work"))
     assert landmarks["attributes"]["landmarks"][0]["count"] == 40
 

@@ -50,7 +50,7 @@ class LapRLSParams:
 
     gamma_A : > 0, of the norm; gamma_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS. Numbers, "auto" or its
     multiples: see `penalties.py`. loss : the squared one, or another of `smooth_losses.py`: LapSVM. chosen : whether
-    the pair is chosen as `chosen.py` says.
+    the pair, or the kernel's bandwidth, is chosen as `chosen.py` says.
     """
 
     gamma_A: tuple[Penalty, ...] = ("auto",)
@@ -71,8 +71,9 @@ class LapRLSParams:
             require_penalties(gamma_A, gamma_I)
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
                 why="no other Laplacian is defined", fix="choose normalized or unnormalized")
-        require(self.loss == SQUARES or not self.chosen, f"penalties that are chosen, and loss {self.loss.name}",
-                why="they are chosen by squared residuals", fix='use "auto", or a grid of numbers')
+        require(self.loss == SQUARES or not self.chosen,
+                f"penalties or a bandwidth that are chosen, and loss {self.loss.name}",
+                why="they are chosen by squared residuals", fix='use "auto", "0.5*median", numbers, or grids of them')
         require(self.loss == SQUARES or self.system.held_out != "closed_form",
                 f'held_out="closed_form" with loss {self.loss.name}', why="it is exact for the squared loss alone",
                 fix='use held_out "auto" or "refit"')

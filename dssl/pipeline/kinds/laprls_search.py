@@ -127,7 +127,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     target = labeled_target(context)
     problem = params.problem(context, target)
     if params.laprls.chosen:
-        params = replace(params, rule=ProbablePair.of(problem, context.execution))
+        params = replace(params, rule=ProbablePair.of(problem, context.execution, params.kernels.bandwidths))
     if not problem.folds:
         tables = [untold(problem)] if params.laprls.chosen else []
         return {"folds": 0, "rule": asdict(params.rule),

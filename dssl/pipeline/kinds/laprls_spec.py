@@ -8,13 +8,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ...errors import require
+from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkMethod, LandmarkParams
-from ...learners.laprls.chosen import CHOSEN, values_of
+from ...learners.laprls.chosen import CHOSEN, bandwidths_of, values_of
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import Penalty, require_penalties
 from ...learners.laprls.problem import LapRLSParams
 from ...learners.smooth_losses import SQUARES, SmoothLoss
-from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec
+from ..spec import KernelGraph, KernelPipeline, KernelSpec, LabelSpec, ModelSpec
 from ..spec_section import SpecSection
 from ..spec_selection import KernelGrid, KernelSelection
 
@@ -33,6 +34,23 @@ class LandmarkSpec(SpecSection):
     def params(self) -> LandmarkParams:
         """Return the landmarks' parameters."""
         return LandmarkParams(n_landmarks=self.count, method=self.method, seed=self.seed)
+
+
+class LapRLSKernel(KernelSpec):
+    """The base kernel, on the scaled features, or one with each bandwidth that is tried."""
+
+    bandwidth: float | str | None = Field(
+        default=CHOSEN, description="a number, median or a multiple such as 0.5*median; null is median; chosen, "
+                                    "0.5*median or 2*median by leave-one-out on the labels, if the kernel has one")
+
+    def check(self) -> Kernel:
+        return tried(self)[0].check()
+
+
+def tried(kernel: KernelSpec) -> tuple[KernelSpec, ...]:
+    """Return a base kernel with each bandwidth that is tried."""
+    return tuple(KernelSpec(name=kernel.name, bandwidth=own, parameters=kernel.parameters)
+                 for own in bandwidths_of(kernel.name, kernel.bandwidth))
 
 
 class LapRLSSpec(ModelSpec):
@@ -103,6 +121,7 @@ class LapRLSPipeline(KernelPipeline):
 
     labels: LabelSpec
     graph: KernelGraph = KernelGraph()
+    kernel: LapRLSKernel = LapRLSKernel()
     model: LapRLSSpec
     selection: PenaltySelection | None = None
     baselines: tuple[Literal["base", "shuffled"], ...] = ("base", "shuffled")
@@ -110,7 +129,13 @@ class LapRLSPipeline(KernelPipeline):
 
     def laprls(self) -> LapRLSParams:
         """Return the parameters with the grid of the selection, and the first loss of it."""
-        return replace(self.model.params(self.graph.laplacian, self.selection), loss=self.losses()[0])
+        found = self.model.params(self.graph.laplacian, self.selection)
+        chosen = found.chosen or (self.selection is None and len(self.kernels()) > 1)
+        return replace(found, loss=self.losses()[0], chosen=chosen)
+
+    def kernels(self) -> tuple[KernelSpec, ...]:
+        """Return the base kernel with each bandwidth that is tried."""
+        return tuple(own for kernel in super().kernels() for own in tried(kernel))
 
     def losses(self) -> tuple[SmoothLoss, ...]:
         """Return the losses that are tried."""

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from ...learners.laprls.penalties import Penalty
 from ...learners.smooth_losses import HuberHinge, SmoothLoss, loss_of
 from .laprls import LAPRLS
-from .laprls_spec import LapRLSPipeline, LapRLSSpec, PenaltyGrid, PenaltySelection
+from .laprls_spec import LapRLSKernel, LapRLSPipeline, LapRLSSpec, PenaltyGrid, PenaltySelection
 
 LossName = Literal["squared_hinge", "huber_hinge", "logistic"]
 
@@ -32,6 +32,13 @@ class LapSVMSpec(LapRLSSpec):
         return loss_of(self.loss, self.h)
 
 
+class LapSVMKernel(LapRLSKernel):
+    """The base kernel, on the scaled features."""
+
+    bandwidth: float | str | None = Field(default=None, description="a number, median or a multiple such as "
+                                                                    "0.5*median; null is median")
+
+
 class LossGrid(PenaltyGrid):
     """The loss, the penalties, and the bandwidth of the base kernel."""
 
@@ -47,6 +54,7 @@ class LapSVMSelection(PenaltySelection):
 class LapSVMPipeline(LapRLSPipeline):
     """A pipeline of the Laplacian support vector machine."""
 
+    kernel: LapSVMKernel = LapSVMKernel()
     model: LapSVMSpec
     selection: LapSVMSelection | None = None
 

@@ -4,7 +4,19 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dssl.learners.laprls.chosen import CHOSEN, EVEN, UNKNOWN, USUAL, VALUES, log_priors, values_of
+from dssl.errors import ParameterError
+from dssl.kernels.base import Linear
+from dssl.learners.laprls.chosen import (
+    CHOSEN,
+    EVEN,
+    UNKNOWN,
+    USUAL,
+    VALUES,
+    bandwidths_of,
+    log_priors,
+    log_priors_of_bandwidths,
+    values_of,
+)
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale
 
 SCALE = PenaltyScale((40.0,), 300)
@@ -18,6 +30,17 @@ def test_the_word_stands_for_values_and_all_else_for_itself():
     assert values_of("gamma_I", CHOSEN) == (0.0, "auto", "10*auto")
     assert values_of("gamma_I", "10*auto") == ("10*auto",)
     assert values_of("gamma_A", 0.3) == (0.3,)
+
+
+def test_bandwidths_are_chosen_of_named_kernels_that_have_one():
+    for kernel in ("rbf", "laplacian"):
+        assert bandwidths_of(kernel, CHOSEN) == ("0.5*median", "2*median")
+    for kernel in ("linear", "cosine", Linear()):
+        assert bandwidths_of(kernel, CHOSEN) == (None,)
+    for given in ("0.5*median", 3.0, None):
+        assert bandwidths_of("rbf", given) == (given,)
+    with pytest.raises(ParameterError, match="there is no kernel named"):
+        bandwidths_of("rfb", CHOSEN)
 
 
 @pytest.mark.parametrize("structure", [1.0, 5.0, 30.0])
@@ -39,6 +62,11 @@ def test_base_kernel_and_graph_count_alike_where_the_structure_says_so():
 def test_of_an_unknown_structure_all_weights_of_the_graph_count_alike():
     priors = np.exp(log_priors(PAIRS, None))
     assert_allclose(priors, np.where(BASE, UNKNOWN / 2, 0.25))
+
+
+def test_a_wider_kernel_counts_less_the_more_structure_there_is():
+    for structure, share in ((1.0, 1.0), (EVEN, 1.0), (10.0, 0.5), (50.0, 0.1), (None, UNKNOWN), (0.0, 1.0)):
+        assert_allclose(np.exp(log_priors_of_bandwidths(structure)), [1, share])
 
 
 def test_pairs_of_one_kind_count_for_all_of_it_and_no_structure_is_finite():
