@@ -25,7 +25,7 @@ from .vertex_labels import VertexValues
 VERSION = 1
 # What the labels alone count for against 1 of the graph, all members together and before leave-one-out: as much, and
 # less where the graph has a structure (`kernels/structure.py`) beyond that of noise and of tables, (15 / structure)^2
-# down to a tenth. Chosen on 41 sets (`tests/benchmarks/RESULTS.md`).
+# down to a tenth (`tests/benchmarks/blend_prior.py`).
 LEAST_PRIOR, STRUCTURED = 0.1, 15.0
 
 
