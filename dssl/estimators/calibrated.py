@@ -7,8 +7,9 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from ..learners.coding import margins_of
 from ..learners.probabilities import Calibration
-from ..selection.calibration import calibrated, margins_of
+from ..selection.calibration import calibrated
 from .base import PointClassifier
 
 

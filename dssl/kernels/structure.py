@@ -45,7 +45,10 @@ def structure_of_matrix(diagonal: np.ndarray, chosen: np.ndarray, R: sp.csr_arra
 
 
 def _constant(squares: np.ndarray, component: np.ndarray) -> np.ndarray:
-    """Return what the constant function has in `(R^-1)_ii` times the ridge (n,), from the squares of null vectors."""
+    """Return what the constant function has in `(R^-1)_ii` times the ridge (n,), from the squares of null vectors.
+
+    One function of all components together: what tells components apart is structure.
+    """
     return squares * (np.bincount(component) / len(squares) / np.bincount(component, squares))[component]
 
 

@@ -256,3 +256,9 @@ def signs(codes: np.ndarray, n_classes: int) -> np.ndarray:
 def class_pairs(n_classes: int) -> list[tuple[int, int]]:
     """Return the pairs (i, j), i < j, in the order of the columns of `OneVsOne`."""
     return list(combinations(range(n_classes), 2))
+
+
+def margins_of(values: np.ndarray, coding: Coding) -> np.ndarray:
+    """Return the mean margin of each class over the others, (n, n_classes), from values (n, c) of classes."""
+    assert isinstance(coding, ClassCoding)
+    return coding.margins(values)

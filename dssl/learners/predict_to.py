@@ -13,6 +13,7 @@ from ..execution.tasks import Execution
 from ..storage.csr import as_rows
 from ..storage.foreign_zarr import publish_array
 from ..storage.store import StoredParts
+from .coding import margins_of
 from .model import Model, Output, predict_blocks
 from .probabilities import Calibration
 
@@ -43,9 +44,10 @@ class Entries(Output):
 
 
 @dataclass(frozen=True)
-class Chances(Entries):
-    """The probabilities of classes in place of the predictions, NaN where there is none; the same receipts."""
+class Probabilities(Output):
+    """The probabilities of the classes of one model, NaN where a point has no prediction; receipts as of `Entries`."""
 
+    abstain: bool
     calibration: Calibration
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
@@ -56,9 +58,9 @@ class Chances(Entries):
         model, = models.values()
         values, beyond = model.block_values(X)
         empty = beyond & self.abstain
-        chances = self.calibration.probabilities(model.coding.margins(values))
-        chances[empty] = np.nan
-        return {"predictions": chances}, {"unsupported": int(beyond.sum()), "summary": model.coding.summary(
+        probabilities = self.calibration.probabilities(margins_of(values, model.coding))
+        probabilities[empty] = np.nan
+        return {"predictions": probabilities}, {"unsupported": int(beyond.sum()), "summary": model.coding.summary(
             model.coding.entries(values)[~empty])}
 
 
@@ -90,7 +92,7 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
     draft.remove()
     try:
         written, names = (Entries(abstain), coding.entry_names) if calibration is None else (
-            Chances(abstain, calibration), coding.classes.tolist())
+            Probabilities(abstain, calibration), coding.classes.tolist())
         receipts = predict_blocks(rows, model.shared(execution), written, execution, draft)
         publish_array(draft.rows("predictions").path, target, {"classes": names} if names else {})
     finally:

@@ -31,3 +31,8 @@ class Calibration:
     def from_described(cls, described: dict[str, Any]) -> "Calibration":
         """Return the calibration that `described` told."""
         return cls(described["slope"], np.array(described["present"], bool))
+
+
+def calibration_attributes(calibration: Calibration | None) -> dict[str, Any]:
+    """Return the attributes that a model has by its calibration, if there is one; JSON."""
+    return {} if calibration is None else {CALIBRATION: calibration.described()}

@@ -20,11 +20,10 @@ from ..data.scaling import ScaledRows, Scaling
 from ..data.sources import Source, find_source
 from ..errors import DataError, SpecError, explain, require
 from ..execution.tasks import Execution
-from ..learners.coding import ClassCoding
+from ..learners.coding import ClassCoding, margins_of
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
 from ..learners.probabilities import CALIBRATION, Calibration
-from ..selection.calibration import margins_of
 from ..storage.artifacts import read_manifest
 from ..storage.blocks import Rows
 from ..storage.csr import as_csr, as_rows
@@ -100,15 +99,15 @@ class FittedPipeline:
             return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, calibration=calibration)
         values, beyond = self.model.values_and_beyond(rows, execution)
         coding, empty = self.model.coding, beyond & abstain
-        chances = None if calibration is None else np.where(
+        probable = None if calibration is None else np.where(
             empty[:, None], np.nan, calibration.probabilities(margins_of(values, coding)))
-        require(out.suffix == ".csv" or chances is not None or coding.has_room or not empty.any(), error=DataError,
+        require(out.suffix == ".csv" or probable is not None or coding.has_room or not empty.any(), error=DataError,
                 what=f"{int(empty.sum())} points get no label, with {out} and classes such as "
                      f"{coding.classes[:3].tolist()}",
                 why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
-        columns = {} if chances is None else {
-            f"probability {name}": chances[:, place] for place, name in enumerate(coding.classes)}
-        write_predictions(out, coding.labels(values) if chances is None or out.suffix == ".csv" else chances, empty,
+        columns = {} if probable is None else {
+            f"probability {name}": probable[:, place] for place, name in enumerate(coding.classes)}
+        write_predictions(out, coding.labels(values) if probable is None or out.suffix == ".csv" else probable, empty,
                           name=coding.written_as, columns=columns)
         return {"n": len(values), "unsupported": int(beyond.sum()),
                 **coding.total([coding.summary(coding.entries(values)[~empty])])}

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from ..learners.coding import ClassCoding, Coding
+from ..learners.coding import margins_of
 from ..learners.probabilities import Calibration
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Classes, Target
@@ -55,12 +55,6 @@ def calibrated(target: Target, margins: Callable[[], np.ndarray],
     if not isinstance(target, Classes) or np.bincount(target.coded, minlength=len(target.names)).min() < 2:
         return None
     return fit_calibration(margins(), target.coded, weight)
-
-
-def margins_of(values: np.ndarray, coding: Coding) -> np.ndarray:
-    """Return the margins (n, n_classes) of values (n, c) of classes."""
-    assert isinstance(coding, ClassCoding)
-    return coding.margins(values)
 
 
 def fit_calibration(scores: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None = None) -> Calibration:

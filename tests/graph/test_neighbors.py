@@ -52,7 +52,8 @@ def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
 
 
 SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles"])
-# pynndescent compiles for a minute in every process that searches: all tests of it are in this file, hence in one.
+# pynndescent compiles for a minute in every process that searches: the slow tests of graphs are in this file, hence in
+# one process.
 COMPILES = pytest.mark.slow
 METHODS = pytest.mark.parametrize("method", ["exact", pytest.param("descent", marks=COMPILES)])
 

@@ -24,6 +24,7 @@ from ...kernels.structure import structure_of_matrix
 from ...solvers.lanczos import Functions
 from ...storage.blocks import block_rng
 from ..average import Member, member_of, shares_of
+from ..structure import POWER, RIDGE
 from ..target import Target
 from .vertex_labels import VertexValues, reached_vertices
 
@@ -32,7 +33,7 @@ LEAST = 1e-9  # ridge^power of the default family: a kernel beyond it is its sma
 SAMPLE = 1000  # reached points at which a function is centered and scaled
 SAMPLE_STREAM = 11  # of the seed
 MEASURED = 32  # vertices whose self-similarities say how much structure the graph has
-OF_STRUCTURE = (1e-2, 2)  # the ridge and the power of these
+OF_STRUCTURE = RIDGE, POWER  # of these
 
 Kernel = tuple[float, int, bool]  # ridge, power, whether degrees scale
 

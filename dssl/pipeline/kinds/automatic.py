@@ -17,14 +17,15 @@ from ...data.scaling import ScalingParams, scaling_cost
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
 from ...graph.graph import KNNGraph
+from ...learners.coding import margins_of
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.automatic import MOST_LABELS, fit_automatic, from_many, measure_of
 from ...learners.on_graph.cost import automatic_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
-from ...learners.probabilities import CALIBRATION
+from ...learners.probabilities import calibration_attributes
 from ...report.sections.choice import choice_section
 from ...report.words import Baseline, Words
-from ...selection.calibration import calibrated, margins_of
+from ...selection.calibration import calibrated
 from ...selection.graph_gain import gain_of
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter, SelectedRows
@@ -94,8 +95,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     # Known class sizes change the values, and those of leave-one-out are without them.
     calibration = calibrated(held, lambda: margins_of(
         found.held_out, found.model.coding)) if params.class_sizes.sizes is None else None
-    if calibration is not None:
-        described["model"][CALIBRATION] = calibration.described()
+    described["model"] |= calibration_attributes(calibration)
     PartWriter(context.parts, 0).write(**arrays)
     PartWriter(context.parts, VALUES).write(values=found.values)
     gain = gain_of(held, found.model.coding, found.held_out, found.held_out_alone, None,

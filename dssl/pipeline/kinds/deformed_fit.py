@@ -24,7 +24,7 @@ from ...kernels.deformed import shuffled
 from ...kernels.subsample import inverse_on_subsample
 from ...learners.eta import ETAS, deform_by
 from ...learners.kernel_model import expand
-from ...learners.probabilities import CALIBRATION
+from ...learners.probabilities import calibration_attributes
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Target
 from ...selection.calibration import calibrated, out_of_fold_margins
@@ -172,7 +172,7 @@ class FitTask:
                       "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
             calibration = calibrated(target, partial(
                 out_of_fold_margins, K, target, learner)) if name == "model" else None
-            facts |= {} if calibration is None else {CALIBRATION: calibration.described()}
+            facts |= calibration_attributes(calibration)
             model = expand(kernel, X_l, coef, intercept, coding, facts)
             described, attributes = model.to_arrays()
             arrays |= {f"{name}.{key}": array for key, array in described.items()}

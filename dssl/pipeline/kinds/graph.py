@@ -18,6 +18,7 @@ from ...execution.cost import Cost, cost_of
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...kernels.base import kernel_from
+from ...learners.coding import margins_of
 from ...learners.kernel_model import KernelModel, expand
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.class_sizes import with_class_sizes
@@ -35,13 +36,13 @@ from ...learners.on_graph.held_out import (
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.poisson import fit_poisson
 from ...learners.on_graph.vertex_labels import VertexValues
-from ...learners.probabilities import CALIBRATION
+from ...learners.probabilities import CALIBRATION, calibration_attributes
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Classes, Target
 from ...report.sections.selection import selection_section
 from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
-from ...selection.calibration import ONE_BY_ONE, calibrated, calibration_folds, margins_of
+from ...selection.calibration import ONE_BY_ONE, calibrated, calibration_folds
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search, judged_by_rungs
@@ -172,7 +173,7 @@ def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     calibration = None if params.sized else calibrated(target, lambda: margins_of(signed(_left_out(
         params, found, graph, target, context.execution), target), scored(target)))
     return {"learner": params.learner, **found.described(graph.vertices), **held_out,
-            **({} if calibration is None else {CALIBRATION: calibration.described()})}
+            **calibration_attributes(calibration)}
 
 
 def _left_out(params: ValueParams, found: VertexValues, graph: Graph, target: Target,
@@ -263,13 +264,15 @@ def _learner_costs(f: Facts[GraphLearnerPipeline]) -> list[Cost]:
     """Return what fits of the learners take that may be chosen, and of classes the labels left out of one system."""
     if f.vertices > LARGEST:
         f.estimated.add("solver")
-    n, m, c, guess = f.vertices, f.n_labeled, f.n_outputs, f.bound == "most"
-    left_out = cost_of(0, 0, 0, 0, 0) if f.spec.data.task != "classification" else held_out_cost(
-        n, f.nnz, m, c, [], ONE_BY_ONE, systems=1, guess=guess)
-    return [cost if own.family is not None or own.sized else cost_of(
-        cost.tasks + left_out.tasks, cost.read + left_out.read, cost.written, max(cost.peak, left_out.peak),
-        max(cost.least, left_out.least)) for own in Learners.of(f.spec).values for cost in [
-            learner_cost(n, f.nnz, m, c, own.family, guess=guess, sized=own.sized)]]
+    n, m, c, guess, found = f.vertices, f.n_labeled, f.n_outputs, f.bound == "most", list[Cost]()
+    for own in Learners.of(f.spec).values:
+        cost = learner_cost(n, f.nnz, m, c, own.family, guess=guess, sized=own.sized)
+        if own.family is None and not own.sized and f.spec.data.task == "classification":
+            left_out = held_out_cost(n, f.nnz, m, c, [], ONE_BY_ONE, systems=1, guess=guess)
+            cost = cost_of(cost.tasks + left_out.tasks, cost.read + left_out.read, cost.written,
+                           max(cost.peak, left_out.peak), max(cost.least, left_out.least))
+        found.append(cost)
+    return found
 
 
 def _values_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
