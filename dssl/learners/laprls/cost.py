@@ -1,6 +1,6 @@
 """What the systems of LapRLS take, by the method that solves them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...execution.cost import Cost, block_count, cost_of
 from .closed_form import closed_form_bytes, closed_form_flops
@@ -141,16 +141,17 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
 def dense_cost(of: Systems, method: str) -> Cost:
     """Return what systems on all points take, a task a repetition: K where it is kept, and what a method has beside."""
     matrix, least = 8 * of.v * of.v, 2 * 8 * of.v + 8 * of.v * 3 * of.s
+    solved = of  # whose right-hand sides are side by side
     if method == "direct":
         own = least = 3 * matrix
         if of.smooth or (of.held and of.params.held_out != "refit"):
-            own += 16 * of.v * of.m
+            own, solved = own + 16 * of.v * of.m, replace(of, held=0)
     else:
         own = 2 * matrix if 2 * matrix <= of.budget else 2 * min(chunk_bytes(of.budget // 2), matrix)
         own += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s + 6 * 8 * of.v * of.m * of.smooth
     tasks = of.kernels * of.repetitions
     graph = of.split_bytes + 3 * of.v * of.row_bytes
-    return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + own + 6 * of.right_bytes(of.v), least)
+    return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + own + 6 * solved.right_bytes(of.v), least)
 
 
 def restored_cost(of: Systems, n_models: int, n_labeled: int) -> Cost:
