@@ -24,6 +24,7 @@ from ..learners.on_graph.held_out import (
     held_out_harmonic,
     held_out_poisson,
     held_out_refits,
+    to_calibrate,
 )
 from ..learners.on_graph.model import GraphModel, graph_model, signed
 from ..learners.on_graph.poisson import fit_poisson
@@ -141,7 +142,7 @@ class CalibratedGraphClassifier(CalibratedClassifier, GraphClassifier):
         if found.held_out is not None:
             return found.held_out
         folds = calibration_folds(target, self.seed)
-        return self._held_out(graph, target, weight, [folds], [params], execution, {})[0][0].values
+        return self._held_out(graph, target, weight, [folds], [to_calibrate(params)], execution, {})[0][0].values
 
 
 class GraphRegressor(PointRegressor, GraphEstimator):
@@ -210,7 +211,7 @@ class LaplaceLearning(OneSystemClassifier):
 
     def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
                   tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
-        return [held_out_harmonic(graph, target, weight, repetitions, self._params(), execution)] * len(tried)
+        return [held_out_harmonic(graph, target, weight, repetitions, tried[0], execution)] * len(tried)
 
 
 class LaplaceLearningRegressor(GraphRegressor):
@@ -260,7 +261,7 @@ class PoissonLearning(OneSystemClassifier):
 
     def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
                   tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
-        return [held_out_poisson(graph, target, weight, repetitions, self._params(), execution)] * len(tried)
+        return [held_out_poisson(graph, target, weight, repetitions, tried[0], execution)] * len(tried)
 
 
 class GraphKernelRidgeBase(GraphEstimator):

@@ -13,7 +13,7 @@ Where labeled vertices are more than the columns of all folds, harmonic function
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -109,6 +109,14 @@ class LabeledVertices:
             found.append(of(kept, places))
             reached.append(self.known(kept, places))
         return HeldOutValues.of(self.target, self.weight, folds, found, reached)
+
+
+def to_calibrate(solver: SolverParams) -> SolverParams:
+    """Return the solver of values that only calibrate probabilities: to ten times the tolerance.
+
+    These are many more columns than the fit's, of which one may stall at the tolerance itself.
+    """
+    return replace(solver, tolerance=10 * solver.tolerance)
 
 
 def held_out_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, repetitions: Repetitions,

@@ -32,6 +32,7 @@ from ...learners.on_graph.held_out import (
     held_out_harmonic,
     held_out_poisson,
     held_out_refits,
+    to_calibrate,
 )
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.poisson import fit_poisson
@@ -181,7 +182,8 @@ def _left_out(params: ValueParams, found: VertexValues, graph: Graph, target: Ta
     """Return the values (l, n_classes) of labeled points without their own labels."""
     if found.held_out is not None:
         return found.held_out
-    return held_out_on_graph([params], graph, target, [calibration_folds(target, 0)], execution, {})[0][0].values
+    own = replace(params, solver=to_calibrate(params.solver))
+    return held_out_on_graph([own], graph, target, [calibration_folds(target, 0)], execution, {})[0][0].values
 
 
 def _values(context: Context) -> VertexValues:
