@@ -11,6 +11,7 @@ both, and run r has labels of its own, the same for all. Seconds are of a fit on
 import argparse
 import json
 import os
+import select
 import subprocess
 import tempfile
 import time
@@ -31,6 +32,7 @@ from dssl.learners.target import Classes
 from dssl.solvers.solve import SolverParams
 
 HERE = Path(__file__).parent
+PATIENCE = 300  # seconds that a fit of the peer may take
 PEERS = {"harmonic": "laplace", "poisson": "poisson"}
 
 
@@ -83,7 +85,8 @@ def compare(name: str, graph: Graph, y: np.ndarray, given: argparse.Namespace) -
                 found = ours(given.learners, graph, y, draws[key], given)
                 for learner in given.learners:
                     if peer and learner in PEERS:
-                        found[f"graphlearning {PEERS[learner]}"] = peer.fit(PEERS[learner], key)
+                        its = peer.fit(PEERS[learner], key)
+                        found.update({f"graphlearning {PEERS[learner]}": its} if its else {})
                 for learner, fit in found.items():
                     fits[learner, per_class].append(fit)
                     report(part="fit", set=name, learner=learner, labels=per_class, run=run, **fit)
@@ -124,27 +127,42 @@ def ours(learners: list[str], graph: Graph, y: np.ndarray, labeled: np.ndarray,
 
 
 class Peer:
-    """A process of GraphLearning that fits one graph as it is asked."""
+    """A process of GraphLearning that fits one graph as it is asked.
+
+    A method that once took too long is not asked again: Poisson learning does not converge on a graph in pieces.
+    """
 
     def __init__(self, python: Path, graph: Graph, y: np.ndarray, draws: dict[str, np.ndarray], folder: Path):
+        self.python, self.folder, self.stalled = python, folder, set[str]()
         W = graph.weights()[graph.vertices.vertex][:, graph.vertices.vertex]
         np.savez(folder / "problem.npz", data=W.data, indices=W.indices, indptr=W.indptr, y=y, **draws)
+        self.start()
+
+    def start(self) -> None:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "2")
-        self.process = subprocess.Popen([python, HERE / "graphlearning_peer.py", folder / "problem.npz"], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                        env={**os.environ, **threads})
+        self.process = subprocess.Popen(
+            [self.python, HERE / "graphlearning_peer.py", self.folder / "problem.npz"], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**threads, **os.environ})
         self.answer()
 
     def answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
-    def fit(self, method: str, key: str) -> dict[str, Any]:
-        """Return the seconds and the accuracy of a method with the labels of this name."""
+    def fit(self, method: str, key: str) -> dict[str, Any] | None:
+        """Return the seconds and the accuracy of a method with the labels of this name, None where it took too long."""
         assert self.process.stdin is not None
+        if method in self.stalled:
+            return None
         self.process.stdin.write(f"{method} {key}\n")
         self.process.stdin.flush()
-        return self.answer()
+        if select.select([self.process.stdout], [], [], PATIENCE)[0]:
+            return self.answer()
+        self.stalled.add(method)
+        self.process.kill()
+        self.close()
+        self.start()
+        return None
 
     def close(self) -> None:
         assert self.process.stdin is not None
