@@ -10,6 +10,8 @@ import numpy as np
 
 from .errors import ParameterError, explain, require
 
+BANDWIDTH = "0.5*median"  # of a kernel, where none is named
+
 
 def plain(value: Any) -> Any:
     """Return `value` as JSON types; a dataclass becomes a dict that names its type.

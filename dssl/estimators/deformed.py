@@ -20,6 +20,7 @@ from ..learners.eta import Eta, deform_by, require_eta
 from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
 from ..learners.target import Target
+from ..params import BANDWIDTH
 from ..selection.calibration import calibrated, out_of_fold_margins
 from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
 from ..solvers.solve import SolverParams
@@ -54,7 +55,7 @@ class DeformedKernelEstimator(KernelEstimator):
     eta: Any
     C: Any
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median", C: float = 10.0,
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
                  eta: Eta = "auto", graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
                  n_subsample: int = 1000, tolerance: float = 1e-6, unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta = kernel, bandwidth, C, eta
@@ -174,7 +175,7 @@ class LapSVC(PointClassifier, DeformedKernelEstimator):
     """
     regressor = "LapKernelRidge"
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median", C: float = 10.0,
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
                  eta: Eta = "auto", loss: str = "squared", graph: KNNGraph | None = None,
                  regularizer: RegularizerParams | None = None, n_subsample: int = 1000, tolerance: float = 1e-6,
                  probability: bool = False, unlabeled: Any = None, seed: int = 0):

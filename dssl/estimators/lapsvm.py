@@ -9,6 +9,7 @@ from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import Penalty
 from ..learners.measures import HINGE
 from ..learners.smooth_losses import SmoothLoss, loss_of
+from ..params import BANDWIDTH
 from .calibrated import CalibratedClassifier
 from .laprls import LapRLSEstimator
 
@@ -41,7 +42,7 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
     fit_intercept = True
     tie = HINGE
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.5*median",
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
                  loss: str | SmoothLoss = "squared_hinge", gamma_A: Penalty | Sequence[Penalty] = "auto",
                  gamma_I: Penalty | Sequence[Penalty] = "auto", landmarks: float | str | LandmarkParams = "auto",
                  graph: KNNGraph | None = None, laplacian: str = "normalized", solver: str | SystemParams = "auto",

@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.spatial.distance import pdist
 
 from ..errors import DataError, require
-from ..params import multiple_of, plain, require_seed
+from ..params import BANDWIDTH, multiple_of, plain, require_seed
 from ..plugins import load_plugins
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_rows
@@ -221,7 +221,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
     Parameters
     ----------
     name : one of `KERNELS`, or any function (X, Z) -> block.
-    bandwidth : in units of the features; "median" or None takes `median_bandwidth` of `rows`, "0.5*median" half of it.
+    bandwidth : in units of the features; "median" takes `median_bandwidth` of `rows`, "0.5*median" or None half of it.
     rows : points that the median is taken over; needed for the median only.
     parameters : the other fields of the kernel, such as degree, scale, offset.
 
@@ -232,7 +232,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
     if not isinstance(name, str):
         require(callable(name), f"kernel={name!r} is neither a name nor a function",
                 why="a kernel is called with two arrays of points", fix=f"use one of {', '.join(KERNELS)}")
-        require(not parameters and bandwidth in (None, "median"),
+        require(not parameters and bandwidth is None,
                 f"kernel={name!r} with bandwidth={bandwidth!r} and {parameters}",
                 why="a function brings its own parameters", fix="leave them out, or name a kernel")
         return name
@@ -240,7 +240,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
     known = [field.name for field in dataclasses.fields(kernel)]  # type: ignore[arg-type]
     if "bandwidth" in known:
         if bandwidth is None or isinstance(bandwidth, str):
-            factor = multiple_of("median", bandwidth or "median")
+            factor = multiple_of("median", bandwidth or BANDWIDTH)
             require(factor > 0, f"bandwidth={bandwidth!r}, expected a number or a multiple of the median",
                     why="a bandwidth is a distance between points", fix='use "median", "0.5*median", or a number')
             require(rows is not None, f"kernel {name!r} has no bandwidth and no rows to take the median distance of",

@@ -68,9 +68,10 @@ class FittedPipeline:
         described = self.model.attributes.get(CALIBRATION)
         if described is None:
             raise DataError(explain(
-                "the model has no probabilities", why="models of kind automatic, graph, svm and ridge have them, of "
-                "classes with two labels or more each whose sizes are not told, and no baseline has",
-                fix="leave --probabilities out, or fit the estimator in Python: every classifier has predict_proba"))
+                "the model has no probabilities", why="a model has them of classes with two labels or more each "
+                "whose sizes are not told, and no baseline has; laprls and lapsvm where leaving labels out fits the "
+                "memory budget", fix="leave --probabilities out, label a second point of each class, or raise the "
+                "budget"))
         return Calibration.from_described(described)
 
     def predict_proba(self, X: Rows, execution: Execution | None = None) -> np.ndarray:

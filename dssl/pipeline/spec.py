@@ -20,6 +20,7 @@ from ..graph.graph import KNNGraph
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import KERNEL_WIDTH, WIDTH, WeightParams
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
+from ..params import BANDWIDTH
 from ..selection.held_out_scores import require_measure
 from .spec_section import SpecSection, require_no_boolean
 from .spec_selection import KernelSelection, SelectionSpec
@@ -173,7 +174,8 @@ class KernelSpec(SpecSection):
 
     name: str = Field(default="rbf", description="rbf, laplacian, linear, polynomial, cosine, or one that a plugin "
                       "registers")
-    bandwidth: float | str | None = None
+    bandwidth: float | str | None = Field(default=None, description="a number, median or a multiple; null is "
+                                                                    f"{BANDWIDTH}")
     parameters: dict[str, int | float] = Field(default_factory=dict, description="other parameters, such as degree")
 
     @field_validator("name")

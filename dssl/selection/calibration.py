@@ -5,6 +5,7 @@ comes from the graph of all points, as it does in the model itself.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -45,16 +46,18 @@ def out_of_fold_margins(K: np.ndarray, target: Target, params: LearnerParams,
     return margins_of(*held_out([K] * len(folds), target, folds, params, sample_weight))
 
 
+def can_calibrate(target: Target) -> TypeGuard[Classes]:
+    """Return whether labels are classes with two or more each, so that one of each can be left out."""
+    return isinstance(target, Classes) and bool(np.bincount(target.coded, minlength=len(target.names)).min() >= 2)
+
+
 def calibrated(target: Target, margins: Callable[[], np.ndarray],
                weight: np.ndarray | None = None) -> Calibration | None:
     """Return the calibration of the margins (l, n_classes) of labeled points without their own labels.
 
-    None of quantities, and where a class has a single label, of which nothing can be held out; then no margins are
-    asked for.
+    None of what `can_calibrate` says no of; then no margins are asked for.
     """
-    if not isinstance(target, Classes) or np.bincount(target.coded, minlength=len(target.names)).min() < 2:
-        return None
-    return fit_calibration(margins(), target.coded, weight)
+    return fit_calibration(margins(), target.coded, weight) if can_calibrate(target) else None
 
 
 def fit_calibration(scores: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None = None) -> Calibration:

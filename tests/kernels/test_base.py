@@ -119,7 +119,7 @@ def test_kernels_survive_json_and_pickle(kernel):
 def test_kernel_from_names_kernels_and_takes_functions():
     X = points(20)
     assert kernel_from("rbf", 2.0) == RBF(2.0)
-    assert kernel_from("rbf", rows=X, seed=5) == RBF(median_bandwidth(X, 5))
+    assert kernel_from("rbf", rows=X, seed=5) == RBF(median_bandwidth(X, 5) / 2)
     assert kernel_from("rbf", np.float32(0.5)) == kernel_from("rbf", 0.5)
     assert kernel_from("laplacian", "median", rows=X) == LaplacianKernel(median_bandwidth(X, 0, metric="cityblock"))
     assert kernel_from("polynomial", degree=2, offset=0.0) == Polynomial(2, 1.0, 0.0)

@@ -221,7 +221,7 @@ def test_the_parameters_that_were_chosen_are_shown_with_their_error(own, shown):
     facts["selection"] = {"folds": 5, "choices": choices, "grid": {"model": rows, "base": [base] * 3}}
     page_of = example_page(result, facts)
     text = Reader(page_of).text
-    for words in ("Chosen parameters", "bandwidth C eta power", "model 0.5*median 10 30 2", "base median 1 – –",
+    for words in ("Chosen parameters", "bandwidth C eta power", "model 0.5*median 10 30 2", "base 0.5*median 1 – –",
                   "Nothing else is held out.", "5 folds", "at the bandwidth 0.5*median, power 2", *shown):
         assert words in text, words
     assert page_of.count("Errors of 4 pairs of C and eta") == 1

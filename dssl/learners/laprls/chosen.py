@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from ...kernels.base import has_bandwidth
+from ...params import BANDWIDTH
 from .penalties import Penalties, Penalty
 
 CHOSEN = "chosen"
 VALUES: dict[str, tuple[Penalty, ...]] = {"gamma_A": ("10*auto", "auto"), "gamma_I": (0.0, "auto", "10*auto")}
 EVEN, USUAL = 5.0, 25.0  # the structures at which base kernel and graph, and light and heavy graphs, count alike
-BANDWIDTHS = "0.5*median", "2*median"  # the first where labels cannot tell
+BANDWIDTHS = BANDWIDTH, "2*median"  # the first where labels cannot tell
 UNKNOWN = 0.3  # what base kernel and wider kernel count for where the structure is not known
 LEAST_STRUCTURE = 0.5
 MOST_LABELS = 1000  # beyond them the residuals alone decide

@@ -131,7 +131,12 @@ def closed_form_values(system: NystromSystem, gram: GramSystem, systems: Sequenc
     systems : F of each pair, held folds 0 to F - 1 in order. gram : of all labels, none held out. One pass over the
     labeled points, and a task a ratio of penalties.
     """
-    lines, Phi = system.lines, label_features(system, execution)
+    yield from closed_form_of_features(label_features(system, execution), system.lines, gram, systems, execution)
+
+
+def closed_form_of_features(Phi: np.ndarray, lines: LabelLines, gram: GramSystem, systems: Sequence[Penalties],
+                            execution: Execution) -> Iterator[np.ndarray]:
+    """Yield the same from the features (m, r) of the label lines."""
     pairs = [item.whole for item in systems[::lines.n_held]]
     require(bool(np.isfinite(Phi).all()), f"the features of {len(Phi)} labels hold NaN or infinite values",
             error=DataError, why="the kernel is no number at some points", fix="drop or impute points that are not "
@@ -141,7 +146,7 @@ def closed_form_values(system: NystromSystem, gram: GramSystem, systems: Sequenc
               for control in {control for control, _ in groups}}
     execution.map([
         ClosedFormTask(shared[control], ratio, norms_without([pairs[index] for index in members], lines.n_held),
-                       system.fit_intercept) for (control, ratio), members in groups.items()], parts)
+                       gram.fit_intercept) for (control, ratio), members in groups.items()], parts)
     place = {index: (part, row) for part, members in enumerate(groups.values()) for row, index in enumerate(members)}
     for index in range(len(pairs)):
         part, row = place[index]

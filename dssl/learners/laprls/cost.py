@@ -46,8 +46,9 @@ class Systems:
     @property
     def closed_form(self) -> bool:
         """Return whether held-out values of "nystrom-direct" are found in closed form."""
-        folds, pairs = self.folds - 1, self.held // max(1, self.folds - 1)
-        return not self.smooth and closed_form_flops(self.params, self.s, self.m, folds, pairs, self.budget) is not None
+        folds = max(1, self.folds - 1)
+        return not self.smooth and closed_form_flops(
+            self.params, self.s, self.m, folds, self.held // folds, self.budget) is not None
 
     @property
     def inductive(self) -> bool:
@@ -155,8 +156,15 @@ def dense_cost(of: Systems, method: str) -> Cost:
 
 
 def restored_cost(of: Systems, n_models: int, n_labeled: int) -> Cost:
-    """Return what systems of Gram matrices that were kept take: these and their factors, and the labeled points."""
+    """Return what systems of Gram matrices that were kept take: these and their factors, and the labeled points.
+
+    Where a system is held, all labels are left out of it in turn, if that fits.
+    """
     sums = gram_bytes(of.s, 1, points=True, n_outputs=of.columns)
     own = newton_bytes(of.m, of.s) if of.smooth else 8 * of.s * (4 * of.s + of.columns * n_models)
-    return cost_of(block_count(n_models, SYSTEMS_IN_A_TASK), sums, of.written,
+    left_out = closed_form_bytes(of.m, of.s)
+    leaves_out = of.held > 0 and left_out <= of.budget
+    if leaves_out:
+        own, sums = max(own, left_out), sums + 8 * of.m * of.s
+    return cost_of(block_count(n_models, SYSTEMS_IN_A_TASK) + leaves_out, sums, of.written,
                    sums + own + min(n_labeled * of.row_bytes, of.budget), sums)

@@ -27,7 +27,8 @@ class GramSystem(Basis):
 
     relabeled_mean : see `GraphEnergy.relabeled_mean`.
     sums : `energy` (r, r) where a gamma_I is positive, `points` (r, r) and `sums` (r,) where one is the control's,
-    `labels` (F, r, r) and `moments` (F, r, c + 1) of each fold, or of all labels in one.
+    `labels` (F, r, r) and `moments` (F, r, c + 1) of each fold, or of all labels in one, `features` (m, r) of the
+    labels for what is not made of sums.
     """
 
     relabeled_mean: tuple[float, float]

@@ -266,14 +266,17 @@ class PreparedLapRLS:
         return FittedLapRLS(models, chosen, {**self.evidence, **found.evidence,
                                              "expected_seconds": self.solver.expected_seconds})
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    def to_arrays(self, *, left_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Return the arrays and attributes that `LapRLSProblem.restored` takes; None where there is nothing to keep.
 
-        That is where systems are solved without Gram matrices; a later fit prepares them anew.
+        That is where systems are solved without Gram matrices; a later fit prepares them anew. left_out : whether that
+        fit will leave labels out, for which the features of labels are kept as well.
         """
         if self.solver.gram is None:
             return None
         arrays, attributes = self.solver.gram.to_arrays()
+        if left_out and self.solver.features is not None:
+            arrays["features"] = self.solver.features()
         return arrays, {"gram": attributes, "evidence": self.evidence}
 
 

@@ -10,11 +10,12 @@ import numpy as np
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..smooth_losses import SQUARES
-from .closed_form import closed_form_of, closed_form_values
+from .closed_form import closed_form_of, closed_form_of_features, closed_form_values
 from .dense import DenseTask
 from .gram import GramSystem, gram_matrices, gram_system, solve_from_gram
 from .inductive import ClosedFormOfFold, RefitOfFold, inductive_values, refolded, require_folds_fit
 from .iterations import require_converged, solve_by_products
+from .label_features import label_features
 from .params import Functions, LabelLines, params_left_out
 from .penalties import Penalties, with_folds
 from .products import Landmarked, gram_bytes, times
@@ -78,7 +79,7 @@ class SystemSolver:
     -> the values (m, g, c) of groups of pairs at the labeled points, each by the one of its fold.
     left_out : folds and a pair of penalties, whose scale is of these -> the values (m, c) at the labeled points, each
     by the function without its fold; single points only if `at_once`, where that takes no system each. None where the
-    labels' features are not known.
+    labels' features are not known. features : -> those of the labels (m, r), where `gram` is not made of them.
     held_out_method : "closed_form" or "refit". gram : the matrices that later solutions can be made of; None where
     there are none. expected_seconds : of the methods that were compared, by name. refolded : lines of the same labels
     with other folds -> what holds these out, where it needs nothing anew.
@@ -93,6 +94,7 @@ class SystemSolver:
     refolded: Callable[[LabelLines], "SystemSolver"] | None = None
     left_out: Callable[[LabelLines, Penalties], np.ndarray] | None = None
     at_once: bool = False
+    features: Callable[[], np.ndarray] | None = None
 
 
 def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
@@ -117,6 +119,7 @@ def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], executi
             return replace(
                 gram_solver(whole, execution), expected_seconds=costs, refolded=at_once,
                 left_out=partial(left_out_of_gram, system, whole, execution=execution), at_once=True,
+                features=partial(label_features, system, execution),
                 held_out_method="refit" if closed_form is None else "closed_form",
                 held_out=lambda systems: inductive_values(own, whole, systems, of_fold, execution) if inductive else
                 closed_form_values(own, whole, systems, execution))
@@ -138,7 +141,8 @@ def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], executi
         return values[:, 0]
 
     return SystemSolver(method, solve, lambda systems: held_out_values(system, solve(systems), systems, execution),
-                        gram, costs, left_out=left_out, at_once=gram is not None)
+                        gram, costs, left_out=left_out, at_once=gram is not None,
+                        features=partial(label_features, system, execution))
 
 
 def left_out_of_gram(system: NystromSystem, gram: GramSystem, lines: LabelLines, pair: Penalties,
@@ -164,8 +168,17 @@ def left_out_of_gram(system: NystromSystem, gram: GramSystem, lines: LabelLines,
 
 
 def gram_solver(gram: GramSystem, execution: Execution) -> SystemSolver:
-    """Return what solves systems of all labels from Gram matrices that were made before."""
-    return SystemSolver("nystrom-direct", lambda systems: solve_from_gram(gram, systems, execution), None, gram)
+    """Return what solves systems of all labels from Gram matrices that were made before.
+
+    With the labels' `features` among these, it leaves labels out as well, in closed form.
+    """
+    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
+        values, = closed_form_of_features(gram.sums["features"], lines, gram, with_folds([pair], lines.n_held),
+                                          execution)
+        return values[:, 0]
+
+    return SystemSolver("nystrom-direct", lambda systems: solve_from_gram(gram, systems, execution), None, gram,
+                        left_out=left_out if "features" in gram.sums else None, at_once=True)
 
 
 def dense_solver(task: DenseTask, execution: Execution) -> SystemSolver:

@@ -264,7 +264,7 @@ STAGES = (
     Stage("selection", VERSIONS["selection"], ("points", "labels", "subsample", "covariance"), SearchParams.of,
           make_selection, search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS),
           leads=True),
-    Stage("models", 5, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
+    Stage("models", 6, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, fit_cost, "lower subsample.size"),
     replace(SCORES, cost=_scores_cost, remedy="lower subsample.size or labels"),
 )

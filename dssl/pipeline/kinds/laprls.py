@@ -16,6 +16,7 @@ from ...execution.cost import Cost, cost_of
 from ...graph.vertices import distinct_rows
 from ...kernels.base import Kernel
 from ...kernels.landmarks import landmark_count, landmarks_cost
+from ...learners.coding import margins_of
 from ...learners.laprls.chosen import MOST_LABELS
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost
 from ...learners.laprls.params import SystemParams
@@ -30,12 +31,14 @@ from ...learners.laprls.problem import (
     landmarks_of,
 )
 from ...learners.laprls.products import gram_bytes
+from ...learners.probabilities import Calibration, calibration_attributes
 from ...learners.smooth_losses import SQUARES
 from ...learners.structure import structure_cost
 from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
+from ...selection.calibration import FOLDS, calibrated, calibration_folds
 from ...selection.chosen import chosen_folds
 from ...selection.laprls import VERSIONS
 from ...storage.blocks import PartWriter, SelectedRows
@@ -92,11 +95,12 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     models: dict[str, Any] = {}
     evidence: list[dict[str, Any]] = []
     for number, own in systems.items():
-        found = _prepared(context, params.of_number(problem, number), kernels[params.kernel(number)], number,
-                          params).fitted(own)
+        prepared = _prepared(context, params.of_number(problem, number), kernels[params.kernel(number)], number, params)
+        found = prepared.fitted(own)
         evidence.append({**params.named(number), **found.evidence, "models": list(own)})
         for name in own:
-            described, models[name] = _described(context, target, found, name, params.named(number))
+            probable = calibration_attributes(_calibration(prepared, own[name])) if name == "model" else {}
+            described, models[name] = _described(context, target, found, name, params.named(number), probable)
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
     PartWriter(context.parts, 0).write(**arrays)
     return {"models": {name: models[name] for name in problem.names}, "evidence": evidence}
@@ -120,15 +124,22 @@ def _prepared(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
     return prepared
 
 
-def _described(context: Context, target: Target, found: FittedLapRLS, name: str,
-               named: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _calibration(prepared: PreparedLapRLS, chosen: Penalties) -> Calibration | None:
+    """Return what makes probabilities of the model's scores; None where nothing can be left out."""
+    target, solver = prepared.problem.target, prepared.solver
+    return None if solver.left_out is None else calibrated(target, lambda: margins_of(prepared.left_out(
+        chosen, calibration_folds(target, 0, a_fit_each=not solver.at_once)), target.coding))
+
+
+def _described(context: Context, target: Target, found: FittedLapRLS, name: str, named: dict[str, Any],
+               probable: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays and attributes of a model."""
     system, model = found.chosen[name], found.models[name]
     values = model.values(SelectedRows(context.points("train"), target.labeled), context.execution)
     return replace(model, attributes={
         "name": name, "n_labeled": len(target.labeled), "parameters": {
             "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, **named},
-        **target.missed(values, model.coding)}).to_arrays()
+        **target.missed(values, model.coding), **probable}).to_arrays()
 
 
 def _n_landmarks(f: Facts[LapRLSPipeline]) -> int:
@@ -230,9 +241,12 @@ def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
 
 def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, from these."""
-    if any(f.attributes.get("selection", {}).get("kept", [])):
-        return restored_cost(_systems(f), len(f.spec.baselines) + 1, f.n_labeled)
-    return _preparing_cost(f, replace(_systems(f), held=0, folds=1, repetitions=1))
+    of, n_models = _systems(f), len(f.spec.baselines) + 1
+    own = replace(of, held=0, folds=1, repetitions=1)
+    if not f.is_regression:  # labels are left out of the model, for probabilities
+        own = replace(own, held=1, pairs=of.pairs + FOLDS, params=replace(of.params, held_out_points="transductive"))
+    kept = any(f.attributes.get("selection", {}).get("kept", []))
+    return restored_cost(own, n_models, f.n_labeled) if kept else _preparing_cost(f, own)
 
 
 WORDS = Words(
@@ -250,7 +264,7 @@ LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     Stage("selection", VERSIONS["selection"], ("split", "points", "labels", "vertices", "graph", "landmarks"),
           FitParams.of, make_selection, _selection_cost, _FEWER, section=partial(selection_section, words=WORDS),
           leads=True),
-    Stage("models", 5, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
+    Stage("models", 6, ("split", "points", "labels", "vertices", "graph", "landmarks", "selection"), FitParams.of,
           make_models, _models_cost, _FEWER, section=laprls_section),
     replace(SCORES, cost=lambda f: scores_cost(f, _n_points(f), f.n_outputs, 8 if f.is_regression else 16),
             remedy=_FEWER),

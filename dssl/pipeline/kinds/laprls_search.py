@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.landmarks import Landmarks
-from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem
+from ...learners.laprls.closed_form import closed_form_bytes
+from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS
 from ...learners.smooth_losses import SmoothLoss
 from ...learners.target import Target
 from ...measure import process_peak
+from ...selection.calibration import can_calibrate
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.chosen import ProbablePair, folds_to_choose
 from ...selection.folds import FoldParams
@@ -193,7 +196,8 @@ def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
     if rung is not None:
         prepared = prepared.refolded(folds[0], context.execution, landmarks)
     table = search_penalties(prepared, context.execution, params.rule, folds[1:], landmarks)
-    arrays, attributes = (prepared.to_arrays() if rung is None else None) or ({}, None)
+    arrays, attributes = (prepared.to_arrays(left_out=leaves_out(problem, context.execution, prepared))
+                          if rung is None else None) or ({}, None)
     own.write(0, arrays)
     receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": attributes,
                "peak_rss_bytes": process_peak()}
@@ -201,6 +205,13 @@ def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
     if rung is None and len(params.losses) == 1:
         shares.remove()  # now and not before: a killed run keeps those that are done
     return receipt
+
+
+def leaves_out(problem: LapRLSProblem, execution: Execution, prepared: PreparedLapRLS) -> bool:
+    """Return whether the fit will leave labels out to calibrate probabilities: where these have classes, and it fits.
+    """
+    m, s = len(problem.lines.row), len(prepared.points)
+    return can_calibrate(problem.target) and closed_form_bytes(m, s) <= execution.memory_budget
 
 
 def _choices(chosen: dict[str, ChosenPenalties], params: FitParams) -> dict[str, dict[str, Any]]:

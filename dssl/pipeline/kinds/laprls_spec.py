@@ -40,7 +40,7 @@ class LapRLSKernel(KernelSpec):
     """The base kernel, on the scaled features, or one with each bandwidth that is tried."""
 
     bandwidth: float | str | None = Field(
-        default=CHOSEN, description="a number, median or a multiple such as 0.5*median; null is median; chosen, "
+        default=CHOSEN, description="a number, median or a multiple such as 0.5*median; null is 0.5*median; chosen, "
                                     "0.5*median or 2*median by leave-one-out on the labels, if the kernel has one")
 
     def check(self) -> Kernel:

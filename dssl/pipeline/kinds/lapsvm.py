@@ -36,7 +36,7 @@ class LapSVMKernel(LapRLSKernel):
     """The base kernel, on the scaled features."""
 
     bandwidth: float | str | None = Field(default=None, description="a number, median or a multiple such as "
-                                                                    "0.5*median; null is median")
+                                                                    "0.5*median; null is 0.5*median")
 
 
 class LossGrid(PenaltyGrid):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ...params import BANDWIDTH
 from ..markup import Html, at, counted, described, duration, joined, number, percent, tag
 from ..page import Section
 from ..words import HELD_OUT_POINTS
@@ -53,5 +54,5 @@ def _evidence(item: dict[str, Any], several: bool) -> Html:
         ("time", ", ".join(f"{name} {duration(seconds[step])}" for step, name in STEPS.items() if step in seconds)
          or None),
     ]
-    head = tag("h3", f"Bandwidth {item.get('bandwidth') or 'median'}: {', '.join(item['models'])}") if several else ""
+    head = tag("h3", f"Bandwidth {item.get('bandwidth') or BANDWIDTH}: {', '.join(item['models'])}") if several else ""
     return joined((head, described(rows)))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from ...params import BANDWIDTH
 from ..error_measure import Measure, measure_of
 from ..markup import Html, at, counted, described, figure, finite, joined, number, percent, table, tag
 from ..page import Finding, Section
@@ -117,7 +118,7 @@ def _told(name: str, value: Any) -> str:
         return ", ".join(_told(name, own) for own in value)
     if isinstance(value, (bool, str)):
         return str(value).lower() if isinstance(value, bool) else value
-    return "median" if name == "bandwidth" and value is None else number(value)
+    return BANDWIDTH if name == "bandwidth" and value is None else number(value)
 
 
 def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words: Words) -> Html:
