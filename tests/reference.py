@@ -114,6 +114,31 @@ def minimum_norm_interpolant_in_image(Q, subsample, values):
     return covariance[:, subsample] @ pseudo_inverse(covariance[np.ix_(subsample, subsample)]) @ values
 
 
+# Cluster kernels: Hou, Zhang, Zhou 2017
+
+
+def affinity(K):
+    """Return L = D^-1/2 K D^-1/2."""
+    scale = 1 / np.sqrt(K.sum(1))
+    return scale[:, None] * K * scale[None, :]
+
+
+def thresholded(M, threshold, rank=None):
+    """Return sum_i max(sigma_i - threshold, 0) u_i u_i' (eq. 7), of the leading `rank` eigenvectors of M."""
+    values, vectors = np.linalg.eigh(M)
+    kept = slice(-rank if rank and rank < len(M) else None, None)
+    return (vectors[:, kept] * np.maximum(values[kept] - threshold, 0)) @ vectors[:, kept].T
+
+
+def stochastic_affinity(draws, threshold, rank=None):
+    """Return Z after the steps of Algorithm 1 on draws L_1, L_2, ... of the affinity, with no step above 1."""
+    Z = np.zeros_like(draws[0])
+    for t, L_t in enumerate(draws, 1):
+        eta = min(1, 2 / t)
+        Z = thresholded((1 - eta) * Z + eta * L_t, eta * threshold, rank)
+    return Z
+
+
 # Learners
 
 

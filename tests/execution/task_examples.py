@@ -6,7 +6,7 @@ into an example of its own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,6 +27,8 @@ from dssl.graph import functions as functions_module
 from dssl.graph.functions import FunctionParams, graph_functions
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
+from dssl.kernels.base import RBF
+from dssl.kernels.stochastic import StochasticParams, stochastic_eigensystem
 from dssl.learners.on_graph.class_sizes import fit_class_sizes
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from dssl.learners.on_graph.harmonic import fit_harmonic
@@ -281,6 +283,18 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
             coef = np.random.default_rng(c).normal(size=(2, len(columns), c))
             found |= {"functions": whole.values, f"{c} combined": whole.combined(coef)}
     return found
+
+
+@example(memory_budget=1 << 18)
+def stochastic_affinity(execution: Execution, folder: Path) -> Found:
+    """In several blocks, in scratch and then stored; from the first result on."""
+    X, _ = points(300)
+    kernel, rows = RBF(2.0), execution.share_rows(as_rows(X))
+    degrees, first = kernel(X, X).sum(axis=1), StochasticParams(n_features=10, rank=12, steps=4)
+    made = stochastic_eigensystem(rows, kernel, degrees, first, execution)
+    found = stochastic_eigensystem(rows, kernel, degrees, replace(first, steps=7), execution, made,
+                                   StoredParts(folder / "affinity"))
+    return {"values": found.values, "vectors": found.vectors.read_all(), "change": found.evidence["change"]}
 
 
 @example(slow=True)

@@ -1,0 +1,389 @@
+"""The leading eigensystem of an affinity by stochastic proximal gradient steps, which never hold more than two factors.
+
+With degrees D = diag(K 1), the affinity is `L = D^-1/2 K D^-1/2`, and what is sought minimizes
+
+    1/2 |Z - L|_F^2 + threshold |Z|_*,   that is   L_hat = sum_i max(sigma_i - threshold, 0) u_i u_i'.
+
+Step t = 1, 2, ... draws random Fourier features Phi_t (n, a) of the kernel, whose `Phi_t Phi_t'` has the mean K, and
+with `zeta_t = D^-1/2 Phi_t` and eta_t = min(1, 2 / t) takes
+
+    Z_t = SVT[(1 - eta_t) Z_{t-1} + eta_t zeta_t zeta_t'],
+
+where SVT lowers all eigenvalues by `eta_t threshold` and drops what is not positive. |Z_t - L_hat|_F^2 falls as 1/t
+(SoCK: Hou, Zhang, Zhou, "Storage fit learning with unlabeled data", IJCAI 2017, Algorithm 1 and Theorem 1; the printed
+step 2 / t of the first one is 2).
+
+`Z_t = U_t S_t U_t'` is kept as a factor U_t (n, r), float32, r at most `rank`. One pass over blocks of rows makes
+U_{t-1} of U_{t-2} and zeta_{t-1}, both of the block, by the matrix (r + a, r) that the driver found last, draws zeta_t,
+and gives the block's share of the Gram matrix of [U_{t-1}, zeta_t]; the eigenvectors of that matrix, scaled, are the
+next one. The Gram matrix is that of the factor as it was written, so that its rounding does not add up. Frequencies
+belong to the step, not to the block.
+"""
+
+import bisect
+import itertools
+import time
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from ..errors import BudgetError, DataError, require
+from ..execution.tasks import Execution, Progress, one_thread, sums
+from ..params import require_seed
+from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.csr import as_rows
+from .base import Kernel
+from .fourier import fourier_frequencies, write_features
+from .gram import BLOCK_BYTES
+from .points import as_points, require_finite
+from .proximal import estimated_error, proximal_step, step_size
+
+MOST_RUNS = 32  # of blocks: each has a Gram matrix of its own, which are added in a tree
+RESULT = 0  # number of the part; a finished step has its own number, and parts within
+DRIVER_SQUARES = 6  # arrays of the size of a Gram matrix while its eigenvectors are found; measured
+FACTOR = np.dtype(np.float32)  # of U: its rounding, 6e-8, is far below what a step moves
+
+
+@dataclass(frozen=True, kw_only=True)
+class StochasticParams:
+    """n_features : a, random Fourier features a step, cosines and sines of half as many frequencies.
+
+    rank : eigenvectors kept at most. threshold : 0 <= threshold < 1, by which eigenvalues are lowered; those of L below
+    it, of which the largest is 1, are dropped.
+    steps : number of the last step. tolerance : of the estimated `|Z_t - L_hat|_F / |Z_t|_F` at which steps end before;
+    0 for none.
+    """
+
+    n_features: int = 200
+    rank: int = 200
+    threshold: float = 0.01
+    steps: int = 300
+    tolerance: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least, why in (("n_features", 2, "a step draws cosines and sines of frequencies"),
+                                 ("rank", 1, "that many eigenvectors are kept at most"),
+                                 ("steps", 1, "each step draws features once")):
+            value = getattr(self, name)
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            require(whole and value >= least, f"{name}={value!r}, expected a whole number >= {least}", why=why,
+                    fix=f"leave {name} at its default")
+        require(self.n_features % 2 == 0, f"n_features={self.n_features}, expected an even number",
+                why="each frequency gives a cosine and a sine, so that the diagonal of the kernel is exact",
+                fix=f"use {self.n_features + 1}")
+        for name, below, why in (("threshold", 1.0, "the largest eigenvalue of the affinity is 1"),
+                                 ("tolerance", np.inf, "it is a relative error at which steps end")):
+            value = getattr(self, name)
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            require(number and 0 <= value < below, f"{name}={value!r}, expected a number from 0 to below {below:g}",
+                    why=why, fix=f"leave {name} at its default")
+        require_seed(self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Eigensystem:
+    """The leading eigenvalues and eigenvectors of an affinity, as `stochastic_eigensystem` found them.
+
+    values (k,) : descending, `lowered + threshold`. lowered (k,) : the eigenvalues of Z_t.
+    vectors (n, k) : U, float32, orthonormal up to `evidence["orthogonality"]`; readable as long as its parts are there.
+    evidence : JSON. `steps`, t; of each step its `rank` and `change`, |Z_t - Z_{t-1}|_F over the larger of both norms;
+    `error`, the estimated `|Z_t - L_hat|_F / |Z_t|_F` at the end, None before step 8, without what the cap of the rank
+    leaves out; `converged`, whether that is below the tolerance; `seconds`.
+    """
+
+    values: np.ndarray
+    lowered: np.ndarray
+    vectors: Rows
+    evidence: dict[str, Any]
+
+    @classmethod
+    def of(cls, parts: Parts) -> "Eigensystem":
+        """Return the eigensystem that `stochastic_eigensystem` left in parts."""
+        evidence = parts.receipts()[RESULT]["evidence"]
+        return cls(**parts.read(RESULT), vectors=parts.within(f"step{evidence['steps'] + 1}").rows("U"),
+                   evidence=evidence)
+
+
+@dataclass(frozen=True)
+class Affinity:
+    """What draws of an affinity are made of: the points, D^-1/2 (n,), and where random frequencies come from."""
+
+    rows: Rows
+    scale: Rows
+    kernel: Kernel
+    n_features: int
+    seed: int
+
+    def frequencies(self, step: int) -> np.ndarray:
+        """Return the frequencies of a step, (d, a / 2)."""
+        return fourier_frequencies(self.kernel, self.rows.shape[1], self.n_features, self.seed, step)
+
+    def read(self, start: int, stop: int) -> tuple[Any, np.ndarray]:
+        """Return X and D^-1/2 of a block of rows."""
+        X = as_points(self.rows.read(start, stop))
+        require_finite(X, "the points hold")
+        return X, self.scale.read(start, stop)
+
+
+def stacked(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+    """Return [U, zeta] (b, r + a), float64, of a factor U (b, r), points X (b, d) and D^-1/2 (b,)."""
+    r = U.shape[1]
+    found = np.empty((len(U), r + 2 * frequencies.shape[1]))
+    found[:, :r] = U
+    write_features(X, frequencies, scale, found[:, r:])
+    return found
+
+
+@dataclass(frozen=True)
+class FactorTask:
+    """Write the factor of step t - 1 for a run of blocks, `U`, and their share of the Gram matrix of step t, `gram`.
+
+    before : U of step t - 2, or of t - 1 where there is no `last`; None of zero columns. last : where `T` of step t - 1
+    is. step : t. draws : whether `gram` is that of [U, zeta_t], or of U alone.
+    """
+
+    affinity: Affinity
+    before: Rows | None
+    last: Parts | None
+    step: int
+    draws: bool
+    start: int
+    stop: int
+    height: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        T = None if self.last is None else self.last.read(0, ["T"])["T"]
+        drawn = None if T is None else self.affinity.frequencies(self.step - 1)
+        new = self.affinity.frequencies(self.step) if self.draws else None
+        r = T.shape[1] if T is not None else 0 if self.before is None else self.before.shape[1]
+        width = r + self.affinity.n_features * self.draws
+        gram, receipt = np.zeros((width, width)), Receipt()
+        for low, high in row_ranges(self.stop - self.start, self.height):
+            start, stop = self.start + low, self.start + high
+            X, scale = self.affinity.read(start, stop)
+            U = np.empty((stop - start, 0), FACTOR) if self.before is None else self.before.read(start, stop)
+            if T is not None and drawn is not None:
+                U = (stacked(U, X, scale, drawn) @ T).astype(FACTOR)
+                receipt = out.write_rows(start, U=U)
+            add_gram(gram, U.astype(np.float64) if new is None else stacked(U, X, scale, new))
+        return {**receipt, **out.write(gram=gram), "rows": [self.start, self.stop]}
+
+
+def add_gram(total: np.ndarray, S: np.ndarray) -> None:
+    """Add S' S, exactly symmetric."""
+    total += S.T @ S
+
+
+def reached(error: float | None, params: StochasticParams) -> bool:
+    """Return whether an estimated error ends the steps."""
+    return error is not None and error < params.tolerance
+
+
+class StochasticSteps:
+    """Steps of one computation, and where each leaves what the next one needs.
+
+    Step t leaves in `parts.within("step{t}")` the factor U_{t-1}, shares of its Gram matrix, and `turn`: T, with which
+    the factor is U_t, and `lowered`; the receipt t of `parts` says that it is finished. The two last steps are kept.
+    """
+
+    def __init__(self, affinity: Affinity, params: StochasticParams, execution: Execution, parts: Parts,
+                 start: Eigensystem | None):
+        self.affinity, self.params, self.execution, self.parts = affinity, params, execution, parts
+        self.begun = None if start is None else execution.share_rows(start.vectors)
+        self.lowered_first = np.zeros(0) if start is None else start.lowered
+        fresh = {"steps": 0, "rank": [], "change": [], "seconds": 0.0}
+        evidence: dict[str, Any] = fresh if start is None else start.evidence
+        self.first: int = evidence["steps"]
+        finished = [receipt for step, receipt in sorted(parts.receipts().items()) if step != RESULT]
+        self.ranks: list[int] = evidence["rank"] + [receipt["rank"] for receipt in finished]
+        self.changes: list[float] = evidence["change"] + [receipt["change"] for receipt in finished]
+        self.seconds: float = evidence["seconds"] + sum(receipt["seconds"] for receipt in finished)
+        self.rank = max(capped(params.rank, len(affinity.rows)), len(self.lowered_first))
+
+    @property
+    def taken(self) -> int:
+        """Return the number of the last finished step."""
+        return len(self.ranks)
+
+    @property
+    def error(self) -> float | None:
+        """Return the estimated relative error."""
+        return estimated_error(self.changes)
+
+    def within(self, step: int) -> Parts:
+        """Return where a step leaves what it makes."""
+        return self.parts.within(f"step{step}")
+
+    def factor(self, step: int) -> Rows | None:
+        """Return U of a step, None where it has no columns."""
+        if step == self.first:
+            return self.begun
+        return self.within(step + 1).rows("U") if self.ranks[step - 1] else None
+
+    def lowered(self, step: int) -> np.ndarray:
+        """Return the eigenvalues of Z of a step."""
+        if step == self.first:
+            return self.lowered_first
+        return self.within(step).within("turn").read(0, ["lowered"])["lowered"]
+
+    def gram(self, step: int, draws: bool) -> np.ndarray:
+        """Return the Gram matrix of [U, zeta] of step `step` before it is taken, or of U alone, which is written."""
+        place, last, n, a = self.within(step), None, len(self.affinity.rows), self.params.n_features
+        budget = self.execution.memory_budget
+        height = block_height(self.affinity.rows, a, self.rank, budget)
+        self.within(step - 2).remove()  # its factor was read for the last time by the step before
+        if step - 1 > self.first and self.ranks[step - 2]:
+            last = self.within(step - 1).within("turn")
+            place.allocate("U", (n, self.ranks[step - 2]), FACTOR, height)
+        before = self.factor(step - 1 if last is None else step - 2)
+        n_blocks = -(-n // height)
+        runs = min(n_blocks, runs_that_fit(self.rank + a, budget))
+        edges = np.minimum(np.linspace(0, n_blocks, runs + 1).astype(int) * height, n).tolist()
+        return self.execution.reduce(sums([
+            FactorTask(self.affinity, before, last, step, draws, start, stop, height)
+            for start, stop in itertools.pairwise(edges)]), place)["gram"]
+
+    def take(self) -> None:
+        """Take the next step."""
+        begin, step = time.perf_counter(), self.taken + 1
+        G, eta = self.gram(step, draws=True), step_size(step)
+        require(bool(np.isfinite(G).all()), "random features that are not finite", error=DataError,
+                why="the products of points and frequencies overflow", fix="scale the features, or widen the kernel")
+        with one_thread():
+            T, lowered, change = proximal_step(G, self.lowered(step - 1), eta, self.params.threshold, self.params.rank)
+        turn = self.within(step).within("turn")
+        turn.write(0, {"T": T, "lowered": lowered})
+        turn.finish(0, {})
+        seconds = time.perf_counter() - begin
+        self.parts.finish(step, {"rank": len(lowered), "change": change, "seconds": seconds})
+        self.ranks.append(len(lowered))
+        self.changes.append(change)
+        self.seconds += seconds
+
+    def finish(self) -> Eigensystem:
+        """Write the factor of the last step, and return it with its eigenvalues."""
+        begin, step = time.perf_counter(), self.taken
+        require(self.ranks[-1] > 0, f"no eigenvalue is above the threshold of {self.params.threshold:g}",
+                error=DataError, why="the largest eigenvalue is 1 where the degrees are those of the kernel",
+                fix="lower the threshold, or check kernel and degrees")
+        G, lowered = self.gram(step + 1, draws=False), self.lowered(step)
+        self.parts.write(RESULT, {"values": lowered + self.params.threshold, "lowered": lowered})
+        self.parts.finish(RESULT, {"evidence": {
+            "steps": step, "rank": self.ranks, "change": self.changes, "error": self.error,
+            "converged": reached(self.error, self.params), "orthogonality": float(np.abs(G - np.eye(len(G))).max()),
+            "seconds": self.seconds + time.perf_counter() - begin}})
+        self.within(step).remove()
+        return Eigensystem.of(self.parts)
+
+
+def stochastic_eigensystem(rows: Rows, kernel: Kernel, degrees: np.ndarray, params: StochasticParams,
+                           execution: Execution, start: Eigensystem | None = None, parts: Parts | None = None,
+                           progress: Progress | None = None) -> Eigensystem:
+    """Return the leading eigensystem of D^-1/2 K D^-1/2, of K (n, n) the kernel of all rows.
+
+    Parameters
+    ----------
+    rows : (n, d), dense or sparse. kernel : `RBF` or `LaplacianKernel`. degrees : (n,), D, positive.
+    start : an eigensystem of the same rows, of fewer steps: it is gone on from. With its seed and the same budget the
+        result has the bits of one that took all steps at once.
+    parts : where finished steps and the result go, so that a run that was killed goes on after its last finished step;
+        scratch by default.
+
+    Returns
+    -------
+    Eigensystem; `start` itself where that has taken all steps, or is within the tolerance. A step takes
+    O(n (d a + (r + a)^2)) time; memory: `stochastic_bytes`.
+
+    Raises
+    ------
+    ParameterError : the kernel has no random Fourier features. DataError : the shapes do not match, a point is not
+    finite, a degree is not positive, or no eigenvalue is above the threshold. BudgetError : a row does not fit.
+    """
+    n = len(rows)
+    fourier_frequencies(kernel, 0, params.n_features, params.seed, 0)  # refuses other kernels before anything is done
+    degrees = np.asarray(degrees, np.float64)
+    require(degrees.shape == (n,), f"degrees of shape {degrees.shape} of {n} rows", error=DataError,
+            why="every point has one degree, the sum of its row of the kernel", fix="pass one number a row")
+    require(bool((np.isfinite(degrees) & (degrees > 0)).all()), "degrees that are not positive and finite",
+            error=DataError, why="the affinity divides by their roots",
+            fix="use exact degrees: with kernel(x, x) = 1 they are 1 or more")
+    require(start is None or len(start.vectors) == n, f"a start of other rows than these {n}", error=DataError,
+            why="its factor has a row a point", fix="start from the eigensystem of the same rows, or leave it out")
+    if start is not None and (start.evidence["steps"] >= params.steps or reached(start.evidence["error"], params)):
+        return start
+    parts = parts or execution.scratch()
+    if RESULT in parts.receipts():
+        return Eigensystem.of(parts)
+    scale = execution.share_rows(as_rows(1 / np.sqrt(degrees)))
+    affinity = Affinity(rows, scale, kernel, params.n_features, params.seed)
+    steps = StochasticSteps(affinity, params, execution, parts, start)
+    while steps.taken < params.steps and not reached(steps.error, params):
+        steps.take()
+        if progress:
+            progress(steps.taken, params.steps)
+    return steps.finish()
+
+
+def capped(rank: int, n: int) -> int:
+    """Return how many eigenvectors of n rows are kept at most."""
+    return min(rank, n)
+
+
+def row_bytes(rows: Rows, n_features: int, rank: int) -> int:
+    """Return what a row takes in a block.
+
+    The point as it came and in float64; the factor as it was read, and [U, zeta] with its phases or the new factor.
+    """
+    d = -(-3 * rows.row_bytes // (2 * (rows.dtype.itemsize + 4))) if rows.is_sparse else rows.shape[1]
+    point = rows.row_bytes + (16 if rows.is_sparse else 8) * d + 16
+    return point + 4 * rank + 8 * (rank + n_features) + max(8 * rank, 4 * n_features)
+
+
+def fixed_bytes(d: int, n_features: int, rank: int) -> int:
+    """Return what a task takes beside its block: frequencies of two steps, T, and the Gram matrix and a block's."""
+    width = rank + n_features
+    return 8 * d * n_features + 8 * width * rank + 16 * width**2
+
+
+def block_height(rows: Rows, n_features: int, rank: int, budget: int) -> int:
+    """Return how many rows a block has: an eighth of the budget; raise BudgetError if not even one fits a task."""
+    own = row_bytes(rows, n_features, rank)
+    rows_that_fit(budget, own, len(rows), fixed_bytes=fixed_bytes(rows.shape[1], n_features, rank))
+    return max(1, min(len(rows), min(BLOCK_BYTES, budget // 8) // own))
+
+
+def runs_that_fit(width: int, budget: int) -> int:
+    """Return how many tasks a step has at most: their Gram matrices, of two steps, take a sixteenth of the budget."""
+    return int(np.clip(budget // (16 * 2 * 8 * width**2), 2, MOST_RUNS))
+
+
+def stochastic_bytes(rows: Rows, n_features: int, rank: int, budget: int, *, held: bool = True, tasks: int = 1) -> int:
+    """Return the bytes that `stochastic_eigensystem` takes with an execution of this budget, beside its rows.
+
+    Degrees and their roots; of two steps the factors and the Gram matrices of all tasks, where they are `held` in this
+    process; and `tasks` at a time, or the eigenvectors of one Gram matrix.
+    """
+    n, d, b = len(rows), rows.shape[1], capped(rank, len(rows))
+    square, own = 8 * (b + n_features) ** 2, row_bytes(rows, n_features, b)
+    block = min(n * own, max(own, min(BLOCK_BYTES, budget // 8)))
+    shares = 2 * square * runs_that_fit(b + n_features, budget)
+    factors = 2 * FACTOR.itemsize * n * b
+    return 16 * n + held * (factors + shares) + max(DRIVER_SQUARES * square,
+                                                    tasks * (block + fixed_bytes(d, n_features, b)))
+
+
+def rank_that_fits(rows: Rows, n_features: int, budget: int, *, held: bool = True, tasks: int = 1) -> int:
+    """Return the largest rank, at most n, whose `stochastic_bytes` are within the budget.
+
+    Raise BudgetError if a rank of 1 is not.
+    """
+    least = stochastic_bytes(rows, n_features, 1, budget, held=held, tasks=tasks)
+    require(least <= budget, f"{len(rows):,} rows and {n_features} random features a step", error=BudgetError,
+            why=f"a factor of rank 1 takes {least:,} bytes, the memory budget is {budget:,}",
+            fix=f"raise memory_budget to {least:,} or more, or draw fewer features a step")
+    fits = range(1, len(rows) + 1)
+    return bisect.bisect_right(fits, budget, key=lambda rank: stochastic_bytes(
+        rows, n_features, rank, budget, held=held, tasks=tasks))
