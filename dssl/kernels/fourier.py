@@ -8,32 +8,38 @@ kernel machines", NIPS 2007).
 from typing import Any
 
 import numpy as np
+from scipy.linalg import qr
 
-from ..errors import ParameterError, explain
-from ..storage.blocks import block_rng
-from .base import RBF, Kernel, LaplacianKernel
+from ..errors import require
+from ..storage.blocks import block_rng, row_ranges
+from .base import RBF, DistanceKernel, Kernel, LaplacianKernel
 
 FREQUENCY_STREAM = 5  # of the seed; `landmarks`, `leverage` and `centers` draw from streams 0 to 4
 
 
-def fourier_frequencies(kernel: Kernel, d: int, n_features: int, seed: int, draw: int) -> np.ndarray:
+def require_fourier(kernel: Kernel) -> None:
+    """Raise ParameterError unless the Fourier transform of the kernel is known."""
+    require(isinstance(kernel, RBF | LaplacianKernel), f"kernel {kernel!r} has no random Fourier features here",
+            why="frequencies are drawn from the Fourier transform of a kernel, which is known for rbf and laplacian",
+            fix='use approximation="nystrom", or kernel "rbf" or "laplacian"')
+
+
+def fourier_frequencies(kernel: DistanceKernel, d: int, n_features: int, seed: int, draw: int) -> np.ndarray:
     """Return the frequencies of one draw, (d, a / 2), from the Fourier transform of the kernel.
 
-    Of `rbf` they are normal, of `laplacian` Cauchy in each coordinate.
-
-    Raises
-    ------
-    ParameterError : of another kernel.
+    Of `rbf` each is normal, and d at a time are orthogonal: features vary less about the kernel than with independent
+    ones (Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016). Of `laplacian` they
+    are Cauchy in each coordinate. O(d min(d, a) a) time.
     """
-    if not isinstance(kernel, RBF | LaplacianKernel):
-        raise ParameterError(explain(
-            f"kernel {kernel!r} has no random Fourier features here",
-            why="frequencies are drawn from the Fourier transform of a kernel, which is known for rbf and laplacian",
-            fix='use approximation="nystrom", or kernel "rbf" or "laplacian"'))
     rng, shape = block_rng(seed, FREQUENCY_STREAM, draw), (d, n_features // 2)
-    drawn = rng.standard_normal(shape) if isinstance(kernel, RBF) else rng.standard_cauchy(shape)
-    drawn /= kernel.bandwidth
-    return drawn
+    if isinstance(kernel, LaplacianKernel):
+        return rng.standard_cauchy(shape) / kernel.bandwidth
+    found = np.empty(shape)
+    for start, stop in row_ranges(shape[1], d):
+        Q, R = qr(rng.standard_normal((d, stop - start)), mode="economic", overwrite_a=True, check_finite=False)
+        lengths = np.sqrt(rng.chisquare(d, stop - start)) / kernel.bandwidth
+        found[:, start:stop] = Q * np.copysign(lengths, np.diag(R))  # uniform, which Q alone is not
+    return found
 
 
 def write_features(X: Any, frequencies: np.ndarray, scale: np.ndarray, out: np.ndarray) -> None:

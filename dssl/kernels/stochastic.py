@@ -17,7 +17,7 @@ step 2 / t of the first one is 2).
 U_{t-1} of U_{t-2} and zeta_{t-1}, both of the block, by the matrix (r + a, r) that the driver found last, draws zeta_t,
 and gives the block's share of the Gram matrix of [U_{t-1}, zeta_t]; the eigenvectors of that matrix, scaled, are the
 next one. The Gram matrix is that of the factor as it was written, so that its rounding does not add up. Frequencies
-belong to the step, not to the block.
+belong to the step, not to the block; features are made again and never written.
 """
 
 import bisect
@@ -34,14 +34,15 @@ from ..execution.tasks import Execution, Progress, one_thread, sums
 from ..params import require_seed
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import as_rows
-from .base import Kernel
-from .fourier import fourier_frequencies, write_features
+from .base import DistanceKernel, Kernel
+from .fourier import fourier_frequencies, require_fourier, write_features
 from .gram import BLOCK_BYTES
 from .points import as_points, require_finite
 from .proximal import estimated_error, proximal_step, step_size
 
 MOST_RUNS = 32  # of blocks: each has a Gram matrix of its own, which are added in a tree
 RESULT = 0  # number of the part; a finished step has its own number, and parts within
+DRAW, TURN = 0, 1  # numbers of the parts of a step's state: frequencies; T and lowered
 DRIVER_SQUARES = 6  # arrays of the size of a Gram matrix while its eigenvectors are found; measured
 FACTOR = np.dtype(np.float32)  # of U: its rounding, 6e-8, is far below what a step moves
 
@@ -59,8 +60,8 @@ class StochasticParams:
     n_features: int = 200
     rank: int = 200
     threshold: float = 0.01
-    steps: int = 300
-    tolerance: float = 0.05
+    steps: int = 200
+    tolerance: float = 0.02
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -107,27 +108,6 @@ class Eigensystem:
                    evidence=evidence)
 
 
-@dataclass(frozen=True)
-class Affinity:
-    """What draws of an affinity are made of: the points, D^-1/2 (n,), and where random frequencies come from."""
-
-    rows: Rows
-    scale: Rows
-    kernel: Kernel
-    n_features: int
-    seed: int
-
-    def frequencies(self, step: int) -> np.ndarray:
-        """Return the frequencies of a step, (d, a / 2)."""
-        return fourier_frequencies(self.kernel, self.rows.shape[1], self.n_features, self.seed, step)
-
-    def read(self, start: int, stop: int) -> tuple[Any, np.ndarray]:
-        """Return X and D^-1/2 of a block of rows."""
-        X = as_points(self.rows.read(start, stop))
-        require_finite(X, "the points hold")
-        return X, self.scale.read(start, stop)
-
-
 def stacked(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     """Return [U, zeta] (b, r + a), float64, of a factor U (b, r), points X (b, d) and D^-1/2 (b,)."""
     r = U.shape[1]
@@ -141,29 +121,30 @@ def stacked(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -
 class FactorTask:
     """Write the factor of step t - 1 for a run of blocks, `U`, and their share of the Gram matrix of step t, `gram`.
 
-    before : U of step t - 2, or of t - 1 where there is no `last`; None of zero columns. last : where `T` of step t - 1
-    is. step : t. draws : whether `gram` is that of [U, zeta_t], or of U alone.
+    rows : X. scale : D^-1/2 (n,). before : U of step t - 2, or of t - 1 where there is no `last`; None of no columns.
+    last : where frequencies and `T` of step t - 1 are. new : where the frequencies of step t are; None where `gram` is
+    that of U alone, and not of [U, zeta_t].
     """
 
-    affinity: Affinity
+    rows: Rows
+    scale: Rows
     before: Rows | None
     last: Parts | None
-    step: int
-    draws: bool
+    new: Parts | None
     start: int
     stop: int
     height: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        T = None if self.last is None else self.last.read(0, ["T"])["T"]
-        drawn = None if T is None else self.affinity.frequencies(self.step - 1)
-        new = self.affinity.frequencies(self.step) if self.draws else None
+        T = None if self.last is None else self.last.read(TURN)["T"]
+        drawn, new = (None if step is None else step.read(DRAW)["frequencies"] for step in (self.last, self.new))
         r = T.shape[1] if T is not None else 0 if self.before is None else self.before.shape[1]
-        width = r + self.affinity.n_features * self.draws
+        width = r + (0 if new is None else 2 * new.shape[1])
         gram, receipt = np.zeros((width, width)), Receipt()
         for low, high in row_ranges(self.stop - self.start, self.height):
             start, stop = self.start + low, self.start + high
-            X, scale = self.affinity.read(start, stop)
+            X, scale = as_points(self.rows.read(start, stop)), self.scale.read(start, stop)
+            require_finite(X, "the points hold")
             U = np.empty((stop - start, 0), FACTOR) if self.before is None else self.before.read(start, stop)
             if T is not None and drawn is not None:
                 U = (stacked(U, X, scale, drawn) @ T).astype(FACTOR)
@@ -185,13 +166,15 @@ def reached(error: float | None, params: StochasticParams) -> bool:
 class StochasticSteps:
     """Steps of one computation, and where each leaves what the next one needs.
 
-    Step t leaves in `parts.within("step{t}")` the factor U_{t-1}, shares of its Gram matrix, and `turn`: T, with which
-    the factor is U_t, and `lowered`; the receipt t of `parts` says that it is finished. The two last steps are kept.
+    Step t leaves in `parts.within("step{t}")` the factor U_{t-1} and shares of its Gram matrix, and in `state` within
+    that the frequencies, T, which makes U_t, and `lowered`. The receipt t of `parts` says that it is finished. The two
+    last steps are kept.
     """
 
-    def __init__(self, affinity: Affinity, params: StochasticParams, execution: Execution, parts: Parts,
-                 start: Eigensystem | None):
-        self.affinity, self.params, self.execution, self.parts = affinity, params, execution, parts
+    def __init__(self, rows: Rows, scale: Rows, kernel: DistanceKernel, params: StochasticParams, execution: Execution,
+                 parts: Parts, start: Eigensystem | None):
+        self.rows, self.scale, self.kernel, self.params = rows, scale, kernel, params
+        self.execution, self.parts = execution, parts
         self.begun = None if start is None else execution.share_rows(start.vectors)
         self.lowered_first = np.zeros(0) if start is None else start.lowered
         fresh = {"steps": 0, "rank": [], "change": [], "seconds": 0.0}
@@ -201,7 +184,7 @@ class StochasticSteps:
         self.ranks: list[int] = evidence["rank"] + [receipt["rank"] for receipt in finished]
         self.changes: list[float] = evidence["change"] + [receipt["change"] for receipt in finished]
         self.seconds: float = evidence["seconds"] + sum(receipt["seconds"] for receipt in finished)
-        self.rank = max(capped(params.rank, len(affinity.rows)), len(self.lowered_first))
+        self.rank = max(capped(params.rank, len(rows)), len(self.lowered_first))
 
     @property
     def taken(self) -> int:
@@ -217,6 +200,10 @@ class StochasticSteps:
         """Return where a step leaves what it makes."""
         return self.parts.within(f"step{step}")
 
+    def state(self, step: int) -> Parts:
+        """Return where a step leaves what tasks need whole."""
+        return self.within(step).within("state")
+
     def factor(self, step: int) -> Rows | None:
         """Return U of a step, None where it has no columns."""
         if step == self.first:
@@ -227,36 +214,40 @@ class StochasticSteps:
         """Return the eigenvalues of Z of a step."""
         if step == self.first:
             return self.lowered_first
-        return self.within(step).within("turn").read(0, ["lowered"])["lowered"]
+        return self.state(step).read(TURN, ["lowered"])["lowered"]
 
     def gram(self, step: int, draws: bool) -> np.ndarray:
         """Return the Gram matrix of [U, zeta] of step `step` before it is taken, or of U alone, which is written."""
-        place, last, n, a = self.within(step), None, len(self.affinity.rows), self.params.n_features
+        place, last, n, a = self.within(step), None, len(self.rows), self.params.n_features
         budget = self.execution.memory_budget
-        height = block_height(self.affinity.rows, a, self.rank, budget)
+        height = block_height(self.rows, a, self.rank, budget)
         self.within(step - 2).remove()  # its factor was read for the last time by the step before
         if step - 1 > self.first and self.ranks[step - 2]:
-            last = self.within(step - 1).within("turn")
+            last = self.state(step - 1)
             place.allocate("U", (n, self.ranks[step - 2]), FACTOR, height)
-        before = self.factor(step - 1 if last is None else step - 2)
+        before, new = self.factor(step - 1 if last is None else step - 2), self.state(step) if draws else None
         n_blocks = -(-n // height)
         runs = min(n_blocks, runs_that_fit(self.rank + a, budget))
         edges = np.minimum(np.linspace(0, n_blocks, runs + 1).astype(int) * height, n).tolist()
         return self.execution.reduce(sums([
-            FactorTask(self.affinity, before, last, step, draws, start, stop, height)
+            FactorTask(self.rows, self.scale, before, last, new, start, stop, height)
             for start, stop in itertools.pairwise(edges)]), place)["gram"]
 
     def take(self) -> None:
         """Take the next step."""
         begin, step = time.perf_counter(), self.taken + 1
-        G, eta = self.gram(step, draws=True), step_size(step)
+        d, params, state = self.rows.shape[1], self.params, self.state(step)
+        with one_thread():
+            frequencies = fourier_frequencies(self.kernel, d, params.n_features, params.seed, step)
+        state.write(DRAW, {"frequencies": frequencies})
+        del frequencies
+        G = self.gram(step, draws=True)
         require(bool(np.isfinite(G).all()), "random features that are not finite", error=DataError,
                 why="the products of points and frequencies overflow", fix="scale the features, or widen the kernel")
         with one_thread():
-            T, lowered, change = proximal_step(G, self.lowered(step - 1), eta, self.params.threshold, self.params.rank)
-        turn = self.within(step).within("turn")
-        turn.write(0, {"T": T, "lowered": lowered})
-        turn.finish(0, {})
+            T, lowered, change = proximal_step(G, self.lowered(step - 1), step_size(step), params.threshold,
+                                               params.rank)
+        state.write(TURN, {"T": T, "lowered": lowered})
         seconds = time.perf_counter() - begin
         self.parts.finish(step, {"rank": len(lowered), "change": change, "seconds": seconds})
         self.ranks.append(len(lowered))
@@ -303,7 +294,8 @@ def stochastic_eigensystem(rows: Rows, kernel: Kernel, degrees: np.ndarray, para
     finite, a degree is not positive, or no eigenvalue is above the threshold. BudgetError : a row does not fit.
     """
     n = len(rows)
-    fourier_frequencies(kernel, 0, params.n_features, params.seed, 0)  # refuses other kernels before anything is done
+    require_fourier(kernel)
+    assert isinstance(kernel, DistanceKernel)
     degrees = np.asarray(degrees, np.float64)
     require(degrees.shape == (n,), f"degrees of shape {degrees.shape} of {n} rows", error=DataError,
             why="every point has one degree, the sum of its row of the kernel", fix="pass one number a row")
@@ -318,8 +310,7 @@ def stochastic_eigensystem(rows: Rows, kernel: Kernel, degrees: np.ndarray, para
     if RESULT in parts.receipts():
         return Eigensystem.of(parts)
     scale = execution.share_rows(as_rows(1 / np.sqrt(degrees)))
-    affinity = Affinity(rows, scale, kernel, params.n_features, params.seed)
-    steps = StochasticSteps(affinity, params, execution, parts, start)
+    steps = StochasticSteps(rows, scale, kernel, params, execution, parts, start)
     while steps.taken < params.steps and not reached(steps.error, params):
         steps.take()
         if progress:
@@ -364,15 +355,15 @@ def stochastic_bytes(rows: Rows, n_features: int, rank: int, budget: int, *, hel
     """Return the bytes that `stochastic_eigensystem` takes with an execution of this budget, beside its rows.
 
     Degrees and their roots; of two steps the factors and the Gram matrices of all tasks, where they are `held` in this
-    process; and `tasks` at a time, or the eigenvectors of one Gram matrix.
+    process; and `tasks` at a time, or a draw of frequencies, or the eigenvectors of one Gram matrix.
     """
     n, d, b = len(rows), rows.shape[1], capped(rank, len(rows))
     square, own = 8 * (b + n_features) ** 2, row_bytes(rows, n_features, b)
     block = min(n * own, max(own, min(BLOCK_BYTES, budget // 8)))
     shares = 2 * square * runs_that_fit(b + n_features, budget)
     factors = 2 * FACTOR.itemsize * n * b
-    return 16 * n + held * (factors + shares) + max(DRIVER_SQUARES * square,
-                                                    tasks * (block + fixed_bytes(d, n_features, b)))
+    return 16 * n + held * (factors + shares) + max(
+        DRIVER_SQUARES * square, 16 * d * n_features, tasks * (block + fixed_bytes(d, n_features, b)))
 
 
 def rank_that_fits(rows: Rows, n_features: int, budget: int, *, held: bool = True, tasks: int = 1) -> int:

@@ -16,8 +16,9 @@ from dssl.kernels.base import RBF, LaplacianKernel, Linear, Polynomial
 from dssl.kernels.fourier import fourier_frequencies, write_features
 from dssl.kernels.proximal import WINDOW, proximal_step
 from dssl.kernels.stochastic import (
+    DRAW,
     DRIVER_SQUARES,
-    Affinity,
+    TURN,
     Eigensystem,
     FactorTask,
     StochasticParams,
@@ -82,6 +83,19 @@ class TestFeatures:
         assert_array_equal(draws[0], draws[3])
         assert not np.isin(draws[0], [draws[1], draws[2]]).any()
 
+    def test_orthogonal_frequencies_vary_less(self):
+        """Gaussian points of 20 features: measured a sixth of the squared deviation that independent ones give."""
+        X, kernel, squares = np.random.default_rng(0).normal(size=(80, 20)), RBF(6.0), np.zeros((2, 30))
+        for draw in range(30):
+            independent = np.random.default_rng(draw).normal(size=(20, 40)) / 6.0
+            for i, w in enumerate((independent, fourier_frequencies(kernel, 20, 80, 0, draw))):
+                Phi = np.empty((80, 80))
+                write_features(X, w, np.ones(80), Phi)
+                squares[i, draw] = ((Phi @ Phi.T - kernel(X, X)) ** 2).sum()
+        assert squares[1].mean() < 0.3 * squares[0].mean()
+        w = fourier_frequencies(kernel, 20, 80, 0, 1)
+        assert_allclose(w[:, :20].T @ w[:, :20], np.diag((w[:, :20] ** 2).sum(0)), atol=1e-12)
+
     @pytest.mark.parametrize("kernel", [Linear(), Polynomial(), lambda X, Z: X @ Z.T])
     def test_kernels_without_them_are_refused(self, kernel):
         with pytest.raises(ParameterError, match=r'no random Fourier features.*\n.*\n.*approximation="nystrom"'):
@@ -117,7 +131,7 @@ class TestSteps:
         json.dumps(evidence)
 
     def test_the_error_falls_as_one_over_the_steps(self):
-        """Theorem 1. Measured: slope -1.00, from 16 to 256 steps of 3 seeds; estimated errors 0.99 to 1.21 of these."""
+        """Theorem 1. Measured: slopes -1.07 and -1.05 of two times 3 seeds; estimates 0.83 to 1.33 times the error."""
         X, kernel, steps = points(200), KERNELS[0], [16, 32, 64, 128, 256]
         expected = reference.thresholded(reference.affinity(kernel(X, X)), 0.05)
         errors, estimates = np.zeros((3, len(steps))), np.zeros((3, len(steps)))
@@ -141,7 +155,7 @@ class TestSteps:
         assert off < 1.5 * spread / np.sqrt(40)
 
     def test_leading_eigenvectors_are_those_of_the_affinity(self):
-        """Of groups of points: three eigenvalues near 1, then 0.6 and less. After 4 steps they are not there yet."""
+        """Of three groups: 1, 0.999, 0.994, then 0.28. Off by 0.14, 0.15 after 4 steps, 0.006, 0.008 after 300."""
         X, kernel = points(150, apart=5.0), RBF(2.0)
         values, vectors = np.linalg.eigh(reference.affinity(kernel(X, X)))
         leading = vectors[:, -3:]
@@ -153,8 +167,8 @@ class TestSteps:
                     np.linalg.norm(leading - U @ (U.T @ leading), 2))
 
         few, many = off(4), off(300)
-        assert many[0] < 0.03 < few[0]
-        assert many[1] < 0.05 < few[1]
+        assert many[0] < 0.02 < few[0]
+        assert many[1] < 0.02 < few[1]
 
     def test_the_rank_is_capped(self):
         free, capped = (eigensystem(points(), steps=12, rank=rank) for rank in (60, 4))
@@ -222,9 +236,10 @@ class TestBlocks:
         call, step = FactorTask.__call__, proximal_step
 
         def run(task, out):
-            if at == "within a step" and task.step == 6 and task.start > 0 and len(ran) < 50:
+            number = int(out.parts.folder.name.removeprefix("step"))
+            if at == "within a step" and number == 6 and task.start > 0 and len(ran) < 50:
                 raise KeyboardInterrupt
-            ran.append((task.step, task.start))
+            ran.append((number, task.start))
             return call(task, out)
 
         def take(G, lowered, eta, *rest):
@@ -314,16 +329,17 @@ class TestMemory:
 
     @pytest.mark.parametrize(("a", "b", "dtype"), [
         (40, 200, np.float64), (300, 60, np.float64), (100, 100, np.float32)])
-    def test_a_block_takes_the_memory_of_the_formula(self, a, b, dtype):
+    def test_a_block_takes_the_memory_of_the_formula(self, a, b, dtype, tmp_path):
         height, rows = 5000, self.rows(dtype)
         rng = np.random.default_rng(1)
-        affinity = Affinity(rows, ArrayRows(np.ones(self.n)), RBF(3.0), a, 0)
         execution = InProcess(1)
-        place, turn = execution.scratch(), execution.scratch()
-        turn.write(0, {"T": rng.normal(size=(b + a, b))})
+        place, last, new = execution.scratch(), StoredParts(tmp_path / "last"), StoredParts(tmp_path / "new")
+        last.write(TURN, {"T": rng.normal(size=(b + a, b))})
+        for state in (last, new):
+            state.write(DRAW, {"frequencies": fourier_frequencies(RBF(3.0), self.d, a, 0, 1)})
         place.allocate("U", (self.n, b), np.float32, height)
-        task = FactorTask(affinity, ArrayRows(rng.normal(size=(self.n, b)).astype(np.float32)), turn, 5, True, 0,
-                          2 * height, height)
+        before = ArrayRows(rng.normal(size=(self.n, b)).astype(np.float32))
+        task = FactorTask(rows, ArrayRows(np.ones(self.n)), before, last, new, 0, 2 * height, height)
         formula = height * row_bytes(rows, a, b) + fixed_bytes(self.d, a, b)
         assert 0.6 * formula < traced_peak(partial(execution.map, [task], place), formula) < formula
 
