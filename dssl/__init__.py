@@ -19,13 +19,14 @@ _PUBLIC = {
     "GraphKernelRidge": "dssl.estimators.graph", "GraphKernelRidgeRegressor": "dssl.estimators.graph",
     "SemiSupervisedClassifier": "dssl.estimators.automatic",
     "SemiSupervisedRegressor": "dssl.estimators.automatic", "GridSearch": "dssl.estimators.grid_search",
+    "TransductiveSVC": "dssl.estimators.transductive",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
 __all__ = ["Dataset", "Graph", "GraphKernelRidge", "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph",
            "LabeledKFold", "LandmarkParams", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC",
            "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor", "Laplacian", "PoissonLearning",
-           "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor", "SystemParams", "neighbors",
-           "open_dataset", "plan", "run", "solve", "weights"]
+           "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor", "SystemParams",
+           "TransductiveSVC", "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .estimators.grid_search import GridSearch
     from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
     from .estimators.lapsvm import LapSVM
+    from .estimators.transductive import TransductiveSVC
     from .graph.graph import Graph, KNNGraph
     from .graph.laplacian import Laplacian
     from .graph.neighbors import neighbors

@@ -1,16 +1,18 @@
-"""Probabilities of classifiers that know scores of their labeled points without their own labels."""
+"""Probabilities of classifiers, calibrated on scores of labeled points without their own labels."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..learners.coding import margins_of
 from ..learners.probabilities import Calibration
 from ..selection.calibration import calibrated
 from .base import PointClassifier
+from .targets import require_per_class
 
 
 class CalibratedClassifier(PointClassifier):
@@ -35,3 +37,51 @@ class CalibratedClassifier(PointClassifier):
             raise NotFittedError("a class has a single label, and probabilities are calibrated on points held out: "
                                  "label a second point of it and fit again, or use decision_function")
         return self.calibration_.probabilities(self._coding.margins(self._values(X)))
+
+
+class ClassifierCalibratedOnRequest(PointClassifier):
+    """A classifier whose `fit` calibrates held-out scores with `probability=True`, since these take fits of their own.
+
+    Each class then needs two labels.
+    """
+
+    probability: bool
+    calibration_: Calibration | None
+
+    def _check(self, target: Any) -> None:
+        super()._check(target)
+        if self.probability:
+            require_per_class(target, 2, "one labeled point, and probabilities are calibrated on points held out",
+                              "label a second point of it, or set probability=False")
+
+    def _calibrate_if_asked(self, target: Any, margins: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
+        """Calibrate the margins (l, n_classes) of labeled points without their own labels."""
+        self.calibration_ = calibrated(target, margins, weight) if self.probability else None
+
+    def _calibrates(self) -> bool:
+        if not self.probability:
+            raise AttributeError("predict_proba is not available when probability=False: set probability=True and fit "
+                                 "again, or use decision_function")
+        return True
+
+    @available_if(_calibrates)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class, shape (n, n_classes), in the order of `classes_`; rows sum to 1.
+
+        Calibrated on the labeled points, each scored by a learner that was fitted without it (`calibration.py`). Where
+        votes of pairs are predicted (`LapSVC` with the hinge loss and three classes or more), the most probable class
+        can be another one.
+
+        Raises
+        ------
+        NotFittedError : the last `fit` was without `probability=True`.
+        """
+        check_is_fitted(self, "model_")
+        if self.calibration_ is None:
+            raise NotFittedError("fitted with probability=False, so nothing was calibrated: call fit again")
+        return self.calibration_.probabilities(self._coding.margins(self._values(X)))
+
+    @available_if(_calibrates)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithm of `predict_proba`, shape (n, n_classes)."""
+        return np.log(self.predict_proba(X))

@@ -6,9 +6,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from ..errors import explain
 from ..execution.on_dask import current_execution
@@ -21,12 +18,12 @@ from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
 from ..learners.target import Target
 from ..params import BANDWIDTH
-from ..selection.calibration import calibrated, out_of_fold_margins
+from ..selection.calibration import out_of_fold_margins
 from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
-from .base import KernelEstimator, PointClassifier, PointRegressor
-from .targets import require_per_class
+from .base import KernelEstimator, PointRegressor
+from .calibrated import ClassifierCalibratedOnRequest
 
 
 class DeformedKernelEstimator(KernelEstimator):
@@ -140,7 +137,7 @@ class DeformedKernelEstimator(KernelEstimator):
         """Keep what else the Gram matrix (l, l) of the labeled points says."""
 
 
-class LapSVC(PointClassifier, DeformedKernelEstimator):
+class LapSVC(ClassifierCalibratedOnRequest, DeformedKernelEstimator):
     """Support vector machine in the kernel deformed by the graph of all points; any number of classes.
 
     With the squared loss a least-squares machine, one class against the rest, and with the hinge loss one for each
@@ -186,43 +183,8 @@ class LapSVC(PointClassifier, DeformedKernelEstimator):
     def _learner(self) -> Literal["svm", "ridge"]:
         return learner_of(self.loss)
 
-    def _check(self, target: Any) -> None:
-        super()._check(target)
-        if self.probability:
-            require_per_class(target, 2, "one labeled point, and probabilities are calibrated on points held out",
-                            "label a second point of it, or set probability=False")
-
     def _calibrate(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
-        self.calibration_ = calibrated(target, lambda: out_of_fold_margins(K, target, learner, weight, self.seed),
-                                       weight) if self.probability else None
-
-    def _calibrates(self) -> bool:
-        if not self.probability:
-            raise AttributeError("predict_proba is not available when probability=False: set probability=True and fit "
-                                 "again, or use decision_function")
-        return True
-
-    @available_if(_calibrates)
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class, shape (n, n_classes), in the order of `classes_`; rows sum to 1.
-
-        Calibrated on the labeled points, each scored by a learner that was fitted without it (`calibration.py`). With
-        the hinge loss and three classes or more, of which votes of pairs are predicted, the most probable class can be
-        another one.
-
-        Raises
-        ------
-        NotFittedError : the last `fit` was without `probability=True`.
-        """
-        check_is_fitted(self, "model_")
-        if self.calibration_ is None:
-            raise NotFittedError("fitted with probability=False, so nothing was calibrated: call fit again")
-        return self.calibration_.probabilities(self._coding.margins(self._values(X)))
-
-    @available_if(_calibrates)
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return the logarithm of `predict_proba`, shape (n, n_classes)."""
-        return np.log(self.predict_proba(X))
+        self._calibrate_if_asked(target, lambda: out_of_fold_margins(K, target, learner, weight, self.seed), weight)
 
 
 class LapKernelRidge(PointRegressor, DeformedKernelEstimator):

