@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BudgetError, DataError, require
+from ..execution.cost import SMALL
 from ..execution.tasks import Execution, Progress, one_thread, sums
 from ..params import require_seed
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
@@ -354,15 +355,15 @@ def runs_that_fit(width: int, budget: int) -> int:
 def stochastic_bytes(rows: Rows, n_features: int, rank: int, budget: int, *, held: bool = True, tasks: int = 1) -> int:
     """Return the bytes that `stochastic_eigensystem` takes with an execution of this budget, beside its rows.
 
-    Degrees and their roots; of two steps the factors and the Gram matrices of all tasks, where they are `held` in this
-    process; and `tasks` at a time, or a draw of frequencies, or the eigenvectors of one Gram matrix.
+    What any step takes; degrees and their roots; of two steps factors and Gram matrices of all tasks, where they are
+    `held` in this process; and `tasks` at a time, or a draw of frequencies, or the eigenvectors of a Gram matrix.
     """
     n, d, b = len(rows), rows.shape[1], capped(rank, len(rows))
     square, own = 8 * (b + n_features) ** 2, row_bytes(rows, n_features, b)
     block = min(n * own, max(own, min(BLOCK_BYTES, budget // 8)))
     shares = 2 * square * runs_that_fit(b + n_features, budget)
     factors = 2 * FACTOR.itemsize * n * b
-    return 16 * n + held * (factors + shares) + max(
+    return SMALL + 16 * n + held * (factors + shares) + max(
         DRIVER_SQUARES * square, 16 * d * n_features, tasks * (block + fixed_bytes(d, n_features, b)))
 
 
@@ -371,10 +372,13 @@ def rank_that_fits(rows: Rows, n_features: int, budget: int, *, held: bool = Tru
 
     Raise BudgetError if a rank of 1 is not.
     """
-    least = stochastic_bytes(rows, n_features, 1, budget, held=held, tasks=tasks)
-    require(least <= budget, f"{len(rows):,} rows and {n_features} random features a step", error=BudgetError,
-            why=f"a factor of rank 1 takes {least:,} bytes, the memory budget is {budget:,}",
+    def needed(rank: int, budget: int) -> int:
+        return stochastic_bytes(rows, n_features, rank, budget, held=held, tasks=tasks)
+
+    least = budget
+    while needed(1, least) > least:  # blocks grow with the budget, by less
+        least = needed(1, least)
+    require(least == budget, f"{len(rows):,} rows and {n_features} random features a step", error=BudgetError,
+            why=f"with a factor of rank 1 they take {least:,} bytes, the memory budget is {budget:,}",
             fix=f"raise memory_budget to {least:,} or more, or draw fewer features a step")
-    fits = range(1, len(rows) + 1)
-    return bisect.bisect_right(fits, budget, key=lambda rank: stochastic_bytes(
-        rows, n_features, rank, budget, held=held, tasks=tasks))
+    return bisect.bisect_right(range(1, len(rows) + 1), budget, key=lambda rank: needed(rank, budget))
