@@ -33,7 +33,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 from scipy.special import entr, expit, rel_entr
 
-from ..errors import BudgetError, require
+from ..errors import BudgetError, NotConverged, explain, require
 from ..execution.tasks import Execution, one_thread
 from ..kernels.base import Kernel
 from ..kernels.gram import BLOCK_BYTES, kernel_block
@@ -47,9 +47,9 @@ from .newton import LabelSpace, Minimum, minimize
 from .ridge_and_svm import require_scale
 from .smooth_losses import ExpectedSquaredHinge, SquaredHinge
 
-TEMPERATURES = tuple(10.0 / 2**step for step in range(11))  # in units of V; below the last, signs are decided
-DECIDED = 1e-3  # mean entropy of the signs of a column that need not be cooled any further
-SETTLED = 1e-4  # mean relative entropy of the signs, after a turn and before, at which a temperature is done
+TEMPERATURES = tuple(10.0 / 2**step for step in range(21))  # in units of V
+DECIDED = 1e-3  # mean entropy of the signs of a column that need not be cooled any further, but for one sign
+SETTLED = 1e-6  # mean relative entropy of the signs, after a turn to before it, at which a temperature is done
 MOST_TURNS = 100  # at a temperature
 STEPS_IN_A_TURN = 2  # of Newton's method: a turn has to lower the objective, and the last one only to minimize it
 ITERATIONS = 500  # of conjugate gradients, in a step
@@ -258,8 +258,15 @@ def annealing(space: LabelSpace, signs: Signs) -> Iterator[Annealing]:
                 now.improve(space, signs, active, most=STEPS_IN_A_TURN, required=False)
                 yield now
         entropy = np.where(free, entr(now.p) + entr(1 - now.p), 0.0).sum(axis=0)
-        under_way = under_way[entropy[under_way] > DECIDED * count[under_way]]
-    now.improve(space, signs, np.arange(t), most=MOST_TURNS, required=True)
+        # One sign stays open for good where the share of the points is no whole number of them.
+        under_way = under_way[entropy[under_way] > DECIDED * count[under_way] + math.log(2)]
+    try:
+        now.improve(space, signs, np.arange(t), most=MOST_TURNS, required=True)
+    except NotConverged as error:
+        raise NotConverged(explain(
+            f"a column is no minimum for its signs after {MOST_TURNS} Newton steps",
+            why="the losses outweigh the norm so far that the system is singular to the precision of floats",
+            fix="lower C")) from error
     yield now
 
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 from sklearn.svm import LinearSVC
 
-from dssl.errors import BudgetError, ParameterError
+from dssl.errors import BudgetError, NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear
 from dssl.learners.newton import FeaturesOfLabels, minimize
@@ -99,13 +99,14 @@ def test_no_turn_raises_the_objective_of_its_temperature():
     assert now.temperature < TEMPERATURES[0]
 
 
-def test_the_end_is_the_minimum_for_its_signs_and_signs_are_decided_in_their_shares():
+@pytest.mark.parametrize("C", [1.0, 1e4])
+def test_the_end_is_the_minimum_for_its_signs_and_signs_are_decided_in_their_shares(C):
     X, y, labeled = two_blobs()
     sizes = np.array([len(X) / 2])
-    given = Signs.of(np.where(labeled, y, 0.0)[:, None], np.ones(len(X)), sizes, TransductiveParams())
-    Psi, space, signs = held(X, given)
+    given = Signs.of(np.where(labeled, y, 0.0)[:, None], np.ones(len(X)), sizes, TransductiveParams(C=C))
+    Psi, space, signs = held(X, given, bandwidth=1.0 if C == 1 else 0.5)
     *_, now = annealing(space, signs)
-    assert ((now.values[:, 0] > 0) == (y > 0)).mean() > 0.95, "the boundary lies in the gap"
+    assert C > 1 or ((now.values[:, 0] > 0) == (y > 0)).mean() > 0.95, "the boundary lies in the gap"
     free = signs.free[:, 0]
     assert now.p[free, 0].mean() == pytest.approx(signs.share[0], abs=1e-8)
     assert np.minimum(now.p, 1 - now.p)[free].mean() < 0.01
@@ -113,6 +114,15 @@ def test_the_end_is_the_minimum_for_its_signs_and_signs_are_decided_in_their_sha
     target = np.where(signs.known == 0, 2 * now.p - 1, signs.known)
     gradient = Psi.T @ (signs.weight * ExpectedSquaredHinge().gradient(now.values, target)) + 2 * space.ridge * now.coef
     assert np.abs(gradient).max() < 1e-5
+
+
+def test_a_column_that_is_no_minimum_is_an_error(monkeypatch):
+    X, y, labeled = two_blobs()
+    given = Signs.of(np.where(labeled, y, 0.0)[:, None], np.ones(len(X)), None, TransductiveParams(C=100.0))
+    _, space, signs = held(X, given)
+    monkeypatch.setattr("dssl.learners.transductive.MOST_TURNS", 1)
+    with pytest.raises(NotConverged, match=r"after 1 Newton steps(.|\n)*lower C"):
+        list(annealing(space, signs))
 
 
 def test_steps_by_iterations_are_those_of_a_factor():
