@@ -14,6 +14,7 @@ _PUBLIC = {
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls",
+    "ClusterKernelSVC": "dssl.estimators.cluster", "TransferParams": "dssl.kernels.transfer",
     "LapSVM": "dssl.estimators.lapsvm", "LaplaceLearning": "dssl.estimators.graph",
     "LaplaceLearningRegressor": "dssl.estimators.graph", "PoissonLearning": "dssl.estimators.graph",
     "GraphKernelRidge": "dssl.estimators.graph", "GraphKernelRidgeRegressor": "dssl.estimators.graph",
@@ -22,16 +23,17 @@ _PUBLIC = {
     "TransductiveSVC": "dssl.estimators.transductive",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
-__all__ = ["Dataset", "Graph", "GraphKernelRidge", "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph",
-           "LabeledKFold", "LandmarkParams", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC",
-           "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor", "Laplacian", "PoissonLearning",
+__all__ = ["ClusterKernelSVC", "Dataset", "Graph", "GraphKernelRidge", "GraphKernelRidgeRegressor", "GridSearch",
+           "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor",
+           "LapSVC", "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor", "Laplacian", "PoissonLearning",
            "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor", "SystemParams",
-           "TransductiveSVC", "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
+           "TransductiveSVC", "TransferParams", "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
     from .data.ingest import open_dataset
     from .estimators.automatic import SemiSupervisedClassifier, SemiSupervisedRegressor
+    from .estimators.cluster import ClusterKernelSVC
     from .estimators.deformed import LapKernelRidge, LapSVC
     from .estimators.graph import (
         GraphKernelRidge,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from .graph.regularizer import RegularizerParams
     from .graph.weights import weights
     from .kernels.landmarks import LandmarkParams
+    from .kernels.transfer import TransferParams
     from .learners.laprls.params import SystemParams
     from .pipeline.plan import plan
     from .pipeline.run import run

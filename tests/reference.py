@@ -123,6 +123,23 @@ def affinity(K):
     return scale[:, None] * K * scale[None, :]
 
 
+def cluster_kernel(K, phi):
+    """D~^1/2 U phi(Sigma) U' D~^1/2 of the affinity U Sigma U', of unit diagonal; phi of descending eigenvalues."""
+    values, U = np.linalg.eigh(affinity(K))
+    values, U = np.maximum(values[::-1], 0.0), U[:, ::-1]
+    L = (U * phi(values)) @ U.T
+    return L / np.sqrt(np.outer(np.diagonal(L), np.diagonal(L)))
+
+
+def printed_nystrom_samples(C, W, degrees, k, phi):
+    """Algorithm 2 of the storage fit paper as it is printed: the eigenpairs of K, whose phi is taken, then D^-1/2 U."""
+    n, s = C.shape
+    values, U = np.linalg.eigh(W)
+    values, U = values[::-1][:k], U[:, ::-1][:, :k]
+    F = np.sqrt(s / n) * C @ U / values / np.sqrt(degrees)[:, None] * np.sqrt(phi(n / s * values))
+    return F / np.linalg.norm(F, axis=1, keepdims=True)
+
+
 def thresholded(M, threshold, rank=None):
     """Return sum_i max(sigma_i - threshold, 0) u_i u_i' (eq. 7), of the leading `rank` eigenvectors of M."""
     values, vectors = np.linalg.eigh(M)

@@ -14,9 +14,9 @@ console = Console(stderr=True, soft_wrap=True)
 
 
 def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    from ..runtime.description import parse_size
+    from ..params import size_of
 
-    return None if text is None else parse_size(text)
+    return None if text is None else size_of(text)
 
 
 def _place_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:

@@ -45,6 +45,7 @@ class AutomaticEstimator(PointEstimator):
     scale : of the features: "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"; or "auto", by
         the columns' ranges, and with enough labels by the leave-one-out error of the nearest labeled neighbor
         (`dssl.estimators.feature_scales`).
+    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of the graph's search, samples and starts.
 
@@ -123,13 +124,15 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
     regressor = "SemiSupervisedRegressor"
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", class_sizes: Any = None,
-                 unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.graph, self.scale, self.class_sizes = graph, scale, class_sizes
-        self.unlabeled, self.seed = unlabeled, seed
+        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
 
 class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     __doc__ = AutomaticEstimator.__doc__
 
-    def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", unlabeled: Any = None, seed: int = 0):
-        self.graph, self.scale, self.unlabeled, self.seed = graph, scale, unlabeled, seed
+    def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+        self.graph, self.scale = graph, scale
+        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed

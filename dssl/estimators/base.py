@@ -20,11 +20,10 @@ from ..graph.vertices import require_distinct, rows_differ
 from ..graph.weights import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from
 from ..learners.coding import ClassCoding
-from ..learners.kernel_model import KernelModel
 from ..learners.model import Model
 from ..learners.predict_to import predict_to_zarr
 from ..learners.target import Classes, Quantities, Target
-from ..params import require_seed
+from ..params import require_seed, size_of
 from ..storage.blocks import Rows, SelectedRows
 from .groups import GroupedParams
 from .targets import classes_of, quantities_of, require_classes, require_per_class, weighed
@@ -35,8 +34,13 @@ class PointEstimator(GroupedParams):
 
     model_: Model
     evidence_: dict[str, Any]
+    memory_budget: int | str | None
     unlabeled: Any
     seed: int
+
+    def _execution(self) -> Execution:
+        """Return what runs the tasks, with the memory that one may take; raise ParameterError where that is no size."""
+        return current_execution(None if self.memory_budget is None else size_of(self.memory_budget))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points, labeled and unlabeled; return self.
@@ -59,7 +63,7 @@ class PointEstimator(GroupedParams):
             BudgetError : what has to be held does not fit. ValueError : X is not finite (an array: from scikit-learn).
         """
         require_seed(self.seed)
-        execution, params = current_execution(), self._params()
+        execution, params = self._execution(), self._params()
         for name in self.groups:
             self.group(name)  # raises where a field is out of range
         y = self._labels(X, y)
@@ -95,7 +99,7 @@ class PointEstimator(GroupedParams):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
-        execution = current_execution()  # what it shares is gone when it is, so it outlives the rows
+        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
         return self._predicted(self._new_rows(X, execution), execution)
 
     def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
@@ -134,7 +138,7 @@ class PointEstimator(GroupedParams):
         Returns what the predictions are; see `predict_to_zarr`, which tells how classes are written. For X that does
         not fit in memory: Rows, a Dataset, a Zarr array, a dask array.
         """
-        execution = current_execution()
+        execution = self._execution()
         rows = self._new_rows(X, execution)
         return predict_to_zarr(self.model_, rows, out, execution)
 
@@ -143,7 +147,7 @@ class PointEstimator(GroupedParams):
 
         In which measure, `block_support` of `KernelModel` and of `GraphModel` say.
         """
-        execution = current_execution()
+        execution = self._execution()
         rows = self._new_rows(X, execution)
         return self.model_.support(rows, execution)
 
@@ -179,13 +183,13 @@ class PointEstimator(GroupedParams):
         return self._points(X, execution, reset=False)
 
     def _values(self, X: Any) -> np.ndarray:
-        execution = current_execution()  # what it shares is gone when it is, so it outlives the rows
+        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
         rows = self._new_rows(X, execution)
         return self.model_.values(rows, execution)
 
     def _compared(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return the labels (l,) of some points, what is predicted for those that have one, and their weights."""
-        execution = current_execution()
+        execution = self._execution()
         rows, y = self._new_rows(X, execution), self._labels(X, y)
         target, weight = weighed(self._known(y, len(rows)), sample_weight, len(rows))
         require(len(target.labeled) > 0, "y has no label", why="predictions are compared at labeled points alone",
@@ -222,7 +226,6 @@ class KernelEstimator(SearchedEstimator):
     """An estimator whose fitted function is a `KernelModel`."""
 
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
-    model_: KernelModel
     kernel: Any
     bandwidth: Any
 

@@ -29,9 +29,9 @@ class Fit:
     tried: Sequence[Candidate]
 
     @property
-    def graph(self) -> KNNGraph:
-        """Return how their graph is made."""
-        return self.estimator.group("graph")
+    def graph(self) -> KNNGraph | None:
+        """Return how their graph is made; None of an estimator that has none."""
+        return self.estimator.group("graph") if "graph" in self.estimator.groups else None
 
     @property
     def uses_graph(self) -> bool:
@@ -42,7 +42,8 @@ class Fit:
 def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, seed: int) -> list[Candidate]:
     """Return the combinations that are tried, in the order of the grid; raise ParameterError where one is wrong."""
     require(isinstance(estimator, SearchedEstimator), f"estimator={type(estimator).__name__}",
-            why="what fits share is known of LapSVC, LapKernelRidge, LapSVM, LapRLS and of learners on the graph",
+            why="what fits share is known of ClusterKernelSVC, LapSVC, LapKernelRidge, LapSVM, LapRLS and of learners "
+                "on the graph",
             fix="pass one of them, or use scikit-learn's GridSearchCV with LabeledKFold", error=ParameterError)
     grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
     require(isinstance(grids, (list, tuple)) and all(isinstance(grid, Mapping) for grid in grids),
@@ -88,7 +89,7 @@ def fits_of(estimator: Any, candidates: Sequence[Candidate]) -> list[list[Fit]]:
         if own is None:
             found.append((outer, own := []))
         own.append(number)
-    by_graph: dict[KNNGraph, list[Fit]] = {}
+    by_graph: dict[KNNGraph | None, list[Fit]] = {}
     for outer, numbers in found:
         tried = [{name: candidates[number][name] for name in estimator.joint if name in candidates[number]}
                  for number in numbers]

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..errors import explain
-from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.regularizer import RegularizerParams
@@ -43,6 +42,7 @@ class DeformedKernelEstimator(KernelEstimator):
     n_subsample : points at which functions are measured; the labeled ones are among them. All points where there are
         fewer. At the other points of the fit functions follow the graph, and at new ones the base kernel.
     tolerance : relative residual of the solves.
+    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of a graph that is given.
     """
@@ -54,10 +54,11 @@ class DeformedKernelEstimator(KernelEstimator):
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
                  eta: Eta = "auto", graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
-                 n_subsample: int = 1000, tolerance: float = 1e-6, unlabeled: Any = None, seed: int = 0):
+                 n_subsample: int = 1000, tolerance: float = 1e-6,
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta = kernel, bandwidth, C, eta
         self.graph, self.regularizer, self.n_subsample, self.tolerance = graph, regularizer, n_subsample, tolerance
-        self.unlabeled, self.seed = unlabeled, seed
+        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
     def _params(self) -> tuple[GraphKernelParams, LearnerParams]:
         require_eta(self.eta)
@@ -104,7 +105,7 @@ class DeformedKernelEstimator(KernelEstimator):
             return super()._transduced(X)
         off, values, vertex = self._on_graph
         self._on_graph = None
-        execution = current_execution()
+        execution = self._execution()
         return off.coding.labels(off.values(self._new_rows(X, execution), execution) + values[vertex])
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
@@ -175,9 +176,11 @@ class LapSVC(ClassifierCalibratedOnRequest, DeformedKernelEstimator):
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
                  eta: Eta = "auto", loss: str = "squared", graph: KNNGraph | None = None,
                  regularizer: RegularizerParams | None = None, n_subsample: int = 1000, tolerance: float = 1e-6,
-                 probability: bool = False, unlabeled: Any = None, seed: int = 0):
+                 probability: bool = False, memory_budget: int | str | None = None,
+                 unlabeled: Any = None, seed: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,
-                         n_subsample=n_subsample, tolerance=tolerance, unlabeled=unlabeled, seed=seed)
+                         n_subsample=n_subsample, tolerance=tolerance, memory_budget=memory_budget,
+                         unlabeled=unlabeled, seed=seed)
         self.loss, self.probability = loss, probability
 
     def _learner(self) -> Literal["svm", "ridge"]:

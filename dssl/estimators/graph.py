@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.base import clone
 
 from ..errors import DataError, explain, require
-from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..graph.functions import FunctionParams
 from ..graph.graph import Graph, KNNGraph
@@ -115,7 +114,7 @@ class GraphClassifier(PointClassifier, GraphEstimator):
     regressor = "LaplaceLearningRegressor"
 
     def _values(self, X: Any) -> np.ndarray:
-        execution = current_execution()  # what it shares is gone when it is, so it outlives the rows
+        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
         rows = self._new_rows(X, execution)
         values, beyond = self.model_.values_and_beyond(rows, execution)
         values[beyond] = np.nan
@@ -161,6 +160,7 @@ class GraphRegressor(PointRegressor, GraphEstimator):
 GRAPH_PARAMETERS = """graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to
         `fit`.
     tolerance : of the solver: relative residual of every column.
+    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of the graph's search and the solver's start.
 
@@ -179,9 +179,9 @@ class OneSystemClassifier(CalibratedGraphClassifier):
     """A classifier on the graph by one system of as many columns as classes."""
 
     def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, tolerance: float = 1e-5,
-                 unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.graph, self.class_sizes, self.tolerance = graph, class_sizes, tolerance
-        self.unlabeled, self.seed = unlabeled, seed
+        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
     def _params(self) -> SolverParams:
         return SolverParams(tolerance=self.tolerance, seed=self.seed)
@@ -225,8 +225,10 @@ class LaplaceLearningRegressor(GraphRegressor):
 
     __doc__ += GRAPH_PARAMETERS
 
-    def __init__(self, graph: KNNGraph | None = None, *, tolerance: float = 1e-5, unlabeled: Any = None, seed: int = 0):
-        self.graph, self.tolerance, self.unlabeled, self.seed = graph, tolerance, unlabeled, seed
+    def __init__(self, graph: KNNGraph | None = None, *, tolerance: float = 1e-5,
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+        self.graph, self.tolerance = graph, tolerance
+        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
     def _params(self) -> SolverParams:
         return SolverParams(tolerance=self.tolerance, seed=self.seed)
@@ -284,11 +286,11 @@ class GraphKernelRidgeBase(GraphEstimator):
 
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
-                 weighting: str = "loo", laplacian: str = "normalized", tolerance: float = 0.1, unlabeled: Any = None,
-                 seed: int = 0):
+                 weighting: str = "loo", laplacian: str = "normalized", tolerance: float = 0.1,
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.graph, self.ridge, self.power, self.by_degree = graph, ridge, power, by_degree
-        self.penalty, self.weighting, self.laplacian = penalty, weighting, laplacian
-        self.tolerance, self.unlabeled, self.seed = tolerance, unlabeled, seed
+        self.penalty, self.weighting, self.laplacian, self.tolerance = penalty, weighting, laplacian, tolerance
+        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
     def _params(self) -> GraphRidgeParams:
         def several(value: Any) -> tuple[Any, ...]:
@@ -320,9 +322,10 @@ class GraphKernelRidge(CalibratedGraphClassifier, GraphKernelRidgeBase):
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
                  weighting: str = "loo", laplacian: str = "normalized", class_sizes: Any = None,
-                 tolerance: float = 0.1, unlabeled: Any = None, seed: int = 0):
+                 tolerance: float = 0.1, memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         super().__init__(graph, ridge=ridge, power=power, by_degree=by_degree, penalty=penalty, weighting=weighting,
-                         laplacian=laplacian, tolerance=tolerance, unlabeled=unlabeled, seed=seed)
+                         laplacian=laplacian, tolerance=tolerance, memory_budget=memory_budget, unlabeled=unlabeled,
+                         seed=seed)
         self.class_sizes = class_sizes
 
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: GraphRidgeParams,

@@ -11,7 +11,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import ParameterError, explain, require
-from ..execution.on_dask import current_execution
 from ..graph.graph import graph_of
 from ..graph.shared_search import SharedSearch
 from ..learners.target import Classes
@@ -111,7 +110,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         place = None if self.workspace is None else Workspace.at(self.workspace)
         for fit in fits if place else ():
             named_parameters(fit)  # raises where one has no name
-        execution, own = current_execution(), clone(self.estimator)
+        own = clone(self.estimator)
+        execution = own._execution()
         y = own._labels(X, y)
         rows = own._points(X, execution, reset=True)
         target, weight = weighed(own._target(y, len(rows)), sample_weight, len(rows))
@@ -123,7 +123,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
             graph = graph_of(rows, own.group("graph"), execution, graph)
         rungs = rungs_of(held_out_folds(self.cv, target, self.seed), len(candidates), self.factor)
         store = None if place is None else RowStore.of(place, rows, target, weight)
-        made = SharedSearch(rows, (fit.graph for fit in fits if fit.uses_graph), execution,
+        made = SharedSearch(rows, (fit.graph for fit in fits if fit.uses_graph and fit.graph), execution,
                             None if store is None else store.graphs)
         judge = Judge(rows, target, weight, self.measure, execution, graph or made, store, again=len(rungs) > 1)
         with nullcontext() if place is None else place.lock(wait=LONGEST_WAIT):

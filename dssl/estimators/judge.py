@@ -37,7 +37,7 @@ class Judge:
     store: RowStore | None = None
     again: bool = False
     n_fits: int = 0
-    _kept: dict[tuple[KNNGraph, bool], dict[Any, Any]] = field(default_factory=dict)
+    _kept: dict[tuple[KNNGraph | None, bool], dict[Any, Any]] = field(default_factory=dict)
 
     def rows_of(self, fits: Sequence[Sequence[Fit]], repetitions: Repetitions) -> list[dict[str, Any]]:
         """Return the row of each candidate of some fits, those of one graph together, by its number."""
@@ -55,6 +55,7 @@ class Judge:
             return rows_of(table)
         kept = self._kept.setdefault((fit.graph, fit.uses_graph), {"again": self.again})
         if fit.uses_graph and "graph" not in kept:
+            assert fit.graph is not None
             kept["graph"] = self.graph(fit.graph)
         found = fit.estimator.held_out_rows(self.rows, self.target, self.weight, repetitions, fit.tried, self.measure,
                                             self.execution, kept)
@@ -76,7 +77,8 @@ class Judge:
         """Return where the table of a fit is kept, whether it is there yet or not; None where none is kept."""
         if self.store is None:
             return None
-        graph = f"none, {fit.graph.duplicates}"
+        graph = "none" if fit.graph is None else f"none, {fit.graph.duplicates}"
         if fit.uses_graph:
+            assert fit.graph is not None
             graph = self._given if isinstance(self.graphs, Graph) else self.graphs.artifact(fit.graph).address
         return self.store.table(fit, graph, repetitions, self.measure)

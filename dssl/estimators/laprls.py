@@ -58,6 +58,7 @@ class LapRLSEstimator(KernelEstimator):
         "leave_one_out", a splitter of scikit-learn, repeated or not, which is given the labeled points; or a list of
         what it yields, `list(splitter.split(X_l, y_l, groups))` of the labeled points.
     fit_intercept : whether targets are centered at the mean of the labels.
+    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of groups that are given.
     """
@@ -70,10 +71,12 @@ class LapRLSEstimator(KernelEstimator):
                  gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
                  landmarks: float | str | LandmarkParams = "auto", graph: KNNGraph | None = None,
                  laplacian: str = "normalized", solver: str | SystemParams = "auto", cv: Any = 5,
-                 fit_intercept: bool = True, unlabeled: Any = None, seed: int = 0):
+                 fit_intercept: bool = True, memory_budget: int | str | None = None,
+                 unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.gamma_A, self.gamma_I = kernel, bandwidth, gamma_A, gamma_I
         self.landmarks, self.graph, self.laplacian, self.solver = landmarks, graph, laplacian, solver
-        self.cv, self.fit_intercept, self.unlabeled, self.seed = cv, fit_intercept, unlabeled, seed
+        self.cv, self.fit_intercept = cv, fit_intercept
+        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
     def _params(self) -> LapRLSParams:
         if isinstance(self.cv, str) or not (hasattr(self.cv, "split") or np.iterable(self.cv)):

@@ -10,9 +10,10 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -104,6 +105,12 @@ class Execution(ABC):
     @abstractmethod
     def scratch(self) -> Parts:
         """Return a place for parts that only this computation needs."""
+
+    def within(self, memory_budget: int) -> Self:
+        """Return the same execution, whose tasks may take so many bytes each."""
+        own = copy(self)
+        own.memory_budget = memory_budget
+        return own
 
     def share(self, **arrays: np.ndarray) -> Arrays:
         """Return named arrays in a form that every task can load without carrying them."""

@@ -13,7 +13,7 @@ from ..data.scaling import require_kept_zeros
 from ..data.sources import find_source, fingerprint
 from ..errors import BudgetError, SpecError, explain, require
 from ..execution.cost import Cost
-from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..execution.tasks import Execution
 from ..params import digest, plain
 from ..storage.artifacts import Artifact, Workspace
 from .facts import Bound, Facts
@@ -220,7 +220,7 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
     require(begins <= names.index(last), f"--from {from_stage} --until {last}", error=SpecError,
             why=f"{from_stage} comes after {last}, so nothing would be made",
             fix="name an earlier stage in --from, or a later one in --until")
-    files, budget = find_files(checked), memory_budget or MEMORY_BUDGET
+    files, budget = find_files(checked), memory_budget or checked.budget
     graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
     if isinstance(checked, KernelPipeline):
         graphs = checked.graphs()

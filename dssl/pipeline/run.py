@@ -46,7 +46,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     spec : a YAML file, a mapping, or what `make_plan` returned, which then holds all but execution and events.
     set : overrides "key.key=value". workspace : folder of artifacts and runs; every worker must be able to open it.
     execution : where tasks run; the active Dask client by default, or threads of this process.
-    memory_budget : bytes one task may take. fresh : make every artifact anew.
+    memory_budget : bytes one task may take, by default what the spec says, or else the execution's. fresh : make every
+        artifact anew.
     from_stage : make this stage and all that depend on it anew; not with fresh. until : stop after this stage; the
         result then has the status "stopped", and neither metrics nor a report.
     events : called with {"event": "stage" | "progress", ...} as the run goes on.
@@ -69,6 +70,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     tell = events or (lambda event: None)
     return_freed_memory()
     execution = execution or current_execution(memory_budget)
+    if made.spec.memory_budget is not None:
+        execution = execution.within(made.budget)
     refuse_what_cannot_fit(made, execution)
     with place.lock():
         scratch = place.root / "scratch"  # the lock is ours: what is there was left by a run that was killed

@@ -16,11 +16,12 @@ from pydantic import (
 from ..data.ingest_params import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
 from ..errors import DsslError, SpecError, explain, require, said
+from ..execution.tasks import MEMORY_BUDGET
 from ..graph.graph import KNNGraph
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import KERNEL_WIDTH, WIDTH, WeightParams
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
-from ..params import BANDWIDTH
+from ..params import BANDWIDTH, size_of
 from ..selection.held_out_scores import require_measure
 from .spec_section import SpecSection, require_no_boolean
 from .spec_selection import KernelSelection, SelectionSpec
@@ -203,6 +204,12 @@ class Spec(SpecSection):
     data: DataSpec
     labels: LabelSpec | None = None
     model: ModelSpec
+    memory_budget: int | str | None = Field(None, description="that a task may take, such as 600MB; null is 1GiB")
+
+    @property
+    def budget(self) -> int:
+        """Return the bytes that a task may take, where nobody says otherwise."""
+        return MEMORY_BUDGET if self.memory_budget is None else size_of(self.memory_budget)
 
     @property
     def given_graph(self) -> GivenGraph | None:
@@ -227,6 +234,8 @@ class Spec(SpecSection):
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Yield each section's name with what makes its parameters, which checks their values."""
+        if self.memory_budget is not None:
+            yield "memory_budget", partial(size_of, self.memory_budget)
         yield "data.read", self.data.ingest_params
         yield "data.scale", lambda: self.data.scaling
 

@@ -12,7 +12,8 @@ from pydantic import Field, field_validator
 
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
-from .description import Runtime, parse_size
+from ..params import size_of
+from .description import Runtime
 
 
 class LocalRuntime(Runtime):
@@ -27,7 +28,7 @@ class LocalRuntime(Runtime):
     @classmethod
     def _is_a_size(cls, text: str) -> str:
         if text != "auto":
-            parse_size(text)
+            size_of(text)
         return text
 
     @contextmanager

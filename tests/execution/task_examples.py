@@ -18,7 +18,7 @@ import zarr
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from dssl import KNNGraph, LapKernelRidge, LapSVC
+from dssl import ClusterKernelSVC, KNNGraph, LapKernelRidge, LapSVC
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.scaling import ScalingParams, fit_scaling
@@ -295,6 +295,18 @@ def stochastic_affinity(execution: Execution, folder: Path) -> Found:
     found = stochastic_eigensystem(rows, kernel, degrees, replace(first, steps=7), execution, made,
                                    StoredParts(folder / "affinity"))
     return {"values": found.values, "vectors": found.vectors.read_all(), "change": found.evidence["change"]}
+
+
+@example()
+def cluster_kernels(execution: Execution, folder: Path) -> Found:
+    """Degrees are exact, in tiles, or sums over landmarks."""
+    X, y = points(300)
+    labels = np.where(np.arange(300) < 20, y, -1)
+    found = {}
+    for degrees in ("exact", "landmarks"):
+        fitted = ClusterKernelSVC(landmarks=60, degrees=degrees).fit(X, labels)
+        found |= {f"{degrees}: scores": fitted.decision_function(X), f"{degrees}: values": fitted.basis_.values}
+    return found
 
 
 @example(slow=True)

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 
-from dssl.errors import ClusterError, SpecError
+from dssl.errors import ClusterError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import MEMORY_BUDGET, available_cores
+from dssl.params import size_of
 from dssl.runtime.address import AddressRuntime
-from dssl.runtime.description import parse_size
 from dssl.runtime.local import LocalRuntime
 from dssl.runtime.start import InProcessRuntime, load_runtime, open_runtime
 
@@ -55,13 +55,13 @@ def test_a_description_that_is_not_there(tmp_path):
     ("500MB", 500 * 10**6), ("2GiB", 2 << 30), ("1.5 kB", 1500), ("1024", 1024), ("64 MiB", 64 << 20),
 ])
 def test_sizes(text, size):
-    assert parse_size(text) == size
+    assert size_of(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "MB", "much", "-1GB", "0", "5 parsecs", "nan"])
 def test_what_is_not_a_size(text):
-    with pytest.raises(SpecError, match="is not a size"):
-        parse_size(text)
+    with pytest.raises(ParameterError, match="is not a size"):
+        size_of(text)
 
 
 def test_threads_of_this_process(tmp_path):

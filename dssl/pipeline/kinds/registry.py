@@ -4,10 +4,11 @@ from typing import Any, get_type_hints
 
 from ...errors import ParameterError, explain, require
 from ..stage import Kind, Stage
-from . import automatic, deformed, graph, laprls, lapsvm
+from . import automatic, cluster, deformed, graph, laprls, lapsvm
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (
-    automatic.AUTOMATIC, deformed.SVM, deformed.RIDGE, laprls.LAPRLS, lapsvm.LAPSVM, graph.GRAPH_LEARNER)}
+    automatic.AUTOMATIC, deformed.SVM, deformed.RIDGE, laprls.LAPRLS, lapsvm.LAPSVM, graph.GRAPH_LEARNER,
+    cluster.CLUSTER)}
 DEFAULT = "automatic"
 
 

@@ -1,0 +1,326 @@
+"""Cluster kernels in row blocks: the normalized affinity of all points, its leading eigenpairs, and virtual samples.
+
+With K of all n points, degrees D = diag(K 1) and `L = D^-1/2 K D^-1/2 = U Sigma U'`, the cluster kernel is
+
+    K~ = D~^1/2 L~ D~^1/2,    L~ = U phi(Sigma) U',    D~_ii = 1 / L~_ii
+
+and the rows of `F = D~^1/2 U phi(Sigma)^1/2`, its virtual samples, are of unit length: the kernel has a unit diagonal.
+
+From s landmarks Z, with C = K(X, Z), W = K(Z, Z) and the landmarks' degrees D_s, normalized first and orthogonalized:
+
+    W_L = D_s^-1/2 W D_s^-1/2,  T' W_L T = I,  G = T' D_s^-1/2 (C' D^-1 C) D_s^-1/2 T = V Sigma V'
+    U = D^-1/2 C P,  P = D_s^-1/2 T V Sigma^-1/2
+
+The paper's Algorithm 2 takes the eigenpairs of K instead, whose eigenvalues are of size n and not at most 1, and
+`D^-1/2 U` of which is not orthonormal. Of a point, its degree scales a row of U alone, and so cancels in F: a virtual
+sample is `K(x, Z) P phi(Sigma)^1/2` at unit length, of new points as of those of the fit. With all points as landmarks
+U and Sigma are exact. Nothing of size n x n or n x s is held: `C' D^-1 C` and the degrees are sums over blocks of rows.
+
+References
+----------
+Chapelle, Weston, Scholkopf, "Cluster kernels for semi-supervised learning", NIPS 2002; Hou, Zhang, Zhou, "Storage fit
+learning with unlabeled data", IJCAI 2017, eqs. 4 to 6 and Algorithm 2; Fowlkes, Belongie, Chung, Malik, "Spectral
+grouping using the Nystrom method", PAMI 2004 (degrees from landmarks, orthogonalized).
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import eigh
+
+from ..errors import BudgetError, DataError, require
+from ..execution.tasks import Execution, one_thread, sums
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.csr import point_arrays, points_of
+from .base import Kernel, MercerKernel
+from .features import FeatureMap, LandmarkMap
+from .gram import BLOCK_BYTES
+from .nystrom import whiten
+from .transfer import TransferParams
+
+Degrees = Literal["exact", "landmarks"]
+TILE = 2048  # rows and columns of a block of K while degrees are summed
+MOST_EXACT = 100_000  # points whose degrees are exact by "auto": some 10 s of a core
+SHARES = 32  # of sums over landmarks, at most
+DENSE_COLUMNS = 4096  # at most, of sparse points that are made dense block by block
+SMALLEST = 1e-10  # eigenvalue of L that is kept, beside the largest, 1
+UNDERFLOWN = 1e-9  # of mean degrees beyond self-similarity: then K is the identity
+
+
+@dataclass(frozen=True)
+class AffinityTask:
+    """Write this share of the degrees, `degrees` (n,): of tiles of rows.
+
+    Of a tile i, rows sum over tiles from i on, and columns of the tiles beyond i get the same entries.
+    """
+
+    kernel: Kernel
+    rows: Rows
+    height: int
+    tiles: tuple[int, ...]
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        ranges = row_ranges(len(self.rows), self.height)
+        found = np.zeros(len(self.rows))
+        for own in self.tiles:
+            start, stop = ranges[own]
+            X = tile_of(self.rows, start, stop)
+            for first, last in ranges[own:]:
+                K = block_of(self.kernel, X, X if first == start else tile_of(self.rows, first, last))
+                found[start:stop] += K @ np.ones(K.shape[1], K.dtype)
+                if first != start:
+                    found[first:last] += np.ones(K.shape[0], K.dtype) @ K
+        return out.write(degrees=found)
+
+
+def tile_of(rows: Rows, start: int, stop: int) -> Any:
+    """Return rows [start, stop); sparse ones of few columns as an array, whose products are faster."""
+    X = rows.read(start, stop)
+    return X.toarray() if isinstance(X, sparse.csr_array) and X.shape[1] <= DENSE_COLUMNS else X
+
+
+def block_of(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
+    """Return K(X, Z) in float32, but of a plain function in what it gives."""
+    return kernel(X, Z, dtype=np.float32) if isinstance(kernel, MercerKernel) else np.asarray(kernel(X, Z))
+
+
+def exact_degrees(rows: Rows, kernel: Kernel, execution: Execution, parts: Parts | None = None) -> np.ndarray:
+    """Return the row sums (n,) of K of all points, in tiles, each pair of tiles once; O(n^2 d / 2) time.
+
+    parts : where shares go; finished ones are used.
+    """
+    height = tile_height(len(rows), tile_bytes(rows.shape[1], rows.row_bytes), execution.memory_budget)
+    n_tiles = len(row_ranges(len(rows), height))
+    pairs = [tuple(sorted({tile, n_tiles - 1 - tile})) for tile in range(-(-n_tiles // 2))]  # of equal work
+    n_tasks = min(SHARES, len(pairs))
+    tasks = [AffinityTask(kernel, rows, height, sum(pairs[number::n_tasks], ())) for number in range(n_tasks)]
+    return execution.reduce(sums(tasks), parts)["degrees"]
+
+
+def tile_bytes(d: int, row_bytes: int) -> int:
+    """Return the bytes of a row of a tile, of `row_bytes` as it is stored, with what the kernel makes of it."""
+    return 24 * d if d <= DENSE_COLUMNS else 3 * row_bytes
+
+
+def tile_height(n: int, each: int, budget: int) -> int:
+    """Return the rows of a tile, each of `each` bytes; raise BudgetError where not one fits."""
+    return min(TILE, rows_that_fit(budget // 8, 12 * TILE + 2 * each, n))
+
+
+@dataclass(frozen=True)
+class LandmarkSumsTask:
+    """Write this share of `sums` (s,), `C' 1`, or of `moment` (s, s), `C' D^-1 C`, and what degrees are; float64.
+
+    shared : of the landmarks `points`, and for the moment of `degrees` (n,) or `weights` (s,), of which degrees are
+    `max(C weights, K(x, x))`: no degree is less than the point's similarity to itself.
+    """
+
+    kernel: Kernel
+    rows: Rows
+    shared: Arrays
+    start: int
+    stop: int
+    height: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        shared = self.shared.load()
+        Z = points_of(shared, "points")
+        features, s = LandmarkMap(self.kernel, Z), Z.shape[0]
+        total, moment, raised = np.zeros(s), np.zeros((s, s)), 0
+        for start, stop in row_ranges(self.stop - self.start, self.height):
+            X = tile_of(self.rows, self.start + start, self.start + stop)
+            C = features(X)
+            total += C.sum(axis=0)
+            if "weights" in shared or "degrees" in shared:
+                if "degrees" in shared:
+                    degrees = shared["degrees"][self.start + start:self.start + stop]
+                else:
+                    own, least = C @ shared["weights"], shared["least"]
+                    raised += int((own < least).sum())
+                    degrees = np.maximum(own, least)
+                C /= np.sqrt(degrees)[:, None]
+                moment += C.T @ C
+        found = {"sums": total, **({"moment": moment} if len(shared.keys() & {"weights", "degrees"}) else {})}
+        return {**out.write(**found), "raised": raised}
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterBasis:
+    """The leading eigenpairs of L in the span of landmarks: `U = D^-1/2 K(X, Z) P`.
+
+    points : Z (s, d). P : (s, k). values : Sigma (k,), descending, in (0, 1]. attributes : JSON, how they were found.
+    """
+
+    kernel: Kernel
+    points: Any
+    P: np.ndarray
+    values: np.ndarray
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def samples(self, params: TransferParams, n_labeled: int) -> "VirtualSamples":
+        """Return the map to virtual samples by a transfer function, without features that it leaves nothing of."""
+        changed = np.sqrt(params.of(self.values, n_labeled))
+        kept = np.flatnonzero(changed > 0)
+        return VirtualSamples(self.kernel, self.points, self.P[:, kept] * changed[kept])
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {**point_arrays("points", self.points), "P": self.P, "values": self.values}
+
+    @classmethod
+    def from_arrays(cls, kernel: Kernel, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "ClusterBasis":
+        return cls(kernel, points_of(arrays, "points"), arrays["P"], arrays["values"], attributes)
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualSamples(FeatureMap):
+    """The feature map of a cluster kernel: `K(x, Z) M` at unit length, 0 where x is far from all landmarks.
+
+    points : Z (s, d). M : (s, k).
+    """
+
+    kernel: Kernel
+    points: Any
+    M: np.ndarray
+
+    @property
+    def width(self) -> int:
+        return self.M.shape[1]
+
+    def __call__(self, X: Any) -> np.ndarray:
+        return self.of_block(self.block(X))
+
+    def block(self, X: Any) -> np.ndarray:
+        """Return K(X, Z), shape (b, s)."""
+        return LandmarkMap(self.kernel, self.points)(X)
+
+    def of_block(self, K: np.ndarray) -> np.ndarray:
+        """Return the virtual samples (b, k) of points whose kernel with the landmarks is K (b, s)."""
+        largest = np.abs(K).max(axis=1, keepdims=True)
+        F = np.divide(K, largest, out=np.zeros_like(K), where=largest > 0) @ self.M  # no underflow far away
+        length = np.linalg.norm(F, axis=1, keepdims=True)
+        return np.divide(F, length, out=np.zeros_like(F), where=length > 0)
+
+    def of_rows(self, rows: Rows, numbers: np.ndarray, budget: int) -> np.ndarray:
+        """Return the virtual samples (m, k) of some rows, in blocks that fit the budget."""
+        height = block_height(len(numbers), self.points.shape[0], tile_bytes(rows.shape[1], rows.row_bytes), budget)
+        return np.concatenate([np.empty((0, self.width)), *(
+            self(rows.take(numbers[start:stop])) for start, stop in row_ranges(len(numbers), height))])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {**point_arrays("points", self.points), "M": self.M}
+
+
+def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, degrees: Degrees,
+                  execution: Execution, parts: Parts | None = None) -> ClusterBasis:
+    """Return the leading eigenpairs of L of all rows (n, d) in the span of the landmarks `points` (s, d).
+
+    rank : k at most, None for all that the landmarks resolve. degrees : "exact", O(n^2 d), or those of the Nystrom
+    approximation of K, `C W^+ (C' 1)`. parts : where shares of exact degrees go; finished ones are used.
+
+    Time: exact degrees, and `n s (d + s) + s^3`. Memory: `basis_bytes`, and two blocks of an eighth of the budget each.
+
+    Raises
+    ------
+    BudgetError : landmarks do not fit. DataError : K is not finite, or it is the identity, as of a bandwidth far below
+    all distances: then nothing is similar to anything, and there are no clusters.
+    """
+    n, s = len(rows), points.shape[0]
+    needed = budget_for(s, rows.shape[1])
+    require(needed <= execution.memory_budget, f"{s:,} landmarks of {n:,} points", error=BudgetError,
+            why=f"with their matrices and blocks they take {needed:,} bytes, the budget is {execution.memory_budget:,}",
+            fix=f"use at most {landmarks_that_fit(execution.memory_budget, n, rows.shape[1]):,} landmarks, or a budget "
+                f"of {needed:,} bytes")
+    begin, seconds = time.perf_counter(), {}
+    W = LandmarkMap(kernel, points)(points)
+    require(bool(np.isfinite(W).all()), "the kernel of the landmarks holds NaN or infinite values", error=DataError,
+            why="it is no number at some points", fix="drop or impute points that are not finite; scale the features")
+    shared: dict[str, np.ndarray] = point_arrays("points", points)
+    if degrees == "exact":
+        shared["degrees"] = exact_degrees(rows, kernel, execution, parts)
+        require_positive(shared["degrees"], "a point")
+        seconds["degrees"] = time.perf_counter() - begin
+    else:
+        of_rows = _landmark_sums(rows, kernel, shared, execution)["sums"]
+        with one_thread():
+            T = whiten(W).T
+            shared |= {"weights": T @ (T.T @ of_rows), "least": np.array(float(np.diagonal(W).min()))}
+        seconds["degrees"] = time.perf_counter() - begin
+    found = _landmark_sums(rows, kernel, shared, execution)
+    of_landmarks = found["sums"]
+    require_positive(of_landmarks, "a landmark")
+    beyond = float((of_landmarks / np.diagonal(W)).mean()) - 1
+    require(beyond > UNDERFLOWN, f"no point is similar to any of the {s:,} landmarks but itself", error=DataError,
+            why="the kernel is the identity to the precision of floats: the bandwidth is far below all distances",
+            fix='use a larger bandwidth, such as "median"')
+    with one_thread():
+        root = 1 / np.sqrt(of_landmarks)
+        T = root[:, None] * whiten(root[:, None] * W * root).T
+        values, V = eigh(T.T @ found["moment"] @ T, driver="evd", overwrite_a=True, check_finite=False)
+        first = max(int(np.searchsorted(values, SMALLEST * values[-1])), 0 if rank is None else len(values) - rank)
+        values, V = values[first:][::-1], V[:, first:][:, ::-1]
+        P = T @ (V / np.sqrt(values))
+    P *= np.where(P[np.abs(P).argmax(axis=0), np.arange(P.shape[1])] < 0, -1.0, 1.0)  # whatever LAPACK's signs are
+    seconds["all"] = time.perf_counter() - begin
+    return ClusterBasis(kernel, points, P, np.minimum(values, 1.0), {
+        "landmarks": s, "rank": P.shape[1], "degrees": degrees, "raised_degrees": int(found["raised"]),
+        "largest": float(values[0]), "smallest": float(values[-1]), "mean_degree": float(of_landmarks.mean()),
+        "seconds": {name: round(value, 3) for name, value in seconds.items()}})
+
+
+def require_positive(degrees: np.ndarray, of: str) -> None:
+    """Raise DataError unless all degrees are positive numbers."""
+    require(bool((degrees > 0).all() and np.isfinite(degrees).all()), f"{of} has the degree {float(degrees.min()):.3g}",
+            error=DataError, why="an affinity has positive row sums",
+            fix="use a kernel that is nowhere negative, such as rbf")
+
+
+def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], execution: Execution) -> dict[str, Any]:
+    """Return the sums of `LandmarkSumsTask` over all rows, and how many degrees were raised."""
+    s = points_of(shared, "points").shape[0]
+    budget = execution.memory_budget
+    height = block_height(len(rows), s, tile_bytes(rows.shape[1], rows.row_bytes), budget)
+    per_task = -(-len(rows) // share_count(len(rows), s, budget))
+    given = execution.share(**shared)
+    tasks = [LandmarkSumsTask(kernel, rows, given, start, stop, height)
+             for start, stop in row_ranges(len(rows), per_task)]
+    parts = execution.scratch()
+    found = execution.reduce(sums(tasks), parts)
+    raised = sum(receipt["raised"] for receipt in parts.receipts().values())
+    parts.remove()
+    return {**found, "raised": raised}
+
+
+def block_height(n: int, s: int, each: int, budget: int) -> int:
+    """Return the rows of a block against s landmarks, each of `each` bytes; raise BudgetError where not one fits."""
+    return min(rows_that_fit(budget // 8, 24 * s + each, n), max(1, BLOCK_BYTES // (24 * s + each)))
+
+
+def share_count(n: int, s: int, budget: int) -> int:
+    """Return into how many shares sums over n rows are dealt: as many matrices (s, s) as take a quarter of the budget.
+    """
+    return int(np.clip(budget // 4 // (8 * s * s), 2, SHARES)) if n > 1 else 1
+
+
+def basis_bytes(s: int, d: int) -> int:
+    """Return the bytes of s landmarks of d columns: eight matrices (s, s), and the points; beside the blocks of tasks.
+
+    That is the decomposition of a matrix, with what it is made of.
+    """
+    return 8 * s * (8 * s + 3 * d)
+
+
+def landmarks_that_fit(budget: int, n: int, d: int) -> int:
+    """Return the most landmarks of n points of d columns within three quarters of a budget; 0 where not one fits.
+
+    The other quarter is of blocks.
+    """
+    b = 3 * d
+    return int(min(n, max(0.0, (np.sqrt(b * b + 4 * 8 * (0.75 * budget / 8)) - b) / 16)))
+
+
+def budget_for(s: int, d: int) -> int:
+    """Return the least budget that s landmarks of d columns fit."""
+    return -(-basis_bytes(s, d) * 4 // 3)

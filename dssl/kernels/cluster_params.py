@@ -1,0 +1,122 @@
+"""How the eigenpairs of a cluster kernel are found: exactly or from landmarks, as many as a memory budget lets be."""
+
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Literal, get_args
+
+import numpy as np
+
+from ..errors import BudgetError, require
+from ..execution.cost import Cost, block_count, cost_of
+from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..storage.blocks import Parts, Rows
+from .base import Kernel
+from .cluster import (
+    MOST_EXACT,
+    SHARES,
+    ClusterBasis,
+    Degrees,
+    basis_bytes,
+    block_height,
+    budget_for,
+    cluster_basis,
+    landmarks_that_fit,
+    share_count,
+    tile_bytes,
+    tile_height,
+)
+from .landmarks import LandmarkParams, choose_landmarks, landmark_count
+
+Approximation = Literal["exact", "nystrom"]
+MOST_LANDMARKS = 2000  # by "auto": beyond, time grows faster than a kernel gains
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterParams:
+    """approximation, landmarks, rank, degrees : as in `ClusterKernelSVC`.
+
+    budget : bytes by which landmarks are counted. It is told, not that of the machine, so that the kernel is the same
+    wherever it is computed.
+    """
+
+    approximation: Approximation = "nystrom"
+    landmarks: LandmarkParams = field(default_factory=LandmarkParams)
+    rank: int | Literal["auto"] | None = "auto"
+    degrees: Degrees | Literal["auto"] = "auto"
+    budget: int = MEMORY_BUDGET
+
+    def __post_init__(self) -> None:
+        require(self.approximation in get_args(Approximation), f"approximation={self.approximation!r}",
+                why="it decides how eigenpairs are found", fix='use "nystrom", or "exact" of a few thousand points')
+        whole = isinstance(self.rank, Integral) and not isinstance(self.rank, bool) and self.rank >= 1
+        require(whole or self.rank is None or self.rank == "auto", f'rank={self.rank!r}, expected a whole number >= 1, '
+                'None or "auto"', why="so many eigenpairs are kept", fix='use "auto"')
+        require(self.degrees in (*get_args(Degrees), "auto"), f"degrees={self.degrees!r}",
+                why="they normalize the affinity", fix='use "auto", "exact" or "landmarks"')
+
+    def count(self, n_labeled: int, n: int, d: int) -> int:
+        """Return the landmarks of n points, of which the labeled are some; raise BudgetError where they do not fit."""
+        budget, most = self.budget, landmarks_that_fit(self.budget, n, d)
+        if self.approximation == "exact":
+            require(most >= n, f'approximation="exact" of {n:,} points', error=BudgetError, fix='use "nystrom", or a '
+                    f"budget of {budget_for(n, d):,} bytes", why="matrices of all pairs of points take "
+                    f"{budget_for(n, d):,} bytes, the budget is {budget:,}")
+            return n
+        if self.landmarks.n_landmarks == "auto":
+            require(most >= 2, f"a budget of {budget:,} bytes", error=BudgetError,
+                    why=f"two landmarks of {d:,} columns take more", fix=f"use {budget_for(2, d):,} bytes or more")
+            return min(most, MOST_LANDMARKS)
+        return landmark_count(self.landmarks, n_labeled, n)
+
+    def rank_of(self, s: int, n: int) -> int | None:
+        """Return the eigenpairs that are kept of s landmarks of n points; None for all."""
+        if self.rank != "auto":
+            return self.rank
+        return None if s == n else rank_of_landmarks(s)
+
+    def degrees_of(self, s: int, n: int) -> Degrees:
+        """Return how degrees are found; of all points as landmarks both are the same."""
+        if self.degrees != "auto":
+            return self.degrees
+        return "exact" if s < n <= MOST_EXACT else "landmarks"
+
+
+def rank_of_landmarks(s: int) -> int:
+    """Return the largest k with k log k <= s, 1 or more (Boutsidis, Mahoney, Drineas, SODA 2009)."""
+    k = np.arange(1, s + 1)
+    return int(k[k * np.log(k) <= s].max())
+
+
+def basis_of(rows: Rows, kernel: Kernel, params: ClusterParams, labeled: np.ndarray,
+             execution: Execution, parts: Parts | None = None) -> ClusterBasis:
+    """Return the eigenpairs of all rows (n, d); labeled : the numbers of the labeled ones; parts : `cluster_basis`.
+
+    Raises BudgetError and DataError: see `cluster_basis`.
+    """
+    n, d = rows.shape
+    s = params.count(len(labeled), n, d)
+    if s == n:
+        points = rows.take(np.arange(n))
+    else:
+        points = choose_landmarks(rows, kernel, s, params.landmarks, execution, labeled).points
+    s, degrees = points.shape[0], params.degrees_of(points.shape[0], n)
+    found = cluster_basis(rows, kernel, points, params.rank_of(s, n), degrees, execution, parts)
+    expected = basis_cost(n, d, rows.row_bytes, s, degrees, 1, execution.memory_budget)
+    return replace(found, attributes={**found.attributes, "predicted_peak_bytes": expected.peak})
+
+
+def basis_cost(n: int, d: int, row_bytes: int, s: int, degrees: Degrees, n_kernels: int, budget: int) -> Cost:
+    """Return what the eigenpairs of some kernels take: tiles of all pairs, or a pass of blocks; then another, and the
+    matrices of the landmarks.
+
+    In this process shares are held, and two tasks run at a time.
+    """
+    each, passes = tile_bytes(d, row_bytes), 1 if degrees == "exact" else 2
+    tile, block = tile_height(n, each, budget), block_height(n, s, each, budget) * (24 * s + each)
+    tiles = block_count(n, tile) if degrees == "exact" else 0
+    tasks = passes * share_count(n, s, budget) + min(SHARES, -(-tiles // 2))
+    read = n * row_bytes * (passes + (tiles + 1) // 2)
+    pairs = tile * (12 * tile + 2 * each) + 8 * n * (2 + min(SHARES, tiles)) if tiles else 0
+    summed = 8 * s * s * (4 + share_count(n, s, budget)) + 24 * s * d + 2 * block
+    peak = max(basis_bytes(s, d), summed, 2 * pairs)
+    return cost_of(n_kernels * tasks, n_kernels * read, n_kernels * 8 * s * (s + d), peak, basis_bytes(s, d))

@@ -1,0 +1,58 @@
+"""Transfer functions of cluster kernels: what an eigenvalue of the normalized affinity becomes.
+
+    linear        sigma
+    step          1 for the leading eigenvalues, 0 for the others
+    poly_step     sigma^1/2 for the leading eigenvalues, sigma^2 for the others
+    polynomial    sigma^t, a random walk of t steps
+    exponential   exp(t (sigma - 1)), heat that flows for a time t
+
+References
+----------
+Chapelle, Weston, Scholkopf, "Cluster kernels for semi-supervised learning", NIPS 2002; Kondor and Lafferty, "Diffusion
+kernels on graphs", ICML 2002 (the exponential).
+"""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Literal, get_args
+
+import numpy as np
+
+from ..errors import require
+
+Transfer = Literal["linear", "step", "poly_step", "polynomial", "exponential"]
+BESIDE_LABELS = 9  # leading eigenvalues beside one a labeled point, as in eq. 1 of the storage fit paper
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferParams:
+    """transfer : which function. leading : how many eigenvalues "step" and "poly_step" count as the clusters', "auto"
+    takes one a labeled point and `BESIDE_LABELS`. exponent : t of "polynomial" and "exponential".
+    """
+
+    transfer: Transfer = "polynomial"
+    leading: int | Literal["auto"] = "auto"
+    exponent: float = 5.0
+
+    def __post_init__(self) -> None:
+        require(self.transfer in get_args(Transfer), f"transfer={self.transfer!r} is no transfer function",
+                why="it decides what is left of an eigenvalue", fix=f"use one of {', '.join(get_args(Transfer))}")
+        whole = isinstance(self.leading, Integral) and not isinstance(self.leading, bool) and self.leading >= 1
+        require(whole or self.leading == "auto", f'leading={self.leading!r}, expected a whole number >= 1 or "auto"',
+                why="so many eigenvalues are those of clusters", fix='use "auto", or about the number of clusters')
+        number = isinstance(self.exponent, Real) and not isinstance(self.exponent, bool)
+        require(number and 0 < self.exponent <= 1000, f"exponent={self.exponent!r}, expected 0 < exponent <= 1000",
+                why="it is the length of a walk, or a time", fix="use 1 to 50")
+
+    def of(self, values: np.ndarray, n_labeled: int) -> np.ndarray:
+        """Return what the eigenvalues (k,), descending and in (0, 1], become, (k,) >= 0."""
+        first = np.arange(len(values)) < (n_labeled + BESIDE_LABELS if self.leading == "auto" else self.leading)
+        if self.transfer == "linear":
+            return values.copy()
+        if self.transfer == "step":
+            return first.astype(np.float64)
+        if self.transfer == "poly_step":
+            return np.where(first, np.sqrt(values), values**2)
+        if self.transfer == "polynomial":
+            return values**self.exponent
+        return np.exp(self.exponent * (values - 1))

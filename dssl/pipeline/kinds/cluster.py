@@ -1,0 +1,233 @@
+"""The kind `cluster`: a machine in a cluster kernel of all training points, without a graph.
+
+    model   the machine on the kernel's virtual samples
+    base    the same machine in the base kernel, with its own parameters
+"""
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...execution.cost import Cost, cost_of
+from ...kernels.base import Kernel
+from ...kernels.cluster import ClusterBasis
+from ...kernels.cluster_params import ClusterParams, basis_cost, basis_of
+from ...kernels.features import LandmarkMap
+from ...kernels.nystrom import whiten
+from ...kernels.transfer import TransferParams
+from ...learners.coding import margins_of
+from ...learners.kernel_model import KernelModel
+from ...learners.probabilities import calibration_attributes
+from ...learners.target import Target
+from ...learners.virtual_samples import SampleLearner, SampleModel
+from ...measure import process_peak
+from ...report.sections.cluster import cluster_section
+from ...report.sections.selection import selection_section
+from ...report.words import Baseline, Words
+from ...selection.calibration import calibrated, calibration_folds
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.cluster import rows_of_samples
+from ...selection.folds import FoldParams
+from ...storage.blocks import PartWriter, Rows
+from ..facts import Facts
+from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
+from ..scoring import SCORES, scores_cost
+from ..stage import Context, Kind, Stage
+from .cluster_spec import ClusterPipeline
+from .laprls_search import KernelsParams
+
+
+def kernels_of(spec: ClusterPipeline) -> KernelsParams:
+    """Return the base kernel with each bandwidth."""
+    return KernelsParams(spec.kernel.name, spec.kernel.parameters, tuple(own.bandwidth for own in spec.kernels()),
+                         spec.model.seed)
+
+
+@dataclass(frozen=True)
+class BasisParams:
+    """The kernels, and how the eigenpairs of each are found."""
+
+    kernels: KernelsParams
+    cluster: ClusterParams
+
+    @classmethod
+    def of(cls, spec: ClusterPipeline) -> "BasisParams":
+        return cls(kernels_of(spec), spec.basis())
+
+
+def make_basis(context: Context, params: BasisParams) -> dict[str, Any]:
+    """Find the eigenpairs of each kernel; a killed run goes on after the last that was done, or the last tile of it."""
+    points, labeled = context.points("train"), context.arrays("labels")["labeled"]
+    found = []
+    for number, kernel in enumerate(params.kernels.on(points)):
+        own, shares = context.parts.within(f"basis{number}"), context.parts.within(f"degrees{number}")
+        if not own.receipts():
+            basis = basis_of(points, kernel, params.cluster, labeled, context.execution, shares)
+            own.write(0, basis.to_arrays())
+            own.finish(0, {"basis": basis.attributes, "peak_rss_bytes": process_peak()})
+            shares.remove()
+        found.append({"bandwidth": params.kernels.bandwidths[number], **own.receipts()[0]["basis"]})
+    return {"bases": found}
+
+
+@dataclass(frozen=True)
+class FitParams:
+    """The kernels, transfer functions and machines that are tried, and the folds where there are several."""
+
+    kernels: KernelsParams
+    transfers: tuple[TransferParams, ...]
+    learners: tuple[SampleLearner, ...]
+    cv: FoldParams | None
+    rule: ChoiceRule
+
+    @classmethod
+    def of(cls, spec: ClusterPipeline) -> "FitParams":
+        chosen = spec.selection
+        return cls(kernels_of(spec), spec.transfers(), spec.learners(), chosen.cv() if chosen else None,
+                   chosen.rule() if chosen else LOWEST)
+
+    def named(self, number: int, transfer: TransferParams | None, learner: SampleLearner) -> dict[str, Any]:
+        """Return what a row tells of its parameters; without a transfer function it is of the base kernel."""
+        return {"bandwidth": self.kernels.bandwidths[number], **(asdict(transfer) if transfer else {}),
+                "loss_function": learner.loss, "C": learner.C}
+
+
+def basis_in(context: Context, params: FitParams, number: int) -> ClusterBasis:
+    """Return the eigenpairs of a kernel."""
+    kernel = params.kernels.on(context.points("train"))[number]
+    attributes = context.attributes("basis")["bases"][number]
+    return ClusterBasis.from_arrays(kernel, context.inputs["basis"].parts.within(f"basis{number}").read(0), attributes)
+
+
+def base_map(kernel: Kernel, X: Any) -> LandmarkMap:
+    """Return features of the base kernel, whitened on labeled points, which reproduce it there."""
+    bare = LandmarkMap(kernel, X)
+    return LandmarkMap(kernel, X, whiten(bare(X)).T)
+
+
+def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
+    """Choose the kernel, its transfer function and the machine by cross-validation, of the model and of the base."""
+    target, points, budget = labeled_target(context), context.points("train"), context.execution.memory_budget
+    target.require_labels()
+    tried = [(number, transfer, learner) for number in range(len(params.kernels.bandwidths))
+             for transfer in params.transfers for learner in params.learners]
+    plain = [(number, None, learner) for number in range(len(params.kernels.bandwidths)) for learner in params.learners]
+    if params.cv is None:
+        return {"folds": 0, "rule": asdict(params.rule),
+                "choices": {"model": params.named(*tried[0]), "base": params.named(*plain[0])}}
+    repetitions, rows = params.cv.repeated(target), {"model": list[dict[str, Any]](), "base": list[dict[str, Any]]()}
+    X_l, measured = points.take(target.labeled), partial(
+        rows_of_samples, target=target, learners=params.learners, repetitions=repetitions,
+        measure=params.rule.measure, complete=True)
+    for number, kernel in enumerate(params.kernels.on(points)):
+        basis = basis_in(context, params, number)
+        for transfer in params.transfers:
+            samples = basis.samples(transfer, len(target.labeled))
+            for learner in params.learners:
+                learner.require_fits(len(target.labeled), samples.width, budget)
+            found = measured(samples.of_rows(points, target.labeled, budget))
+            rows["model"] += [{**params.named(number, transfer, learner), **row}
+                              for learner, row in zip(params.learners, found, strict=True)]
+        found = measured(base_map(kernel, X_l)(X_l))
+        rows["base"] += [{**params.named(number, None, learner), **row}
+                         for learner, row in zip(params.learners, found, strict=True)]
+    choices = {name: dict(params.rule.choose(own)) for name, own in rows.items()}
+    scores = {name: row.pop("scores") for name, row in choices.items()}
+    for own in rows.values():
+        for row in own:
+            row.pop("scores", None)
+    return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": asdict(params.rule),
+            "held_out_points": "transductive", "choices": choices, "grid": rows, "scores": scores}
+
+
+def make_models(context: Context, params: FitParams) -> dict[str, Any]:
+    """Fit the model and the base with the parameters that were chosen."""
+    target, points, budget = labeled_target(context), context.points("train"), context.execution.memory_budget
+    choices = context.attributes("selection")["choices"]
+    arrays, described = dict[str, np.ndarray](), {}
+    for name in ("model", "base"):
+        chosen = choices[name]
+        learner = SampleLearner(loss=chosen["loss_function"], C=chosen["C"])
+        number = params.kernels.bandwidths.index(chosen["bandwidth"])
+        model, F = (_fit_model if name == "model" else _fit_base)(context, params, chosen, number, learner, target,
+                                                                  points, budget)
+        own = params.named(number, params.transfers[0] if name == "model" else None, learner)
+        facts = {"name": name, "n_labeled": len(target.labeled), "parameters": {key: chosen[key] for key in own},
+                 **target.missed(model.values(points.take(target.labeled), context.execution), model.coding)}
+        if name == "model":
+            folds = calibration_folds(target, 0, a_fit_each=learner.loss != "squared")
+            facts |= calibration_attributes(calibrated(target, lambda: margins_of(
+                *learner.held_out(F, target, folds))))  # noqa: B023 — it is called at once
+        stored, attributes = model.to_arrays()
+        described[name] = {**attributes, **facts}
+        arrays |= {f"{name}.{key}": array for key, array in stored.items()}
+    PartWriter(context.parts, 0).write(**arrays)
+    return {"models": described}
+
+
+def _fit_model(context: Context, params: FitParams, chosen: dict[str, Any], number: int, learner: SampleLearner,
+               target: Target, points: Rows, budget: int) -> tuple[SampleModel, np.ndarray]:
+    transfer = TransferParams(transfer=chosen["transfer"], leading=chosen["leading"], exponent=chosen["exponent"])
+    samples = basis_in(context, params, number).samples(transfer, len(target.labeled))
+    learner.require_fits(len(target.labeled), samples.width, budget)
+    F = samples.of_rows(points, target.labeled, budget)
+    return SampleModel(samples, *learner.fit(F, target)), F
+
+
+def _fit_base(context: Context, params: FitParams, chosen: dict[str, Any], number: int, learner: SampleLearner,
+              target: Target, points: Rows, budget: int) -> tuple[KernelModel, np.ndarray]:
+    kernel, X_l = params.kernels.on(points)[number], points.take(target.labeled)
+    features = base_map(kernel, X_l)
+    F = features(X_l)
+    b, intercept, coding = learner.fit(F, target)
+    assert features.T is not None
+    return KernelModel(kernel, X_l, features.T @ b, intercept, coding), F
+
+
+def _n_landmarks(f: Facts[ClusterPipeline]) -> int:
+    """Return the landmarks of a kernel: those that were found, or that the budget lets be."""
+    if "basis" in f.attributes:
+        return max(own["landmarks"] for own in f.attributes["basis"]["bases"])
+    return f.spec.basis().count(min(f.n_labeled, f.n), f.n, f.d)
+
+
+def _basis_cost(f: Facts[ClusterPipeline]) -> Cost:
+    own, s = f.spec.basis(), _n_landmarks(f)
+    return basis_cost(f.n, f.d, f.row_bytes, s, own.degrees_of(s, f.n), len(f.spec.kernels()), f.budget)
+
+
+def _learner_bytes(f: Facts[ClusterPipeline]) -> int:
+    s, m = _n_landmarks(f), f.n_labeled
+    k = f.spec.basis().rank_of(s, f.n) or s
+    return max(8 * (m * k + 2 * s * k) + own.bytes(m, max(k, m)) for own in f.spec.learners())
+
+
+def _selection_cost(f: Facts[ClusterPipeline]) -> Cost:
+    own = _learner_bytes(f) if f.spec.selection else 0
+    return cost_of(0, f.n_labeled * f.row_bytes, 0, own, 0)
+
+
+def _models_cost(f: Facts[ClusterPipeline]) -> Cost:
+    s = _n_landmarks(f)
+    written = (s + f.n_labeled) * (8 * f.d + 8 * f.n_outputs) + 8 * s * s
+    return cost_of(1, f.n_labeled * f.row_bytes, written, _learner_bytes(f), 0)
+
+
+_FEWER = "lower model.landmarks, or label fewer points"
+WORDS = Words(
+    model="A machine in a kernel of clusters: points are alike that many paths between similar points join.",
+    changed="kernel that merely changed", cause="changed kernel", graph="model.transfer", norm="model.C")
+BASELINES = (Baseline(
+    "base", "The same machine and labels in the base kernel, with its own bandwidth and C: unlabeled points enter at "
+            "most the scaling and the bandwidth."),)
+CLUSTER = Kind("cluster", ClusterPipeline, ("classification",), (
+    DATASET, SPLIT, LABELS, POINTS,
+    Stage("basis", 1, ("points", "labels"), BasisParams.of, make_basis, _basis_cost, _FEWER, section=cluster_section),
+    Stage("selection", 1, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
+          section=partial(selection_section, words=WORDS), leads=True),
+    Stage("models", 1, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
+    Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make,
+          lambda f: scores_cost(f, _n_landmarks(f), f.n_outputs, 8), _FEWER, section=SCORES.section, leads=True),
+), words=WORDS, baselines=BASELINES)

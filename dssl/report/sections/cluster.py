@@ -1,0 +1,21 @@
+"""The eigenpairs of a cluster kernel: from how many landmarks, of which rank, and how degrees were found."""
+
+from typing import Any
+
+from ...params import BANDWIDTH
+from ..markup import at, duration, number, table
+from ..page import Section
+
+DEGREES = {"exact": "exact, of all pairs of points", "landmarks": "from the landmarks"}
+
+
+def cluster_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return a row a bandwidth."""
+    bases = at(facts, "basis", "bases") or []
+    if not bases:
+        return None
+    rows = [(own.get("bandwidth") or BANDWIDTH, number(own.get("landmarks")), number(own.get("rank")),
+             f"{number(own.get('largest'))} to {number(own.get('smallest'))}", DEGREES.get(own.get("degrees", "")),
+             number(own.get("mean_degree")), duration((own.get("seconds") or {}).get("all"))) for own in bases]
+    head = ("bandwidth", "landmarks", "rank", "eigenvalues", "degrees", "mean degree of a landmark", "time")
+    return Section("basis", "Cluster kernel", table(head, rows, [1, 2, 3, 5, 6]))

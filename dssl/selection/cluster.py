@@ -1,0 +1,33 @@
+"""Parameters of machines on virtual samples, chosen by cross-validation on the labeled points.
+
+Points that are held out stay among those that make the kernel, as unlabeled ones; so one eigenproblem serves all folds,
+transfer functions, penalties and losses.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..learners.measures import HINGE
+from ..learners.target import Target
+from ..learners.virtual_samples import SampleLearner
+from .held_out_scores import HeldOut, all_scores, held_out_scores
+
+
+def rows_of_samples(F: np.ndarray, target: Target, learners: Sequence[SampleLearner],
+                    repetitions: Sequence[Sequence[np.ndarray]], measure: str | None = None,
+                    weight: np.ndarray | None = None, *, complete: bool = False) -> list[dict[str, Any]]:
+    """Return the row of a search of each learner on the samples F (l, k) of the labeled points.
+
+    repetitions : the folds of each. measure : of rows, beside those that all have. complete : rows have all `scores`.
+    """
+    found = []
+    for learner in learners:
+        held = []
+        for folds in repetitions:
+            values, coding = learner.held_out(F, target, folds, weight)
+            held.append(HeldOut(target, coding, values, folds, weight))
+        row = {"C": learner.C, **held_out_scores(held, HINGE, measure)}
+        found.append({**row, "scores": all_scores(held)} if complete else row)
+    return found

@@ -1,0 +1,144 @@
+"""`ClusterKernelSVC`: clusters found, approximations compared, the budget kept, grids, and what is refused."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_blobs, make_moons
+from sklearn.model_selection import KFold
+from sklearn.svm import SVC
+
+from dssl import ClusterKernelSVC, GridSearch, LandmarkParams, TransferParams
+from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.learners.virtual_samples import LOSSES
+from dssl.selection.folds import held_out_folds
+
+
+def labeled(y, per_class, seed=0):
+    found, rng = np.full(len(y), -1), np.random.default_rng(seed)
+    for code in np.unique(y):
+        found[rng.choice(np.flatnonzero(y == code), per_class, replace=False)] = code
+    return found
+
+
+@pytest.fixture(scope="module")
+def moons():
+    X, y = make_moons(600, noise=0.1, random_state=0)
+    return X, y, labeled(y, 5)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_moons_are_told_apart_by_their_clusters(moons, loss):
+    X, y, known = moons
+    fitted = ClusterKernelSVC(loss=loss, transfer="polynomial", bandwidth=0.2, landmarks=200).fit(X, known)
+    alone = SVC(C=10).fit(X[known >= 0], known[known >= 0])
+    assert (fitted.transduction_ == y).mean() > 0.98
+    assert (alone.predict(X) == y).mean() < 0.95
+    assert_array_equal(fitted.predict(X), fitted.transduction_)
+    assert (fitted.predict_proba(X).argmax(axis=1) == fitted.transduction_).all()  # of two classes, of hinge too
+    new, true = make_moons(300, noise=0.1, random_state=1)
+    assert fitted.score(new, true) > 0.97
+
+
+def test_all_points_as_landmarks_are_the_exact_kernel(moons):
+    X, _, known = moons
+    exact = ClusterKernelSVC(approximation="exact", bandwidth=0.2).fit(X, known)
+    whole = ClusterKernelSVC(bandwidth=0.2, landmarks=600).fit(X, known)
+    assert exact.evidence_["landmarks"] == whole.evidence_["landmarks"] == 600
+    assert_array_equal(exact.decision_function(X), whole.decision_function(X))
+    near = ClusterKernelSVC(bandwidth=0.2, landmarks=200, rank=None).fit(X, known)
+    assert (near.transduction_ == exact.transduction_).mean() > 0.97
+
+
+def test_several_classes_sparse_points_and_weights():
+    X, y = make_blobs(300, 5, centers=4, random_state=0)
+    known = labeled(y, 4)
+    dense = ClusterKernelSVC().fit(X, known)
+    assert (dense.transduction_ == y).mean() > 0.98
+    assert dense.decision_function(X).shape == (300, 4)
+    thin = ClusterKernelSVC(bandwidth=dense.model_.samples.kernel.bandwidth).fit(
+        sparse.csr_array(X), known)
+    assert_allclose(thin.decision_function(sparse.csr_array(X)), dense.decision_function(X), atol=1e-6)
+    names = np.array(["d", "a", "c", "b"])[y].astype(object)
+    names[known < 0] = None
+    text = ClusterKernelSVC().fit(X, names)
+    assert text.classes_.tolist() == ["a", "b", "c", "d"]
+    weight = np.where(known == 0, 0.0, 1.0)
+    with pytest.raises(DataError, match="no labeled point of weight > 0"):
+        ClusterKernelSVC().fit(X, known, sample_weight=weight)
+
+
+def test_a_budget_decides_the_landmarks_and_is_text_or_bytes(moons):
+    X, _, known = moons
+    few = ClusterKernelSVC(memory_budget="1MB").fit(X, known)
+    assert 50 < few.evidence_["landmarks"] < 200
+    assert ClusterKernelSVC(memory_budget=10**6).fit(X, known).evidence_["landmarks"] == few.evidence_["landmarks"]
+    assert ClusterKernelSVC(memory_budget="100MB").fit(X, known).evidence_["landmarks"] == 600
+    with pytest.raises(BudgetError, match=r'approximation="exact" of 600 points[\s\S]*use "nystrom", or a budget of'):
+        ClusterKernelSVC(approximation="exact", memory_budget="1MB").fit(X, known)
+    with pytest.raises(BudgetError):
+        ClusterKernelSVC(memory_budget="1kB").fit(X, known)
+    for wrong in ("much", 0, -1, 1.5, True):
+        with pytest.raises(ParameterError, match="is not a size"):
+            ClusterKernelSVC(memory_budget=wrong).fit(X, known)
+
+
+def test_a_search_has_one_eigenproblem_a_kernel(moons):
+    X, y, known = moons
+    folds = KFold(3, shuffle=True, random_state=1)
+    grid = {"bandwidth": [0.2, 0.5], "transfer__transfer": ["poly_step", "polynomial"], "C": [1.0, 10.0]}
+    estimator = ClusterKernelSVC(landmarks=200)
+    search = GridSearch(estimator, grid, cv=folds).fit(X, known)
+    assert search.n_fits_ == 2
+    assert search.n_graphs_ == 0
+    assert (search.transduction_ == y).mean() > 0.97
+    results = search.cv_results_
+    place = results["params"].index({"bandwidth": 0.5, "transfer__transfer": "poly_step", "C": 1.0})
+    at, errors = np.flatnonzero(known >= 0), []
+    own = clone(estimator).set_params(**results["params"][place])
+    repetition, = held_out_folds(folds, own._target(known, len(X)))
+    for fold in repetition:
+        shown = known.copy()
+        shown[at[fold]] = -1
+        transfer = TransferParams(transfer="poly_step", leading=len(at) + 9)  # as many as with all labels
+        own.set_params(transfer=transfer).fit(X, shown)
+        errors.append((own.transduction_[at[fold]] != known[at[fold]]).mean())
+    assert_allclose([results[f"split{number}_test_score"][place] for number in range(3)], 1 - np.array(errors))
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"approximation": "best"}, "approximation='best'"), ({"transfer": "root"}, "transfer='root'"),
+    ({"loss": "absolute"}, "loss='absolute'"), ({"C": -1}, "C=-1"), ({"rank": 0}, "rank=0"),
+    ({"degrees": "some"}, "degrees='some'"), ({"landmarks": 0}, "n_landmarks=0"),
+    ({"landmarks": LandmarkParams(), "transfer": TransferParams(), "kernel": "none"}, "none")])
+def test_parameters_out_of_range(moons, given, message):
+    X, _, known = moons
+    with pytest.raises(ParameterError, match=message):
+        ClusterKernelSVC(**given).fit(X, known)
+
+
+def test_what_cannot_be_learned(moons):
+    X, _, known = moons
+    with pytest.raises(ParameterError, match="graph is given"):
+        ClusterKernelSVC().fit(X, known, graph=sparse.eye_array(600))
+    with pytest.raises(DataError, match="the identity"):
+        ClusterKernelSVC(bandwidth=1e-8).fit(X, known)
+    with pytest.raises(DataError, match="a point has the degree"):
+        ClusterKernelSVC("linear", landmarks=100).fit(X - X.mean(axis=0), known)
+    with pytest.raises(DataError):
+        ClusterKernelSVC().fit(X, np.where(known == 1, -1, known))
+    with pytest.raises(ValueError, match="NaN"):
+        ClusterKernelSVC().fit(np.where(X > 1.9, np.nan, X), known)
+    single = known.copy()
+    single[np.flatnonzero(known == 1)[1:]] = -1
+    assert ClusterKernelSVC().fit(X, single).calibration_ is None
+
+
+def test_duplicates_and_a_constant_column_are_no_harm():
+    X, y = make_blobs(100, 3, centers=2, random_state=0)
+    X = np.column_stack([np.repeat(X[:50], 2, axis=0), np.ones(100)])
+    y = np.repeat(y[:50], 2)
+    fitted = ClusterKernelSVC().fit(X, labeled(y, 3))
+    assert (fitted.transduction_ == y).all()
+    assert fitted.evidence_["rank"] <= 50

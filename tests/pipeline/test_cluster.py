@@ -1,0 +1,144 @@
+"""The kind `cluster`: what was chosen, the estimator's model, budgets of a spec, a killed run, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_moons
+
+from dssl import ClusterKernelSVC
+from dssl.errors import BudgetError, SpecError
+from dssl.execution.in_process import InProcess
+from dssl.kernels import cluster as cluster_module
+from dssl.kernels.cluster import budget_for
+from dssl.pipeline.kinds import cluster as kind_module
+from dssl.pipeline.plan import plan
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from dssl.storage.artifacts import read_manifest
+from dssl.storage.csr import as_rows
+from dssl.storage.store import StoredParts
+
+GRID = {"grid": {"bandwidth": ["0.1*median", "0.5*median"], "transfer": ["poly_step", "polynomial"], "C": [1, 10]},
+        "folds": 3}
+
+
+@pytest.fixture(scope="module")
+def fields(tmp_path_factory):
+    """A spec of 500 points of two moons, ten of them labeled."""
+    X, y = make_moons(560, noise=0.1, random_state=0)
+    path = tmp_path_factory.mktemp("moons") / "moons.csv"
+    pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.array(["up", "down"])[y]).to_csv(path, index=False)
+    return {"name": "moons", "data": {"source": str(path), "read": {"target": "kind"}, "test": {"count": 60},
+                                      "scale": "none"},
+            "labels": {"per_class": 5}, "model": {"kind": "cluster", "landmarks": 150}}
+
+
+def attributes(result, stage):
+    return next(item for item in result["stages"] if item["name"] == stage)
+
+
+def manifest_of(result, workspace, stage):
+    folder = Path(workspace) / "artifacts" / stage / attributes(result, stage)["address"][:24]
+    return folder, read_manifest(folder / "manifest.json")["attributes"]
+
+
+@pytest.fixture(scope="module")
+def chosen(fields, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chosen")
+    return folder, run({**fields, "labels": {"per_class": 20}, "selection": GRID}, workspace=folder,
+                       execution=InProcess(2))
+
+
+def test_what_was_chosen_is_the_best_of_the_grid(chosen):
+    folder, result = chosen
+    _, found = manifest_of(result, folder, "selection")
+    assert {name: len(rows) for name, rows in found["grid"].items()} == {"model": 8, "base": 4}
+    for name, rows in found["grid"].items():
+        best = min(rows, key=lambda row: (row["error"], row["loss"]))
+        assert found["choices"][name] == best
+        assert result["selection"][name]["C"] == best["C"]
+    assert result["metrics"]["error"] < 0.05
+    assert found["scores"]["model"]["auc"] > 0.99
+    text = Path(result["report"]).read_text(encoding="utf-8")
+    for words in ("Cluster kernel", "landmarks", "transfer", "exact, of all pairs of points"):
+        assert words in text
+
+
+def test_the_model_is_that_of_the_estimator(fields, tmp_path):
+    result = run(fields, workspace=tmp_path, execution=InProcess(2))
+    X = pd.read_csv(fields["data"]["source"]).iloc[:, :2].to_numpy(np.float32)
+    split, labels = (StoredParts(manifest_of(result, tmp_path, stage)[0]).read(0) for stage in ("split", "labels"))
+    y = np.full(len(split["train"]), -1)
+    y[labels["labeled"]] = labels["codes"]
+    own = ClusterKernelSVC(landmarks=150).fit(X[split["train"]], y)
+    model = open_model(result["model"])
+    assert_allclose(model.predict_proba(as_rows(X)), own.predict_proba(X), atol=1e-5)
+    assert_array_equal(model.predict(as_rows(X)), np.array(["down", "up"])[own.predict(X)])
+
+
+def test_a_spec_says_its_budget_and_an_option_another(fields, tmp_path):
+    spec = {**fields, "model": {"kind": "cluster"}}
+    few = run({**spec, "memory_budget": "1MB"}, workspace=tmp_path, execution=InProcess(2))
+    many = run({**spec, "memory_budget": "8MB"}, workspace=tmp_path, execution=InProcess(2))
+    bases = [manifest_of(result, tmp_path, "basis")[1]["bases"][0] for result in (few, many)]
+    assert bases[0]["landmarks"] < bases[1]["landmarks"] <= 500
+    assert budget_for(bases[0]["landmarks"], 2) <= 10**6 < budget_for(bases[0]["landmarks"] + 1, 2)
+    assert attributes(few, "basis")["predicted_peak_bytes"] <= 10**6 + (4 << 20)  # what every task takes
+    with pytest.raises(BudgetError, match="basis"):
+        run({**fields, "memory_budget": "100kB"}, workspace=tmp_path / "none", execution=InProcess(2))
+    assert not list((tmp_path / "none").rglob("artifacts/basis/*"))
+    with pytest.raises(BudgetError, match="basis"):
+        run({**fields, "memory_budget": "1GB"}, workspace=tmp_path / "none", memory_budget=10**5)
+    for wrong in ("much", 0, "-1MB"):
+        with pytest.raises(SpecError, match="memory_budget"):
+            plan({**fields, "memory_budget": wrong})
+
+
+def test_a_run_that_was_killed_goes_on_after_the_kernels_that_were_done(fields, tmp_path, monkeypatch):
+    spec, seen = {**fields, "selection": GRID}, []
+    whole = run(spec, workspace=tmp_path / "whole", execution=InProcess(2))
+    original = kind_module.basis_of
+
+    def stopping(*arguments):
+        seen.append(1)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(kind_module, "basis_of", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, workspace=tmp_path / "killed", execution=InProcess(2))
+    again = run(spec, workspace=tmp_path / "killed", execution=InProcess(2))
+    assert len(seen) == 3  # the first kernel once
+    assert again["metrics"] == whole["metrics"]
+    assert again["selection"] == whole["selection"]
+
+
+def test_results_do_not_depend_on_threads_or_tiles(fields, tmp_path, monkeypatch):
+    first = run(fields, workspace=tmp_path / "1", execution=InProcess(1))
+    second = run(fields, workspace=tmp_path / "2", execution=InProcess(2))
+    models = [StoredParts(manifest_of(result, tmp_path / name, "models")[0]).read(0)
+              for result, name in ((first, "1"), (second, "2"))]
+    assert models[0].keys() == models[1].keys()
+    for name in models[0]:
+        assert_array_equal(models[0][name], models[1][name])
+    monkeypatch.setattr(cluster_module, "TILE", 100)
+    third = run(fields, workspace=tmp_path / "3", execution=InProcess(2))
+    assert third["metrics"]["error"] == first["metrics"]["error"]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"model": {"kind": "cluster", "transfer": "root"}}, "transfer"), ({"graph": {"n_neighbors": 5}}, "graph"),
+    ({"model": {"kind": "cluster", "rank": 0}}, "rank"), ({"model": {"kind": "cluster", "C": -1}}, "C=-1"),
+    ({"model": {"kind": "cluster", "landmarks": 0}}, "n_landmarks=0"), ({"baselines": []}, "base is always"),
+    ({"selection": {"search": "random", "samples": 3}}, "search"),
+    ({"selection": {"held_out_points": "inductive"}}, "held_out_points"),
+    ({"selection": {"measure": "rmse"}}, "rmse"), ({"selection": {"grid": {"power": [1]}}}, "power"),
+    ({"kernel": {"name": "linear", "bandwidth": None}, "selection": {"grid": {"bandwidth": [1.0]}}}, "no bandwidth"),
+    ({"data": {"source": "moons.csv", "task": "regression", "test": {"count": 5}}}, "regression")])
+def test_wrong_specs(fields, change, message):
+    with pytest.raises(SpecError, match=message):
+        plan({**fields, **change})
