@@ -10,6 +10,7 @@ from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import ClusterParams, basis_of
 from ..kernels.landmarks import LandmarkParams
+from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
 from ..learners.coding import margins_of
 from ..learners.target import Target
@@ -36,15 +37,17 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     Parameters
     ----------
     kernel, bandwidth : base kernel, nowhere negative, as in `LapSVC`.
-    approximation : "nystrom", from landmarks; or "exact", of which all points are.
+    approximation : "nystrom", from landmarks; "exact", of which all points are; or "stochastic", eigenpairs by
+        proximal steps on random Fourier features (of rbf and laplacian kernels), extended to new points by landmarks.
     transfer : what becomes of an eigenvalue: "polynomial", a random walk of 5 steps, "exponential", "linear", "step",
         "poly_step", that of the papers, or `TransferParams`.
     C : penalty of the loss against the norm; the kernel has a unit diagonal.
     loss : "squared", "squared_hinge" or "logistic", each class against the rest; or "hinge", a machine for each pair
         of classes, whose most probable class can be another than the predicted one.
     landmarks : their number, or `LandmarkParams`. "auto" takes as many as the budget lets be, at most 2,000.
-    rank : of the kernel, at most; "auto" keeps k of s landmarks with s = k log k, and all where all points are
-        landmarks; None keeps all.
+    steps : of "stochastic", `StochasticParams`, or the random features of a step; the rank is what the budget lets be.
+    rank : of the kernel from landmarks, at most; "auto" keeps k of s landmarks with s = k log k, and all where all
+        points are landmarks; None keeps all.
     degrees : "exact", O(n^2 d) time, "landmarks", those of the Nystrom approximation, O(n s); "auto" is exact up to
         100,000 points that are not all landmarks.
     memory_budget : bytes, or text such as "600MB", that a task may take; by default that of the Dask client or 1 GiB.
@@ -67,24 +70,26 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     regressor = "SemiSupervisedRegressor"
     joint = ("transfer__transfer", "transfer__leading", "transfer__exponent", "C")
     versions: ClassVar[dict[str, int]] = {"cluster": 1}
-    groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
+    groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams,
+                                         "steps": StochasticParams}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     basis_: ClusterBasis
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median", approximation: str = "nystrom",
                  transfer: str | TransferParams = "polynomial", C: float = 10.0, loss: str = "squared",
                  landmarks: float | str | LandmarkParams = "auto", rank: int | str | None = "auto",
-                 degrees: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 degrees: str = "auto", steps: int | StochasticParams | None = None,
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
         self.C, self.loss, self.landmarks, self.rank, self.degrees = C, loss, landmarks, rank, degrees
-        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+        self.steps, self.memory_budget, self.unlabeled, self.seed = steps, memory_budget, unlabeled, seed
 
     def _params(self) -> tuple[ClusterParams, SampleLearner]:
         learner = SampleLearner(loss=self.loss, C=self.C)
         return ClusterParams(
             approximation=self.approximation,  # type: ignore[arg-type]
             landmarks=self.group("landmarks"), rank=self.rank,  # type: ignore[arg-type]
-            degrees=self.degrees,  # type: ignore[arg-type]
+            degrees=self.degrees, steps=self.group("steps"),  # type: ignore[arg-type]
             budget=MEMORY_BUDGET if self.memory_budget is None else size_of(self.memory_budget)), learner
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,

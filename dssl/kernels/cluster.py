@@ -39,6 +39,7 @@ from .base import Kernel, MercerKernel
 from .features import FeatureMap, LandmarkMap
 from .gram import BLOCK_BYTES
 from .nystrom import whiten
+from .stochastic import StochasticParams, stochastic_eigensystem
 from .transfer import TransferParams
 
 Degrees = Literal["exact", "landmarks"]
@@ -116,6 +117,7 @@ class LandmarkSumsTask:
 
     shared : of the landmarks `points`, and for the moment of `degrees` (n,) or `weights` (s,), of which degrees are
     `max(C weights, K(x, x))`: no degree is less than the point's similarity to itself.
+    vectors : of U (n, k), for `projected` (s, k), `C' D^-1/2 U`, as well.
     """
 
     kernel: Kernel
@@ -124,12 +126,14 @@ class LandmarkSumsTask:
     start: int
     stop: int
     height: int
+    vectors: Rows | None = None
 
     def __call__(self, out: PartWriter) -> Receipt:
         shared = self.shared.load()
         Z = points_of(shared, "points")
         features, s = LandmarkMap(self.kernel, Z), Z.shape[0]
         total, moment, raised = np.zeros(s), np.zeros((s, s)), 0
+        projected = None if self.vectors is None else np.zeros((s, self.vectors.shape[1]))
         for start, stop in row_ranges(self.stop - self.start, self.height):
             X = tile_of(self.rows, self.start + start, self.start + stop)
             C = features(X)
@@ -143,7 +147,10 @@ class LandmarkSumsTask:
                     degrees = np.maximum(own, least)
                 C /= np.sqrt(degrees)[:, None]
                 moment += C.T @ C
-        found = {"sums": total, **({"moment": moment} if len(shared.keys() & {"weights", "degrees"}) else {})}
+                if projected is not None and self.vectors is not None:
+                    projected += C.T @ self.vectors.read(self.start + start, self.start + stop).astype(np.float64)
+        found = {"sums": total, **({"moment": moment} if len(shared.keys() & {"weights", "degrees"}) else {}),
+                 **({} if projected is None else {"projected": projected})}
         return {**out.write(**found), "raised": raised}
 
 
@@ -213,12 +220,14 @@ class VirtualSamples(FeatureMap):
         return {**point_arrays("points", self.points), "M": self.M}
 
 
-def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, degrees: Degrees,
-                  execution: Execution, parts: Parts | None = None) -> ClusterBasis:
+def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, degrees: Degrees, execution: Execution,
+                  parts: Parts | None = None, stochastic: StochasticParams | None = None) -> ClusterBasis:
     """Return the leading eigenpairs of L of all rows (n, d) in the span of the landmarks `points` (s, d).
 
     rank : k at most, None for all that the landmarks resolve. degrees : "exact", O(n^2 d), or those of the Nystrom
     approximation of K, `C W^+ (C' 1)`. parts : where shares of exact degrees go; finished ones are used.
+    stochastic : the eigenpairs are by stochastic steps instead, of exact degrees, and P is that of least squares:
+    `D^-1/2 C P` is the projection of U onto what the landmarks span.
 
     Time: exact degrees, and `n s (d + s) + s^3`. Memory: `basis_bytes`, and two blocks of an eighth of the budget each.
 
@@ -233,7 +242,7 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
             why=f"with their matrices and blocks they take {needed:,} bytes, the budget is {execution.memory_budget:,}",
             fix=f"use at most {landmarks_that_fit(execution.memory_budget, n, rows.shape[1]):,} landmarks, or a budget "
                 f"of {needed:,} bytes")
-    begin, seconds = time.perf_counter(), {}
+    begin, seconds = time.perf_counter(), dict[str, float]()
     W = LandmarkMap(kernel, points)(points)
     require(bool(np.isfinite(W).all()), "the kernel of the landmarks holds NaN or infinite values", error=DataError,
             why="it is no number at some points", fix="drop or impute points that are not finite; scale the features")
@@ -241,14 +250,18 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
     if degrees == "exact":
         shared["degrees"] = exact_degrees(rows, kernel, execution, parts)
         require_positive(shared["degrees"], "a point")
-        seconds["degrees"] = time.perf_counter() - begin
     else:
         of_rows = _landmark_sums(rows, kernel, shared, execution)["sums"]
         with one_thread():
             T = whiten(W).T
             shared |= {"weights": T @ (T.T @ of_rows), "least": np.array(float(np.diagonal(W).min()))}
-        seconds["degrees"] = time.perf_counter() - begin
-    found = _landmark_sums(rows, kernel, shared, execution)
+    seconds["degrees"] = time.perf_counter() - begin
+    eigensystem = None
+    if stochastic is not None:
+        own = None if parts is None else parts.within("steps")
+        eigensystem = stochastic_eigensystem(rows, kernel, shared["degrees"], stochastic, execution, parts=own)
+        seconds["steps"] = time.perf_counter() - begin - seconds["degrees"]
+    found = _landmark_sums(rows, kernel, shared, execution, None if eigensystem is None else eigensystem.vectors)
     of_landmarks = found["sums"]
     require_positive(of_landmarks, "a landmark")
     beyond = float((of_landmarks / np.diagonal(W)).mean()) - 1
@@ -259,14 +272,19 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
         root = 1 / np.sqrt(of_landmarks)
         T = root[:, None] * whiten(root[:, None] * W * root).T
         values, V = eigh(T.T @ found["moment"] @ T, driver="evd", overwrite_a=True, check_finite=False)
-        first = max(int(np.searchsorted(values, SMALLEST * values[-1])), 0 if rank is None else len(values) - rank)
+        kept = rank if eigensystem is None else None
+        first = max(int(np.searchsorted(values, SMALLEST * values[-1])), 0 if kept is None else len(values) - kept)
         values, V = values[first:][::-1], V[:, first:][:, ::-1]
         P = T @ (V / np.sqrt(values))
+        if eigensystem is not None:
+            P, values = P @ (P.T @ found["projected"]), eigensystem.values
     P *= np.where(P[np.abs(P).argmax(axis=0), np.arange(P.shape[1])] < 0, -1.0, 1.0)  # whatever LAPACK's signs are
     seconds["all"] = time.perf_counter() - begin
+    told = ("steps", "error", "converged")
+    steps = {} if eigensystem is None else {name: eigensystem.evidence[name] for name in told}
     return ClusterBasis(kernel, points, P, np.minimum(values, 1.0), {
         "landmarks": s, "rank": P.shape[1], "degrees": degrees, "raised_degrees": int(found["raised"]),
-        "largest": float(values[0]), "smallest": float(values[-1]), "mean_degree": float(of_landmarks.mean()),
+        "largest": float(values[0]), "smallest": float(values[-1]), "mean_degree": float(of_landmarks.mean()), **steps,
         "seconds": {name: round(value, 3) for name, value in seconds.items()}})
 
 
@@ -277,14 +295,15 @@ def require_positive(degrees: np.ndarray, of: str) -> None:
             fix="use a kernel that is nowhere negative, such as rbf")
 
 
-def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], execution: Execution) -> dict[str, Any]:
+def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], execution: Execution,
+                   vectors: Rows | None = None) -> dict[str, Any]:
     """Return the sums of `LandmarkSumsTask` over all rows, and how many degrees were raised."""
     s = points_of(shared, "points").shape[0]
     budget = execution.memory_budget
     height = block_height(len(rows), s, tile_bytes(rows.shape[1], rows.row_bytes), budget)
     per_task = -(-len(rows) // share_count(len(rows), s, budget))
     given = execution.share(**shared)
-    tasks = [LandmarkSumsTask(kernel, rows, given, start, stop, height)
+    tasks = [LandmarkSumsTask(kernel, rows, given, start, stop, height, vectors)
              for start, stop in row_ranges(len(rows), per_task)]
     parts = execution.scratch()
     found = execution.reduce(sums(tasks), parts)

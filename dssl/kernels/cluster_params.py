@@ -26,14 +26,15 @@ from .cluster import (
     tile_height,
 )
 from .landmarks import LandmarkParams, choose_landmarks, landmark_count
+from .stochastic import StochasticParams, rank_that_fits, stochastic_bytes
 
-Approximation = Literal["exact", "nystrom"]
+Approximation = Literal["exact", "nystrom", "stochastic"]
 MOST_LANDMARKS = 2000  # by "auto": beyond, time grows faster than a kernel gains
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterParams:
-    """approximation, landmarks, rank, degrees : as in `ClusterKernelSVC`.
+    """approximation, landmarks, rank, degrees, steps : as in `ClusterKernelSVC`.
 
     budget : bytes by which landmarks are counted. It is told, not that of the machine, so that the kernel is the same
     wherever it is computed.
@@ -43,16 +44,21 @@ class ClusterParams:
     landmarks: LandmarkParams = field(default_factory=LandmarkParams)
     rank: int | Literal["auto"] | None = "auto"
     degrees: Degrees | Literal["auto"] = "auto"
+    steps: StochasticParams = field(default_factory=StochasticParams)
     budget: int = MEMORY_BUDGET
 
     def __post_init__(self) -> None:
         require(self.approximation in get_args(Approximation), f"approximation={self.approximation!r}",
-                why="it decides how eigenpairs are found", fix='use "nystrom", or "exact" of a few thousand points')
+                why="it decides how eigenpairs are found",
+                fix='use "nystrom", "stochastic", or "exact" of a few thousand points')
         whole = isinstance(self.rank, Integral) and not isinstance(self.rank, bool) and self.rank >= 1
         require(whole or self.rank is None or self.rank == "auto", f'rank={self.rank!r}, expected a whole number >= 1, '
                 'None or "auto"', why="so many eigenpairs are kept", fix='use "auto"')
         require(self.degrees in (*get_args(Degrees), "auto"), f"degrees={self.degrees!r}",
                 why="they normalize the affinity", fix='use "auto", "exact" or "landmarks"')
+        require(not (self.approximation == "stochastic" and self.degrees == "landmarks"),
+                'degrees="landmarks" and approximation="stochastic"',
+                why="random features have the mean of the affinity of exact degrees", fix='use degrees="auto"')
 
     def count(self, n_labeled: int, n: int, d: int) -> int:
         """Return the landmarks of n points, of which the labeled are some; raise BudgetError where they do not fit."""
@@ -68,6 +74,11 @@ class ClusterParams:
             return min(most, MOST_LANDMARKS)
         return landmark_count(self.landmarks, n_labeled, n)
 
+    def steps_within(self, rows: Rows) -> StochasticParams:
+        """Return the steps with the rank that the budget lets be; raise BudgetError where none does."""
+        fits = rank_that_fits(rows, self.steps.n_features, self.budget, tasks=2)
+        return replace(self.steps, rank=min(self.steps.rank, fits))
+
     def rank_of(self, s: int, n: int) -> int | None:
         """Return the eigenpairs that are kept of s landmarks of n points; None for all."""
         if self.rank != "auto":
@@ -78,6 +89,8 @@ class ClusterParams:
         """Return how degrees are found; of all points as landmarks both are the same."""
         if self.degrees != "auto":
             return self.degrees
+        if self.approximation == "stochastic":
+            return "exact"
         return "exact" if s < n <= MOST_EXACT else "landmarks"
 
 
@@ -100,8 +113,12 @@ def basis_of(rows: Rows, kernel: Kernel, params: ClusterParams, labeled: np.ndar
     else:
         points = choose_landmarks(rows, kernel, s, params.landmarks, execution, labeled).points
     s, degrees = points.shape[0], params.degrees_of(points.shape[0], n)
-    found = cluster_basis(rows, kernel, points, params.rank_of(s, n), degrees, execution, parts)
+    steps = params.steps_within(rows) if params.approximation == "stochastic" else None
+    found = cluster_basis(rows, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
     expected = basis_cost(n, d, rows.row_bytes, s, degrees, 1, execution.memory_budget)
+    if steps is not None:
+        own = stochastic_bytes(rows, steps.n_features, steps.rank, execution.memory_budget, tasks=2)
+        expected = replace(expected, peak=max(expected.peak, own))
     return replace(found, attributes={**found.attributes, "predicted_peak_bytes": expected.peak})
 
 

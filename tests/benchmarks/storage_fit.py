@@ -38,6 +38,7 @@ from dssl.execution.tasks import one_thread
 from dssl.kernels.base import kernel_from
 from dssl.kernels.cluster_params import ClusterParams, basis_of
 from dssl.kernels.landmarks import LandmarkParams
+from dssl.kernels.stochastic import StochasticParams
 from dssl.learners.target import Classes
 from dssl.learners.virtual_samples import SampleLearner
 from dssl.measure import process_peak
@@ -108,7 +109,9 @@ def table3(given: argparse.Namespace) -> None:
         rows, begin = as_rows(X), time.perf_counter()
         kernels = [kernel_from("rbf", own, rows=rows) for own in BANDWIDTHS]
         forms = {"ClusK": ClusterParams(approximation="exact", budget=1 << 34), "NysCK": ClusterParams(
-            landmarks=LandmarkParams(n_landmarks=given.landmarks), degrees="exact")}
+            landmarks=LandmarkParams(n_landmarks=given.landmarks), degrees="exact"), "SoCK": ClusterParams(
+            approximation="stochastic", landmarks=LandmarkParams(n_landmarks=given.landmarks), budget=1 << 34,
+            steps=StochasticParams(steps=60))}
         count = round(0.1 * len(y))
         bases = {form: [basis_of(rows, kernel, params, np.arange(0), InProcess(2, 1 << 34)) for kernel in kernels]
                  for form, params in forms.items()}

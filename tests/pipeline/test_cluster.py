@@ -13,6 +13,7 @@ from dssl.errors import BudgetError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import cluster as cluster_module
 from dssl.kernels.cluster import budget_for
+from dssl.kernels.stochastic import StochasticSteps
 from dssl.pipeline.kinds import cluster as kind_module
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
@@ -128,6 +129,27 @@ def test_results_do_not_depend_on_threads_or_tiles(fields, tmp_path, monkeypatch
     monkeypatch.setattr(cluster_module, "TILE", 100)
     third = run(fields, workspace=tmp_path / "3", execution=InProcess(2))
     assert third["metrics"]["error"] == first["metrics"]["error"]
+
+
+def test_stochastic_steps_go_on_after_the_last_that_was_taken(fields, tmp_path, monkeypatch):
+    model = {"kind": "cluster", "approximation": "stochastic", "landmarks": 100, "features": 40, "steps": 12}
+    spec, original, taken = {**fields, "model": model}, StochasticSteps.take, []
+    whole = run(spec, workspace=tmp_path / "whole", execution=InProcess(2))
+
+    def stopping(self):
+        if len(taken) == 5:
+            taken.append(0)
+            raise KeyboardInterrupt
+        taken.append(1)
+        original(self)
+
+    monkeypatch.setattr(StochasticSteps, "take", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, workspace=tmp_path / "killed", execution=InProcess(2))
+    again = run(spec, workspace=tmp_path / "killed", execution=InProcess(2))
+    assert sum(taken) == 12
+    assert again["metrics"] == whole["metrics"]
+    assert manifest_of(again, tmp_path / "killed", "basis")[1]["bases"][0]["steps"] == 12
 
 
 @pytest.mark.parametrize(("change", "message"), [

@@ -16,6 +16,7 @@ from ...kernels.cluster import ClusterBasis
 from ...kernels.cluster_params import ClusterParams, basis_cost, basis_of
 from ...kernels.features import LandmarkMap
 from ...kernels.nystrom import whiten
+from ...kernels.stochastic import stochastic_bytes
 from ...kernels.transfer import TransferParams
 from ...learners.coding import margins_of
 from ...learners.kernel_model import KernelModel
@@ -194,8 +195,16 @@ def _n_landmarks(f: Facts[ClusterPipeline]) -> int:
 
 
 def _basis_cost(f: Facts[ClusterPipeline]) -> Cost:
-    own, s = f.spec.basis(), _n_landmarks(f)
-    return basis_cost(f.n, f.d, f.row_bytes, s, own.degrees_of(s, f.n), len(f.spec.kernels()), f.budget)
+    own, s, kernels = f.spec.basis(), _n_landmarks(f), len(f.spec.kernels())
+    cost = basis_cost(f.n, f.d, f.row_bytes, s, own.degrees_of(s, f.n), kernels, f.budget)
+    if own.approximation != "stochastic":
+        return cost
+    rows = f.dense(f.n, f.width)
+    steps = own.steps_within(rows)
+    peak = stochastic_bytes(rows, steps.n_features, steps.rank, f.budget, held=False)
+    passes = kernels * (steps.steps + 1)
+    return cost_of(cost.tasks + passes, cost.read + passes * f.n * (f.row_bytes + 8 * steps.rank),
+                   cost.written + passes * 4 * f.n * steps.rank, max(cost.peak, peak), cost.least)
 
 
 def _learner_bytes(f: Facts[ClusterPipeline]) -> int:

@@ -11,6 +11,7 @@ from ...errors import SpecError, require
 from ...kernels.base import has_bandwidth
 from ...kernels.cluster_params import ClusterParams
 from ...kernels.landmarks import LandmarkMethod, LandmarkParams
+from ...kernels.stochastic import StochasticParams
 from ...kernels.transfer import Transfer, TransferParams
 from ...learners.virtual_samples import SampleLearner
 from ...params import BANDWIDTH
@@ -26,7 +27,7 @@ class ClusterModelSpec(ModelSpec):
     """A machine in a cluster kernel, from landmarks as many as the memory budget lets be."""
 
     kind: Literal["cluster"]
-    approximation: Literal["exact", "nystrom"] = "nystrom"
+    approximation: Literal["exact", "nystrom", "stochastic"] = "nystrom"
     transfer: Transfer = Field(TransferParams.transfer, description="what becomes of an eigenvalue of the affinity")
     leading: int | Literal["auto"] = Field("auto", description="eigenvalues of clusters, of step and poly_step; auto "
                                                                "is one a labeled point, and 9")
@@ -38,6 +39,10 @@ class ClusterModelSpec(ModelSpec):
     rank: int | Literal["auto"] | None = Field("auto", description="of the kernel; auto is k of k log k landmarks, "
                                                                    "null all")
     degrees: Literal["auto", "exact", "landmarks"] = "auto"
+    features: int = Field(StochasticParams.n_features, description="random, of a step of stochastic")
+    steps: int = Field(StochasticParams.steps, description="of stochastic, at most")
+    threshold: float = Field(StochasticParams.threshold, description="of stochastic, by which eigenvalues are lowered")
+    tolerance: float = Field(StochasticParams.tolerance, description="relative error at which steps end before")
     seed: int = Field(0, ge=0)
 
 
@@ -86,7 +91,10 @@ class ClusterPipeline(Spec):
     def basis(self) -> ClusterParams:
         """Return how the eigenpairs are found."""
         own = self.model
+        steps = StochasticParams(n_features=own.features, steps=own.steps, threshold=own.threshold,
+                                 tolerance=own.tolerance, seed=own.seed)
         return ClusterParams(approximation=own.approximation, rank=own.rank, degrees=own.degrees, budget=self.budget,
+                             steps=steps,
                              landmarks=LandmarkParams(n_landmarks=own.landmarks, method=own.method, seed=own.seed))
 
     def kernels(self) -> tuple[KernelSpec, ...]:
