@@ -299,8 +299,8 @@ def fit_transductive(rows: Rows, kernel: Kernel, landmarks: Any, signs: Signs, e
         scaled = Signs(signs.known, signs.weight / total, signs.share)
         now, = deque(annealing(space, scaled), maxlen=1)
         weighted = features.coef @ now.coef
-    coef, values, free = now.coef, now.values, signs.free
-    likelier = np.where(signs.known == 0, np.where(values > 0, 1.0, -1.0), signs.known)
+    coef, values, free = now.coef, now.values, signs.known == 0
+    likelier = np.where(free, np.where(values > 0, 1.0, -1.0), signs.known)
     objective = dots(signs.weight, MARGIN.value(values, likelier)) + dots(coef[:-1], coef[:-1]) / 2
     reached = ((values > 0) & free).sum(axis=0) / np.maximum(free.sum(axis=0), 1)
     return Fitted(weighted, coef[-1], values, {

@@ -15,7 +15,6 @@ from sklearn.svm import LinearSVC
 from dssl import Graph, LabeledKFold, LandmarkParams, TransductiveSVC
 from dssl.errors import BudgetError, DataError, ParameterError
 from dssl.estimators.targets import classes_of
-from dssl.execution.in_process import InProcess
 from dssl.selection.calibration import calibration_folds
 
 from .test_laprls import problem
@@ -192,8 +191,9 @@ def test_a_class_whose_points_are_all_labeled_gets_no_other():
     assert (model.transduction_[y < 0] == 1).mean() < 0.15
 
 
-def test_features_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
+def test_features_that_do_not_fit_are_refused_before_they_are_made():
     X, _, y = moons()
-    monkeypatch.setattr("dssl.estimators.base.current_execution", lambda: InProcess(memory_budget=1 << 20))
-    with pytest.raises(BudgetError, match=r"300 points on 300 landmarks and 1 columns(.|\n)*landmarks or fewer"):
-        TransductiveSVC().fit(X, y)
+    with pytest.raises(BudgetError, match=r"on 300 landmarks and 1 columns(.|\n)*landmarks or fewer") as error:
+        TransductiveSVC(memory_budget="2MB").fit(X, y)
+    fitting = int(str(error.value).split("use ")[1].split(" ")[0])
+    assert TransductiveSVC(memory_budget="2MB", landmarks=fitting).fit(X, y).evidence_["n_landmarks"] == fitting
