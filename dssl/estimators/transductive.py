@@ -13,7 +13,7 @@ from ..learners.coding import margins_of
 from ..learners.kernel_model import KernelModel
 from ..learners.on_graph.class_sizes import class_shares
 from ..learners.target import Classes
-from ..learners.transductive import Signs, TransductiveParams, fit_transductive
+from ..learners.transductive import Signs, TransductiveParams, fit_transductive, landmarks_that_fit, require_fit
 from ..params import BANDWIDTH
 from ..selection.calibration import calibration_folds
 from ..storage.blocks import Rows
@@ -39,7 +39,8 @@ class TransductiveSVC(ClassifierCalibratedOnRequest):
     unlabeled_weight : of the losses of all unlabeled points together, against those of the labeled ones; 0 leaves them
         out.
     landmarks : points that functions are sums over: a number, a fraction, "sqrt", "auto" (1,000, or all points where
-        there are fewer), or `LandmarkParams`. The features of all points on them are held in memory.
+        there are fewer, or as many as the memory budget allows), or `LandmarkParams`. The features of all points on
+        them are held in memory.
     class_sizes : known sizes of the classes, counts or shares of all points, in the order of `classes_` or by class in
         a dict. None takes the shares of the labels for those of the unlabeled points.
     probability : whether `fit` calibrates `predict_proba`, by up to five fits to part of the labels.
@@ -87,13 +88,16 @@ class TransductiveSVC(ClassifierCalibratedOnRequest):
                                   fix="mark unlabeled points"), UserWarning, stacklevel=3)
         kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
                              seed=self.seed)
-        own = self.group("landmarks")
-        landmarks = choose_landmarks(rows, kernel, landmark_count(own, len(target.labeled), n), own, execution,
-                                     preferred=target.labeled)
-        weights = np.ones(n)
-        weights[target.labeled] = 1.0 if weight is None else weight
         columns = target.columns().shape[1]
         folds = calibration_folds(target, self.seed, a_fit_each=True) if self.probability else []
+        own = self.group("landmarks")
+        count, width = landmark_count(own, len(target.labeled), n), columns * (1 + len(folds))
+        if own.n_landmarks == "auto":
+            count = landmarks_that_fit(n, count, width, execution) or count
+        require_fit(n, count, width, execution)
+        landmarks = choose_landmarks(rows, kernel, count, own, execution, preferred=target.labeled)
+        weights = np.ones(n)
+        weights[target.labeled] = 1.0 if weight is None else weight
         signs = Signs.of(known_signs(target, n, folds), weights, None if sizes is None else np.tile(
             sizes[-columns:], 1 + len(folds)), params)
         found = fit_transductive(rows, kernel, landmarks.points, signs, execution)

@@ -97,16 +97,19 @@ def fit_bytes(n: int, s: int, t: int, threads: int = 1) -> int:
     return 8 * max(5 * (s + 1) ** 2, features + max(made, solved))
 
 
+def landmarks_that_fit(n: int, most: int, t: int, execution: Execution) -> int:
+    """Return how many landmarks, up to `most`, a fit of t columns to n points can have in the memory budget; or 0."""
+    budget, threads = execution.memory_budget, execution.tasks_per_process
+    return max(0, bisect_right(range(most + 1), budget, key=lambda s: fit_bytes(n, s, t, threads)) - 1)
+
+
 def require_fit(n: int, s: int, t: int, execution: Execution) -> None:
     """Raise BudgetError, with what would do, if a fit of t columns to n points on s landmarks does not fit."""
-    budget, threads = execution.memory_budget, execution.tasks_per_process
-    needed = fit_bytes(n, s, t, threads)
-    if needed > budget:
-        fitting = bisect_right(range(s), budget, key=lambda landmarks: fit_bytes(n, landmarks, t, threads)) - 1
-        require(False, f"the features of {n:,} points on {s:,} landmarks and {t} columns do not fit", error=BudgetError,
-                why=f"they take {needed:,} bytes, the memory budget is {budget:,}",
-                fix=f"raise memory_budget to {needed:,}, or " + (
-                    f"use {fitting:,} landmarks or fewer" if fitting >= 1 else "fit a part of the points"))
+    fitting, needed = landmarks_that_fit(n, s, t, execution), fit_bytes(n, s, t, execution.tasks_per_process)
+    require(fitting == s, f"the features of {n:,} points on {s:,} landmarks and {t} columns do not fit",
+            why=f"they take {needed:,} bytes, the memory budget is {execution.memory_budget:,}", error=BudgetError,
+            fix=f"raise memory_budget to {needed:,}, or " + (
+                f"use {fitting:,} landmarks or fewer" if fitting else "fit a part of the points"))
 
 
 def feature_model(kernel: Kernel, landmarks: Any) -> tuple[KernelModel, float]:

@@ -191,9 +191,14 @@ def test_a_class_whose_points_are_all_labeled_gets_no_other():
     assert (model.transduction_[y < 0] == 1).mean() < 0.15
 
 
-def test_features_that_do_not_fit_are_refused_before_they_are_made():
+def test_the_budget_counts_landmarks_and_refuses_those_that_do_not_fit():
     X, _, y = moons()
     with pytest.raises(BudgetError, match=r"on 300 landmarks and 1 columns(.|\n)*landmarks or fewer") as error:
-        TransductiveSVC(memory_budget="2MB").fit(X, y)
+        TransductiveSVC(memory_budget="2MB", landmarks=300).fit(X, y)
     fitting = int(str(error.value).split("use ")[1].split(" ")[0])
-    assert TransductiveSVC(memory_budget="2MB", landmarks=fitting).fit(X, y).evidence_["n_landmarks"] == fitting
+    for landmarks in (fitting, "auto"):
+        model = TransductiveSVC(memory_budget="2MB", landmarks=landmarks).fit(X, y)
+        assert model.evidence_["n_landmarks"] == fitting
+    assert TransductiveSVC(memory_budget="2MB", probability=True).fit(X, y).evidence_["n_landmarks"] < fitting
+    with pytest.raises(BudgetError, match="fit a part of the points"):
+        TransductiveSVC(memory_budget="50kB").fit(X, y)
