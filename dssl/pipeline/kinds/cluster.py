@@ -140,7 +140,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
         for row in own:
             row.pop("scores", None)
     return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": asdict(params.rule),
-            "held_out_points": "transductive", "choices": choices, "grid": rows, "scores": scores}
+            "choices": choices, "grid": rows, "scores": scores}
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
@@ -227,7 +227,8 @@ def _models_cost(f: Facts[ClusterPipeline]) -> Cost:
 _FEWER = "lower model.landmarks, or label fewer points"
 WORDS = Words(
     model="A machine in a kernel of clusters: points are alike that many paths between similar points join.",
-    changed="kernel that merely changed", cause="changed kernel", graph="model.transfer", norm="model.C")
+    changed="kernel that merely changed", cause="changed kernel", graph="model.transfer", norm="model.C",
+    folds="Points that are held out stay among those that make the kernel.")
 BASELINES = (Baseline(
     "base", "The same machine and labels in the base kernel, with its own bandwidth and C: unlabeled points enter at "
             "most the scaling and the bandwidth."),)

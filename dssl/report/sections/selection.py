@@ -59,8 +59,8 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     how = counted(folds, "fold") + (f", dealt anew {times} times: means over these" if times > 1 else "")
     points = at(facts, "selection", "held_out_points")
     where = f"Points that are held out {HELD_OUT_POINTS[points]} ({points})." if points in HELD_OUT_POINTS else ""
-    note = " ".join((f"Chosen on the labels by {how}: {best_of}{tied}.", where, words.folds,
-                     "The shuffled control takes the model's."))
+    control = "The shuffled control takes the model's." if "shuffled" in choices else ""
+    note = " ".join(filter(None, (f"Chosen on the labels by {how}: {best_of}{tied}.", where, words.folds, control)))
     return Section("selection", "Chosen parameters", joined((
         listing, tag("p", note, class_="small"), _graphs(at(facts, "selection", "graphs") or [], shown),
         _all_scores(at(facts, "selection", "scores") or {}), _pairs(grid.get("model") or [], best, by, words))))
