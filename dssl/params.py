@@ -4,11 +4,9 @@ import dataclasses
 import hashlib
 import json
 import math
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from dask.utils import parse_bytes
 
 from .errors import ParameterError, explain, require
 
@@ -61,17 +59,6 @@ def require_seed(seed: Any) -> None:
     whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, (bool, np.bool_))
     require(whole and seed >= 0, f"seed={seed!r}, expected a whole number >= 0", why="it begins streams of random "
             "numbers, equal on every machine", fix="use 0, or another number for another draw")
-
-
-def size_of(value: Any) -> int:
-    """Return the bytes of a size, a whole number of them or text such as "500MB"; raise ParameterError of others."""
-    size = value if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else 0
-    if isinstance(value, str) and any(character.isdigit() for character in value):  # "MB" would be one
-        with suppress(ValueError, OverflowError):
-            size = parse_bytes(value)
-    require(bool(size > 0), f"{value!r} is not a size", why="it says how much memory a task may take",
-            fix="write a number and a unit, such as 500MB or 2GiB")
-    return int(size)
 
 
 def multiple_of(unit: str, text: str) -> float:

@@ -268,7 +268,7 @@ def test_schema_help_and_version():
     schema = json.loads(invoke("schema").stdout)
     for part in schema["anyOf"]:
         kind = schema["$defs"][part["$ref"].rsplit("/")[-1]]
-        assert {"name", "data", "labels", "graph", "model"} <= set(kind["properties"])
+        assert {"name", "data", "labels", "model", "memory_budget"} <= set(kind["properties"])
     shown = invoke("--help")
     for command in ("run", "plan", "ingest", "predict", "verify", "inspect", "report", "doctor", "schema"):
         assert command in shown.stdout

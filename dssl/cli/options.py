@@ -14,7 +14,7 @@ console = Console(stderr=True, soft_wrap=True)
 
 
 def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    from ..params import size_of
+    from ..execution.size import size_of
 
     return None if text is None else size_of(text)
 

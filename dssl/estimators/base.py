@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..data.inputs import header_of, labels_of, rows_of
 from ..errors import DataError, explain, require
 from ..execution.on_dask import current_execution
+from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, graph_of
 from ..graph.vertices import require_distinct, rows_differ
@@ -23,7 +24,7 @@ from ..learners.coding import ClassCoding
 from ..learners.model import Model
 from ..learners.predict_to import predict_to_zarr
 from ..learners.target import Classes, Quantities, Target
-from ..params import require_seed, size_of
+from ..params import require_seed
 from ..storage.blocks import Rows, SelectedRows
 from .groups import GroupedParams
 from .targets import classes_of, quantities_of, require_classes, require_per_class, weighed

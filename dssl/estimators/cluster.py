@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import require
+from ..execution.size import size_of
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import ClusterParams, basis_of
@@ -15,7 +16,6 @@ from ..kernels.transfer import TransferParams
 from ..learners.coding import margins_of
 from ..learners.target import Target
 from ..learners.virtual_samples import SampleLearner, SampleModel
-from ..params import size_of
 from ..selection.calibration import calibrated, calibration_folds
 from ..selection.cluster import rows_of_samples
 from ..storage.blocks import Rows

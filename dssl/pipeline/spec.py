@@ -16,12 +16,13 @@ from pydantic import (
 from ..data.ingest_params import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
 from ..errors import DsslError, SpecError, explain, require, said
+from ..execution.size import size_of
 from ..execution.tasks import MEMORY_BUDGET
 from ..graph.graph import KNNGraph
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import KERNEL_WIDTH, WIDTH, WeightParams
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
-from ..params import BANDWIDTH, size_of
+from ..params import BANDWIDTH
 from ..selection.held_out_scores import require_measure
 from .spec_section import SpecSection, require_no_boolean
 from .spec_selection import KernelSelection, SelectionSpec

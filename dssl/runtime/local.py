@@ -11,8 +11,8 @@ from distributed import Client, LocalCluster
 from pydantic import Field, field_validator
 
 from ..execution.on_dask import OnDask
+from ..execution.size import size_of
 from ..execution.tasks import available_cores
-from ..params import size_of
 from .description import Runtime
 
 
