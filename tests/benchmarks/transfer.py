@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.transfer --draws 6
 
-One JSON line a rate and form with the mean accuracy on the unlabeled points over all sets, the highest first; the SVC of
-the labels alone beside them. All points are landmarks, so that one eigenproblem a bandwidth serves all.
+One JSON line a rate and form with the mean accuracy on the unlabeled points over all sets, the highest first; the SVC
+of the labels alone beside them. All points are landmarks, so that one eigenproblem a bandwidth serves all.
 """
 
 import argparse
