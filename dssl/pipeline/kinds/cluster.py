@@ -4,7 +4,7 @@
     base    the same machine in the base kernel, with its own parameters
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from ...kernels.stochastic import stochastic_bytes
 from ...kernels.transfer import TransferParams
 from ...learners.coding import margins_of
 from ...learners.kernel_model import KernelModel
+from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target import Target
 from ...learners.virtual_samples import SampleLearner, SampleModel
@@ -31,7 +32,7 @@ from ...selection.calibration import calibrated, calibration_folds
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.cluster import rows_of_samples
 from ...selection.folds import FoldParams
-from ...storage.blocks import PartWriter, Rows
+from ...storage.blocks import PartWriter
 from ..facts import Facts
 from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
 from ..scoring import SCORES, scores_cost
@@ -145,46 +146,41 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model and the base with the parameters that were chosen."""
-    target, points, budget = labeled_target(context), context.points("train"), context.execution.memory_budget
-    choices = context.attributes("selection")["choices"]
+    target, choices = labeled_target(context), context.attributes("selection")["choices"]
     arrays, described = dict[str, np.ndarray](), {}
-    for name in ("model", "base"):
-        chosen = choices[name]
-        learner = SampleLearner(loss=chosen["loss_function"], C=chosen["C"])
-        number = params.kernels.bandwidths.index(chosen["bandwidth"])
-        model, F = (_fit_model if name == "model" else _fit_base)(context, params, chosen, number, learner, target,
-                                                                  points, budget)
-        own = params.named(number, params.transfers[0] if name == "model" else None, learner)
-        facts = {"name": name, "n_labeled": len(target.labeled), "parameters": {key: chosen[key] for key in own},
-                 **target.missed(model.values(points.take(target.labeled), context.execution), model.coding)}
-        if name == "model":
-            folds = calibration_folds(target, 0, a_fit_each=learner.loss != "squared")
-            facts |= calibration_attributes(calibrated(target, lambda: margins_of(
-                *learner.held_out(F, target, folds))))  # noqa: B023 — it is called at once
-        stored, attributes = model.to_arrays()
-        described[name] = {**attributes, **facts}
-        arrays |= {f"{name}.{key}": array for key, array in stored.items()}
+    for name, chosen in choices.items():
+        model, told = _fitted(context, params, target, chosen, probable=name == "model")
+        own, attributes = model.to_arrays()
+        described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled), **told}
+        arrays |= {f"{name}.{key}": array for key, array in own.items()}
     PartWriter(context.parts, 0).write(**arrays)
     return {"models": described}
 
 
-def _fit_model(context: Context, params: FitParams, chosen: dict[str, Any], number: int, learner: SampleLearner,
-               target: Target, points: Rows, budget: int) -> tuple[SampleModel, np.ndarray]:
-    transfer = TransferParams(transfer=chosen["transfer"], leading=chosen["leading"], exponent=chosen["exponent"])
-    samples = basis_in(context, params, number).samples(transfer, len(target.labeled))
-    learner.require_fits(len(target.labeled), samples.width, budget)
-    F = samples.of_rows(points, target.labeled, budget)
-    return SampleModel(samples, *learner.fit(F, target)), F
-
-
-def _fit_base(context: Context, params: FitParams, chosen: dict[str, Any], number: int, learner: SampleLearner,
-              target: Target, points: Rows, budget: int) -> tuple[KernelModel, np.ndarray]:
-    kernel, X_l = params.kernels.on(points)[number], points.take(target.labeled)
-    features = base_map(kernel, X_l)
-    F = features(X_l)
-    b, intercept, coding = learner.fit(F, target)
-    assert features.T is not None
-    return KernelModel(kernel, X_l, features.T @ b, intercept, coding), F
+def _fitted(context: Context, params: FitParams, target: Target, chosen: dict[str, Any], *,
+            probable: bool) -> tuple[Model, dict[str, Any]]:
+    """Return a model with the parameters of a row, of the base kernel where it has no transfer function; and facts."""
+    points, budget = context.points("train"), context.execution.memory_budget
+    number, X_l = params.kernels.bandwidths.index(chosen["bandwidth"]), points.take(target.labeled)
+    learner = SampleLearner(loss=chosen["loss_function"], C=chosen["C"])
+    given = {own.name: chosen[own.name] for own in fields(TransferParams) if own.name in chosen}
+    transfer = TransferParams(**given) if given else None
+    model: Model
+    if transfer is None:
+        features = base_map(params.kernels.on(points)[number], X_l)
+        F = features(X_l)
+        b, intercept, coding = learner.fit(F, target)
+        model = KernelModel(features.kernel, X_l, features.T @ b, intercept, coding)
+    else:
+        samples = basis_in(context, params, number).samples(transfer, len(target.labeled))
+        learner.require_fits(len(target.labeled), samples.width, budget)
+        F = samples.of_rows(points, target.labeled, budget)
+        b, intercept, coding = learner.fit(F, target)
+        model = SampleModel(samples, b, intercept, coding)
+    folds = partial(calibration_folds, target, 0, a_fit_each=learner.loss != "squared")
+    calibration = calibrated(target, lambda: margins_of(*learner.held_out(F, target, folds()))) if probable else None
+    return model, {"parameters": {key: chosen[key] for key in params.named(number, transfer, learner)},
+                   **target.missed(F @ b + intercept, coding), **calibration_attributes(calibration)}
 
 
 def _n_landmarks(f: Facts[ClusterPipeline]) -> int:

@@ -210,7 +210,7 @@ def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
 def leaves_out(problem: LapRLSProblem, execution: Execution, prepared: PreparedLapRLS) -> bool:
     """Return whether the fit will leave labels out to calibrate probabilities: where these have classes, and it fits.
     """
-    m, s = len(problem.lines.row), len(prepared.points)
+    m, s = len(problem.lines.row), prepared.points.shape[0]
     return can_calibrate(problem.target) and closed_form_bytes(m, s) <= execution.memory_budget
 
 
