@@ -314,7 +314,7 @@ def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], ex
 
 def block_height(n: int, s: int, each: int, budget: int) -> int:
     """Return the rows of a block against s landmarks, each of `each` bytes; raise BudgetError where not one fits."""
-    return min(rows_that_fit(budget // 8, 24 * s + each, n), max(1, BLOCK_BYTES // (24 * s + each)))
+    return min(rows_that_fit(budget // 8, 16 * s + each, n), max(1, BLOCK_BYTES // (16 * s + each)))
 
 
 def share_count(n: int, s: int, budget: int) -> int:

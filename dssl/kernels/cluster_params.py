@@ -129,7 +129,7 @@ def basis_cost(n: int, d: int, row_bytes: int, s: int, degrees: Degrees, n_kerne
     In this process shares are held, and two tasks run at a time.
     """
     each, passes = tile_bytes(d, row_bytes), 1 if degrees == "exact" else 2
-    tile, block = tile_height(n, each, budget), block_height(n, s, each, budget) * (24 * s + each)
+    tile, block = tile_height(n, each, budget), block_height(n, s, each, budget) * (16 * s + each)
     tiles = block_count(n, tile) if degrees == "exact" else 0
     tasks = passes * share_count(n, s, budget) + min(SHARES, -(-tiles // 2))
     read = n * row_bytes * (passes + (tiles + 1) // 2)

@@ -159,6 +159,9 @@ CASES = {
     "laprls, all points, iterations": Case(npz, 4_000, 8, laprls(solver="pcg")),
     "laprls, sparse, leverage": Case(csr, 12_000, 3000, laprls(landmarks={"method": "leverage"}) | {
         "data": TEXT, "kernel": {"bandwidth": 1.0}}),
+    "cluster": Case(npz, 20_000, 20, {"model": {"kind": "cluster", "landmarks": 1200}}),
+    "cluster, stochastic": Case(npz, 20_000, 20, {"model": {
+        "kind": "cluster", "approximation": "stochastic", "landmarks": 400, "steps": 5}}),
     "graph, ridge": Case(npz, 40_000, 8, learner()),
     "graph, ridge, wide": Case(npz, 8_000, 700, learner() | {"labels": {"per_class": 150}}),
     # Few columns are solved without what the formula prepares, where they need few iterations.
