@@ -9,8 +9,8 @@ cross-validation on the labels, of the cluster kernels and of the plain machine 
 all draws. Class mass normalization of two classes has the order of the harmonic function, and so its AUC.
 
 `table2`: AUC on the unlabeled points with a kernel of sigma 0.55, transfer function and C by cross-validation, and of
-the defaults, with the seconds of their whole fit and predictions, in a process of its own a budget (MB), and the peak of
-the process beyond what the interpreter and the data take, and the predicted one.
+the defaults, with the seconds of their whole fit and predictions, in a process of its own a budget (MB), and the peak
+of the process beyond what the interpreter and the data take, and the predicted one.
 
 `forest`: accuracy on the unlabeled points of covtype, all 581,012, 1 % labeled, beside LapRLS of the same budget.
 """

@@ -117,8 +117,10 @@ class Case:
         spec["data"] = {"source": str(self.source(folder, n, self.d)), "test": {"count": n // 10},
                         **made.get("data", {})}
         kind = spec.get("model", {}).get("kind")
-        if kind in ("laprls", "lapsvm", "graph", "automatic"):
+        if kind in ("laprls", "lapsvm", "graph", "automatic", "cluster"):
             del spec["subsample"]
+        if kind == "cluster":
+            del spec["graph"]
         if kind in ("laprls", "lapsvm"):
             spec["model"] = {"landmarks": {"count": size, "method": "uniform"} | spec["model"].get("landmarks", {}),
                              **{key: value for key, value in spec["model"].items() if key != "landmarks"}}
@@ -159,7 +161,7 @@ CASES = {
     "laprls, all points, iterations": Case(npz, 4_000, 8, laprls(solver="pcg")),
     "laprls, sparse, leverage": Case(csr, 12_000, 3000, laprls(landmarks={"method": "leverage"}) | {
         "data": TEXT, "kernel": {"bandwidth": 1.0}}),
-    "cluster": Case(npz, 20_000, 20, {"model": {"kind": "cluster", "landmarks": 1200}}),
+    "cluster": Case(npz, 20_000, 20, {"model": {"kind": "cluster", "landmarks": 0.06}}),
     "cluster, stochastic": Case(npz, 20_000, 20, {"model": {
         "kind": "cluster", "approximation": "stochastic", "landmarks": 400, "steps": 5}}),
     "graph, ridge": Case(npz, 40_000, 8, learner()),

@@ -4,7 +4,7 @@
     base    the same machine in the base kernel, with its own parameters
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from ...kernels.base import Kernel
 from ...kernels.cluster import ClusterBasis
 from ...kernels.cluster_params import ClusterParams, basis_cost, basis_of
 from ...kernels.features import LandmarkMap
+from ...kernels.gram import BLOCK_BYTES
 from ...kernels.nystrom import whiten
 from ...kernels.stochastic import stochastic_bytes
 from ...kernels.transfer import TransferParams
@@ -220,6 +221,16 @@ def _models_cost(f: Facts[ClusterPipeline]) -> Cost:
     return cost_of(1, f.n_labeled * f.row_bytes, written, _learner_bytes(f), 0)
 
 
+def _scores_cost(f: Facts[ClusterPipeline]) -> Cost:
+    """Return that of a model of the landmarks, and what their kernels become: scaled, and virtual samples."""
+    s = _n_landmarks(f)
+    k = f.spec.basis().rank_of(s, f.n) or s
+    found = scores_cost(f, max(s, f.n_labeled), f.n_outputs, 8)
+    own = 8 * (s + 2 * k)
+    height = min(f.n_test, max(1, BLOCK_BYTES // (8 * s + own)))
+    return replace(found, peak=found.peak + height * own + 16 * s * k)
+
+
 _FEWER = "lower model.landmarks, or label fewer points"
 WORDS = Words(
     model="A machine in a kernel of clusters: points are alike that many paths between similar points join.",
@@ -235,5 +246,5 @@ CLUSTER = Kind("cluster", ClusterPipeline, ("classification",), (
           section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 1, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make,
-          lambda f: scores_cost(f, _n_landmarks(f), f.n_outputs, 8), _FEWER, section=SCORES.section, leads=True),
+          _scores_cost, _FEWER, section=SCORES.section, leads=True),
 ), words=WORDS, baselines=BASELINES)
