@@ -46,8 +46,8 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
         of classes, whose most probable class can be another than the predicted one.
     landmarks : their number, or `LandmarkParams`. "auto" takes as many as the budget lets be, at most 2,000.
     steps : of "stochastic", `StochasticParams`, or the random features of a step; the rank is what the budget lets be.
-    rank : of the kernel from landmarks, at most; "auto" keeps k of s landmarks with s = k log k, and all where all
-        points are landmarks; None keeps all.
+    rank : of the kernel from landmarks, with what equals its last eigenvalue within a hundredth; "auto" is k of s
+        landmarks with s = k log k, and all where all points are landmarks; None keeps all.
     degrees : "exact", O(n^2 d) time, "landmarks", those of the Nystrom approximation, O(n s); "auto" is exact up to
         100,000 points that are not all landmarks.
     memory_budget : bytes, or text such as "600MB", that a task may take; by default that of the Dask client or 1 GiB.

@@ -48,6 +48,7 @@ MOST_EXACT = 100_000  # points whose degrees are exact by "auto": some 10 s of a
 SHARES = 32  # of sums over landmarks, at most
 DENSE_COLUMNS = 4096  # at most, of sparse points that are made dense block by block
 SMALLEST = 1e-10  # eigenvalue of L that is kept, beside the largest, 1
+EQUAL = 0.99  # of the last eigenvalue of a rank: a cut among equal ones would be rounding's
 UNDERFLOWN = 1e-9  # of mean degrees beyond self-similarity: then K is the identity
 
 
@@ -224,8 +225,9 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
                   parts: Parts | None = None, stochastic: StochasticParams | None = None) -> ClusterBasis:
     """Return the leading eigenpairs of L of all rows (n, d) in the span of the landmarks `points` (s, d).
 
-    rank : k at most, None for all that the landmarks resolve. degrees : "exact", O(n^2 d), or those of the Nystrom
-    approximation of K, `C W^+ (C' 1)`. parts : where shares of exact degrees go; finished ones are used.
+    rank : k, and those equal to the last within a hundredth; None for all that the landmarks resolve.
+    degrees : "exact", O(n^2 d), or those of the Nystrom approximation of K, `C W^+ (C' 1)`. parts : where shares of
+    exact degrees go; finished ones are used.
     stochastic : the eigenpairs are by stochastic steps instead, of exact degrees, and P is that of least squares:
     `D^-1/2 C P` is the projection of U onto what the landmarks span.
 
@@ -273,7 +275,9 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
         T = root[:, None] * whiten(root[:, None] * W * root).T
         values, V = eigh(T.T @ found["moment"] @ T, driver="evd", overwrite_a=True, check_finite=False)
         kept = rank if eigensystem is None else None
-        first = max(int(np.searchsorted(values, SMALLEST * values[-1])), 0 if kept is None else len(values) - kept)
+        first = int(np.searchsorted(values, SMALLEST * values[-1]))
+        if kept is not None and kept < len(values) - first:
+            first = int(np.searchsorted(values, EQUAL * values[len(values) - kept]))
         values, V = values[first:][::-1], V[:, first:][:, ::-1]
         P = T @ (V / np.sqrt(values))
         if eigensystem is not None:

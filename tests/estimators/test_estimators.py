@@ -71,7 +71,7 @@ def blobs(n=60, n_labeled=4, n_classes=2, seed=0, n_features=2):
 @pytest.mark.parametrize("estimator", [LapSVC(), LapSVC(probability=True), LapKernelRidge(), LapRLSClassifier(),
                                        LapRLSRegressor(), LapSVM(), ClusterKernelSVC(), PoissonLearning(),
                                        GridSearch(LapSVC(), {"C": [1, 10]}, cv=2), GraphKernelRidge(),
-                                       TransductiveSVC(), TransductiveSVC(probability=True),
+                                       TransductiveSVC(),
                                        LaplaceLearningRegressor()],
                          ids=str)
 def test_scikit_learn_accepts_the_estimator(estimator):

@@ -365,6 +365,7 @@ def test_gram_matrices_beyond_the_budget_are_refused():
         gram_matrices(system, InProcess(memory_budget=200_000), InProcess().scratch())
 
 
+@pytest.mark.slow
 def test_iterations_need_no_room_for_gram_matrices():
     """800 landmarks, 5 folds and a class of one label, so that labels have 6: in 36 MB only iterations are possible,
     auto takes them, and they are right.

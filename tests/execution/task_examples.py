@@ -171,7 +171,7 @@ def deformed_kernel_on_given_neighbors(execution: Execution, folder: Path) -> Fo
 
 
 def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str = "laprls",
-           grid: dict[str, Any] | None = None) -> None:
+           grid: dict[str, Any] | None = None, slow: bool = False) -> None:
     """Register the example of a way to choose landmarks and of one to solve."""
     def show(execution: Execution, folder: Path) -> Found:
         source = stored(folder)
@@ -180,16 +180,16 @@ def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str =
                 "kind": kind, "solver": solver, "tolerance": 1e-2, "landmarks": {"count": 40, "method": method}})
 
     show.__name__ = f"{kind}_of_{stored.__name__}_{method}_{solver}"
-    example()(show)
+    example(slow=slow)(show)
 
 
 laprls(stored_points, "uniform", "direct")
 laprls(stored_points, "leverage", "pcg")
-laprls(stored_points, "kmeans", "nystrom-pcg")
+laprls(stored_points, "kmeans", "nystrom-pcg", slow=True)
 laprls(stored_words, "kmeans", "nystrom-direct")
 laprls(stored_words, "leverage", "nystrom-pcg")
 laprls(stored_points, "uniform", "nystrom-direct", "lapsvm", {**GRID, "held_out_points": "inductive"})
-laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm", {})  # every product in it is one of the grids above
+laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm", {}, slow=True)  # every product in it is one of the grids above
 
 
 @example()

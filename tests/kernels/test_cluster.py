@@ -121,8 +121,12 @@ def test_new_points_are_as_those_of_the_fit(X):
 
 def test_rank_takes_the_leading_pairs_and_blocks_do_not_change_them(X):
     whole, few = basis(X, X[::3]), basis(X, X[::3], rank=7)
-    assert_allclose(few.values, whole.values[:7])
-    assert_allclose(few.P, whole.P[:, :7])
+    k = int((whole.values >= 0.99 * whole.values[6]).sum())
+    assert 7 <= k < 20
+    assert_allclose(few.values, whole.values[:k])
+    assert_allclose(few.P, whole.P[:, :k])
+    pairs = np.repeat(np.arange(40.0)[:, None] * 100, 2, axis=0) + np.array([[0.0], [1.0]] * 40)  # of equal eigenvalues
+    assert len(basis(pairs, pairs[:60], rank=5).values) == 30
     budget = budget_for(80, 4)
     small = basis(X, X[::3], execution=InProcess(1, budget))
     assert_allclose(small.values, whole.values, rtol=1e-5)  # degrees in float32

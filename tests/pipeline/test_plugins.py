@@ -96,6 +96,7 @@ def run_of(done):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_kind_from_outside_is_planned_killed_resumed_reported_and_predicts(dssl, fresh, installed, spec_file,
                                                                             points_file, tmp_path):
     workspace = tmp_path / "work"
