@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import require
-from ..execution.size import size_of
-from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..execution.size import budget_of
+from ..execution.tasks import Execution
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import ClusterParams, basis_of
 from ..kernels.landmarks import LandmarkParams
@@ -15,7 +15,7 @@ from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
 from ..learners.coding import margins_of
 from ..learners.target import Target
-from ..learners.virtual_samples import SampleLearner, SampleModel
+from ..learners.virtual_samples import SampleLearner, sample_model
 from ..selection.calibration import calibrated, calibration_folds
 from ..selection.cluster import rows_of_samples
 from ..storage.blocks import Rows
@@ -50,7 +50,8 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
         landmarks with s = k log k, and all where all points are landmarks; None keeps all.
     degrees : "exact", O(n^2 d) time, "landmarks", those of the Nystrom approximation, O(n s); "auto" is exact up to
         100,000 points that are not all landmarks.
-    memory_budget : bytes, or text such as "600MB", that a task may take; by default that of the Dask client or 1 GiB.
+    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow;
+        landmarks follow from what is given here or 1 GiB, never from workers.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of landmarks that are given whole.
 
@@ -90,7 +91,7 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
             approximation=self.approximation,  # type: ignore[arg-type]
             landmarks=self.group("landmarks"), rank=self.rank,  # type: ignore[arg-type]
             degrees=self.degrees, steps=self.group("steps"),  # type: ignore[arg-type]
-            budget=MEMORY_BUDGET if self.memory_budget is None else size_of(self.memory_budget)), learner
+            budget=budget_of(self.memory_budget)), learner
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
                execution: Execution) -> None:
@@ -101,7 +102,7 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
         samples = self.basis_.samples(self.group("transfer"), len(target.labeled))
         learner.require_fits(len(target.labeled), samples.width, execution.memory_budget)
         F = samples.of_rows(rows, target.labeled, execution.memory_budget)
-        self.model_ = SampleModel(samples, *learner.fit(F, target, weight))
+        self.model_ = sample_model(samples, *learner.fit(F, target, weight))
         self.evidence_ = {**self.basis_.attributes, "features": samples.width}
         self.calibration_ = calibrated(target, lambda: margins_of(*learner.held_out(
             F, target, calibration_folds(target, self.seed, a_fit_each=self.loss != "squared"), weight)), weight)

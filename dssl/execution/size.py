@@ -7,6 +7,12 @@ import numpy as np
 from dask.utils import parse_bytes
 
 from ..errors import require
+from .tasks import MEMORY_BUDGET
+
+
+def budget_of(value: Any) -> int:
+    """Return the bytes of a budget, `MEMORY_BUDGET` for None; raise ParameterError of what is no size."""
+    return MEMORY_BUDGET if value is None else size_of(value)
 
 
 def size_of(value: Any) -> int:

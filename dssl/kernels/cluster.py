@@ -135,11 +135,12 @@ class LandmarkSumsTask:
         features, s = LandmarkMap(self.kernel, Z), Z.shape[0]
         total, moment, raised = np.zeros(s), np.zeros((s, s)), 0
         projected = None if self.vectors is None else np.zeros((s, self.vectors.shape[1]))
+        of_degrees = bool(shared.keys() & {"weights", "degrees"})
         for start, stop in row_ranges(self.stop - self.start, self.height):
             X = tile_of(self.rows, self.start + start, self.start + stop)
             C = features(X)
             total += C.sum(axis=0)
-            if "weights" in shared or "degrees" in shared:
+            if of_degrees:
                 if "degrees" in shared:
                     degrees = shared["degrees"][self.start + start:self.start + stop]
                 else:
@@ -150,7 +151,7 @@ class LandmarkSumsTask:
                 moment += C.T @ C
                 if projected is not None and self.vectors is not None:
                     projected += C.T @ self.vectors.read(self.start + start, self.start + stop).astype(np.float64)
-        found = {"sums": total, **({"moment": moment} if len(shared.keys() & {"weights", "degrees"}) else {}),
+        found = {"sums": total, **({"moment": moment} if of_degrees else {}),
                  **({} if projected is None else {"projected": projected})}
         return {**out.write(**found), "raised": raised}
 

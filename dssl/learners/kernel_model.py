@@ -1,8 +1,9 @@
 """A fitted function of a kernel: points, coefficients, and what its columns mean."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -20,19 +21,16 @@ VERSION = 1
 LEAST_SUPPORT = 1e-10  # below it a value is the intercept, to ten digits of the kernel
 
 
-@dataclass(frozen=True, eq=False)
-class KernelModel(Model):
-    """`f(x) = K(x, points) coef + intercept`, in a base kernel, so that prediction needs neither graph nor solve.
+class ModelInKernel(Model):
+    """A model of its kernel with points that it keeps; a subclass is a dataclass that is registered under its name.
 
-    points (m, d), an array or sparse rows, coef (m, c), intercept (c,). coding : what the c columns mean.
+    kernel; points (m, d), an array or sparse rows; coef (k, c), intercept (c,). coding : what the c columns mean.
     """
 
     kernel: Kernel
     points: Any
     coef: np.ndarray
     intercept: np.ndarray
-    coding: Coding
-    attributes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_features(self) -> int:
@@ -41,10 +39,6 @@ class KernelModel(Model):
     @property
     def n_columns(self) -> int:
         return len(self.intercept)
-
-    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        block = kernel_block(self.kernel, X, self.points)
-        return block @ self.coef + self.intercept, self._support(block) < LEAST_SUPPORT
 
     def block_support(self, X: Any) -> np.ndarray:
         """Return the largest |K(x, z_j)| over the model's points, relative to its largest K(z_j, z_j), (b,).
@@ -68,14 +62,15 @@ class KernelModel(Model):
         return {**point_arrays("points", self.points), "coef": self.coef, "intercept": self.intercept}
 
     @classmethod
+    @abstractmethod
     def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
-            attributes: dict[str, Any] | None = None) -> "KernelModel":
-        return cls(kernel, points_of(arrays, "points"), arrays["coef"], arrays["intercept"], coding, attributes or {})
+            attributes: dict[str, Any] | None = None) -> Self:
+        """Return the model of the arrays that `_arrays` returns."""
 
     def shared(self, execution: Execution) -> SharedModels:
         """Return the model as tasks find it; its kernel may be a function, which has no stored form."""
         return SharedModels(execution.share(**{f"model.{key}": array for key, array in self._arrays().items()}),
-                            {"model": partial(KernelModel._of, self.kernel, self.coding)})
+                            {"model": partial(type(self)._of, self.kernel, self.coding)})
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return named arrays and JSON attributes, read by `from_arrays`; raise where the kernel is a function."""
@@ -83,13 +78,37 @@ class KernelModel(Model):
                 why="a function is code, and models hold numbers only", fix="use a kernel that has a name")
         kernel: MercerKernel = self.kernel  # type: ignore[assignment]
         return self._arrays(), {
-            "type": "KernelModel", "version": VERSION, "kernel": kernel.to_dict(), "coding": self.coding.name,
+            "type": type(self).__name__, "version": VERSION, "kernel": kernel.to_dict(), "coding": self.coding.name,
             "classes": self.coding.classes.tolist(), **self.attributes}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "KernelModel":
-        rest = described_model(attributes, "KernelModel", VERSION, ("kernel",))
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> Self:
+        rest = described_model(attributes, cls.__name__, VERSION, ("kernel",))
         return cls._of(kernel_from_dict(attributes["kernel"]), coding_of(attributes), arrays, rest)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel(ModelInKernel):
+    """`f(x) = K(x, points) coef + intercept`, in a base kernel, so that prediction needs neither graph nor solve.
+
+    points (m, d), an array or sparse rows, coef (m, c), intercept (c,). coding : what the c columns mean.
+    """
+
+    kernel: Kernel
+    points: Any
+    coef: np.ndarray
+    intercept: np.ndarray
+    coding: Coding
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        block = kernel_block(self.kernel, X, self.points)
+        return block @ self.coef + self.intercept, self._support(block) < LEAST_SUPPORT
+
+    @classmethod
+    def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
+            attributes: dict[str, Any] | None = None) -> Self:
+        return cls(kernel, points_of(arrays, "points"), arrays["coef"], arrays["intercept"], coding, attributes or {})
 
 
 def expand(kernel: Any, points: Any, coef: np.ndarray, intercept: np.ndarray, coding: Coding,

@@ -6,28 +6,25 @@ With F (l, k) of the labeled points, `f = F b + intercept` is the machine in the
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from ..errors import BudgetError, require
-from ..execution.tasks import Execution
-from ..kernels.base import MercerKernel, diagonal_of, kernel_from_dict
+from ..kernels.base import Kernel
 from ..kernels.cluster import VirtualSamples
-from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes
 from ..storage.blocks import Rows
 from ..storage.csr import points_of
 from .closed_form import held_out_ridge_of_features
 from .coding import Coding
-from .model import Model, SharedModels, coding_of, described_model, register_model
+from .kernel_model import ModelInKernel
+from .model import register_model
 from .newton import FeaturesOfLabels, GramOfLabels, LabelSpace, minimize
 from .ridge_and_svm import LearnerParams, fit_gram
 from .smooth_losses import loss_of
 from .target import Target
 
-VERSION = 1
 LOSSES = ("squared", "hinge", "squared_hinge", "logistic")
 
 
@@ -69,8 +66,8 @@ class SampleLearner:
         target.require_labels()
         if self.loss == "squared":
             return *self._ridge(F, target.each_column(), weight), target.coding
-        space, lift = self._space(F, len(F))
         own = np.ones(len(F)) if weight is None else weight
+        space, lift = self._space(F, float(own.sum()))
         y = target.columns()
         found = minimize(space, loss_of(self.loss), y, np.repeat((own / own.sum())[:, None], y.shape[1], axis=1),
                          fit_intercept=True)
@@ -110,74 +107,45 @@ class SampleLearner:
 
 
 @dataclass(frozen=True, eq=False)
-class SampleModel(Model):
+class SampleModel(ModelInKernel):
     """`f(x) = F(x) coef + intercept` of the virtual samples F; prediction needs the landmarks alone.
 
-    coef : (k, c). intercept : (c,). coding : what the c columns mean.
+    kernel, points, M : of `VirtualSamples`. coef : (k, c). intercept : (c,). coding : what the c columns mean.
     """
 
-    samples: VirtualSamples
+    kernel: Kernel
+    points: Any
+    M: np.ndarray
     coef: np.ndarray
     intercept: np.ndarray
     coding: Coding
     attributes: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def n_features(self) -> int:
-        return self.samples.points.shape[1]
-
-    @property
-    def n_columns(self) -> int:
-        return len(self.intercept)
+    def samples(self) -> VirtualSamples:
+        return VirtualSamples(self.kernel, self.points, self.M)
 
     def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         K = self.samples.block(X)
         return self.samples.of_block(K) @ self.coef + self.intercept, (K == 0).all(axis=1)
 
-    def block_support(self, X: Any) -> np.ndarray:
-        """Return the largest |K(x, z_j)| over the landmarks, relative to its largest K(z_j, z_j), (b,).
-
-        Where it is 0 the model says nothing of x: the value is the intercept.
-        """
-        largest: np.ndarray = np.abs(self.samples.block(X)).max(axis=1)
-        return largest / (float(diagonal_of(self.samples.kernel, self.samples.points).max()) or 1.0)
-
     def row_bytes(self, rows: Rows) -> int:
-        points = self.samples.points
-        own = 8 * (points.shape[0] + 2 * self.samples.width)
-        return block_row_bytes(self.samples.kernel, rows, points.shape[0], entries_of(points)) + own
-
-    def fixed_bytes(self, rows: Rows) -> int:
-        return held_points_bytes(rows, self.samples.points.shape[0], entries_of(self.samples.points))
+        return super().row_bytes(rows) + 8 * (self.points.shape[0] + 2 * self.M.shape[1])
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {**self.samples.arrays(), "coef": self.coef, "intercept": self.intercept}
+        return {**super()._arrays(), "M": self.M}
 
     @classmethod
-    def _of(cls, kernel: Any, coding: Coding, arrays: dict[str, np.ndarray],
-            attributes: dict[str, Any] | None = None) -> "SampleModel":
-        samples = VirtualSamples(kernel, points_of(arrays, "points"), arrays["M"])
-        return cls(samples, arrays["coef"], arrays["intercept"], coding, attributes or {})
+    def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
+            attributes: dict[str, Any] | None = None) -> Self:
+        return cls(kernel, points_of(arrays, "points"), arrays["M"], arrays["coef"], arrays["intercept"], coding,
+                   attributes or {})
 
-    def shared(self, execution: Execution) -> SharedModels:
-        """Return the model as tasks find it; its kernel may be a function, which has no stored form."""
-        return SharedModels(execution.share(**{f"model.{key}": array for key, array in self._arrays().items()}),
-                            {"model": partial(SampleModel._of, self.samples.kernel, self.coding)})
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `from_arrays`; raise where the kernel is a function."""
-        kernel = self.samples.kernel
-        require(isinstance(kernel, MercerKernel), f"the kernel {kernel!r} cannot be stored",
-                why="a function is code, and models hold numbers only", fix="use a kernel that has a name")
-        assert isinstance(kernel, MercerKernel)
-        return self._arrays(), {
-            "type": "SampleModel", "version": VERSION, "kernel": kernel.to_dict(), "coding": self.coding.name,
-            "classes": self.coding.classes.tolist(), **self.attributes}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "SampleModel":
-        rest = described_model(attributes, "SampleModel", VERSION, ("kernel",))
-        return cls._of(kernel_from_dict(attributes["kernel"]), coding_of(attributes), arrays, rest)
+def sample_model(samples: VirtualSamples, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
+                 attributes: dict[str, Any] | None = None) -> SampleModel:
+    """Return the model that is linear in these virtual samples."""
+    return SampleModel(samples.kernel, samples.points, samples.M, coef, intercept, coding, attributes or {})
 
 
 register_model("SampleModel", SampleModel)

@@ -16,8 +16,7 @@ from pydantic import (
 from ..data.ingest_params import IngestParams
 from ..data.scaling import ScalingKind, ScalingParams
 from ..errors import DsslError, SpecError, explain, require, said
-from ..execution.size import size_of
-from ..execution.tasks import MEMORY_BUDGET
+from ..execution.size import budget_of, size_of
 from ..graph.graph import KNNGraph
 from ..graph.neighbors import NeighborParams
 from ..graph.weights import KERNEL_WIDTH, WIDTH, WeightParams
@@ -210,7 +209,7 @@ class Spec(SpecSection):
     @property
     def budget(self) -> int:
         """Return the bytes that a task may take, where nobody says otherwise."""
-        return MEMORY_BUDGET if self.memory_budget is None else size_of(self.memory_budget)
+        return budget_of(self.memory_budget)
 
     @property
     def given_graph(self) -> GivenGraph | None:

@@ -42,7 +42,7 @@ from dssl.kernels.cluster_params import ClusterParams, basis_of
 from dssl.kernels.landmarks import LandmarkParams
 from dssl.kernels.stochastic import StochasticParams
 from dssl.learners.target import Classes
-from dssl.learners.virtual_samples import SampleLearner, SampleModel
+from dssl.learners.virtual_samples import SampleLearner, sample_model
 from dssl.measure import process_peak
 from dssl.pipeline.kinds.cluster import base_map
 from dssl.selection.choice import ChoiceRule
@@ -197,7 +197,7 @@ def chosen_on(basis: ClusterBasis, rows: Any, known: np.ndarray, budget: int) ->
         found += rows_of_samples(F, target, learners, repetitions, "auc")
         keys += [(samples, F, learner) for learner in learners]
     samples, F, learner = keys[RULE.place(found)]
-    return SampleModel(samples, *learner.fit(F, target)).values(rows)[:, -1]
+    return sample_model(samples, *learner.fit(F, target)).values(rows)[:, -1]
 
 
 def forest(given: argparse.Namespace) -> None:

@@ -1,5 +1,7 @@
 """Machines on virtual samples: both forms are one function, scikit-learn's where it has it, and values held out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -13,7 +15,7 @@ from dssl.kernels.base import RBF
 from dssl.kernels.cluster import cluster_basis
 from dssl.kernels.transfer import TransferParams
 from dssl.learners.target import Classes
-from dssl.learners.virtual_samples import LOSSES, SampleLearner, SampleModel
+from dssl.learners.virtual_samples import LOSSES, SampleLearner, SampleModel, sample_model
 from dssl.storage.csr import as_rows
 
 
@@ -76,11 +78,24 @@ def test_values_held_out_are_those_of_fits_without_a_fold(problem, loss):
         assert type(same) is type(coding)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weight_two_counts_as_two_points(loss):
+    rng = np.random.default_rng(3)
+    F = rng.normal(size=(40, 6))
+    codes = (F[:, 0] + rng.normal(size=40) > 0).astype(int)
+    learner = SampleLearner(loss=loss, C=0.3)
+    twice = np.arange(40) < 15
+    b, intercept, _ = learner.fit(F, Classes.of(codes, np.arange(2)), np.where(twice, 2.0, 1.0))
+    more = np.concatenate([F, F[twice]])
+    same, own, _ = learner.fit(more, Classes.of(np.concatenate([codes, codes[twice]]), np.arange(2)))
+    assert_allclose(more @ b + intercept, more @ same + own, atol=2e-3)
+
+
 def test_a_model_is_stored_and_says_nothing_far_away():
     X, y = make_blobs(100, 3, centers=2, random_state=0)
     samples = cluster_basis(as_rows(X), RBF(2.0), X[::2], None, "exact", InProcess(1)).samples(TransferParams(), 10)
     target = Classes.of(y, np.arange(2))
-    model = SampleModel(samples, *SampleLearner().fit(samples(X), target), attributes={"name": "model"})
+    model = sample_model(samples, *SampleLearner().fit(samples(X), target), attributes={"name": "model"})
     arrays, attributes = model.to_arrays()
     again = SampleModel.from_arrays(arrays, attributes)
     assert_array_equal(again.predict(X), model.predict(X))
@@ -93,8 +108,7 @@ def test_a_model_is_stored_and_says_nothing_far_away():
     assert support[1] == 0
     with pytest.raises(IntegrityError, match="is not a SampleModel"):
         SampleModel.from_arrays(arrays, {**attributes, "version": 0})
-    function = SampleModel(type(samples)(lambda X, Z: X @ Z.T, samples.points, samples.M), model.coef, model.intercept,
-                           model.coding)
+    function = replace(model, kernel=lambda X, Z: X @ Z.T)
     with pytest.raises(ParameterError, match="cannot be stored"):
         function.to_arrays()
 

@@ -24,7 +24,7 @@ from ...learners.kernel_model import KernelModel
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target import Target
-from ...learners.virtual_samples import SampleLearner, SampleModel
+from ...learners.virtual_samples import SampleLearner, sample_model
 from ...measure import process_peak
 from ...report.sections.cluster import cluster_section
 from ...report.sections.selection import selection_section
@@ -177,7 +177,7 @@ def _fitted(context: Context, params: FitParams, target: Target, chosen: dict[st
         learner.require_fits(len(target.labeled), samples.width, budget)
         F = samples.of_rows(points, target.labeled, budget)
         b, intercept, coding = learner.fit(F, target)
-        model = SampleModel(samples, b, intercept, coding)
+        model = sample_model(samples, b, intercept, coding)
     folds = partial(calibration_folds, target, 0, a_fit_each=learner.loss != "squared")
     calibration = calibrated(target, lambda: margins_of(*learner.held_out(F, target, folds()))) if probable else None
     return model, {"parameters": {key: chosen[key] for key in params.named(number, transfer, learner)},
