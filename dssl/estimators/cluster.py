@@ -37,8 +37,9 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     Parameters
     ----------
     kernel, bandwidth : base kernel, nowhere negative, as in `LapSVC`.
-    approximation : "nystrom", from landmarks; "exact", of which all points are; or "stochastic", eigenpairs by
-        proximal steps on random Fourier features (of rbf and laplacian kernels), extended to new points by landmarks.
+    approximation : "nystrom", from landmarks; "exact", of which all points are; "stochastic", eigenpairs by
+        proximal steps on random Fourier features (of rbf and laplacian kernels), extended to new points by landmarks;
+        or "subsample", the affinity of the landmarks alone, for comparison: other unlabeled points are not used.
     transfer : what becomes of an eigenvalue: "polynomial", a random walk of 5 steps, "exponential", "linear", "step",
         "poly_step", that of the papers, or `TransferParams`.
     C : penalty of the loss against the norm; the kernel has a unit diagonal.

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..errors import explain
+from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.regularizer import RegularizerParams
@@ -39,7 +40,8 @@ class DeformedKernelEstimator(KernelEstimator):
     graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
     regularizer : `RegularizerParams` of `Q = (L + ridge I)^power`; None is the normalized Laplacian, ridge
         0.01 and power 2.
-    n_subsample : points at which functions are measured; the labeled ones are among them. All points where there are
+    n_subsample : points at which functions are measured; the labeled ones are among them. "auto" is 1,000, or what a
+        budget below 192 MB lets be. All points where there are
         fewer. At the other points of the fit functions follow the graph, and at new ones the base kernel.
     tolerance : relative residual of the solves.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
@@ -54,7 +56,7 @@ class DeformedKernelEstimator(KernelEstimator):
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
                  eta: Eta = "auto", graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
-                 n_subsample: int = 1000, tolerance: float = 1e-6,
+                 n_subsample: int | str = "auto", tolerance: float = 1e-6,
                  memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta = kernel, bandwidth, C, eta
         self.graph, self.regularizer, self.n_subsample, self.tolerance = graph, regularizer, n_subsample, tolerance
@@ -64,7 +66,8 @@ class DeformedKernelEstimator(KernelEstimator):
         require_eta(self.eta)
         learner = LearnerParams(kind=self._learner(), C=self.C)
         return GraphKernelParams(
-            regularizer=self.group("regularizer"), n_subsample=self.n_subsample, seed=self.seed,
+            regularizer=self.group("regularizer"), n_subsample=self.n_subsample, seed=self.seed,  # type: ignore[arg-type]
+            budget=budget_of(self.memory_budget),
             solver=SolverParams(tolerance=self.tolerance, seed=self.seed)), learner
 
     def _learner(self) -> Literal["svm", "ridge"]:
@@ -73,9 +76,9 @@ class DeformedKernelEstimator(KernelEstimator):
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
                execution: Execution) -> None:
         own, learner = params
-        if len(target.labeled) >= self.n_subsample >= 1 and len(rows) > self.n_subsample:
+        if len(target.labeled) >= own.size and len(rows) > own.size:
             warnings.warn(explain(
-                f"{len(target.labeled)} labeled points and n_subsample={self.n_subsample}",
+                f"{len(target.labeled)} labeled points and n_subsample={own.size}",
                 why="functions are measured at labeled points alone, so the graph says little about the others",
                 fix=f"raise n_subsample to {2 * len(target.labeled)} or more"), UserWarning, stacklevel=3)
         base = self._kernel(rows)
@@ -175,7 +178,7 @@ class LapSVC(ClassifierCalibratedOnRequest, DeformedKernelEstimator):
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
                  eta: Eta = "auto", loss: str = "squared", graph: KNNGraph | None = None,
-                 regularizer: RegularizerParams | None = None, n_subsample: int = 1000, tolerance: float = 1e-6,
+                 regularizer: RegularizerParams | None = None, n_subsample: int | str = "auto", tolerance: float = 1e-6,
                  probability: bool = False, memory_budget: int | str | None = None,
                  unlabeled: Any = None, seed: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..errors import explain, require
+from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..kernels.base import Kernel, kernel_from
@@ -87,7 +88,7 @@ class LapRLSEstimator(KernelEstimator):
         return LapRLSParams(
             **{name: _values_of(name, value) for name, value in given.items()}, landmarks=self.group("landmarks"),
             system=self.group("solver"), laplacian=self.laplacian,  # type: ignore[arg-type]
-            fit_intercept=self.fit_intercept, loss=self._loss(),
+            fit_intercept=self.fit_intercept, loss=self._loss(), budget=budget_of(self.memory_budget),
             chosen=all(np.ndim(value) == 0 for value in given.values()) and (
                 CHOSEN in given.values() or len(bandwidths_of(self.kernel, self.bandwidth)) > 1))
 

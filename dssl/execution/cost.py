@@ -4,10 +4,14 @@ Bytes are those of arrays, before compression: what lies on disk is less. Coeffi
 measured, and `tests/benchmarks/memory.py` measures them again.
 """
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import isqrt
 
 SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
 COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
+MATRICES = 12  # of a rank's size squared, that a step of a kind may hold: sums of two runs, or a whitening and a factor
 
 
 @dataclass(frozen=True)
@@ -29,3 +33,14 @@ def cost_of(tasks: int, read: float, written: float, peak: float, least: float =
 def block_count(n_rows: int, height: int) -> int:
     """Return how many blocks of this height n rows make."""
     return -(-n_rows // height)
+
+
+def largest_within(budget: int, most: int, bytes_of: Callable[[int], int]) -> int:
+    """Return the largest number from 1 to `most` of what takes `bytes_of` it, ascending, within a budget; or 0."""
+    return bisect_right(range(1, most + 1), budget, key=bytes_of)
+
+
+def rank_within(budget: int, most: int) -> int:
+    """Return the largest rank, from 1 to `most`, whose `MATRICES` take half a budget; blocks and points have the rest.
+    """
+    return max(1, min(most, isqrt(budget // (2 * 8 * MATRICES))))

@@ -109,16 +109,16 @@ def exact_block_rows(X: Rows, k: int, metric: str, budget: int) -> int:
     """
     n = len(X)
     if X.is_sparse:
-        fit = rows_that_fit(budget // 2, measured_row_bytes(X, metric) + 40 * k, n, fixed_bytes=tile_bytes(X))
+        fit = rows_that_fit(budget, measured_row_bytes(X, metric) + 40 * k, n, fixed_bytes=tile_bytes(X), share=2)
     else:
-        fit = rows_that_fit(budget // 4, 40 * X.shape[1] + 16 * k, n, fixed_bytes=4 * QUERY_TILE * POINT_TILE)
+        fit = rows_that_fit(budget, 40 * X.shape[1] + 16 * k, n, fixed_bytes=4 * QUERY_TILE * POINT_TILE, share=4)
     return min(fit, max(LEAST_BLOCK, min(MOST_BLOCK, -(-n // MOST_TASKS))), n)
 
 
 def laid_out_rows(X: Rows, metric: str, budget: int) -> int:
     """Return the rows laid out at a time: all if twice their layout fits the budget, or what fits a quarter of it."""
     n, each = len(X), 2 * layout_bytes(1, X.shape[1], measured_itemsize(X.dtype, metric))
-    return n if n * each <= budget else rows_that_fit(budget // 4, each, n)
+    return n if n * each <= budget else rows_that_fit(budget, each, n, share=4)
 
 
 def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[DensePoints | SparsePoints, float]:

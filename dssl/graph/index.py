@@ -109,7 +109,7 @@ def require_index(points: Rows, metric: str, budget: int) -> None:
     needed = 0 if points.is_sparse else 2 * index_bytes(points, metric)
     require(needed <= budget, f"an index of {len(points):,} points", error=BudgetError,
             why=f"laying them out takes {needed:,} bytes, the budget is {budget:,}",
-            fix="raise the memory budget, or use a model on landmarks such as LapRLS")
+            fix=f"raise memory_budget to {needed:,} bytes, or use a model on landmarks such as LapRLS")
 
 
 def index_bytes(points: Rows, metric: str) -> int:

@@ -177,7 +177,7 @@ def measured_row_bytes(X: Rows, metric: str) -> int:
 def point_rows(X: Rows, metric: str, budget: int) -> int:
     """Return the rows of points that a task reads at a time, whole parts where X is stored in parts."""
     per_row = measured_row_bytes(X, metric)
-    fit = rows_that_fit(budget // 4, per_row, len(X))
+    fit = rows_that_fit(budget, per_row, len(X), share=4)
     fit = min(fit, max(POINT_TILE, MOST_BLOCK_BYTES // per_row))
     part = getattr(X, "block_rows", 1)
     return max(1, fit // part) * part if part <= fit else fit

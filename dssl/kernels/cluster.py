@@ -32,6 +32,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from ..errors import BudgetError, DataError, require
+from ..execution.cost import largest_within
 from ..execution.tasks import Execution, one_thread, sums
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import point_arrays, points_of
@@ -109,7 +110,7 @@ def tile_bytes(d: int, row_bytes: int) -> int:
 
 def tile_height(n: int, each: int, budget: int) -> int:
     """Return the rows of a tile, each of `each` bytes; raise BudgetError where not one fits."""
-    return min(TILE, rows_that_fit(budget // 8, 12 * TILE + 2 * each, n))
+    return min(TILE, rows_that_fit(budget, 12 * TILE + 2 * each, n, share=8))
 
 
 @dataclass(frozen=True)
@@ -319,7 +320,7 @@ def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], ex
 
 def block_height(n: int, s: int, each: int, budget: int) -> int:
     """Return the rows of a block against s landmarks, each of `each` bytes; raise BudgetError where not one fits."""
-    return min(rows_that_fit(budget // 8, 16 * s + each, n), max(1, BLOCK_BYTES // (16 * s + each)))
+    return min(rows_that_fit(budget, 16 * s + each, n, share=8), max(1, BLOCK_BYTES // (16 * s + each)))
 
 
 def share_count(n: int, s: int, budget: int) -> int:
@@ -341,8 +342,7 @@ def landmarks_that_fit(budget: int, n: int, d: int) -> int:
 
     The other quarter is of blocks.
     """
-    b = 3 * d
-    return int(min(n, max(0.0, (np.sqrt(b * b + 4 * 8 * (0.75 * budget / 8)) - b) / 16)))
+    return largest_within(budget, n, lambda s: budget_for(s, d))
 
 
 def budget_for(s: int, d: int) -> int:

@@ -10,6 +10,7 @@ from ..errors import BudgetError, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..storage.blocks import Parts, Rows
+from ..storage.csr import as_rows
 from .base import Kernel
 from .cluster import (
     MOST_EXACT,
@@ -28,7 +29,7 @@ from .cluster import (
 from .landmarks import LandmarkParams, choose_landmarks, landmark_count
 from .stochastic import StochasticParams, rank_that_fits, stochastic_bytes
 
-Approximation = Literal["exact", "nystrom", "stochastic"]
+Approximation = Literal["exact", "nystrom", "stochastic", "subsample"]
 MOST_LANDMARKS = 2000  # by "auto": beyond, time grows faster than a kernel gains
 
 
@@ -50,7 +51,7 @@ class ClusterParams:
     def __post_init__(self) -> None:
         require(self.approximation in get_args(Approximation), f"approximation={self.approximation!r}",
                 why="it decides how eigenpairs are found",
-                fix='use "nystrom", "stochastic", or "exact" of a few thousand points')
+                fix='use "nystrom", "stochastic", "subsample", or "exact" of a few thousand points')
         whole = isinstance(self.rank, Integral) and not isinstance(self.rank, bool) and self.rank >= 1
         require(whole or self.rank is None or self.rank == "auto", f'rank={self.rank!r}, expected a whole number >= 1, '
                 'None or "auto"', why="so many eigenpairs are kept", fix='use "auto"')
@@ -72,7 +73,7 @@ class ClusterParams:
             require(most >= 2, f"a budget of {budget:,} bytes", error=BudgetError,
                     why=f"two landmarks of {d:,} columns take more", fix=f"use {budget_for(2, d):,} bytes or more")
             return min(most, MOST_LANDMARKS)
-        return landmark_count(self.landmarks, n_labeled, n)
+        return landmark_count(self.landmarks, n_labeled, n, budget)
 
     def steps_within(self, rows: Rows) -> StochasticParams:
         """Return the steps with the rank that the budget lets be; raise BudgetError where none does."""
@@ -83,12 +84,18 @@ class ClusterParams:
         """Return the eigenpairs that are kept of s landmarks of n points; None for all."""
         if self.rank != "auto":
             return self.rank
-        return None if s == n else rank_of_landmarks(s)
+        return None if s == self.points_of(s, n) else rank_of_landmarks(s)
+
+    def points_of(self, s: int, n: int) -> int:
+        """Return how many of n points the affinity is of: all, or those of the subsample."""
+        return s if self.approximation == "subsample" else n
 
     def degrees_of(self, s: int, n: int) -> Degrees:
         """Return how degrees are found; of all points as landmarks both are the same."""
         if self.degrees != "auto":
             return self.degrees
+        if self.approximation == "subsample":
+            return "landmarks"
         if self.approximation == "stochastic":
             return "exact"
         return "exact" if s < n <= MOST_EXACT else "landmarks"
@@ -113,6 +120,8 @@ def basis_of(rows: Rows, kernel: Kernel, params: ClusterParams, labeled: np.ndar
     else:
         points = choose_landmarks(rows, kernel, s, params.landmarks, execution, labeled).points
     s, degrees = points.shape[0], params.degrees_of(points.shape[0], n)
+    if params.approximation == "subsample":
+        rows, n = execution.share_rows(as_rows(points)), s
     steps = params.steps_within(rows) if params.approximation == "stochastic" else None
     found = cluster_basis(rows, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
     expected = basis_cost(n, d, rows.row_bytes, s, degrees, 1, execution.memory_budget)

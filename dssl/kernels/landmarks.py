@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError, explain, require
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of, rank_within
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, block_rng
 from ..storage.csr import point_arrays, points_of
@@ -36,8 +36,8 @@ PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` 
 @dataclass(frozen=True, kw_only=True)
 class LandmarkParams:
     """n_landmarks : a whole number of them; a float in (0, 1], the fraction of all rows; "sqrt", the rule above; or
-        "auto", `USUAL` or as many as "sqrt" if these are more, and all rows where there are fewer; uniform ones have
-        the labeled rows among them, as long as these are no more than half.
+        "auto", `USUAL` or as many as "sqrt" if these are more, as far as the memory budget lets them be, and all rows
+        where there are fewer; uniform ones have the labeled rows among them, as long as these are no more than half.
 
     method : "uniform", "kmeans" or "leverage".
     """
@@ -86,8 +86,8 @@ def ceil_root(number: int) -> int:
     return math.isqrt(number - 1) + 1 if number > 0 else 0
 
 
-def landmark_count(params: LandmarkParams, n_labeled: int, n: int) -> int:
-    """Return how many landmarks are meant, from 1 to n, given how many of the n rows are labeled.
+def landmark_count(params: LandmarkParams, n_labeled: int, n: int, budget: int) -> int:
+    """Return how many landmarks are meant, from 1 to n, given how many of the n rows are labeled, within a told budget.
 
     Warns
     -----
@@ -98,7 +98,7 @@ def landmark_count(params: LandmarkParams, n_labeled: int, n: int) -> int:
     asked = params.n_landmarks
     if isinstance(asked, str):
         rule = ceil_root(n_labeled) + ceil_root(n - n_labeled)
-        return rule if asked == "sqrt" else min(n, max(USUAL, rule))
+        return rule if asked == "sqrt" else rank_within(budget, min(n, max(USUAL, rule)))
     if not isinstance(asked, Integral):
         return max(1, min(n, math.ceil(float(asked) * n * (1 - 1e-12))))  # 0.07 of 100 is 7.000000000000001
     if asked > n:

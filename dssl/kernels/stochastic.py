@@ -20,7 +20,6 @@ next one. The Gram matrix is that of the factor as it was written, so that its r
 belong to the step, not to the block; features are made again and never written.
 """
 
-import bisect
 import itertools
 import time
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BudgetError, DataError, require
-from ..execution.cost import SMALL
+from ..execution.cost import SMALL, largest_within
 from ..execution.tasks import Execution, Progress, one_thread, sums
 from ..params import require_seed
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
@@ -60,7 +59,7 @@ class StochasticParams:
 
     n_features: int = 200
     rank: int = 200
-    threshold: float = 0.01
+    threshold: float = 0.001
     steps: int = 200
     tolerance: float = 0.02
     seed: int = 0
@@ -381,4 +380,4 @@ def rank_that_fits(rows: Rows, n_features: int, budget: int, *, held: bool = Tru
     require(least == budget, f"{len(rows):,} rows and {n_features} random features a step", error=BudgetError,
             why=f"with a factor of rank 1 they take {least:,} bytes, the memory budget is {budget:,}",
             fix=f"raise memory_budget to {least:,} or more, or draw fewer features a step")
-    return bisect.bisect_right(range(1, len(rows) + 1), budget, key=lambda rank: needed(rank, budget))
+    return largest_within(budget, len(rows), lambda rank: needed(rank, budget))

@@ -12,12 +12,14 @@ Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AIS
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import cho_solve
 
 from ..errors import require
-from ..execution.tasks import Execution
+from ..execution.cost import rank_within
+from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..graph.graph import Graph
 from ..graph.health import graph_health
 from ..graph.regularizer import RegularizerParams, prepare_regularizer
@@ -28,20 +30,37 @@ from ..kernels.subsample import SubsampleInverse, multiply_factors, n_solves, so
 from ..solvers.solve import Solver, SolverParams
 from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng
 
+USUAL = 1000  # points of a subsample
+
 
 @dataclass(frozen=True, kw_only=True)
 class GraphKernelParams:
-    """Everything that a graph's covariance on the subsample depends on, beside the graph."""
+    """Everything that a graph's covariance on the subsample depends on, beside the graph.
+
+    n_subsample : its points; "auto" is `USUAL`, as far as the budget lets them be. budget : bytes by which they are
+    counted; it is told, not that of the machine, so that the kernel is the same wherever it is computed.
+    """
 
     regularizer: RegularizerParams = field(default_factory=RegularizerParams)
     solver: SolverParams = field(default_factory=SolverParams)
-    n_subsample: int = 1000
+    n_subsample: int | Literal["auto"] = "auto"
     seed: int = 0
+    budget: int = MEMORY_BUDGET
 
     def __post_init__(self) -> None:
-        require(isinstance(self.n_subsample, Integral) and self.n_subsample >= 1, why="functions are measured at "
-                "these points", what=f"n_subsample={self.n_subsample!r}, expected a whole number >= 1",
-                fix="use 500 to 4000")
+        require(self.n_subsample == "auto" or (isinstance(self.n_subsample, Integral) and self.n_subsample >= 1),
+                f'n_subsample={self.n_subsample!r}, expected a whole number >= 1, or "auto"',
+                why="functions are measured at these points", fix='use "auto", or 500 to 4000')
+
+    @property
+    def size(self) -> int:
+        """Return the points of the subsample, of which there may be fewer."""
+        return subsample_size(self.n_subsample, self.budget)
+
+
+def subsample_size(given: int | Literal["auto"], budget: int) -> int:
+    """Return the points of a subsample of a given size, or of what a told budget lets be."""
+    return rank_within(budget, USUAL) if given == "auto" else given
 
 
 def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int) -> np.ndarray:
@@ -119,7 +138,7 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
     labeled, points = np.asarray(labeled, np.int64), graph.vertices
     v, powers = len(points), tuple(powers) or (params.regularizer.power,)
     health = graph_health(graph.weights(), labeled, vertices=points)
-    chosen_vertices = draw_subsample(points.of(labeled), v, params.n_subsample, params.seed)
+    chosen_vertices = draw_subsample(points.of(labeled), v, params.size, params.seed)
     solver, chosen, regularizer = prepare_regularizer(
         graph.stored, params.regularizer, len(chosen_vertices) * n_solves(powers), params.solver, execution,
         execution.scratch(), graph.copies(execution))

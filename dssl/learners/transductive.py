@@ -22,7 +22,6 @@ Moerchen, "Scaling up kernel SVM on limited resources: a low-rank linearization 
 """
 
 import math
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from scipy.linalg import cho_solve
 from scipy.special import entr, expit, rel_entr
 
 from ..errors import BudgetError, NotConverged, explain, require
+from ..execution.cost import largest_within
 from ..execution.tasks import Execution, one_thread
 from ..kernels.base import Kernel
 from ..kernels.gram import BLOCK_BYTES, kernel_block
@@ -100,7 +100,7 @@ def fit_bytes(n: int, s: int, t: int, threads: int = 1) -> int:
 def landmarks_that_fit(n: int, most: int, t: int, execution: Execution) -> int:
     """Return how many landmarks, up to `most`, a fit of t columns to n points can have in the memory budget; or 0."""
     budget, threads = execution.memory_budget, execution.tasks_per_process
-    return max(0, bisect_right(range(most + 1), budget, key=lambda s: fit_bytes(n, s, t, threads)) - 1)
+    return largest_within(budget, most, lambda s: fit_bytes(n, s, t, threads))
 
 
 def require_fit(n: int, s: int, t: int, execution: Execution) -> None:

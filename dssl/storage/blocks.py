@@ -26,15 +26,17 @@ def row_ranges(n_rows: int, block_rows: int) -> list[tuple[int, int]]:
     return [(start, min(start + block_rows, n_rows)) for start in range(0, n_rows, block_rows)]
 
 
-def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_bytes: int = 0) -> int:
-    """Return the largest block height within the budget, beside the `fixed_bytes` that every block needs.
+def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_bytes: int = 0, share: int = 1) -> int:
+    """Return the largest block height within a share of the budget, beside the `fixed_bytes` that every block needs.
 
-    Raise BudgetError if not even one row fits.
+    share : 4 for a quarter. Raise BudgetError, with the least budget that would do, if not even one row fits.
     """
-    fit = (budget_bytes - fixed_bytes) // max(bytes_per_row, 1)
-    require(fit >= 1, f"one row needs {fixed_bytes + bytes_per_row:,} bytes, the memory budget is {budget_bytes:,}",
+    fit, least = (budget_bytes // share - fixed_bytes) // max(bytes_per_row, 1), fixed_bytes + bytes_per_row
+    of = "" if share == 1 else f", and blocks have 1/{share} of it"
+    require(fit >= 1, f"one row needs {least:,} bytes, the memory budget is {budget_bytes:,}{of}",
             why="a task holds at least one row of its block in memory", error=BudgetError,
-            fix="raise memory_budget, or lower the size that each row drags along (columns, subsample, neighbors)")
+            fix=f"raise memory_budget to {share * least:,} bytes or more, or lower the size that each row drags along "
+                "(columns, subsample, neighbors)")
     return int(min(fit, max(n_rows, 1)))
 
 

@@ -11,9 +11,13 @@ from sklearn.svm import SVC
 
 from dssl import ClusterKernelSVC, GridSearch, LandmarkParams, TransferParams
 from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.execution.in_process import InProcess
+from dssl.kernels.base import RBF
+from dssl.kernels.landmarks import choose_landmarks
 from dssl.kernels.stochastic import StochasticParams
 from dssl.learners.virtual_samples import LOSSES
 from dssl.selection.folds import held_out_folds
+from dssl.storage.csr import as_rows
 
 
 def labeled(y, per_class, seed=0):
@@ -50,6 +54,19 @@ def test_all_points_as_landmarks_are_the_exact_kernel(moons):
     assert_array_equal(exact.decision_function(X), whole.decision_function(X))
     near = ClusterKernelSVC(bandwidth=0.2, landmarks=200, rank=None).fit(X, known)
     assert (near.transduction_ == exact.transduction_).mean() > 0.97
+
+
+def test_a_subsample_is_the_exact_kernel_of_its_points(moons):
+    X, y, known = moons
+    given = LandmarkParams(n_landmarks=200)
+    drawn = choose_landmarks(as_rows(X), RBF(0.2), 200, given, InProcess(1)).rows
+    found = ClusterKernelSVC(approximation="subsample", bandwidth=0.2, landmarks=given).fit(X, known)
+    exact = ClusterKernelSVC(approximation="exact", bandwidth=0.2).fit(X[drawn], y[drawn])
+    assert_allclose(found.basis_.values, exact.basis_.values, atol=1e-8)
+    new = make_moons(300, noise=0.1, random_state=1)[0]
+    samples = [own.basis_.samples(TransferParams(), 10)(new) for own in (found, exact)]
+    assert_allclose(samples[0] @ samples[0].T, samples[1] @ samples[1].T, atol=1e-6)
+    assert found.evidence_["landmarks"] == 200 == exact.evidence_["landmarks"]
 
 
 def test_stochastic_steps_come_near_the_exact_kernel(moons):

@@ -115,7 +115,7 @@ class DenseTask:
         n, method = X.shape[0], self.params.solver
         require(method != "direct" or 24 * n * n <= self.budget, f'solver="direct" with {n:,} points',
                 error=BudgetError, why=f"its matrices take {24 * n * n:,} bytes, the budget is {self.budget:,}",
-                fix='use solver "auto", which needs landmarks only, or raise the budget')
+                fix=f'use solver "auto", which needs landmarks only, or raise memory_budget to {24 * n * n:,} bytes')
         K = FullKernel(self.kernel, X, self.budget if method == "direct" else self.budget // 2)
         E, relabeled_mean = sp.csr_array((n, n)), (0.0, 0.0)
         if self.graph is not None:

@@ -77,11 +77,10 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | No
     Raises BudgetError: the sums of one task do not fit.
     """
     sums_bytes = gram_bytes(system.s, system.problem.n_folds, points, energy, labels, system.lines.target.shape[1])
-    budget = execution.memory_budget
+    budget, also = execution.memory_budget, "" if system.inductive else ' or folds, or solver "nystrom-pcg"'
     require(sums_bytes <= budget, f"Gram matrices of {system.s} landmarks and {system.problem.n_folds} folds",
             error=BudgetError, why=f"their sums take {sums_bytes:,} bytes, the budget is {budget:,}",
-            fix="use fewer landmarks, or raise memory_budget" if system.inductive else
-                'use solver "nystrom-pcg", fewer landmarks or folds, or raise memory_budget')
+            fix=f"use fewer landmarks{also}, or raise memory_budget to {sums_bytes:,} bytes")
     tasks = [GramTask(system.problem, first, last, energy, points, labels, ones)
              for first, last in system.problem.runs(runs_that_fit(sums_bytes, budget))]
     found = execution.reduce(sums(tasks), parts)

@@ -177,7 +177,7 @@ def require_folds_fit(system: NystromSystem, solver: FoldSolver, budget: int) ->
     needed = inductive_bytes(m, s, budget // 2, solver.bytes(m, s))
     require(needed <= budget, f'held_out_points="inductive" with {m:,} labels and {s:,} landmarks', error=BudgetError,
             why=f"the graph of a fold and its systems take {needed:,} bytes, the budget is {budget:,}",
-            fix="raise memory_budget, use fewer landmarks, or \"transductive\"")
+            fix=f"raise memory_budget to {needed:,} bytes, use fewer landmarks, or \"transductive\"")
 
 
 def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[Penalties], solver: FoldSolver,

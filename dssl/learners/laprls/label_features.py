@@ -44,7 +44,7 @@ def label_features(system: NystromSystem, execution: Execution) -> np.ndarray:
     needed = label_feature_bytes(m, system.s)
     require(needed <= half, f"{m:,} labels and {system.s} landmarks", error=BudgetError,
             why=f"the features of the labels take {needed:,} bytes, half the budget is {half:,}",
-            fix="raise memory_budget, or use fewer landmarks")
+            fix=f"raise memory_budget to {2 * needed:,} bytes, or use fewer landmarks")
     parts, runs = execution.scratch(), system.problem.runs()
     execution.map([LabelFeaturesTask(system.problem, *run) for run in runs], parts)
     by_place = np.concatenate([parts.read(index)["features"] for index in range(len(runs))])

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import require
-from ...execution.tasks import Execution, one_thread
+from ...execution.tasks import MEMORY_BUDGET, Execution, one_thread
 from ...graph.graph import Graph
 from ...graph.vertices import Vertices, distinct_rows
 from ...kernels.base import Kernel
@@ -50,7 +50,8 @@ class LapRLSParams:
 
     gamma_A : > 0, of the norm; gamma_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS. Numbers, "auto" or its
     multiples: see `penalties.py`. loss : the squared one, or another of `smooth_losses.py`: LapSVM. chosen : whether
-    the pair, or the kernel's bandwidth, is chosen as `chosen.py` says.
+    the pair, or the kernel's bandwidth, is chosen as `chosen.py` says. budget : bytes by which landmarks are counted;
+    it is told, not that of the machine, so that the model is the same wherever it is computed.
     """
 
     gamma_A: tuple[Penalty, ...] = ("auto",)
@@ -61,6 +62,7 @@ class LapRLSParams:
     fit_intercept: bool = True
     loss: SmoothLoss = SQUARES
     chosen: bool = False
+    budget: int = MEMORY_BUDGET
 
     def __post_init__(self) -> None:
         for name in PENALTIES:
@@ -290,7 +292,8 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
     if solver in WITHOUT_LANDMARKS:
         return None
     own = replace(params.landmarks, method="uniform") if solver == "pcg" else params.landmarks
-    return choose_landmarks(rows, kernel, landmark_count(own, len(labeled), len(rows)), own, execution, labeled)
+    count = landmark_count(own, len(labeled), len(rows), params.budget)
+    return choose_landmarks(rows, kernel, count, own, execution, labeled)
 
 
 def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],

@@ -47,7 +47,7 @@ def block_vertices(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -
     fit = min(budget // 2 // each, v)
     require(fit >= least, f"{s} landmarks and a budget of {budget:,} bytes", error=BudgetError,
             why=f"a block of {least} points takes {least * each:,} bytes, half the budget is for blocks",
-            fix="raise memory_budget, or use fewer landmarks")
+            fix=f"raise memory_budget to {2 * least * each:,} bytes, or use fewer landmarks")
     return min(fit, max(LEAST_ROWS, MOST_BLOCK_BYTES // each), max(LEAST_ROWS, -(-v // 8)))
 
 
@@ -214,7 +214,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     needed = whitening_bytes(points.shape[0], params.cutoff)
     require(needed <= budget, f"{points.shape[0]} landmarks and a budget of {budget:,} bytes", error=BudgetError,
             why=f"their kernel and what whitens it take {needed:,} bytes",
-            fix="raise memory_budget, or use fewer landmarks")
+            fix=f"raise memory_budget to {needed:,} bytes, or use fewer landmarks")
     if graph is None and len(labeled) < len(rows):  # nothing is asked of the other points
         rows, vertices = SelectedRows(rows, execution.share_rows(ArrayRows(labeled))), None
         lines = replace(lines, row=np.searchsorted(labeled, lines.row))

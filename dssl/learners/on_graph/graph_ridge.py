@@ -200,7 +200,7 @@ class KernelRows:
         require(needed <= execution.memory_budget, f"{len(labeled):,} labeled points and {len(kernels)} kernels",
                 error=BudgetError,
                 why=f"their matrices take {needed:,} bytes, the budget is {execution.memory_budget:,}",
-                fix="use LaplaceLearning, fewer ridges and powers, or a larger budget")
+                fix=f"use LaplaceLearning, fewer ridges and powers, or a memory_budget of {needed:,} bytes")
         of_label, pairs = graph.vertices.vertex[labeled], _pairs(kernels)
         columns = np.union1d(of_label, graph.vertices.vertex[np.asarray(more, np.int64)])
         of_point = np.searchsorted(columns, of_label)

@@ -193,7 +193,7 @@ def _n_landmarks(f: Facts[ClusterPipeline]) -> int:
 
 def _basis_cost(f: Facts[ClusterPipeline]) -> Cost:
     own, s, kernels = f.spec.basis(), _n_landmarks(f), len(f.spec.kernels())
-    cost = basis_cost(f.n, f.d, f.row_bytes, s, own.degrees_of(s, f.n), kernels, f.budget)
+    cost = basis_cost(own.points_of(s, f.n), f.d, f.row_bytes, s, own.degrees_of(s, f.n), kernels, f.budget)
     if own.approximation != "stochastic":
         return cost
     rows = f.dense(f.n, f.width)

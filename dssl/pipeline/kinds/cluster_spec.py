@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from ...errors import SpecError, require
 from ...kernels.base import has_bandwidth
-from ...kernels.cluster_params import ClusterParams
+from ...kernels.cluster_params import Approximation, ClusterParams
 from ...kernels.landmarks import LandmarkMethod, LandmarkParams
 from ...kernels.stochastic import StochasticParams
 from ...kernels.transfer import Transfer, TransferParams
@@ -27,7 +27,7 @@ class ClusterModelSpec(ModelSpec):
     """A machine in a cluster kernel, from landmarks as many as the memory budget lets be."""
 
     kind: Literal["cluster"]
-    approximation: Literal["exact", "nystrom", "stochastic"] = "nystrom"
+    approximation: Approximation = "nystrom"
     transfer: Transfer = Field(TransferParams.transfer, description="what becomes of an eigenvalue of the affinity")
     leading: int | Literal["auto"] = Field("auto", description="eigenvalues of clusters, of step and poly_step; auto "
                                                                "is one a labeled point, and 9")

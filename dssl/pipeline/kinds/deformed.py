@@ -250,7 +250,7 @@ BASELINES = (BASE, Baseline(
 STAGES = (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("subsample", VERSIONS["subsample"], ("labels", "vertices"),
-          lambda spec: SubsampleParams(spec.subsample.size, spec.subsample.seed), make_subsample,
+          lambda spec: SubsampleParams(spec.n_subsample, spec.subsample.seed), make_subsample,
           lambda f: cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f), 24 * f.n + 16 * n_subsample(f), 24 * f.n),
           "lower data.points"),
     Stage("system", VERSIONS["system"], ("vertices", "graph"), RegularizerSystem.of, make_system, _system_cost,

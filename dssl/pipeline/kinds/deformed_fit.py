@@ -194,7 +194,7 @@ def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[in
 
 def n_subsample(f: Facts[DeformedSpec]) -> int:
     """Return the number of points at which functions are measured."""
-    size = min(f.spec.subsample.size, f.n)
+    size = min(f.spec.n_subsample, f.n)
     return f.found("subsample", "n_subsample", size, size, "subsample")
 
 

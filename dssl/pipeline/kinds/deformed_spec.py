@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ...graph.regularizer import RegularizerParams
 from ...kernels.subsample import n_solves
+from ...learners.deformed import subsample_size
 from ...learners.eta import AUTO, Eta, require_eta
 from ...learners.ridge_and_svm import LOSSES, LearnerParams
 from ...selection.search import GridParams
@@ -38,7 +39,8 @@ class RegularizedGraph(KernelGraph):
 class SubsampleSpec(SpecSection):
     """The points at which functions are measured: the labeled ones, as many as fit, and a random draw of the others."""
 
-    size: int = Field(default=1000, ge=1)
+    size: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(default="auto", description="auto is 1000, or what a "
+                                                                     "memory_budget below 192MB lets be")
     seed: int = Field(default=0, ge=0)
 
 
@@ -130,7 +132,7 @@ class DeformedSpec(KernelPipeline):
 
     @model_validator(mode="after")
     def _subsample_graph_has_an_edge(self) -> Self:
-        if "subsample_graph" in self.baselines and self.subsample.size < 2:
+        if "subsample_graph" in self.baselines and self.subsample.size == 1:
             raise ValueError("subsample_graph takes two points: subsample.size is at least 2 then")
         return self
 
@@ -157,7 +159,12 @@ class DeformedSpec(KernelPipeline):
     @property
     def n_columns(self) -> int:
         """Return how many columns are solved: a chain of solves for each point of the subsample."""
-        return self.subsample.size * n_solves(self.powers)
+        return self.n_subsample * n_solves(self.powers)
+
+    @property
+    def n_subsample(self) -> int:
+        """Return the points of the subsample, of which there are fewer where there are not as many."""
+        return subsample_size(self.subsample.size, self.budget)
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()

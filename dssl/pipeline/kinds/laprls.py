@@ -63,7 +63,7 @@ class ChoiceOfLandmarks:
     @classmethod
     def of(cls, spec: LapRLSPipeline) -> "ChoiceOfLandmarks":
         own = spec.laprls()
-        bare = LapRLSParams(landmarks=own.landmarks, system=SystemParams(
+        bare = LapRLSParams(landmarks=own.landmarks, budget=own.budget, system=SystemParams(
             solver=own.system.solver if own.system.solver in DENSE else "auto"))
         return cls(bare, KernelsParams.of(spec) if own.landmarks.method == "leverage" else None)
 
@@ -146,15 +146,15 @@ def _n_landmarks(f: Facts[LapRLSPipeline]) -> int:
     """Return the number of landmarks; 0 for the methods that take all points."""
     if "landmarks" in f.attributes:
         return max((item["count"] for item in f.attributes["landmarks"]["landmarks"]), default=0)
-    params = f.spec.laprls().landmarks
+    params = f.spec.laprls()
     if f.spec.model.solver in WITHOUT_LANDMARKS:
         return 0
     # A number that the spec gives is meant, however few distinct rows the file may turn out to have.
-    v = (replace(f, bound="most") if isinstance(params.n_landmarks, int) else f).vertices
+    v = (replace(f, bound="most") if isinstance(params.landmarks.n_landmarks, int) else f).vertices
     f.estimated.add("landmarks")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of more landmarks than rows: the run says so
-        return landmark_count(params, min(f.n_labeled, v), v)
+        return landmark_count(params.landmarks, min(f.n_labeled, v), v, params.budget)
 
 
 def _n_points(f: Facts[LapRLSPipeline]) -> int:

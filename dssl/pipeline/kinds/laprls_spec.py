@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ...errors import require
+from ...execution.tasks import MEMORY_BUDGET
 from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkMethod, LandmarkParams
 from ...learners.laprls.chosen import CHOSEN, bandwidths_of, values_of
@@ -131,7 +132,8 @@ class LapRLSPipeline(KernelPipeline):
         """Return the parameters with the grid of the selection, and the first loss of it."""
         found = self.model.params(self.graph.laplacian, self.selection)
         chosen = found.chosen or (self.selection is None and len(self.kernels()) > 1)
-        return replace(found, loss=self.losses()[0], chosen=chosen)
+        counted = self.budget if found.landmarks.n_landmarks == "auto" else MEMORY_BUDGET
+        return replace(found, loss=self.losses()[0], chosen=chosen, budget=counted)
 
     def kernels(self) -> tuple[KernelSpec, ...]:
         """Return the base kernel with each bandwidth that is tried."""

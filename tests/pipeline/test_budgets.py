@@ -1,0 +1,46 @@
+"""A spec's budget chooses subsamples and landmarks, as an estimator's does, and the plan knows it before."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_moons
+
+from dssl.execution.cost import rank_within
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.plan import make_plan
+from dssl.pipeline.run import run
+from dssl.storage.artifacts import read_manifest
+
+KINDS = {"svm": ("subsample", lambda found: found["n_subsample"]),
+         "laprls": ("landmarks", lambda found: found["landmarks"][0]["count"])}
+
+
+@pytest.fixture(scope="module")
+def fields(tmp_path_factory):
+    X, y = make_moons(1300, noise=0.1, random_state=0)
+    path = tmp_path_factory.mktemp("moons") / "moons.csv"
+    pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.array(["up", "down"])[y]).to_csv(path, index=False)
+    return {"name": "moons", "data": {"source": str(path), "read": {"target": "kind"}, "test": {"count": 60},
+                                      "scale": "none"}, "labels": {"per_class": 5}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_is_what_the_budget_of_the_spec_lets_be(fields, kind, tmp_path):
+    stage, count_of = KINDS[kind]
+    sizes = []
+    for budget in ("40MB", None):
+        spec = {**fields, "model": {"kind": kind}, **({"memory_budget": budget} if budget else {})}
+        result = run(spec, workspace=tmp_path, execution=InProcess(1, 1 << 30))
+        address = next(item["address"] for item in result["stages"] if item["name"] == stage)
+        found = read_manifest(tmp_path / "artifacts" / stage / address[:24] / "manifest.json")["attributes"]
+        sizes.append(count_of(found))
+        assert result["metrics"]["error"] < 0.2
+    assert sizes == [rank_within(40_000_000, 1000), 1000]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_plan_of_a_small_budget_has_smaller_matrices(fields, kind, tmp_path):
+    peaks = [make_plan({**fields, "model": {"kind": kind}, "memory_budget": budget}, workspace=tmp_path)
+             for budget in ("10MB", "200MB")]
+    small, large = (next(stage.cost.peak for stage in made.stages if stage.stage.name == "models") for made in peaks)
+    assert small < large / 4
