@@ -14,7 +14,8 @@ _PUBLIC = {
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls",
-    "ClusterKernelSVC": "dssl.estimators.cluster", "TransferParams": "dssl.kernels.transfer",
+    "ClusterKernelSVC": "dssl.estimators.cluster", "ClusterKernelFeatures": "dssl.estimators.cluster_features",
+    "TransferParams": "dssl.kernels.transfer",
     "LapSVM": "dssl.estimators.lapsvm", "LaplaceLearning": "dssl.estimators.graph",
     "LaplaceLearningRegressor": "dssl.estimators.graph", "PoissonLearning": "dssl.estimators.graph",
     "GraphKernelRidge": "dssl.estimators.graph", "GraphKernelRidgeRegressor": "dssl.estimators.graph",
@@ -23,17 +24,19 @@ _PUBLIC = {
     "TransductiveSVC": "dssl.estimators.transductive",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
-__all__ = ["ClusterKernelSVC", "Dataset", "Graph", "GraphKernelRidge", "GraphKernelRidgeRegressor", "GridSearch",
-           "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor",
-           "LapSVC", "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor", "Laplacian", "PoissonLearning",
-           "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor", "SystemParams",
-           "TransductiveSVC", "TransferParams", "neighbors", "open_dataset", "plan", "run", "solve", "weights"]
+__all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "GraphKernelRidge",
+           "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge",
+           "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor",
+           "Laplacian", "PoissonLearning", "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor",
+           "SystemParams", "TransductiveSVC", "TransferParams", "neighbors", "open_dataset", "plan", "run", "solve",
+           "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
     from .data.ingest import open_dataset
     from .estimators.automatic import SemiSupervisedClassifier, SemiSupervisedRegressor
     from .estimators.cluster import ClusterKernelSVC
+    from .estimators.cluster_features import ClusterKernelFeatures
     from .estimators.deformed import LapKernelRidge, LapSVC
     from .estimators.graph import (
         GraphKernelRidge,

@@ -30,18 +30,47 @@ from .groups import GroupedParams
 from .targets import classes_of, quantities_of, require_classes, require_per_class, weighed
 
 
-class PointEstimator(GroupedParams):
-    """An estimator whose fitted function of points is a `Model`, `model_`."""
+class PointReader(GroupedParams):
+    """What reads points of any input, and has a model of them, `model_`."""
 
     model_: Model
-    evidence_: dict[str, Any]
     memory_budget: int | str | None
-    unlabeled: Any
-    seed: int
 
     def _execution(self) -> Execution:
         """Return what runs the tasks, with the memory that one may take; raise ParameterError where that is no size."""
         return current_execution(None if self.memory_budget is None else size_of(self.memory_budget))
+
+    def _points(self, X: Any, execution: Execution, *, reset: bool) -> Rows:
+        """Return the points as rows that every task can read, after checking them; sets or compares the columns."""
+        header = header_of(X)
+        if header is not None:  # names are compared before anything is computed
+            validate_data(self, header, reset=reset, skip_check_array=True)
+        rows = rows_of(X, execution, type(self).__name__)
+        if header is None:
+            validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
+        return execution.share_rows(rows)
+
+    def _new_rows(self, X: Any, execution: Execution) -> Rows:
+        check_is_fitted(self, "model_")
+        return self._points(X, execution, reset=False)
+
+    def _values(self, X: Any) -> np.ndarray:
+        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
+        rows = self._new_rows(X, execution)
+        return self.model_.values(rows, execution)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class PointEstimator(PointReader):
+    """An estimator whose fitted function of points is a `Model`, `model_`."""
+
+    evidence_: dict[str, Any]
+    unlabeled: Any
+    seed: int
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points, labeled and unlabeled; return self.
@@ -152,11 +181,6 @@ class PointEstimator(GroupedParams):
         rows = self._new_rows(X, execution)
         return self.model_.support(rows, execution)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def _graph(self, rows: Rows, given: Any, execution: Execution) -> Graph:
         """Return the graph of the points: the one that is given, or what the estimator's parameters make."""
         return graph_of(rows, self.group("graph"), execution, given)
@@ -168,25 +192,6 @@ class PointEstimator(GroupedParams):
                 why="it learns from the points that have a label", fix="pass y with the marker of unlabeled points",
                 error=DataError)
         return labels_of(y)
-
-    def _points(self, X: Any, execution: Execution, *, reset: bool) -> Rows:
-        """Return the points as rows that every task can read, after checking them; sets or compares the columns."""
-        header = header_of(X)
-        if header is not None:  # names are compared before anything is computed
-            validate_data(self, header, reset=reset, skip_check_array=True)
-        rows = rows_of(X, execution, type(self).__name__)
-        if header is None:
-            validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
-        return execution.share_rows(rows)
-
-    def _new_rows(self, X: Any, execution: Execution) -> Rows:
-        check_is_fitted(self, "model_")
-        return self._points(X, execution, reset=False)
-
-    def _values(self, X: Any) -> np.ndarray:
-        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
-        rows = self._new_rows(X, execution)
-        return self.model_.values(rows, execution)
 
     def _compared(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return the labels (l,) of some points, what is predicted for those that have one, and their weights."""

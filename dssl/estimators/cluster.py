@@ -23,6 +23,13 @@ from .base import KernelEstimator
 from .calibrated import CalibratedClassifier
 
 
+def cluster_params(estimator: Any) -> ClusterParams:
+    """Return how the eigenpairs are found; raise ParameterError where a parameter is out of range."""
+    return ClusterParams(
+        approximation=estimator.approximation, landmarks=estimator.group("landmarks"), rank=estimator.rank,
+        degrees=estimator.degrees, steps=estimator.group("steps"), budget=budget_of(estimator.memory_budget))
+
+
 class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     """A machine in a cluster kernel of all points, of least squares or another loss; any number of classes.
 
@@ -88,11 +95,7 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
 
     def _params(self) -> tuple[ClusterParams, SampleLearner]:
         learner = SampleLearner(loss=self.loss, C=self.C)
-        return ClusterParams(
-            approximation=self.approximation,  # type: ignore[arg-type]
-            landmarks=self.group("landmarks"), rank=self.rank,  # type: ignore[arg-type]
-            degrees=self.degrees, steps=self.group("steps"),  # type: ignore[arg-type]
-            budget=budget_of(self.memory_budget)), learner
+        return cluster_params(self), learner
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
                execution: Execution) -> None:

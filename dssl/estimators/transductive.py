@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import explain, require
-from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
@@ -92,10 +91,8 @@ class TransductiveSVC(ClassifierCalibratedOnRequest):
         columns = target.columns().shape[1]
         folds = calibration_folds(target, self.seed, a_fit_each=True) if self.probability else []
         own = self.group("landmarks")
-        count, width = landmark_count(
-            own, len(target.labeled), n, budget_of(self.memory_budget)), columns * (1 + len(folds))
-        if own.n_landmarks == "auto":
-            count = landmarks_that_fit(n, count, width, execution) or count
+        width = columns * (1 + len(folds))
+        count = landmark_count(own, len(target.labeled), n, landmarks_that_fit(n, n, width, execution))
         require_fit(n, count, width, execution)
         landmarks = choose_landmarks(rows, kernel, count, own, execution, preferred=target.labeled)
         weights = np.ones(n)

@@ -7,7 +7,6 @@ measured, and `tests/benchmarks/memory.py` measures them again.
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isqrt
 
 SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
 COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
@@ -40,7 +39,6 @@ def largest_within(budget: int, most: int, bytes_of: Callable[[int], int]) -> in
     return bisect_right(range(1, most + 1), budget, key=bytes_of)
 
 
-def rank_within(budget: int, most: int) -> int:
-    """Return the largest rank, from 1 to `most`, whose `MATRICES` take half a budget; blocks and points have the rest.
-    """
-    return max(1, min(most, isqrt(budget // (2 * 8 * MATRICES))))
+def rank_bytes(rank: int) -> int:
+    """Return the budget of which a rank's `MATRICES` take half; blocks and points have the other."""
+    return 2 * 8 * MATRICES * rank * rank

@@ -73,7 +73,7 @@ class ClusterParams:
             require(most >= 2, f"a budget of {budget:,} bytes", error=BudgetError,
                     why=f"two landmarks of {d:,} columns take more", fix=f"use {budget_for(2, d):,} bytes or more")
             return min(most, MOST_LANDMARKS)
-        return landmark_count(self.landmarks, n_labeled, n, budget)
+        return landmark_count(self.landmarks, n_labeled, n, most)
 
     def steps_within(self, rows: Rows) -> StochasticParams:
         """Return the steps with the rank that the budget lets be; raise BudgetError where none does."""

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError, explain, require
-from ..execution.cost import Cost, block_count, cost_of, rank_within
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, block_rng
 from ..storage.csr import point_arrays, points_of
@@ -86,8 +86,10 @@ def ceil_root(number: int) -> int:
     return math.isqrt(number - 1) + 1 if number > 0 else 0
 
 
-def landmark_count(params: LandmarkParams, n_labeled: int, n: int, budget: int) -> int:
-    """Return how many landmarks are meant, from 1 to n, given how many of the n rows are labeled, within a told budget.
+def landmark_count(params: LandmarkParams, n_labeled: int, n: int, most: int) -> int:
+    """Return how many landmarks are meant, from 1 to n, given how many of the n rows are labeled.
+
+    most : of "auto", what a told budget lets be, or 0.
 
     Warns
     -----
@@ -98,7 +100,7 @@ def landmark_count(params: LandmarkParams, n_labeled: int, n: int, budget: int) 
     asked = params.n_landmarks
     if isinstance(asked, str):
         rule = ceil_root(n_labeled) + ceil_root(n - n_labeled)
-        return rule if asked == "sqrt" else rank_within(budget, min(n, max(USUAL, rule)))
+        return rule if asked == "sqrt" else min(n, max(USUAL, rule), max(most, 1))
     if not isinstance(asked, Integral):
         return max(1, min(n, math.ceil(float(asked) * n * (1 - 1e-12))))  # 0.07 of 100 is 7.000000000000001
     if asked > n:

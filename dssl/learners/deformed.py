@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from ..errors import require
-from ..execution.cost import rank_within
+from ..execution.cost import largest_within, rank_bytes
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..graph.graph import Graph
 from ..graph.health import graph_health
@@ -60,7 +60,7 @@ class GraphKernelParams:
 
 def subsample_size(given: int | Literal["auto"], budget: int) -> int:
     """Return the points of a subsample of a given size, or of what a told budget lets be."""
-    return rank_within(budget, USUAL) if given == "auto" else given
+    return (largest_within(budget, USUAL, rank_bytes) or 1) if given == "auto" else given
 
 
 def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int) -> np.ndarray:

@@ -53,7 +53,6 @@ def main() -> None:
 def one_size(size: int, solvers: list[str], runs: int) -> None:
     """Print one JSON line a solver and rule."""
     from dssl.execution.in_process import InProcess
-    from dssl.execution.tasks import MEMORY_BUDGET
     from dssl.graph.neighbors import NeighborParams, find_neighbors
     from dssl.graph.weights import WeightParams, weigh
     from dssl.kernels.base import RBF, median_bandwidth
@@ -84,7 +83,7 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
                 begin = time.perf_counter()
                 with PeakMemory() as peak:
                     params = LandmarkParams(n_landmarks=count)  # type: ignore[arg-type]
-                    s = landmark_count(params, len(labeled), size, MEMORY_BUDGET)
+                    s = landmark_count(params, len(labeled), size, size)
                     landmarks = choose_landmarks(ArrayRows(X), kernel, s, params, execution, labeled)
                     lines = LabelLines.of(labeled, np.ones(len(labeled)), targets)
                     system = assemble(ArrayRows(X), lines, kernel, landmarks, graph, "normalized", SystemParams(

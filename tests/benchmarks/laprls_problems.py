@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import dssl
-from dssl.execution.tasks import MEMORY_BUDGET, Execution
+from dssl.execution.tasks import Execution
 from dssl.graph.given import store_weights
 from dssl.graph.vertices import Vertices, find_vertices
 from dssl.kernels.base import RBF, Kernel, median_bandwidth
@@ -102,7 +102,7 @@ class Problem:
         chosen, kernel = LandmarkParams(n_landmarks=n_landmarks, seed=seed), RBF(bandwidth or self.bandwidth)
         lines = self.lines(held)
         labeled = np.unique(lines.row)
-        count = landmark_count(chosen, len(labeled), len(self.rows), MEMORY_BUDGET)
+        count = landmark_count(chosen, len(labeled), len(self.rows), len(self.rows))
         landmarks = choose_landmarks(self.rows, kernel, count, chosen, execution, labeled)
         copies = execution.share(**self.points.to_arrays()) if self.points.joined else None
         return assemble(self.rows, lines, kernel, landmarks, self.graph if graph else None, "unnormalized", params,

@@ -1,9 +1,10 @@
 """Ranks that fit a budget: the largest that does, one where none does, and never fewer of a larger budget."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dssl.execution.cost import MATRICES, largest_within, rank_within
+from dssl.execution.cost import MATRICES, largest_within, rank_bytes
 
 
 @given(st.integers(0, 10**12), st.integers(1, 10**6), st.integers(1, 10**4))
@@ -15,9 +16,7 @@ def test_the_largest_that_fits(budget, most, each):
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**6), st.integers(0, 10**9))
-def test_the_matrices_of_a_rank_take_half_a_budget_which_grows_no_rank_smaller(budget, most, more):
-    rank = rank_within(budget, most)
-    assert 1 <= rank <= most
-    assert rank == 1 or 8 * MATRICES * rank * rank <= budget / 2
-    assert rank == most or 8 * MATRICES * (rank + 1) ** 2 > budget / 2 - 8 * MATRICES
-    assert rank <= rank_within(budget + more, most)
+def test_a_larger_budget_has_no_smaller_rank(budget, most, more):
+    rank = largest_within(budget, most, rank_bytes)
+    assert rank <= largest_within(budget + more, most, rank_bytes)
+    assert rank == 0 or MATRICES * np.zeros((rank, 1)).nbytes * rank <= budget / 2

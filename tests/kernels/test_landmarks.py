@@ -11,7 +11,6 @@ from scipy import sparse
 
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.tasks import MEMORY_BUDGET
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import (
     METHODS,
@@ -54,16 +53,22 @@ class TestCount:
         (1e-9, 0, 50, 1), (1.0, 3, 50, 50), (1, 3, 50, 1), ("sqrt", 10**16 + 1, 10**16 + 1, 10**8 + 1),
     ])
     def test_number_fraction_and_rule(self, asked, m, n, count):
-        assert landmark_count(LandmarkParams(n_landmarks=asked), m, n, MEMORY_BUDGET) == count
+        assert landmark_count(LandmarkParams(n_landmarks=asked), m, n, n) == count
+
+    @pytest.mark.parametrize(("n", "most", "count"), [(500, 10**6, 500), (5000, 10**6, 1000), (5000, 70, 70),
+                                                      (5000, 0, 1), (10**8, 10**6, 10_000), (10**8, 3000, 3000)])
+    def test_auto_is_the_usual_number_or_the_rule_as_far_as_the_budget_lets(self, n, most, count):
+        assert landmark_count(LandmarkParams(), 0, n, most) == count
+        assert landmark_count(LandmarkParams(n_landmarks=80), 0, n, most) == 80
 
     @given(m=st.integers(0, 300), u=st.integers(0, 300))
     def test_the_rule_never_exceeds_the_rows(self, m, u):
         if m + u:
-            assert 1 <= landmark_count(LandmarkParams(n_landmarks="sqrt"), m, m + u, MEMORY_BUDGET) <= m + u
+            assert 1 <= landmark_count(LandmarkParams(n_landmarks="sqrt"), m, m + u, m + u) <= m + u
 
     def test_more_than_there_are_rows(self):
         with pytest.warns(UserWarning, match=r"n_landmarks=11 and 10 rows\n  why: .*\n  fix: set n_landmarks to 10"):
-            assert landmark_count(LandmarkParams(n_landmarks=11), 3, 10, MEMORY_BUDGET) == 10
+            assert landmark_count(LandmarkParams(n_landmarks=11), 3, 10, 10) == 10
 
     @pytest.mark.parametrize("asked", [0, -1, 0.0, 1.5, -0.1, True, False, np.nan, np.inf, "root", None, [3]])
     def test_numbers_that_are_none(self, asked):
@@ -78,7 +83,7 @@ class TestCount:
     @pytest.mark.parametrize(("m", "n"), [(0, 0), (5, 4), (-1, 4)])
     def test_rows_that_cannot_be(self, m, n):
         with pytest.raises(DataError, match="rows are labeled"):
-            landmark_count(LandmarkParams(n_landmarks="sqrt"), m, n, MEMORY_BUDGET)
+            landmark_count(LandmarkParams(n_landmarks="sqrt"), m, n, n)
 
 
 class TestUniform:
@@ -88,7 +93,7 @@ class TestUniform:
         n = data.draw(st.integers(1, 60))
         m = data.draw(st.integers(0, n))
         preferred = np.random.default_rng(n).permutation(n)[:m]
-        count = landmark_count(LandmarkParams(n_landmarks="sqrt"), m, n, MEMORY_BUDGET)
+        count = landmark_count(LandmarkParams(n_landmarks="sqrt"), m, n, n)
         chosen = uniform_rows(n, count, data.draw(st.integers(0, 99)), preferred)
         assert chosen.dtype == np.int64
         assert len(chosen) == count

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_moons
 
-from dssl.execution.cost import rank_within
+from dssl.execution.cost import largest_within, rank_bytes
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.plan import make_plan
 from dssl.pipeline.run import run
@@ -35,7 +35,7 @@ def test_a_rank_is_what_the_budget_of_the_spec_lets_be(fields, kind, tmp_path):
         found = read_manifest(tmp_path / "artifacts" / stage / address[:24] / "manifest.json")["attributes"]
         sizes.append(count_of(found))
         assert result["metrics"]["error"] < 0.2
-    assert sizes == [rank_within(40_000_000, 1000), 1000]
+    assert sizes == [largest_within(40_000_000, 1000, rank_bytes), 1000]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import require
+from ...execution.cost import largest_within, rank_bytes
 from ...execution.tasks import MEMORY_BUDGET, Execution, one_thread
 from ...graph.graph import Graph
 from ...graph.vertices import Vertices, distinct_rows
@@ -38,7 +39,7 @@ from .params import LabelLines, SystemParams
 from .penalties import PENALTIES, Penalties, Penalty, PenaltyScale, require_penalties, with_folds
 from .smooth import smooth_gram_solver, smooth_solver
 from .solve import SystemSolver, dense_solver, gram_solver, nystrom_solver
-from .system import assemble
+from .system import assemble, block_budget
 
 DENSE = ("pcg", "cg", "direct")  # solvers on all points
 WITHOUT_LANDMARKS = ("cg", "direct")  # of these
@@ -82,6 +83,11 @@ class LapRLSParams:
         require(self.loss != SQUARES or "influence" not in self.system.held_out,
                 f"held_out={self.system.held_out!r} with the squared loss", why="its closed form is exact, and as fast",
                 fix='use held_out "auto" or "closed_form"')
+
+    def most_landmarks(self, n: int, row_bytes: int) -> int:
+        """Return the landmarks of n points, of so many bytes each, that the budget lets be, with blocks beside them."""
+        itemsize = self.system.itemsize
+        return largest_within(self.budget, n, lambda s: max(rank_bytes(s), block_budget(s, row_bytes, itemsize)))
 
     @property
     def n_pairs(self) -> int:
@@ -292,7 +298,7 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
     if solver in WITHOUT_LANDMARKS:
         return None
     own = replace(params.landmarks, method="uniform") if solver == "pcg" else params.landmarks
-    count = landmark_count(own, len(labeled), len(rows), params.budget)
+    count = landmark_count(own, len(labeled), len(rows), params.most_landmarks(len(rows), rows.row_bytes))
     return choose_landmarks(rows, kernel, count, own, execution, labeled)
 
 

@@ -36,6 +36,11 @@ MOST_BLOCK_BYTES = 256 << 20  # taller blocks make no product faster
 LEAST_ROWS = 512  # of a block: fewer and its halo is many times as large
 
 
+def block_budget(s: int, row_bytes: int, itemsize: int, height: int = LEAST_ROWS) -> int:
+    """Return the budget of which a block of so many vertices takes half."""
+    return 2 * height * block_bytes(s, row_bytes, itemsize)
+
+
 def block_vertices(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -> int:
     """Return the vertices of a block: as many as fit in half the budget, for s landmarks.
 
@@ -44,10 +49,10 @@ def block_vertices(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -
     Raises BudgetError: not `LEAST_ROWS` vertices fit.
     """
     each, least = block_bytes(s, row_bytes, itemsize), min(LEAST_ROWS, v)
-    fit = min(budget // 2 // each, v)
+    fit, needed = min(budget // 2 // each, v), block_budget(s, row_bytes, itemsize, least)
     require(fit >= least, f"{s} landmarks and a budget of {budget:,} bytes", error=BudgetError,
-            why=f"a block of {least} points takes {least * each:,} bytes, half the budget is for blocks",
-            fix=f"raise memory_budget to {2 * least * each:,} bytes, or use fewer landmarks")
+            why=f"a block of {least} points takes {needed // 2:,} bytes, half the budget is for blocks",
+            fix=f"raise memory_budget to {needed:,} bytes, or use fewer landmarks")
     return min(fit, max(LEAST_ROWS, MOST_BLOCK_BYTES // each), max(LEAST_ROWS, -(-v // 8)))
 
 

@@ -154,7 +154,7 @@ def _n_landmarks(f: Facts[LapRLSPipeline]) -> int:
     f.estimated.add("landmarks")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of more landmarks than rows: the run says so
-        return landmark_count(params.landmarks, min(f.n_labeled, v), v, params.budget)
+        return landmark_count(params.landmarks, min(f.n_labeled, v), v, params.most_landmarks(v, f.row_bytes))
 
 
 def _n_points(f: Facts[LapRLSPipeline]) -> int:

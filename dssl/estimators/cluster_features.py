@@ -1,0 +1,78 @@
+"""`ClusterKernelFeatures`: the virtual samples of a cluster kernel, as a transformer of scikit-learn."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from ..kernels.base import kernel_from
+from ..kernels.cluster import ClusterBasis
+from ..kernels.cluster_params import basis_of
+from ..kernels.landmarks import LandmarkParams
+from ..kernels.stochastic import StochasticParams
+from ..kernels.transfer import TransferParams
+from ..learners.coding import Values
+from ..learners.virtual_samples import SampleModel, sample_model
+from ..params import require_seed
+from .base import PointReader, require_unequal
+from .cluster import cluster_params
+
+
+class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PointReader):
+    """The virtual samples of a cluster kernel of all points: a linear machine on them is one in that kernel.
+
+    `fit(X)` takes all points and no labels; `transform(X)` makes k features of any point, of unit length, or zero where
+    it is far from all points of the fit: `make_pipeline(ClusterKernelFeatures(), LinearSVC())`.
+
+    Parameters
+    ----------
+    kernel, bandwidth, approximation, transfer, landmarks, rank, degrees, steps, memory_budget, seed : as in
+        `ClusterKernelSVC`; without labels, `leading="auto"` of a transfer function is `BESIDE_LABELS` eigenvalues.
+
+    Attributes
+    ----------
+    model_ : SampleModel, the features as functions of a point. basis_ : ClusterBasis, the eigenpairs.
+    evidence_ : dict, as of `ClusterKernelSVC`. n_features_in_ : d.
+
+    References
+    ----------
+    Hou, Zhang, Zhou, "Storage fit learning with unlabeled data", IJCAI 2017, Proposition 1.
+    """
+
+    groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams,
+                                         "steps": StochasticParams}
+    model_: SampleModel
+    basis_: ClusterBasis
+
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median", approximation: str = "nystrom",
+                 transfer: str | TransferParams = "polynomial", landmarks: float | str | LandmarkParams = "auto",
+                 rank: int | str | None = "auto", degrees: str = "auto", steps: int | StochasticParams | None = None,
+                 memory_budget: int | str | None = None, seed: int = 0):
+        self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
+        self.landmarks, self.rank, self.degrees, self.steps = landmarks, rank, degrees, steps
+        self.memory_budget, self.seed = memory_budget, seed
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the eigenpairs of all points X (n, d), or any input that `dssl.data.inputs.rows_of` reads; return self.
+
+        y : not read. Raises ParameterError: a parameter is out of range. BudgetError, DataError : see `cluster_basis`.
+        """
+        require_seed(self.seed)
+        execution, params, transfer = self._execution(), cluster_params(self), self.group("transfer")
+        rows = self._points(X, execution, reset=True)
+        require_unequal(rows)
+        kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
+                             seed=self.seed)
+        self.basis_ = basis_of(rows, kernel, params, np.arange(0), execution)
+        samples = self.basis_.samples(transfer, 0)
+        self.model_ = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())
+        self.evidence_ = {**self.basis_.attributes, "features": samples.width}
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the virtual samples of points, shape (n, k), float64."""
+        return self._values(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.n_columns
