@@ -245,6 +245,7 @@ GridSearch(LapRLSClassifier(landmarks=40), MANY, cv=3, workspace=sys.argv[1]).fi
 MANY = {**GRID, "graph__n_neighbors": [3, 4, 6, 8], "bandwidth": [1.0, 2.0, 3.0, 4.0]}
 
 
+@pytest.mark.slow
 def test_a_search_that_is_killed_goes_on(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], stderr=subprocess.PIPE, text=True)
     try:

@@ -65,7 +65,7 @@ def assert_like_dense(rows, k=7, metric="euclidean"):
     assert (ids != np.arange(len(ids))[:, None]).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(d=st.integers(1, 70), share=st.sampled_from([0.02, 0.3, 1.0]), seed=st.integers(0, 10**6),
        dtype=st.sampled_from([np.float64, np.float32, np.int64]))
 def test_a_distance_is_the_dense_one_and_the_same_from_both_sides(d, share, seed, dtype):

@@ -336,6 +336,6 @@ def test_the_page_of_a_real_run_holds_its_figures(digits):
         assert f"{100 * own['error']:.1f} % ± {100 * own['standard_error']:.1f} %" in found.text
     for stage in digits["stages"]:
         assert stage["address"][:24] in found.text
-    for figure in ("training points n, in the graph 1,437", "2 each", "3 (pixel_0_0, pixel_4_0, pixel_4_7)",
+    for figure in ("training points n 1,437", "2 each", "3 (pixel_0_0, pixel_4_0, pixel_4_7)",
                    "every column meets it", "The search was exact"):
         assert figure in found.text

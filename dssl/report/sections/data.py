@@ -29,7 +29,7 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
         ("SHA-256", digest and tag("code", digest)),
         ("points in the data set", _count(at(facts, "dataset", "n"))),
         ("features d", _count(at(facts, "dataset", "d"))),
-        ("training points n, in the graph", _count(n_train)),
+        ("training points n", _count(n_train)),
         ("labeled", None if n_labeled is None else number(n_labeled) + share),
         ("test points", _count(split.get("n_test"))),
         ("classes", f"{number(len(classes))}: {listed(classes, MOST_CLASSES)}" if classes else None),

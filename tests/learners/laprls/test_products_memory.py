@@ -69,6 +69,7 @@ def test_columns_take_the_memory_of_the_formula(dtype, keep):
     assert CACHE.nbytes < 1.1 * kernels
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_worker_that_dies_between_products_changes_no_bit():
     """A cluster of its own: the blocks that the dead worker kept are evaluated again elsewhere."""
