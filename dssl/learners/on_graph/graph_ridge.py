@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
-from ...graph.functions import FunctionParams, GraphFunctions, LaplacianKind, graph_functions, laplacian_of
+from ...graph.functions import FunctionParams, GraphFunctions, graph_functions, laplacian_of
 from ...graph.graph import Graph
 from ...kernels.structure import structure_of_matrix
 from ...solvers.lanczos import Functions
@@ -163,19 +163,19 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
     sample = sampled(reached[vertices.vertex], params.seed)
     more = 0 if not measured else MEASURED - len(np.unique(vertices.vertex[target.labeled]))
     rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution,
-                         block_rng(params.seed, SAMPLE_STREAM, 1).permutation(sample)[:max(more, 0)])
+                         block_rng(params.seed, SAMPLE_STREAM, 1).permutation(sample)[:max(more, 0)], measured)
     members = [member_of(*rows.blocks(kernel), target, weight, params.penalty) for kernel in kernels]
     return GraphMembers(kernels, members, sample, reached, rows.functions, rows.scales, rows.of_label, rows.of_point,
-                        rows.structure(graph, params.functions.laplacian, execution) if measured else None)
+                        rows.structure)
 
 
 @dataclass(frozen=True, eq=False)
 class KernelRows:
     """Kernels at the labeled points and at some sampled ones, whose numbers are `sample` (s,).
 
-    scales : as in `GraphMembers`. of_label, of_point (l,) : the vertices of the labeled points, and their places among
-    the columns. place (l + s,) : those of all points among the rows. columns (t,) : the vertices of the columns, those
-    of the labels and some of the sampled ones, and of_column (t,) : their places among the rows.
+    scales (v,) : by which a kernel of vertices is scaled on both sides, plain and by degrees, to be one of points.
+    of_label, of_point (l,) : the vertices of the labeled points, and their places among the columns, which are those of
+    labels and of some sampled points. place (l + s,) : those of all points among the rows. structure : of the graph.
     """
 
     pairs: list[tuple[float, int]]
@@ -186,15 +186,15 @@ class KernelRows:
     of_point: np.ndarray
     of_row: np.ndarray
     place: np.ndarray
-    columns: np.ndarray
-    of_column: np.ndarray
+    structure: float | None
 
     @classmethod
     def of(cls, graph: Graph, labeled: np.ndarray, sample: np.ndarray, kernels: Sequence[Kernel],
-           params: FunctionParams, execution: Execution, more: Sequence[int] | np.ndarray = ()) -> "KernelRows":
+           params: FunctionParams, execution: Execution, more: Sequence[int] | np.ndarray = (),
+           measured: bool = False) -> "KernelRows":
         """Return them; raise BudgetError where their matrices do not fit, and NotConverged.
 
-        more : sampled points that have columns as well.
+        more : sampled points that have columns as well. measured : whether `structure` is found.
         """
         needed = members_bytes(len(labeled), len(kernels))
         require(needed <= execution.memory_budget, f"{len(labeled):,} labeled points and {len(kernels)} kernels",
@@ -207,15 +207,14 @@ class KernelRows:
         of_row = np.concatenate([of_label, graph.vertices.vertex[sample]])
         unique, place = np.unique(of_row, return_inverse=True)
         found = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params, execution)
-        return cls(pairs, found, _coordinates(graph, params.laplacian, execution), sample, of_label, of_point, of_row,
-                   place, columns, np.searchsorted(unique, columns))
-
-    def structure(self, graph: Graph, kind: LaplacianKind, execution: Execution) -> float:
-        """Return the structure of the graph, from the self-similarities of the columns' vertices."""
-        diagonal = self.functions.values[self.pairs.index(OF_STRUCTURE)][self.of_column, np.arange(len(self.columns))]
-        laplacian = laplacian_of(graph.stored, graph.copies(execution), kind)
-        return structure_of_matrix(diagonal, self.columns, laplacian.matrix(OF_STRUCTURE[0]), laplacian.vector,
-                                   *OF_STRUCTURE)
+        laplacian, structure = laplacian_of(graph.stored, graph.copies(execution), params.laplacian), None
+        if measured:  # by the self-similarities of the columns' vertices
+            own = found.values[pairs.index(OF_STRUCTURE)][np.searchsorted(unique, columns), np.arange(len(columns))]
+            structure = structure_of_matrix(own, columns, laplacian.matrix(OF_STRUCTURE[0]), laplacian.vector,
+                                            *OF_STRUCTURE)
+        by_degree = 1 / np.sqrt(np.where(laplacian.degrees > 0, laplacian.degrees, 1.0))
+        return cls(pairs, found, {False: 1 / np.sqrt(graph.vertices.multiplicity), True: by_degree}, sample, of_label,
+                   of_point, of_row, place, structure)
 
     def has(self, kernels: Sequence[Kernel]) -> bool:
         """Return whether all of some kernels are among these."""
@@ -236,10 +235,3 @@ def sampled(reached: np.ndarray, seed: int) -> np.ndarray:
     """
     order = block_rng(seed, SAMPLE_STREAM).permutation(len(reached))
     return np.sort(order[reached[order]][:SAMPLE])
-
-
-def _coordinates(graph: Graph, kind: LaplacianKind, execution: Execution) -> dict[bool, np.ndarray]:
-    """Return by what (v,) a kernel of vertices is scaled on both sides, plain and by degrees, to be one of points."""
-    laplacian = laplacian_of(graph.stored, graph.copies(execution), kind)
-    degrees = laplacian.degrees
-    return {False: 1 / np.sqrt(graph.vertices.multiplicity), True: 1 / np.sqrt(np.where(degrees > 0, degrees, 1.0))}
