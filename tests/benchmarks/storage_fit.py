@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--budgets", type=int, nargs="+", default=[200, 400, 600], help="MB")
     parser.add_argument("--landmarks", type=float, default=0.2, help="of table 3, a share of the points")
     parser.add_argument("--threshold", type=float, default=StochasticParams.threshold, help="of SoCK in table 3")
+    parser.add_argument("--rank", default="auto", type=lambda text: None if text == "none" else text, help="of NysCK")
     given = parser.parse_args()
     {"table3": table3, "table2": table2, "figure2": figure2, "forest": forest, "one": one}[given.what](given)
 
@@ -134,7 +135,7 @@ def table3(given: argparse.Namespace) -> None:
         rows, begin = as_rows(X), time.perf_counter()
         kernels = [kernel_from("rbf", own, rows=rows) for own in BANDWIDTHS]
         forms = {"ClusK": ClusterParams(approximation="exact", budget=1 << 34), "NysCK": ClusterParams(
-            landmarks=LandmarkParams(n_landmarks=given.landmarks), degrees="exact"), "SoCK": ClusterParams(
+            landmarks=LandmarkParams(n_landmarks=given.landmarks), degrees="exact", rank=given.rank), "SoCK": ClusterParams(
             approximation="stochastic", landmarks=LandmarkParams(n_landmarks=given.landmarks), budget=1 << 34,
             steps=StochasticParams(steps=60, threshold=given.threshold))}
         count = round(0.1 * len(y))
@@ -192,7 +193,8 @@ def table2(given: argparse.Namespace) -> None:
         for labels in given.labels:
             for budget in given.budgets:
                 subprocess.run([sys.executable, "-m", "tests.benchmarks.storage_fit", "one", "--sets", name, "--labels",
-                                str(labels), "--budgets", str(budget), "--draws", str(given.draws)], check=True)
+                                str(labels), "--budgets", str(budget), "--draws", str(given.draws),
+                                "--rank", "none" if given.rank is None else given.rank], check=True)
 
 
 def one(given: argparse.Namespace) -> None:
@@ -205,7 +207,7 @@ def one(given: argparse.Namespace) -> None:
     for draw in range(given.draws):
         known = drawn(y, labels, draw)
         begin = time.perf_counter()
-        fitted = ClusterKernelSVC(bandwidth=0.55, memory_budget=budget).fit(X, known)
+        fitted = ClusterKernelSVC(bandwidth=0.55, memory_budget=budget, rank=given.rank).fit(X, known)
         usual.append(auc(y, fitted.decision_function(X), known < 0))
         if draw == 0:
             seconds, peak = time.perf_counter() - begin, process_peak() - before
