@@ -134,10 +134,11 @@ def table3(given: argparse.Namespace) -> None:
         X, y = read(name)
         rows, begin = as_rows(X), time.perf_counter()
         kernels = [kernel_from("rbf", own, rows=rows) for own in BANDWIDTHS]
-        forms = {"ClusK": ClusterParams(approximation="exact", budget=1 << 34), "NysCK": ClusterParams(
-            landmarks=LandmarkParams(n_landmarks=given.landmarks), degrees="exact", rank=given.rank), "SoCK": ClusterParams(
-            approximation="stochastic", landmarks=LandmarkParams(n_landmarks=given.landmarks), budget=1 << 34,
-            steps=StochasticParams(steps=60, threshold=given.threshold))}
+        few = LandmarkParams(n_landmarks=given.landmarks)
+        forms = {"ClusK": ClusterParams(approximation="exact", budget=1 << 34),
+                 "NysCK": ClusterParams(landmarks=few, degrees="exact", rank=given.rank),
+                 "SoCK": ClusterParams(approximation="stochastic", landmarks=few, budget=1 << 34,
+                                       steps=StochasticParams(steps=60, threshold=given.threshold))}
         count = round(0.1 * len(y))
         bases = {form: [basis_of(rows, kernel, params, np.arange(0), InProcess(2, 1 << 34)) for kernel in kernels]
                  for form, params in forms.items()}
