@@ -15,7 +15,7 @@ _PUBLIC = {
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls",
     "ClusterKernelSVC": "dssl.estimators.cluster", "ClusterKernelFeatures": "dssl.estimators.cluster_features",
-    "TransferParams": "dssl.kernels.transfer",
+    "TransferParams": "dssl.kernels.transfer", "StochasticParams": "dssl.kernels.stochastic",
     "LapSVM": "dssl.estimators.lapsvm", "LaplaceLearning": "dssl.estimators.graph",
     "LaplaceLearningRegressor": "dssl.estimators.graph", "PoissonLearning": "dssl.estimators.graph",
     "GraphKernelRidge": "dssl.estimators.graph", "GraphKernelRidgeRegressor": "dssl.estimators.graph",
@@ -28,8 +28,8 @@ __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "Gra
            "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge",
            "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor",
            "Laplacian", "PoissonLearning", "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor",
-           "SystemParams", "TransductiveSVC", "TransferParams", "neighbors", "open_dataset", "plan", "run", "solve",
-           "weights"]
+           "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams", "neighbors", "open_dataset", "plan",
+           "run", "solve", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .graph.regularizer import RegularizerParams
     from .graph.weights import weights
     from .kernels.landmarks import LandmarkParams
+    from .kernels.stochastic import StochasticParams
     from .kernels.transfer import TransferParams
     from .learners.laprls.params import SystemParams
     from .pipeline.plan import plan

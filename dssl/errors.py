@@ -13,14 +13,20 @@ def explain(what: str, *, why: str, fix: str) -> str:
     return f"{what}\n  why: {why}\n  fix: {fix}"
 
 
+def sentences(message: str) -> tuple[str, str, str]:
+    """Return what, why and what to do of a message of `explain`; of another itself, and empty texts."""
+    what, _, reasons = message.partition("\n  why: ")
+    why, _, fix = reasons.partition("\n  fix: ")
+    return what, why, fix
+
+
 def said(item: Mapping[str, Any]) -> str:
     """Return what an item of pydantic's errors says; of an error of dssl what, why and what to do in one sentence."""
     error = item.get("ctx", {}).get("error")
     if not isinstance(error, ValueError):
         return str(item["msg"])
-    what, has_reasons, reasons = str(error).partition("\n  why: ")
-    why, _, fix = reasons.partition("\n  fix: ")
-    return f"{what} ({why}; {fix})" if has_reasons else what
+    what, why, fix = sentences(str(error))
+    return f"{what} ({why}; {fix})" if why else what
 
 
 class DsslError(Exception):

@@ -9,12 +9,13 @@ import numpy as np
 
 from ..data.scaling import KINDS, ScaledRows, Scaling, ScalingParams, fit_scaling
 from ..errors import explain, require
+from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.index import require_index
-from ..learners.on_graph.automatic import Automatic, fit_automatic, measure_of
+from ..learners.on_graph.automatic import Automatic, fit_automatic, measure_of, memory_binds, most_labels
 from ..learners.on_graph.class_sizes import class_shares
-from ..learners.on_graph.graph_ridge import GraphRidgeParams
+from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..selection.calibration import calibration_folds
 from ..selection.graph_gain import Gain, gain_of
 from ..storage.blocks import Rows
@@ -23,7 +24,7 @@ from .calibrated import CalibratedClassifier
 from .feature_scales import choose_scale
 
 CLASS_SIZES = """    class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by
-        class in a dict; None where they are not known. From 2,000 labels on they are refused.
+        class in a dict; None where they are not known. Refused with so many labels that no kernels are averaged.
 """
 
 
@@ -36,8 +37,9 @@ class AutomaticEstimator(PointEstimator):
 
     A family of graph kernels and one of RBF kernels on the labels alone are averaged, each kernel as much as exact
     leave-one-out on the labels says: with one label a class all count about alike, with many the best few decide. From
-    2,000 labels on, harmonic functions on the graph or the nearest labeled neighbors, as a held-out fifth of the labels
-    says. Points that no label reaches on the graph are predicted from the labels alone.
+    2,000 labels on, or those whose kernels fit half the memory budget (1,670 of 1 GiB), harmonic functions on the graph
+    or the nearest labeled neighbors, as a held-out fifth of the labels says. Points that no label reaches on the graph
+    are predicted from the labels alone.
 
     Parameters
     ----------
@@ -86,8 +88,15 @@ class AutomaticEstimator(PointEstimator):
         scaled = execution.share_rows(ScaledRows(rows, self.scaling_))
         require_index(scaled, self.group("graph").metric, execution.memory_budget)
         made = self._graph(scaled, graph, execution)
-        fit = partial(fit_automatic, made, scaled, class_sizes=self.class_sizes, params=params, knn=self.group("graph"),
-                      execution=execution)
+        most, count = most_labels(params, budget_of(self.memory_budget)), len(target.labeled)
+        if memory_binds(count, most):
+            warnings.warn(explain(
+                f"harmonic functions or nearest labels, not the average of kernels, of {count:,} labels",
+                why=f"kernels of labeled points fit half the memory budget up to {most:,}",
+                fix=f"set memory_budget to {2 * members_bytes(count, len(params.kernels)):,} or more"),
+                UserWarning, stacklevel=3)
+        fit = partial(fit_automatic, made, scaled, class_sizes=self.class_sizes, params=params, most=most,
+                      knn=self.group("graph"), execution=execution)
         found = fit(target, weight)
         self.model_ = found.model
         coding, own_weight = target.coding, None if weight is None else weight[found.held]

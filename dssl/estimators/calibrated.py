@@ -34,8 +34,9 @@ class CalibratedClassifier(PointClassifier):
         """
         check_is_fitted(self, "model_")
         if self.calibration_ is None:
-            raise NotFittedError("a class has a single label, and probabilities are calibrated on points held out: "
-                                 "label a second point of it and fit again, or use decision_function")
+            raise NotFittedError("a class has a single label, or one of those that were held out, and probabilities "
+                                 "are calibrated on these: label a second point of it and fit again, or use "
+                                 "decision_function")
         return self.calibration_.probabilities(self._coding.margins(self._values(X)))
 
 

@@ -1,11 +1,12 @@
 """`ClusterKernelSVC`: a machine in a cluster kernel, whose rank a memory budget decides."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import require
+from ..errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..kernels.cluster import ClusterBasis
@@ -21,6 +22,8 @@ from ..selection.cluster import rows_of_samples
 from ..storage.blocks import Rows
 from .base import KernelEstimator
 from .calibrated import CalibratedClassifier
+
+ALIKE = 1e-4  # the contrast below which a machine of the usual C says next to nothing
 
 
 def cluster_params(estimator: Any) -> ClusterParams:
@@ -53,7 +56,7 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     loss : "squared", "squared_hinge" or "logistic", each class against the rest; or "hinge", a machine for each pair
         of classes, whose most probable class can be another than the predicted one.
     landmarks : their number, or `LandmarkParams`. "auto" takes as many as the budget lets be, at most 2,000.
-    steps : of "stochastic", `StochasticParams`, or the random features of a step; the rank is what the budget lets be.
+    steps : of "stochastic", their number, or `StochasticParams`; the rank is what the budget lets be.
     rank : of the kernel from landmarks, with what equals its last eigenvalue within a hundredth; "auto" is k of s
         landmarks with s = k log k, and all where all points are landmarks; None keeps all.
     degrees : "exact", O(n^2 d) time, "landmarks", those of the Nystrom approximation, O(n s); "auto" is exact up to
@@ -68,7 +71,8 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     classes_ : ndarray, shape (n_classes,). model_ : SampleModel, what prediction needs and no more.
     transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit.
     basis_ : ClusterBasis, the leading eigenpairs of the affinity. calibration_ : Calibration, or None.
-    evidence_ : dict: `landmarks`, `rank`, `degrees`, the largest and smallest eigenvalue, bytes predicted, seconds.
+    evidence_ : dict: `landmarks`, `rank`, `degrees`, the largest and smallest eigenvalue, the `contrast` of the first
+        two in the kernel, bytes predicted, seconds.
 
     References
     ----------
@@ -107,7 +111,13 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
         learner.require_fits(len(target.labeled), samples.width, execution.memory_budget)
         F = samples.of_rows(rows, target.labeled, execution.memory_budget)
         self.model_ = sample_model(samples, *learner.fit(F, target, weight))
-        self.evidence_ = {**self.basis_.attributes, "features": samples.width}
+        contrast = self.basis_.contrast(self.group("transfer"), len(target.labeled))
+        self.evidence_ = {**self.basis_.attributes, "features": samples.width, "contrast": contrast}
+        if contrast < ALIKE:
+            warnings.warn(explain(
+                "all points are nearly alike in the cluster kernel", why=f"its second eigenvalue is {contrast:.1g} of "
+                "its first, and the loss counts little against it", fix="use a smaller bandwidth or exponent, or "
+                "another transfer function; a much larger C may do"), UserWarning, stacklevel=3)
         self.calibration_ = calibrated(target, lambda: margins_of(*learner.held_out(
             F, target, calibration_folds(target, self.seed, a_fit_each=self.loss != "squared"), weight)), weight)
 

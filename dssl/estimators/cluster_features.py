@@ -22,7 +22,8 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
     """The virtual samples of a cluster kernel of all points: a linear machine on them is one in that kernel.
 
     `fit(X)` takes all points and no labels; `transform(X)` makes k features of any point, of unit length, or zero where
-    it is far from all points of the fit: `make_pipeline(ClusterKernelFeatures(), LinearSVC())`.
+    it is far from all points of the fit. A machine of scikit-learn is fitted on those of the labeled points alone:
+    `LinearSVC().fit(features.transform(X[labeled]), y[labeled])`.
 
     Parameters
     ----------

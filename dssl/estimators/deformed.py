@@ -80,7 +80,8 @@ class DeformedKernelEstimator(KernelEstimator):
             warnings.warn(explain(
                 f"{len(target.labeled)} labeled points and n_subsample={own.size}",
                 why="functions are measured at labeled points alone, so the graph says little about the others",
-                fix=f"raise n_subsample to {2 * len(target.labeled)} or more"), UserWarning, stacklevel=3)
+                fix=f"raise n_subsample to {2 * len(target.labeled)} or more" + (
+                    ", or memory_budget" if own.n_subsample == "auto" else "")), UserWarning, stacklevel=3)
         base = self._kernel(rows)
         covariance = graph_covariance(self._graph(rows, graph, execution), target.labeled, own, execution)
         power, points = own.regularizer.power, rows.take(target.labeled)

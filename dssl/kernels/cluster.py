@@ -176,6 +176,11 @@ class ClusterBasis:
         kept = np.flatnonzero(changed > 0)
         return VirtualSamples(self.kernel, self.points, self.P[:, kept] * changed[kept])
 
+    def contrast(self, params: TransferParams, n_labeled: int) -> float:
+        """Return what the second eigenvalue becomes over what the first does: near 0 all points are alike."""
+        changed = params.of(self.values, n_labeled)
+        return float(changed[1] / changed[0]) if len(changed) > 1 and changed[0] > 0 else 0.0
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {**point_arrays("points", self.points), "P": self.P, "values": self.values}
 
@@ -271,7 +276,7 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
     beyond = float((of_landmarks / np.diagonal(W)).mean()) - 1
     require(beyond > UNDERFLOWN, f"no point is similar to any of the {s:,} landmarks but itself", error=DataError,
             why="the kernel is the identity to the precision of floats: the bandwidth is far below all distances",
-            fix='use a larger bandwidth, such as "median"')
+            fix='use a larger bandwidth; "0.25*median" is the default')
     with one_thread():
         root = 1 / np.sqrt(of_landmarks)
         T = root[:, None] * whiten(root[:, None] * W * root).T

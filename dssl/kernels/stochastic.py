@@ -57,10 +57,10 @@ class StochasticParams:
     0 for none.
     """
 
+    steps: int = 200
     n_features: int = 200
     rank: int = 200
     threshold: float = 0.001
-    steps: int = 200
     tolerance: float = 0.02
     seed: int = 0
 

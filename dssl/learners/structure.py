@@ -61,4 +61,4 @@ def structure_cost(v: int, nnz: int) -> Cost:
     columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, ["jacobi"], guess=False)
     width = min(COLUMNS, columns)
     solving = METHODS["jacobi"].solve_bytes(v, width, width) + 8 * v * width
-    return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.peak)
+    return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.least)

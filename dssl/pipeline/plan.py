@@ -11,7 +11,7 @@ from ..data.readers.base import Scan
 from ..data.readers.formats import format_of
 from ..data.scaling import require_kept_zeros
 from ..data.sources import find_source, fingerprint
-from ..errors import BudgetError, SpecError, explain, require
+from ..errors import BudgetError, SpecError, explain, require, sentences
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
 from ..params import digest, plain
@@ -291,11 +291,12 @@ def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
         name, cost = item.stage.name, item.stage.cost
         if item.status == "cached" or cost is None:
             continue
-        fix = f"{item.stage.remedy}, or raise --memory-budget{also}"
+        fix = f"{item.stage.remedy}, or raise memory_budget, in the spec or by --memory-budget{also}"
         try:
             least = cost(facts).least
         except BudgetError as error:
-            raise BudgetError(explain(f"stage {name} cannot fit, {have}", why=error.args[0].splitlines()[0],
-                                      fix=fix)) from error
+            what, why, remedy = sentences(str(error))
+            raise BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
+                                      fix=f"{remedy}; {fix}")) from error
         require(least <= limit, f"stage {name} needs at least {least:,} bytes in one task, {have}", error=BudgetError,
                 why="it would fail only after the stages before it were paid for", fix=fix)

@@ -1,6 +1,7 @@
 """`SemiSupervisedClassifier` and `SemiSupervisedRegressor`: nothing to tune, and an honest word on the graph."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -199,6 +200,22 @@ def test_thousands_of_labels_take_one_system(monkeypatch):
         SemiSupervisedClassifier(class_sizes=np.bincount(true)).fit(X, y)
     t = np.where(free, np.nan, true.astype(float))
     assert SemiSupervisedRegressor().fit(X, t).score(X[free], true[free].astype(float)) > 0.9
+
+
+def test_a_told_budget_decides_how_many_labels_have_kernels_and_says_so():
+    X, true = all_digits()
+    X, true = X[:600], true[:600]
+    y = labeled(true, 10)
+    with pytest.warns(UserWarning, match=r"not the average of kernels, of 100 labels\n  why: .* up to \d\d\n  fix: set "
+                                         r"memory_budget to [\d,]{8,} or more") as told:
+        found = SemiSupervisedClassifier(memory_budget="20MB").fit(X, y)
+    assert "chosen" in found.evidence_
+    enough = re.search(r"to ([\d,]+) or more", str(told[0].message))[1].replace(",", "")
+    assert "chosen" not in SemiSupervisedClassifier(memory_budget=int(enough)).fit(X, y).evidence_
+    sized = SemiSupervisedClassifier(memory_budget="20MB", class_sizes=np.bincount(true))
+    with pytest.warns(UserWarning, match="of 100 labels"), pytest.raises(
+            ParameterError, match=r"class_sizes with 100 labels[\s\S]*memory_budget"):
+        sized.fit(X, y)
 
 
 @pytest.mark.parametrize("wide", [False, True])

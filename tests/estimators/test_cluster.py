@@ -93,7 +93,7 @@ def test_stochastic_steps_need_random_features_and_exact_degrees(moons):
     with pytest.raises(ParameterError, match='degrees="landmarks" and approximation="stochastic"'):
         ClusterKernelSVC(approximation="stochastic", degrees="landmarks").fit(X, known)
     with pytest.raises(ParameterError, match="n_features=3"):
-        ClusterKernelSVC(approximation="stochastic", steps=3).fit(X, known)
+        ClusterKernelSVC(approximation="stochastic", steps=StochasticParams(n_features=3)).fit(X, known)
 
 
 def test_several_classes_sparse_points_and_weights():
@@ -161,6 +161,15 @@ def test_parameters_out_of_range(moons, given, message):
     X, _, known = moons
     with pytest.raises(ParameterError, match=message):
         ClusterKernelSVC(**given).fit(X, known)
+
+
+@pytest.mark.parametrize("given", [{"bandwidth": "20*median"}, {"kernel": "linear"}])
+def test_a_kernel_in_which_all_points_are_alike_is_told(moons, given):
+    X, _, known = moons
+    with pytest.warns(UserWarning, match="nearly alike"):
+        found = ClusterKernelSVC(**given).fit(X - X.min(axis=0) + 10, known)
+    assert found.evidence_["contrast"] < 1e-4
+    assert ClusterKernelSVC(bandwidth=0.2).fit(X, known).evidence_["contrast"] > 0.1
 
 
 def test_what_cannot_be_learned(moons):

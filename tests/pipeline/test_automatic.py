@@ -14,6 +14,7 @@ from dssl.learners.on_graph import automatic
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
+from dssl.storage.artifacts import read_manifest
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
 
@@ -77,6 +78,20 @@ def test_the_baseline_is_what_the_labels_alone_say(digits_file, tmp_path):
         test, true = arrays["X"][split["test"]].astype(np.float32), arrays["y"][split["test"]]
     alone = own.model_.alone.predict(own.scaling_.transform(test))
     assert result["baselines"]["base"]["error"] == pytest.approx((alone != true).mean())
+
+
+def test_the_choice_is_that_of_the_told_budget_and_not_of_the_machine(digits_file, tmp_path):
+    spec = automatic_spec(digits_file, labels={"per_class": 10})
+    found = []
+    for number, (told, budget) in enumerate([({}, 1 << 30), ({}, 32 << 20), ({"memory_budget": "20MB"}, 1 << 30)]):
+        result = run({**spec, **told}, workspace=tmp_path / str(number), execution=InProcess(1, budget))
+        address = next(stage["address"] for stage in result["stages"] if stage["name"] == "models")
+        choice = next((tmp_path / str(number) / "artifacts" / "models").glob("*/manifest.json"))
+        found.append((address, "chosen" in read_manifest(choice)["attributes"]["choice"]))
+    assert found[0] == found[1]
+    assert not found[0][1]
+    assert found[2][1]
+    assert found[2][0] != found[0][0]
 
 
 def test_many_labels_take_one_system(digits_file, tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """The automatic choice: a blend of graph and label kernels, or with many labels harmonic functions or nearest labels.
 
-Kernels of the labeled points serve up to `MOST_LABELS`, and as many as fit half of the memory budget; beyond, one
+Kernels of the labeled points serve up to `MOST_LABELS`, and as many as fit half of the told budget; beyond, one
 system of as many columns as classes does.
 """
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ParameterError, require
+from ...execution.cost import largest_within
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...solvers.solve import SolverParams
@@ -50,26 +51,33 @@ def measure_of(target: Target) -> PointMeasure:
     return WRONG_CLASS if isinstance(target, Classes) else SQUARED
 
 
-def from_many(n_labels: int, params: GraphRidgeParams, budget: int) -> bool:
-    """Return whether there are more labels than kernels of labeled points are made for, within a budget (bytes)."""
-    return n_labels > MOST_LABELS or members_bytes(n_labels, len(params.kernels)) > budget // 2
+def most_labels(params: GraphRidgeParams, budget: int) -> int:
+    """Return the labels up to which kernels of labeled points are made, within half a told budget (bytes)."""
+    return largest_within(budget // 2, MOST_LABELS, lambda count: members_bytes(count, len(params.kernels)))
+
+
+def memory_binds(n_labels: int, most: int) -> bool:
+    """Return whether it is the told budget alone for which there are too many labels."""
+    return most < n_labels <= MOST_LABELS
 
 
 def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: Any,
-                  params: GraphRidgeParams, knn: KNNGraph, execution: Execution) -> Automatic:
+                  params: GraphRidgeParams, most: int, knn: KNNGraph, execution: Execution) -> Automatic:
     """Return the automatic choice on a graph of rows (n, d), made as `knn` says.
 
-    class_sizes : as `with_class_sizes` takes them; None of quantities, and where they are not known.
+    class_sizes : as `with_class_sizes` takes them; None of quantities, and where they are not known. most : as
+    `most_labels`, which is told, so that the choice is the same wherever it is made.
 
     Raises
     ------
     BudgetError : the index of the vertices does not fit. NotConverged. ParameterError : class sizes with so many labels
     that they are not needed.
     """
-    if from_many(len(target.labeled), params, execution.memory_budget):
+    if len(target.labeled) > most:
         require(class_sizes is None, f"class_sizes with {len(target.labeled):,} labels", error=ParameterError,
-                why="so many labels tell the classes apart without them", fix="leave class_sizes out, or use "
-                "LaplaceLearning(class_sizes=...)")
+                why=f"kernels of labeled points are made of up to {most:,}, as the memory budget lets be, and harmonic "
+                    "functions of more are without class sizes",
+                fix="leave class_sizes out, raise memory_budget, or use LaplaceLearning(class_sizes=...)")
         many = fit_from_many(graph, rows, target, weight, measure_of(target), knn,
                              SolverParams(tolerance=TOLERANCE, seed=params.seed), params.seed, execution)
         return Automatic(many.model, many.alone, many.values, many.held, many.held_out, many.held_out_alone,

@@ -19,7 +19,7 @@ from ...execution.cost import Cost
 from ...graph.graph import KNNGraph
 from ...learners.coding import margins_of
 from ...learners.nearest import fit_nearest
-from ...learners.on_graph.automatic import MOST_LABELS, fit_automatic, from_many, measure_of
+from ...learners.on_graph.automatic import fit_automatic, measure_of
 from ...learners.on_graph.cost import automatic_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
 from ...learners.probabilities import calibration_attributes
@@ -64,15 +64,16 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FitParams:
-    """How new points reach the graph, the family of its kernels, and known sizes of classes."""
+    """How new points reach the graph, the family of its kernels, up to how many labels, and known sizes of classes."""
 
     graph: KNNGraph
     family: GraphRidgeParams
+    most: int
     class_sizes: SizeParams
 
     @classmethod
     def of(cls, spec: AutomaticPipeline) -> "FitParams":
-        return cls(spec.graph.builder(), spec.family(), spec.model.sizes())
+        return cls(spec.graph.builder(), spec.family(), spec.most_labels, spec.model.sizes())
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
@@ -80,7 +81,8 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     target, points, graph = labeled_target(context), context.points("train"), graph_of(context)
     target.require_labels()
     execution = context.execution
-    found = fit_automatic(graph, points, target, None, params.class_sizes.sizes, params.family, params.graph, execution)
+    found = fit_automatic(graph, points, target, None, params.class_sizes.sizes, params.family, params.most,
+                          params.graph, execution)
     nearest = fit_nearest(points, target, params.graph.metric, execution)
     labeled = SelectedRows(points, target.labeled)
     arrays, described = dict[str, np.ndarray](), {}
@@ -123,15 +125,16 @@ def _models_cost(f: Facts[AutomaticPipeline]) -> Cost:
     family, m = f.spec.family(), f.n_labeled
     if f.vertices > LARGEST:
         f.estimated.add("solver")
-    both = {from_many(m, family, f.budget), *({False} if "labeled points" in f.estimated else ())}
+    most = f.spec.most_labels
+    both = {m > most, *({False} if "labeled points" in f.estimated else ())}
     return f.one_of([automatic_cost(
-        f.distinct, f.row_bytes, f.nnz, m if many else min(m, MOST_LABELS), f.graph.metric, f.n_outputs,
+        f.distinct, f.row_bytes, f.nnz, m if many else min(m, most), f.graph.metric, f.n_outputs,
         None if many else family, guess=f.bound == "most", sized=f.spec.model.class_sizes is not None, budget=f.budget)
         for many in sorted(both)])
 
 
 def _scores_cost(f: Facts[AutomaticPipeline]) -> Cost:
-    few = not from_many(f.n_labeled, f.spec.family(), f.budget)
+    few = f.n_labeled <= f.spec.most_labels
     return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, f.graph.n_neighbors, f.graph.metric,
                           f.n_outputs, few, f.budget)
 
@@ -151,7 +154,7 @@ AUTOMATIC = Kind("automatic", AutomaticPipeline, ("classification", "regression"
     replace(POINTS, version=1, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 5, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 6, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
     replace(SCORES, version=1, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
             cost=_scores_cost, remedy=_FEWER),

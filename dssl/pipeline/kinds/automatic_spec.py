@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ...data.scaling import ScalingKind, ScalingParams
+from ...learners.on_graph.automatic import most_labels
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
 from ..spec import DataSpec, GraphPipeline, LabelSpec
 from .graph_spec import SizedModelSpec, require_sizes_of_classes
@@ -25,7 +26,8 @@ class AutomaticData(DataSpec):
 class AutomaticModelSpec(SizedModelSpec):
     """Graph kernels and kernels on the labels alone, averaged by leave-one-out; nothing is tuned.
 
-    From 2,000 labels on harmonic functions on the graph, or the nearest labels; class_sizes are then refused.
+    From 2,000 labels on, or those whose kernels fit half the memory budget (1,670 of 1 GiB), harmonic functions on the
+    graph, or the nearest labels; class_sizes are then refused.
     """
 
     kind: Literal["automatic"] = "automatic"
@@ -46,3 +48,8 @@ class AutomaticPipeline(GraphPipeline):
     def family(self) -> GraphRidgeParams:
         """Return the family of graph kernels."""
         return GraphRidgeParams(seed=self.model.seed)
+
+    @property
+    def most_labels(self) -> int:
+        """Return the labels up to which kernels of labeled points are made."""
+        return most_labels(self.family(), self.budget)
