@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import explain, require
+from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
@@ -92,7 +93,8 @@ class TransductiveSVC(ClassifierCalibratedOnRequest):
         folds = calibration_folds(target, self.seed, a_fit_each=True) if self.probability else []
         own = self.group("landmarks")
         width = columns * (1 + len(folds))
-        count = landmark_count(own, len(target.labeled), n, landmarks_that_fit(n, n, width, execution))
+        most = landmarks_that_fit(n, n, width, budget_of(self.memory_budget), execution.tasks_per_process)
+        count = landmark_count(own, len(target.labeled), n, most)
         require_fit(n, count, width, execution)
         landmarks = choose_landmarks(rows, kernel, count, own, execution, preferred=target.labeled)
         weights = np.ones(n)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
 COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
-MATRICES = 12  # of a rank's size squared, that a step of a kind may hold: sums of two runs, or a whitening and a factor
+MATRICES = 12  # (rank, rank) held at a time: Gram sums of two runs are 8, covariances and factors of LapSVC 7 to 9
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,6 @@ def largest_within(budget: int, most: int, bytes_of: Callable[[int], int]) -> in
     return bisect_right(range(1, most + 1), budget, key=bytes_of)
 
 
-def rank_bytes(rank: int) -> int:
-    """Return the budget of which a rank's `MATRICES` take half; blocks and points have the other."""
+def rank_budget(rank: int) -> int:
+    """Return the budget (bytes) of which the `MATRICES` of a rank take half; blocks and points have the other."""
     return 2 * 8 * MATRICES * rank * rank

@@ -120,11 +120,10 @@ def basis_of(rows: Rows, kernel: Kernel, params: ClusterParams, labeled: np.ndar
     else:
         points = choose_landmarks(rows, kernel, s, params.landmarks, execution, labeled).points
     s, degrees = points.shape[0], params.degrees_of(points.shape[0], n)
-    if params.approximation == "subsample":
-        rows, n = execution.share_rows(as_rows(points)), s
+    similar = execution.share_rows(as_rows(points)) if params.approximation == "subsample" else rows
     steps = params.steps_within(rows) if params.approximation == "stochastic" else None
-    found = cluster_basis(rows, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
-    expected = basis_cost(n, d, rows.row_bytes, s, degrees, 1, execution.memory_budget)
+    found = cluster_basis(similar, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
+    expected = basis_cost(len(similar), d, similar.row_bytes, s, degrees, 1, execution.memory_budget)
     if steps is not None:
         own = stochastic_bytes(rows, steps.n_features, steps.rank, execution.memory_budget, tasks=2)
         expected = replace(expected, peak=max(expected.peak, own))

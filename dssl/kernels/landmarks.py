@@ -29,7 +29,7 @@ from .points import require_finite
 
 LandmarkMethod = Literal["uniform", "kmeans", "leverage"]
 METHODS = ("uniform", "kmeans", "leverage")
-USUAL = 1000
+USUAL = 1000  # of a subsample too
 PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` draw from streams 2 to 4
 
 

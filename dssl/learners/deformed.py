@@ -18,19 +18,18 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from ..errors import require
-from ..execution.cost import largest_within, rank_bytes
+from ..execution.cost import largest_within, rank_budget
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..graph.graph import Graph
 from ..graph.health import graph_health
 from ..graph.regularizer import RegularizerParams, prepare_regularizer
 from ..graph.vertices import Vertices, covariance_at_points
 from ..kernels.deformed import factor_positive
+from ..kernels.landmarks import USUAL
 from ..kernels.structure import structure_of
 from ..kernels.subsample import SubsampleInverse, multiply_factors, n_solves, solve_columns, solve_evidence
 from ..solvers.solve import Solver, SolverParams
 from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng
-
-USUAL = 1000  # points of a subsample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +59,7 @@ class GraphKernelParams:
 
 def subsample_size(given: int | Literal["auto"], budget: int) -> int:
     """Return the points of a subsample of a given size, or of what a told budget lets be."""
-    return (largest_within(budget, USUAL, rank_bytes) or 1) if given == "auto" else given
+    return (largest_within(budget, USUAL, rank_budget) or 1) if given == "auto" else given
 
 
 def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int) -> np.ndarray:

@@ -97,15 +97,15 @@ def fit_bytes(n: int, s: int, t: int, threads: int = 1) -> int:
     return 8 * max(5 * (s + 1) ** 2, features + max(made, solved))
 
 
-def landmarks_that_fit(n: int, most: int, t: int, execution: Execution) -> int:
-    """Return how many landmarks, up to `most`, a fit of t columns to n points can have in the memory budget; or 0."""
-    budget, threads = execution.memory_budget, execution.tasks_per_process
+def landmarks_that_fit(n: int, most: int, t: int, budget: int, threads: int) -> int:
+    """Return how many landmarks, up to `most`, a fit of t columns to n points can have in a budget (bytes); or 0."""
     return largest_within(budget, most, lambda s: fit_bytes(n, s, t, threads))
 
 
 def require_fit(n: int, s: int, t: int, execution: Execution) -> None:
     """Raise BudgetError, with what would do, if a fit of t columns to n points on s landmarks does not fit."""
-    fitting, needed = landmarks_that_fit(n, s, t, execution), fit_bytes(n, s, t, execution.tasks_per_process)
+    threads = execution.tasks_per_process
+    fitting, needed = landmarks_that_fit(n, s, t, execution.memory_budget, threads), fit_bytes(n, s, t, threads)
     require(fitting == s, f"the features of {n:,} points on {s:,} landmarks and {t} columns do not fit",
             why=f"they take {needed:,} bytes, the memory budget is {execution.memory_budget:,}", error=BudgetError,
             fix=f"raise memory_budget to {needed:,}, or " + (

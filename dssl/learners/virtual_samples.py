@@ -126,8 +126,9 @@ class SampleModel(ModelInKernel):
         return VirtualSamples(self.kernel, self.points, self.M)
 
     def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        K = self.samples.block(X)
-        return self.samples.of_block(K) @ self.coef + self.intercept, (K == 0).all(axis=1)
+        samples = self.samples
+        K = samples.block(X)
+        return samples.of_block(K) @ self.coef + self.intercept, (K == 0).all(axis=1)
 
     def row_bytes(self, rows: Rows) -> int:
         return super().row_bytes(rows) + 8 * (self.points.shape[0] + 2 * self.M.shape[1])

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_moons
 
-from dssl.execution.cost import largest_within, rank_bytes
+from dssl.execution.cost import largest_within, rank_budget
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.problem import LapRLSParams
 from dssl.pipeline.plan import make_plan
@@ -38,7 +38,7 @@ def test_a_rank_is_what_the_budget_of_the_spec_lets_be(fields, kind, tmp_path):
         assert result["metrics"]["error"] < 0.2
     small = 10_000_000
     of_blocks = LapRLSParams(budget=small).most_landmarks(1240, 8)
-    assert sizes == [of_blocks if kind == "laprls" else largest_within(small, 1000, rank_bytes), 1000]
+    assert sizes == [of_blocks if kind == "laprls" else largest_within(small, 1000, rank_budget), 1000]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import require
-from ...execution.cost import largest_within, rank_bytes
+from ...execution.cost import largest_within, rank_budget
 from ...execution.tasks import MEMORY_BUDGET, Execution, one_thread
 from ...graph.graph import Graph
 from ...graph.vertices import Vertices, distinct_rows
@@ -87,7 +87,7 @@ class LapRLSParams:
     def most_landmarks(self, n: int, row_bytes: int) -> int:
         """Return the landmarks of n points, of so many bytes each, that the budget lets be, with blocks beside them."""
         itemsize = self.system.itemsize
-        return largest_within(self.budget, n, lambda s: max(rank_bytes(s), block_budget(s, row_bytes, itemsize)))
+        return largest_within(self.budget, n, lambda s: max(rank_budget(s), block_budget(s, row_bytes, itemsize)))
 
     @property
     def n_pairs(self) -> int:

@@ -14,7 +14,7 @@ from ...kernels.landmarks import LandmarkMethod, LandmarkParams
 from ...learners.laprls.chosen import CHOSEN, bandwidths_of, values_of
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import Penalty, require_penalties
-from ...learners.laprls.problem import LapRLSParams
+from ...learners.laprls.problem import WITHOUT_LANDMARKS, LapRLSParams
 from ...learners.smooth_losses import SQUARES, SmoothLoss
 from ..spec import KernelGraph, KernelPipeline, KernelSpec, LabelSpec, ModelSpec
 from ..spec_section import SpecSection
@@ -132,7 +132,9 @@ class LapRLSPipeline(KernelPipeline):
         """Return the parameters with the grid of the selection, and the first loss of it."""
         found = self.model.params(self.graph.laplacian, self.selection)
         chosen = found.chosen or (self.selection is None and len(self.kernels()) > 1)
-        counted = self.budget if found.landmarks.n_landmarks == "auto" else MEMORY_BUDGET
+        # Where it counts no landmarks the budget changes nothing, and so no address.
+        counts = found.landmarks.n_landmarks == "auto" and found.system.solver not in WITHOUT_LANDMARKS
+        counted = self.budget if counts else MEMORY_BUDGET
         return replace(found, loss=self.losses()[0], chosen=chosen, budget=counted)
 
     def kernels(self) -> tuple[KernelSpec, ...]:
