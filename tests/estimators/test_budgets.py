@@ -26,11 +26,12 @@ def moons():
 def test_a_smaller_budget_has_a_smaller_rank_and_a_larger_one_the_usual(moons, kind):
     X, y, known = moons
     ranks, errors = [], []
-    for budget in ("10MB", "30MB", "400MB", None):
+    for budget in ("10MB", "30MB", "400MB"):
         fitted = kind(memory_budget=budget).fit(X, known)
         ranks.append(CASES[kind](fitted))
         errors.append((fitted.transduction_ != y).mean())
-    assert ranks[0] < ranks[1] < ranks[2] == ranks[3]
+    assert ranks[0] < ranks[1] < ranks[2]
+    assert ranks[2] == min(1500, 2000 if kind is ClusterKernelSVC else 1000)
     assert errors[-1] < 0.02
     assert errors == sorted(errors, reverse=True) or max(errors) < 0.02
 

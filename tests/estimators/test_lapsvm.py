@@ -23,7 +23,8 @@ from tests.influence_on_graph import FittedOnGraph, FullSpace, influence_on_grap
 from .test_laprls import SOLVERS, problem
 
 
-@pytest.mark.parametrize("loss", ["squared_hinge", "logistic", HuberHinge(0.3)], ids=str)
+@pytest.mark.parametrize("loss", ["logistic", *(
+    pytest.param(loss, marks=pytest.mark.slow) for loss in ("squared_hinge", HuberHinge(0.3)))], ids=str)
 def test_every_solver_gives_the_same_function_with_weights_copies_and_folds(loss):
     X, y, new = problem(n=120)
     X, y = np.vstack([X, X[:7], X[100:110]]), np.concatenate([y, y[:7], y[100:110]])

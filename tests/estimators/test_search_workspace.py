@@ -70,10 +70,11 @@ def manifests(folder, stage="held_out"):
 
 
 @pytest.mark.parametrize(("estimator", "grid"), [
-    (LAPRLS, GRID), (LapSVM(landmarks=40), GRID), (LapRLSRegressor(landmarks=40), GRID),
-    (LapSVC(n_subsample=60), DEFORMED), (LapKernelRidge(n_subsample=60), DEFORMED),
-    (GraphKernelRidge(), ON_GRAPH), (GraphKernelRidgeRegressor(), ON_GRAPH), (LaplaceLearning(), SYSTEMS),
-    (PoissonLearning(), SYSTEMS), (LaplaceLearningRegressor(), SYSTEMS)],
+    (LAPRLS, GRID), (LapSVC(n_subsample=60), DEFORMED), (GraphKernelRidge(), ON_GRAPH), (PoissonLearning(), SYSTEMS),
+    *(pytest.param(*own, marks=pytest.mark.slow) for own in (
+        (LapSVM(landmarks=40), GRID), (LapRLSRegressor(landmarks=40), GRID), (LaplaceLearning(), SYSTEMS),
+        (LapKernelRidge(n_subsample=60), DEFORMED), (GraphKernelRidgeRegressor(), ON_GRAPH),
+        (LaplaceLearningRegressor(), SYSTEMS)))],
     ids=lambda given: "" if isinstance(given, dict) else type(given).__name__)
 def test_a_search_that_is_repeated_makes_nothing(estimator, grid, tmp_path):
     X, y, new = problem()

@@ -187,7 +187,9 @@ def test_the_scale_of_a_kernel_does_not_matter():
     assert_allclose(found[0].values, found[1].values, atol=1e-5)
 
 
-@pytest.mark.parametrize(("n", "s", "t"), [(3000, 100, 6), (3000, 10, 30), (1000, 600, 1), (20_000, 100, 1)])
+@pytest.mark.parametrize(("n", "s", "t"), [
+    (3000, 100, 6), (1000, 600, 1), pytest.param(3000, 10, 30, marks=pytest.mark.slow),
+    pytest.param(20_000, 100, 1, marks=pytest.mark.slow)])
 def test_memory_is_a_formula(n, s, t):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3))

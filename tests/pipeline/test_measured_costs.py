@@ -165,7 +165,7 @@ CASES = {
     "cluster, stochastic": Case(npz, 20_000, 20, {"model": {
         "kind": "cluster", "approximation": "stochastic", "landmarks": 400, "steps": 5}}),
     "graph, ridge": Case(npz, 40_000, 8, learner()),
-    "graph, ridge, wide": Case(npz, 8_000, 700, learner() | {"labels": {"per_class": 150}}),
+    "graph, ridge, wide": Case(npz, 6_000, 700, learner() | {"labels": {"per_class": 100}}),
     # Few columns are solved without what the formula prepares, where they need few iterations.
     "graph, laplace": Case(npz, 40_000, 8, learner(learner="laplace"), above=frozenset({"vertex_values"})),
     "graph, ridge, class sizes": Case(npz, 40_000, 8, learner(class_sizes=[1, 1, 1, 1])),

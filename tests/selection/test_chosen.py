@@ -40,7 +40,7 @@ def held_out(kind, X, y, pair, bandwidth):
     return np.array(values)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 0])
+@pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.slow), 0])
 def test_what_is_chosen_is_the_most_probable_by_refits_without_each_label(n_classes):
     X, codes = problem(n_classes or 3)
     kind = LapRLSClassifier if n_classes else LapRLSRegressor

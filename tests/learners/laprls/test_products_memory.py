@@ -45,7 +45,8 @@ def peak_of(task, most):
 
 
 @pytest.mark.parametrize(("dtype", "kernel", "whitened"), [
-    ("float64", RBF(1.3), True), ("float32", RBF(1.3), False), ("float32", LaplacianKernel(1.3), True)])
+    ("float64", RBF(1.3), True), pytest.param("float32", RBF(1.3), False, marks=pytest.mark.slow),
+    pytest.param("float32", LaplacianKernel(1.3), True, marks=pytest.mark.slow)])
 def test_gram_matrices_take_the_memory_of_the_formula(dtype, kernel, whitened):
     """Measured: 127 MB of 126, 62 of 72, 78 of 72 + 10."""
     T = np.tril(np.random.default_rng(0).normal(size=(S, S))) / 30 if whitened else None
