@@ -1,6 +1,8 @@
 """Made-up points for tests of learners."""
 
 import numpy as np
+import pandas as pd
+from sklearn.datasets import make_moons
 
 from dssl.data.dataset import Dataset
 
@@ -14,3 +16,12 @@ def two_moons(n, noise=0.1, seed=0):
     X = np.stack([np.where(y, 1 - np.cos(angle), np.cos(angle)), np.where(y, 0.5 - np.sin(angle), np.sin(angle))], 1)
     X += noise * rng.standard_normal(X.shape)
     return Dataset.from_arrays(X[:n].astype(np.float32), y[:n])
+
+
+def moons_spec(folder, n):
+    """Return a spec, without a model, of n points of two moons in a CSV file: 60 to test, five labels a class."""
+    X, y = make_moons(n, noise=0.1, random_state=0)
+    path = folder / "moons.csv"
+    pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.array(["up", "down"])[y]).to_csv(path, index=False)
+    return {"name": "moons", "data": {"source": str(path), "read": {"target": "kind"}, "test": {"count": 60},
+                                      "scale": "none"}, "labels": {"per_class": 5}}

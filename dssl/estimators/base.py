@@ -65,6 +65,19 @@ class PointReader(GroupedParams):
         return tags
 
 
+class KernelReader(PointReader):
+    """What has a base kernel, given by its name and bandwidth, or as it is."""
+
+    kernel: Any
+    bandwidth: Any
+    seed: int
+
+    def _kernel(self, rows: Rows) -> Kernel:
+        """Return the base kernel."""
+        return kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
+                           seed=self.seed)
+
+
 class PointEstimator(PointReader):
     """An estimator whose fitted function of points is a `Model`, `model_`."""
 
@@ -228,17 +241,10 @@ class SearchedEstimator(PointEstimator):
         return True
 
 
-class KernelEstimator(SearchedEstimator):
+class KernelEstimator(SearchedEstimator, KernelReader):
     """An estimator whose fitted function is a `KernelModel`."""
 
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
-    kernel: Any
-    bandwidth: Any
-
-    def _kernel(self, rows: Rows) -> Kernel:
-        """Return the base kernel."""
-        return kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
-                           seed=self.seed)
 
 
 class PointClassifier(ClassifierMixin, PointEstimator):

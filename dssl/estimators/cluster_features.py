@@ -5,7 +5,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from ..kernels.base import kernel_from
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import basis_of
 from ..kernels.landmarks import LandmarkParams
@@ -14,11 +13,11 @@ from ..kernels.transfer import TransferParams
 from ..learners.coding import Values
 from ..learners.virtual_samples import SampleModel, sample_model
 from ..params import require_seed
-from .base import PointReader, require_unequal
+from .base import KernelReader, require_unequal
 from .cluster import cluster_params
 
 
-class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PointReader):
+class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelReader):
     """The virtual samples of a cluster kernel of all points: a linear machine on them is one in that kernel.
 
     `fit(X)` takes all points and no labels; `transform(X)` makes k features of any point, of unit length, or zero where
@@ -62,9 +61,7 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         execution, params, transfer = self._execution(), cluster_params(self), self.group("transfer")
         rows = self._points(X, execution, reset=True)
         require_unequal(rows)
-        kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
-                             seed=self.seed)
-        self.basis_ = basis_of(rows, kernel, params, np.arange(0), execution)
+        self.basis_ = basis_of(rows, self._kernel(rows), params, np.arange(0), execution)
         samples = self.basis_.samples(transfer, 0)
         self.model_ = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())
         self.evidence_ = {**self.basis_.attributes, "features": samples.width}

@@ -8,7 +8,6 @@ import numpy as np
 from ..errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
-from ..kernels.base import kernel_from
 from ..kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
 from ..learners.coding import margins_of
 from ..learners.kernel_model import KernelModel
@@ -18,10 +17,11 @@ from ..learners.transductive import Signs, TransductiveParams, fit_transductive,
 from ..params import BANDWIDTH
 from ..selection.calibration import calibration_folds
 from ..storage.blocks import Rows
+from .base import KernelReader
 from .calibrated import ClassifierCalibratedOnRequest
 
 
-class TransductiveSVC(ClassifierCalibratedOnRequest):
+class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
     """Transductive support vector machine by deterministic annealing, one class against the rest; any number of them.
 
     The labels of unlabeled points are variables of the machine: it seeks the boundary that separates labeled and
@@ -87,8 +87,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest):
         if len(target.labeled) == n:
             warnings.warn(explain("every point is labeled", why="the machine is then that of the labels alone",
                                   fix="mark unlabeled points"), UserWarning, stacklevel=3)
-        kernel = kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
-                             seed=self.seed)
+        kernel = self._kernel(rows)
         columns = target.columns().shape[1]
         folds = calibration_folds(target, self.seed, a_fit_each=True) if self.probability else []
         own = self.group("landmarks")

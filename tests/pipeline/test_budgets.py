@@ -1,9 +1,6 @@
 """A spec's budget chooses subsamples and landmarks, as an estimator's does, and the plan knows it before."""
 
-import numpy as np
-import pandas as pd
 import pytest
-from sklearn.datasets import make_moons
 
 from dssl.execution.cost import largest_within, rank_budget
 from dssl.execution.in_process import InProcess
@@ -11,6 +8,7 @@ from dssl.learners.laprls.problem import LapRLSParams
 from dssl.pipeline.plan import make_plan
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import read_manifest
+from tests.moons import moons_spec
 
 KINDS = {"svm": ("subsample", lambda found: found["n_subsample"]),
          "laprls": ("landmarks", lambda found: found["landmarks"][0]["count"])}
@@ -18,11 +16,7 @@ KINDS = {"svm": ("subsample", lambda found: found["n_subsample"]),
 
 @pytest.fixture(scope="module")
 def fields(tmp_path_factory):
-    X, y = make_moons(1300, noise=0.1, random_state=0)
-    path = tmp_path_factory.mktemp("moons") / "moons.csv"
-    pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.array(["up", "down"])[y]).to_csv(path, index=False)
-    return {"name": "moons", "data": {"source": str(path), "read": {"target": "kind"}, "test": {"count": 60},
-                                      "scale": "none"}, "labels": {"per_class": 5}}
+    return moons_spec(tmp_path_factory.mktemp("moons"), 1300)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import make_moons
 
 from dssl import ClusterKernelSVC
 from dssl.errors import BudgetError, SpecError
@@ -21,6 +20,7 @@ from dssl.pipeline.run import run
 from dssl.storage.artifacts import read_manifest
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
+from tests.moons import moons_spec
 
 GRID = {"grid": {"bandwidth": ["0.1*median", "0.5*median"], "transfer": ["poly_step", "polynomial"], "C": [1, 10]},
         "folds": 3}
@@ -29,12 +29,7 @@ GRID = {"grid": {"bandwidth": ["0.1*median", "0.5*median"], "transfer": ["poly_s
 @pytest.fixture(scope="module")
 def fields(tmp_path_factory):
     """A spec of 500 points of two moons, ten of them labeled."""
-    X, y = make_moons(560, noise=0.1, random_state=0)
-    path = tmp_path_factory.mktemp("moons") / "moons.csv"
-    pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.array(["up", "down"])[y]).to_csv(path, index=False)
-    return {"name": "moons", "data": {"source": str(path), "read": {"target": "kind"}, "test": {"count": 60},
-                                      "scale": "none"},
-            "labels": {"per_class": 5}, "model": {"kind": "cluster", "landmarks": 150}}
+    return {**moons_spec(tmp_path_factory.mktemp("moons"), 560), "model": {"kind": "cluster", "landmarks": 150}}
 
 
 def attributes(result, stage):

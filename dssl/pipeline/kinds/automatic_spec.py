@@ -26,8 +26,8 @@ class AutomaticData(DataSpec):
 class AutomaticModelSpec(SizedModelSpec):
     """Graph kernels and kernels on the labels alone, averaged by leave-one-out; nothing is tuned.
 
-    From 2,000 labels on, or those whose kernels fit half the memory budget (1,670 of 1 GiB), harmonic functions on the
-    graph, or the nearest labels; class_sizes are then refused.
+    From 2,000 labels on, or where kernels of them exceed half the memory budget (1,670 at 1 GiB), harmonic functions on
+    the graph, or the nearest labels; class_sizes are then refused.
     """
 
     kind: Literal["automatic"] = "automatic"
