@@ -117,9 +117,21 @@ class Multigrid(Iterative):
 
         A forward Gauss-Seidel sweep on the way down, its adjoint, a backward sweep, on the way up. The next call
         overwrites the result. Memory: two arrays (n, t) float32, and as much on the coarse levels as their rows need.
+
+        Of a singular component the null vector is taken out: what the sweeps leave of it grows from step to step, until
+        float32 holds nothing else.
         """
         workspace = [np.empty((2, len(level.inverse), t), np.float32) for level in self.levels]
-        return partial(self._descend, 0, workspace)
+        cycle = partial(self._descend, 0, workspace)
+        if not self.A.singular.any():
+            return cycle
+
+        def off_null(B: np.ndarray) -> np.ndarray:
+            X = cycle(B)
+            self.A.project_null(X)
+            return X
+
+        return off_null
 
     def _descend(self, number: int, workspace: list[np.ndarray], B: np.ndarray) -> np.ndarray:
         if number == len(self.levels):

@@ -39,8 +39,8 @@ class Direct(Method):
         grounds[ascending[last]] = self.A.singular[component[ascending[last]]]
         return grounds
 
-    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray,
-                budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray, budget: np.ndarray, *,
+                precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return `A^-1 R diag(1/norms)` (n, t) to rounding, in one iteration."""
         found = self._lu.solve(np.asfortranarray(R * scaled_to_one(norms), np.float64))
         return found, (norms > 0).astype(np.int64)

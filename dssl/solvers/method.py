@@ -13,6 +13,7 @@ from .operators import ScaledMatrix
 from .pcg import conjugate_gradients
 
 DIGITS = 5e-6  # the most one float32 correction reduces a residual
+ROUNDED = 0.6  # of what is needed: the true residual ends a little above that of the recursion
 VECTOR_PASSES = 8  # over vectors (n,) in an iteration: what one touches beside the matrix, in entries of it
 
 
@@ -38,11 +39,13 @@ class Method(ABC):
         return
 
     @abstractmethod
-    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray,
-                budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray, budget: np.ndarray, *,
+                precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return E near `A^-1 R diag(1/norms)`, and iterations; a column of norm 0 is not solved.
 
         `needed` (t,) is the factor by which each residual must fall, `budget` (t,) the iterations it may take.
+        precise : in float64, to the end; where links are weaker than the rounding of float32, no correction in that
+        makes headway. It takes up to four times the memory.
         """
 
     @property
@@ -96,9 +99,12 @@ class Iterative(Method):
         """Return what `conjugate_gradients` takes for blocks of t columns; None for Jacobi's."""
         return None
 
-    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray,
-                budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return conjugate_gradients(self.A, to_float32(R, scaled_to_one(norms)), _per_correction(needed), budget,
+    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray, budget: np.ndarray, *,
+                precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        scale = scaled_to_one(norms)
+        if precise:  # plainly: a preconditioner in float32 is as wrong on weak links
+            return conjugate_gradients(self.A, R * scale, ROUNDED * needed, budget)
+        return conjugate_gradients(self.A, to_float32(R, scale), _per_correction(needed), budget,
                                    self.preconditioner(R.shape[1]))
 
     def entries(self) -> tuple[float, float]:
@@ -115,6 +121,6 @@ class Jacobi(Iterative):
 
 def _per_correction(needed: np.ndarray) -> np.ndarray:
     """Return how far one correction reduces each residual: evenly over as few corrections as float32 allows."""
-    aim = 0.6 * needed  # the float64 residual ends a little above the float32 one
+    aim = ROUNDED * needed
     corrections = np.maximum(1, np.ceil(np.log(aim) / math.log(DIGITS)))
     return np.minimum(aim ** (1 / corrections), 0.9)

@@ -74,19 +74,19 @@ class ScaledMatrix:
     def enter(self, B: np.ndarray) -> np.ndarray:
         """Return right-hand sides (n, t) of `R` as right-hand sides of `A`, off the null space of a singular R."""
         ordered = B[self.order]
-        self._project_null(ordered)
+        self._project_null_of_R(ordered)
         ordered *= self.scale[:, None]
         return ordered
 
     def leave(self, Y: np.ndarray) -> np.ndarray:
         """Return solutions (n, t) of `A` as solutions of `R`, of minimum norm if R is singular."""
         Y = Y * self.scale[:, None]
-        self._project_null(Y)
+        self._project_null_of_R(Y)
         X = np.empty_like(Y)
         X[self.order] = Y
         return X
 
-    def _project_null(self, B: np.ndarray) -> None:
+    def _project_null_of_R(self, B: np.ndarray) -> None:
         """Remove the null space of R, whose vectors are `D^-1/2` times those of A, from B (n, t), in place."""
         if self.singular.any():
             null = self.near_null * self.scale
@@ -105,6 +105,10 @@ class ScaledMatrix:
     def project(self, B: np.ndarray) -> None:
         """Remove the near-null vector of every component from each column of B (n, t), in place."""
         _project(self.near_null, self.component, np.ones(len(self.energy), np.bool_), B)
+
+    def project_null(self, X: np.ndarray) -> None:
+        """Remove the null space of A, the near-null vectors of its singular components, from X (n, t), in place."""
+        _project(self.near_null, self.component, self.singular, X)
 
     def correct_components(self, X: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
         """Solve the near-null part of every component exactly: move X, and its residual R, in place (n, t).

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import DataError, NotConverged, explain, require
+from ..storage.blocks import row_ranges
 from .amg import Multigrid
 from .columns import add_columns, column_norms
 from .deflation import FEW_COST, FEW_VECTORS, Deflated, deflated_vectors
@@ -169,6 +170,19 @@ class Solver:
             # Rounding sets a floor: a column that a whole correction does not bring down is at it.
             active &= (after > goal) & (after <= 0.5 * current) & (iterations < params.max_iterations)
             current = after
+        # Those that float32 does not bring down go on in float64, so few at a time that they take no more memory.
+        late = np.flatnonzero((current > goal) & (iterations < params.max_iterations))
+        for first, last in row_ranges(len(late), -(-B.shape[1] // 4)):
+            some = late[first:last]
+            E, used = self.method.correct(R[:, some], current[some], goal[some] / current[some],
+                                          params.max_iterations - iterations[some], precise=True)
+            X[:, some] += E * current[some]
+            iterations[some] += used
+            del E
+        if len(late):
+            A.residual(X, B, R)
+            A.correct_components(X, R, current > goal)
+            current[late] = column_norms(R, weight)[late]
         return A.leave(X), current / np.where(given > 0, given, 1), current <= goal, iterations
 
 
