@@ -129,7 +129,7 @@ def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, An
     owner: dict[int, Any] = {}
     for name, code, members in zip(mapping, new_codes, mapping.values(), strict=True):
         for member in members if isinstance(members, (list, tuple, set, np.ndarray)) else [members]:
-            found = _find_class(classes, member)
+            found = find_class(classes, member)
             require(found not in owner, f"class {member!r} is mapped to {owner.get(found)!r} and to {name!r}",
                     why="a point has one class", fix=_known(classes), error=DataError)
             owner[found], codes_of[found] = name, code
@@ -146,7 +146,7 @@ def keep_classes(codes: np.ndarray, classes: np.ndarray,
 
     Raises DataError: a class is unknown or named twice; the message lists the classes.
     """
-    kept = [_find_class(classes, member) for member in keep]
+    kept = [find_class(classes, member) for member in keep]
     require(len(set(kept)) == len(kept) > 0, f"classes to keep: {[classes[i].item() for i in kept]}",
             why="each is kept once, and one at least", fix=_known(classes), error=DataError)
     kept.sort()
@@ -158,7 +158,7 @@ def keep_classes(codes: np.ndarray, classes: np.ndarray,
     return ids, found[ids], classes[kept]
 
 
-def _find_class(classes: np.ndarray, wanted: Any) -> int:
+def find_class(classes: np.ndarray, wanted: Any) -> int:
     """Return the number of the class that equals `wanted`, or else is written like it."""
     values = classes.tolist()
     for i, value in enumerate(values):

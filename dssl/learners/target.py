@@ -5,7 +5,7 @@ say.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import DataError, require
 from .coding import Coding, OneVsRest, Values, class_pairs, signs
-from .encoding import UNLABELED
+from .encoding import UNLABELED, find_class, require_within
 from .measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
 
 
@@ -79,6 +79,17 @@ class Target(ABC):
     def take(self, positions: np.ndarray) -> Self:
         """Return the target of the labeled points at these positions."""
         return replace(self, labeled=self.labeled[positions], coded=self.coded[positions])
+
+    @abstractmethod
+    def read(self, texts: Sequence[str]) -> np.ndarray:
+        """Return codes or quantities (t,) of labels that are text; raise DataError of one that is neither."""
+
+    def told(self, points: np.ndarray, texts: Sequence[str]) -> Self:
+        """Return the target with the labels of more points (t,), distinct; they take the place of those it has."""
+        old = np.flatnonzero(~np.isin(self.labeled, points))
+        labeled = np.concatenate([self.labeled[old], points])
+        coded, order = np.concatenate([self.coded[old], self.read(texts)]), np.argsort(labeled)
+        return replace(self, labeled=labeled[order], coded=coded[order])
 
     def among(self, rows: np.ndarray) -> Self:
         """Return the target of some of the points, each named by its place in `rows`, distinct numbers."""
@@ -163,6 +174,9 @@ class Classes(Target):
                 why="a classifier tells classes apart that it has seen", error=DataError,
                 fix="label at least one point of each of two classes")
 
+    def read(self, texts: Sequence[str]) -> np.ndarray:
+        return np.array([find_class(self.names, text) for text in texts], np.int64)
+
     def spread(self, n: int) -> dict[str, np.ndarray]:
         return {"codes": self.strata_among(n)}
 
@@ -207,6 +221,14 @@ class Quantities(Target):
         require(len(self.coded) > 0, "no point has a target", why="there is nothing to learn from", error=DataError,
                 fix="give at least one point a target")
 
+    def read(self, texts: Sequence[str]) -> np.ndarray:
+        found = np.array([_number(text) for text in texts])
+        wrong = [text for text, value in zip(texts, found, strict=True) if not np.isfinite(value)]
+        require(not wrong, f"labels such as {wrong[:3]}", why="a regression predicts numbers", error=DataError,
+                fix="write numbers with a decimal point")
+        require_within(found)
+        return found
+
     def spread(self, n: int) -> dict[str, np.ndarray]:
         values = np.full((n, *self.coded.shape[1:]), np.nan)
         values[self.labeled] = self.coded
@@ -214,3 +236,11 @@ class Quantities(Target):
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return {"labeled": self.labeled, "values": self.coded}, {"task": "regression"}
+
+
+def _number(text: str) -> float:
+    """Return the number that a text is; NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan

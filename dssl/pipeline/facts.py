@@ -14,6 +14,8 @@ import numpy as np
 from ..data.dataset import chunk_rows
 from ..data.ingest_params import IngestParams, block_height
 from ..data.readers.base import Scan
+from ..data.sources import find_source
+from ..data.told_labels import read_told_labels
 from ..errors import DataError, require
 from ..execution.cost import Cost
 from ..graph.neighbors import ALWAYS_EXACT_ROWS
@@ -180,6 +182,9 @@ class Facts(Generic[S]):
         most: float = (labels.count if labels.count else min(labels.per_class * self.n_classes, self.n)
                        if labels.per_class else (labels.fraction or 1.0) * self.n)
         least = most if labels.count or labels.per_class else 2
+        if labels.file is not None:  # of points that may have one of those labels
+            told = read_told_labels([file.path for file in find_source(labels.file, format="csv").files])[0]
+            most = min(most + len(told), self.n)
         return self.found("labels", "n_labeled", most, least, "labeled points")
 
     # The graph

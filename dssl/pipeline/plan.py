@@ -78,6 +78,9 @@ def find_files(spec: Spec) -> dict[str, File]:
     source = find_source(spec.data.source, labels=params.labels, format=params.format)
     found = {"source": File(source, digest({"bytes": fingerprint(source),
                                             "format": format_of(source.path, params.format)}))}
+    if spec.labels is not None and spec.labels.file is not None:
+        told = find_source(spec.labels.file, format="csv")
+        found["labels"] = File(told, fingerprint(told))
     if given is not None:
         file = given_file(given.kind, given.path)
         found[given.kind] = File(file, fingerprint(file))

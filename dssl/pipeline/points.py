@@ -11,7 +11,8 @@ from ..data.ingest import ingest
 from ..data.ingest_params import IngestParams, ingest_cost
 from ..data.labels import choose_labels, sample_points, split_test
 from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows, scaling_cost
-from ..errors import DataError, require
+from ..data.told_labels import read_told_labels
+from ..errors import DataError, explain, require, sentences
 from ..execution.cost import Cost, cost_of
 from ..learners.encoding import (
     as_whole_numbers,
@@ -213,21 +214,41 @@ class LabelParams:
     seed: int
 
 
+def _told(context: Context, chosen: Target) -> tuple[Target, dict[str, Any]]:
+    """Return the chosen target with the labels of `labels.file`, and how many these are; JSON."""
+    if "labels" not in context.files:
+        return chosen, {}
+    source, train = context.files["labels"].source, context.arrays("split")["train"]
+    rows, texts = read_told_labels([file.path for file in source.files])
+    strangers = np.setdiff1d(rows, train)
+    require(len(strangers) == 0, f"{source.name}: {len(strangers)} of {len(rows)} rows are no training points, such as "
+            f"{strangers[:5].tolist()}", why="test points and points that are not used are not learned from",
+            fix="leave data as it was when the rows were suggested, or delete these lines", error=DataError)
+    order = np.argsort(train)
+    try:
+        target = chosen.told(order[np.searchsorted(train, rows, sorter=order)], texts)
+    except DataError as error:
+        what, why, fix = sentences(str(error))
+        raise DataError(explain(f"{source.name}: {what}", why=why, fix=fix)) from error
+    return target, {"told": len(rows)}
+
+
 def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
-    """Choose the labeled points; write their places among the training points."""
+    """Choose the labeled points, add those of a file; write their places among the training points."""
     known = split_target(context, "train")
     if labels.given:
         chosen = known
-        require(len(chosen.labeled) > 0, "no training point has a target", error=DataError,
+        require("labels" in context.files or len(chosen.labeled) > 0, "no training point has a target", error=DataError,
                 why="there is nothing to learn from", fix="keep fewer points for the test, or give more a target")
     else:
         rows = choose_labels(known.strata_among(context.attributes("split")["n_train"]), count=labels.count,
                              per_class=labels.per_class, fraction=labels.fraction, seed=labels.seed,
                              n_classes=known.n_strata)
         chosen = known.take(np.searchsorted(known.labeled, rows))
+    chosen, told = _told(context, chosen)
     arrays, attributes = chosen.to_arrays()
     PartWriter(context.parts, 0).write(**arrays)
-    return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled)}
+    return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **told}
 
 
 def labeled_target(context: Context) -> Target:
@@ -247,9 +268,10 @@ DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_d
 SPLIT = Stage("split", 4, ("dataset",), SplitParams.of, make_split,
               lambda f: cost_of(0, 9 * f.n_rows, 16 * (f.n + f.n_test), 100 * f.n_rows, 100 * f.n_rows),
               "use a smaller file", files=("source",))
-LABELS = Stage("labels", 2, ("split",), lambda spec: LabelParams(**spec.labels.model_dump()), make_labels,
+LABELS = Stage("labels", 2, ("split",),
+               lambda spec: LabelParams(**spec.labels.model_dump(exclude={"file"})), make_labels,
                lambda f: cost_of(0, 16 * (f.n + f.n_test), 16 * f.n_labeled, 60 * f.n + 16 * f.n_test, 60 * f.n),
-               "lower data.points")
+               "lower data.points", files=("labels",))
 POINTS = Stage("points", 2, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),

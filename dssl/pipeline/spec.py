@@ -105,6 +105,8 @@ class LabelSpec(SpecSection):
     per_class: int | None = Field(None, ge=1)
     fraction: float | None = Field(None, gt=0, le=1)
     given: bool = Field(False, description="show every label that the training points have")
+    file: str | list[str] | None = Field(None, description="CSV files with the columns row and label, such as dssl "
+                                         "suggest writes: labels of training points, shown beside those")
     seed: int = Field(0, ge=0)
 
 

@@ -1,0 +1,88 @@
+"""`labels.file`: labels that are told beside the data."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dssl.errors import DataError, SpecError
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.plan import make_plan
+from dssl.pipeline.run import run
+
+from ..moons import moons_spec
+
+
+@pytest.fixture
+def told(tmp_path):
+    """Return a function that makes the plan of a run whose labels of rows are told, and the plan without them."""
+    spec = moons_spec(tmp_path, 200)
+    plain = make_plan(spec, workspace=tmp_path / "work", until="labels")
+    run(plain, execution=InProcess(1))
+
+    def planned(rows, labels, **data):
+        path = tmp_path / "told.csv"
+        pd.DataFrame({"row": rows, "label": labels}).to_csv(path, index=False)
+        own = {**spec, "data": {**spec["data"], **data}, "labels": {**spec["labels"], "file": str(path)}}
+        return make_plan(own, workspace=tmp_path / "work", until="labels")
+
+    return planned, plain
+
+
+def labels_of(made):
+    """Return the rows of the source and the codes of the labeled points."""
+    found = made.artifact("labels").parts.read(0)
+    return dict(zip(made.artifact("split").parts.read(0)["train"][found["labeled"]].tolist(), found["codes"].tolist(),
+                    strict=True)), found["labeled"]
+
+
+def test_labels_of_a_file_are_shown_beside_the_others(told):
+    planned, plain = told
+    train, (before, _) = plain.artifact("split").parts.read(0)["train"], labels_of(plain)
+    wrong = next(iter(before))  # is corrected, not doubled
+    new = np.setdiff1d(train, [*before])[:2]
+    made = planned([new[1], wrong, new[0]], ["up", "down" if before[wrong] else "up", "down"])
+    assert [item.status for item in made.selected] == ["cached", "cached", "to run"]  # points are split as before
+    run(made, execution=InProcess(1))
+    after, labeled = labels_of(made)
+    names = made.artifact("labels").attributes["classes"]
+    assert after == {**before, int(new[1]): names.index("up"), int(new[0]): names.index("down"),
+                     wrong: 1 - before[wrong]}
+    assert (np.diff(labeled) > 0).all()
+    assert made.artifact("labels").attributes["told"] == 3
+    assert made.artifact("labels").attributes["n_labeled"] == 12
+    changed = planned([new[0]], ["up"])
+    assert changed.artifact("labels").address != made.artifact("labels").address
+
+
+def test_labels_that_cannot_be_used_are_refused(told):
+    planned, plain = told
+    split = plain.artifact("split").parts.read(0)
+    for rows, labels, message in (([split["test"][0]], ["up"], "1 of 1 rows are no training points"),
+                                  ([split["train"][0]], ["left"], "told.csv: no class is 'left'"),
+                                  ([10**6], ["up"], "1 of 1 rows are no training points")):
+        with pytest.raises(DataError, match=message):
+            run(planned(rows, labels), execution=InProcess(1))
+
+
+def test_labels_of_a_file_are_quantities_in_a_regression(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "points.npz", X=rng.normal(size=(60, 2)), y=np.where(np.arange(60) < 30, rng.normal(size=60),
+                                                                            np.nan))
+    data = {"source": str(tmp_path / "points.npz"), "task": "regression", "test": {"count": 5}}
+    spec = {"name": "told", "data": data,
+            "labels": {"given": True, "file": [str(tmp_path / "told.csv")]}}
+    (tmp_path / "told.csv").write_text("row,label\n40,2.5\n", encoding="utf-8")
+    made = make_plan(spec, workspace=tmp_path / "work", until="labels")
+    run(made, execution=InProcess(1))
+    found, train = made.artifact("labels").parts.read(0), made.artifact("split").parts.read(0)["train"]
+    assert found["values"][train[found["labeled"]] == 40].tolist() == [2.5]
+    assert len(found["values"]) == 26
+    (tmp_path / "told.csv").write_text("row,label\n40,many\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"labels such as \['many'\]"):
+        run(spec, workspace=tmp_path / "work", until="labels", execution=InProcess(1))
+
+
+def test_a_file_alone_says_not_which_labels_are_shown(tmp_path):
+    with pytest.raises(SpecError, match="set exactly one of count, per_class, fraction and given"):
+        load_spec({**moons_spec(tmp_path, 100), "labels": {"file": "told.csv"}})
