@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.ingest",
     "Graph": "dssl.graph.graph", "KNNGraph": "dssl.graph.graph", "Laplacian": "dssl.graph.laplacian",
-    "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
+    "graph_spectrum": "dssl.graph.spectrum", "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
     "RegularizerParams": "dssl.graph.regularizer", "LandmarkParams": "dssl.kernels.landmarks",
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
@@ -28,7 +28,7 @@ __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "Gra
            "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge",
            "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor",
            "Laplacian", "PoissonLearning", "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor",
-           "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams", "neighbors", "open_dataset", "plan",
+           "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams", "graph_spectrum", "neighbors", "open_dataset", "plan",
            "run", "solve", "weights"]
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .graph.laplacian import Laplacian
     from .graph.neighbors import neighbors
     from .graph.regularizer import RegularizerParams
+    from .graph.spectrum import graph_spectrum
     from .graph.weights import weights
     from .kernels.landmarks import LandmarkParams
     from .kernels.stochastic import StochasticParams

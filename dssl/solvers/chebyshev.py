@@ -76,7 +76,7 @@ def combined_by_polynomial(A: SingularMatrix, columns: np.ndarray, functions: Fu
     diagonal *= np.float32(2 / interval.half)
     V, U = np.zeros((A.n, c), np.float32), np.zeros((A.n, c), np.float32)
     ones, zeros, dots = np.ones(c, np.float32), np.zeros(c, np.float32), np.empty(c)
-    inner = np.empty((int(A.component.max()) + 1, c))
+    inner = np.empty((A.n_components, c))
     for k in range(len(g) - 1, -1, -1):
         last = U if k else U.copy()
         multiply_step(A.indptr, A.indices, data, diagonal, V, U, ones, dots)

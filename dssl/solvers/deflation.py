@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy.linalg import eigh
 
+from .chebyshev_filter import ChebyshevFilter
 from .method import Iterative
 from .operators import ScaledMatrix, multiply
 
@@ -67,25 +67,6 @@ class Deflated(Iterative):
         return 8 * n * deflated_vectors(n, n_columns)
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def _chebyshev_step(AV, V, before, center, scale):
-    """Replace `before` by `2 (A - center) / scale V - before`, the next Chebyshev polynomial applied to a block."""
-    for i in range(V.shape[0]):
-        for c in range(V.shape[1]):
-            before[i, c] = scale * (AV[i, c] - center * V[i, c]) - before[i, c]
-
-
-def _filtered(A: ScaledMatrix, V: np.ndarray, low: float, degree: int) -> np.ndarray:
-    """Return the Chebyshev polynomial of this degree that is small on [low, 2] and grows below, applied to V."""
-    center, half = (2 + low) / 2, (2 - low) / 2
-    before, now, AV = np.zeros_like(V), V.copy(), np.empty_like(V)
-    for step in range(degree):
-        multiply(A.indptr, A.indices, A.data32, now, AV)
-        _chebyshev_step(AV, now, before, np.float32(center), np.float32((1 if step == 0 else 2) / half))
-        before, now = now, before
-    return now
-
-
 def _ritz(A: ScaledMatrix, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the Ritz vectors of A in the span of V (n, m), orthonormal to the precision of V, and their values."""
     AV = np.empty_like(V)
@@ -125,9 +106,9 @@ def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rou
     if width == 0:
         return Deflated(A, np.empty((A.n, 0)), np.empty(0))
     V = np.random.default_rng([seed, m]).standard_normal((A.n, width), dtype=np.float32)
-    low = 0.5
+    ones, low = np.ones(A.n, np.float32), 0.5
     for _ in range(rounds):
-        V = _filtered(A, V, low, degree)
+        V = ChebyshevFilter.of(ones, A.indptr, A.indices, A.data32, low, 2.0, degree)(V)
         A.project(V)
         V, values = _ritz(A, V)
         low = float(np.clip(values[-1], 1e-3, 1.0))

@@ -51,7 +51,8 @@ class Functions:
 class SingularMatrix:
     """A symmetric positive semi-definite matrix with one known null vector a component, rows in Cuthill-McKee order.
 
-    order (n,): row i here is row `order[i]` of the matrix that was given. diagonal (n,), indptr, indices, data float32.
+    order (n,): row i here is row `order[i]` of the matrix that was given. diagonal (n,), indptr, indices, data, of one
+    dtype: float32 for the Lanczos process, float64 for eigenpairs.
     component (n,): that of each row. null (n,) float64: of unit norm on each component.
     """
 
@@ -64,7 +65,7 @@ class SingularMatrix:
     null: np.ndarray
 
     @classmethod
-    def of(cls, L: Any, vector: np.ndarray) -> "SingularMatrix":
+    def of(cls, L: Any, vector: np.ndarray, dtype: type[np.floating] = np.float32) -> "SingularMatrix":
         """Return the form of L (n, n), sparse, with `L vector = 0`; vector (n,) > 0."""
         L = sp.csr_matrix(L, dtype=np.float64)
         order = reverse_cuthill_mckee(L, symmetric_mode=True).astype(np.int64)
@@ -75,8 +76,8 @@ class SingularMatrix:
         L.sort_indices()
         count, component = connected_components(L, directed=False)
         v = np.asarray(vector, np.float64)[order]
-        return cls(order, diagonal.astype(np.float32), L.indptr.astype(np.int64), L.indices.astype(np.int32),
-                   L.data.astype(np.float32), component.astype(np.int32),
+        return cls(order, diagonal.astype(dtype), L.indptr.astype(np.int64), L.indices.astype(np.int32),
+                   L.data.astype(dtype), component.astype(np.int32),
                    v / np.sqrt(np.bincount(component, v * v, count))[component])
 
     @property
@@ -84,9 +85,17 @@ class SingularMatrix:
         return len(self.order)
 
     @property
+    def n_components(self) -> int:
+        return int(self.component.max()) + 1
+
+    @property
     def place(self) -> np.ndarray:
         """Return the row here of each row of the matrix that was given, (n,)."""
         return places_of(self.order)
+
+    def matrix(self) -> sp.csr_array:
+        """Return the matrix in its order here, with its diagonal."""
+        return sp.csr_array((self.data, self.indices, self.indptr), (self.n, self.n)) + sp.diags_array(self.diagonal)
 
     def leave(self, Y: np.ndarray) -> np.ndarray:
         """Return rows (n, c) in the order of the matrix that was given."""
@@ -108,20 +117,28 @@ class SingularMatrix:
         same = self.component[rows][:, None] == self.component[columns]
         return same * (self.null[rows][:, None] * self.null[columns])
 
-    def basis(self, columns: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield (V_k (n, t) float32, alpha_k (t,), beta_k (t,)) of the Lanczos process on unit columns, step by step.
+    def unit_columns(self, columns: np.ndarray) -> np.ndarray:
+        """Return unit columns (n, t) float32 off the null space, of unit length; zero if nothing of one is left."""
+        V, size = np.zeros((self.n, len(columns)), np.float32), self.lengths(columns)
+        V[columns, np.arange(len(columns))] = 1
+        self.project(V)
+        V *= np.divide(1, size, out=np.zeros(len(columns)), where=size > 0).astype(np.float32)
+        return V
 
-        V_0 is the column off the null space, of unit length; a column that has no such part is zero throughout. The
-        same array is yielded again and again. beta_k couples step k to k + 1. Memory: three arrays of n x t float32.
+    def project(self, V: np.ndarray) -> None:
+        """Remove the null space from each column of V (n, t), in place; one array of its size."""
+        inner = component_products(self.null, self.component, self.n_components, V)
+        V -= (self.null[:, None] * inner[self.component]).astype(V.dtype)
+
+    def basis(self, V: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield (V_k (n, t) float32, alpha_k (t,), beta_k (t,)) of the Lanczos process on V, step by step.
+
+        V, which is overwritten, has columns off the null space of unit length, or zero, which stay zero. The same array
+        is yielded again and again. beta_k couples step k to k + 1. Memory: two arrays of n x t float32 beside V.
         """
-        t = len(columns)
-        V, U, beta = np.zeros((self.n, t), np.float32), np.zeros((self.n, t), np.float32), np.zeros(t)
-        V[columns, np.arange(t)] = 1
-        size = self.lengths(columns)
-        inner = component_products(self.null, self.component, int(self.component.max()) + 1, V)
-        V -= (self.null[:, None] * inner[self.component]).astype(np.float32)
-        V *= np.divide(1, size, out=np.zeros(t), where=size > 0).astype(np.float32)
-        alpha, norms = np.empty(t), np.empty(t)
+        t = V.shape[1]
+        U, beta, alpha, norms = np.zeros((self.n, t), np.float32), np.zeros(t), np.empty(t), np.empty(t)
+        inner = np.empty((self.n_components, t))
         for _ in range(self.n):
             multiply_step(self.indptr, self.indices, self.data, self.diagonal, V, U, beta.astype(np.float32), alpha)
             advance(self.null, self.component, V, U, alpha.astype(np.float32), norms, inner)
@@ -190,7 +207,7 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     steps, check = np.zeros(t, np.int64), float(FIRST_CHECK)
     largest, lowest = np.zeros((len(functions), t)), np.full(t, np.inf)
     converged = np.repeat((sizes == 0)[None], len(functions), axis=0)
-    for V, alpha, beta in A.basis(columns):
+    for V, alpha, beta in A.basis(A.unit_columns(columns)):
         seen.append(V[rows])
         alphas.append(alpha.copy())
         betas.append(beta.copy())
@@ -226,7 +243,7 @@ def combined(A: SingularMatrix, made: Krylov, functions: Functions, coef: np.nda
             own, _ = _read(made.alpha[:k, j], made.beta[:k, j], functions)
             of_step[:own.shape[1], j] = sizes[j] * own.T @ coef[:, j]
     found = np.zeros((A.n, c))
-    for step, (V, _, _) in zip(range(longest), A.basis(made.columns), strict=False):
+    for step, (V, _, _) in zip(range(longest), A.basis(A.unit_columns(made.columns)), strict=False):
         found += V @ of_step[step].astype(np.float32)
     add_null(A, made.columns, functions, coef, found)
     return found
@@ -235,7 +252,7 @@ def combined(A: SingularMatrix, made: Krylov, functions: Functions, coef: np.nda
 def add_null(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef: np.ndarray, found: np.ndarray) -> None:
     """Add what `combined` is in the null space to found (n, c), exactly."""
     at_null = np.tensordot(functions.of(np.zeros(1))[:, 0], coef, 1) * A.null[columns][:, None]
-    total = np.zeros((int(A.component.max()) + 1, coef.shape[2]))
+    total = np.zeros((A.n_components, coef.shape[2]))
     np.add.at(total, A.component[columns], at_null)
     found += A.null[:, None] * total[A.component]
 

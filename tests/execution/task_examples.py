@@ -26,6 +26,7 @@ from dssl.execution.tasks import MEMORY_BUDGET, Execution
 from dssl.graph import functions as functions_module
 from dssl.graph.functions import FunctionParams, graph_functions
 from dssl.graph.neighbors import neighbors
+from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.graph.weights import weights
 from dssl.kernels.base import RBF
 from dssl.kernels.stochastic import StochasticParams, stochastic_eigensystem
@@ -283,6 +284,15 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
             coef = np.random.default_rng(c).normal(size=(2, len(columns), c))
             found |= {"functions": whole.values, f"{c} combined": whole.combined(coef)}
     return found
+
+
+@example()
+def spectrum(execution: Execution, folder: Path) -> Found:
+    """Of a graph in two pieces with copies."""
+    X, _ = points(300, n_classes=2)
+    X[::2] += 50
+    found = graph_spectrum(KNNGraph(n_neighbors=5).build(X, execution), 9, SpectrumParams(method="filtered"), execution)
+    return {"values": found.values, "vectors": found.vectors, "evidence": found.attributes}
 
 
 @example(memory_budget=1 << 18)

@@ -1,0 +1,93 @@
+"""The lowest eigenpairs of a graph's Laplacian: spectral features, clusterings and pictures are made of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import require
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
+from ..params import require_seed
+from ..solvers.eigen import EigenMethod, lowest_eigenpairs
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
+from .functions import LaplacianKind, laplacian_of
+from .graph import Graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectrumParams:
+    """How eigenpairs are computed.
+
+    laplacian : "normalized" or "unnormalized". tolerance : largest residual of a pair, relative to the matrix (see
+    `Eigenpairs`). method : "auto", "dense", "filtered" or "inverse" (see `lowest_eigenpairs`).
+    """
+
+    laplacian: LaplacianKind = "normalized"
+    tolerance: float = 1e-6
+    method: EigenMethod = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
+                why="no other Laplacian is defined", fix="choose normalized or unnormalized")
+        require_seed(self.seed)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The m lowest eigenpairs of the Laplacian of v vertices.
+
+    values (m,) : ascending; one 0 a component comes first.
+    vectors (v, m) : orthonormal, in the coordinates of the Laplacian. Where a vertex stands for k points its entry is
+        k^1/2 times the value at each of them (`Laplacian.multiplicity`).
+    residuals (m,) : see `Eigenpairs`. attributes : method, blocks, worst residual; JSON.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    residuals: np.ndarray
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def at_points(self, graph: Graph) -> np.ndarray:
+        """Return the eigenvectors of all points (n, m), orthonormal over them; copies have equal rows."""
+        own = self.vectors / np.sqrt(graph.vertices.multiplicity)[:, None]
+        return own[graph.vertices.vertex]
+
+
+@dataclass(frozen=True)
+class SpectrumTask:
+    """Write `values`, `vectors` and `residuals` of the m lowest eigenpairs.
+
+    Memory: W twice (24 bytes an entry and 16 a vertex), and what `eigenpairs_bytes` says.
+    """
+
+    graph: Parts
+    vertices: Arrays | None
+    m: int
+    params: SpectrumParams
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        laplacian, params = laplacian_of(self.graph, self.vertices, self.params.laplacian), self.params
+        found = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, self.m, tolerance=params.tolerance,
+                                  method=params.method, seed=params.seed).require_converged()
+        return {**out.write(values=found.values, vectors=found.vectors, residuals=found.residuals), **found.attributes}
+
+
+def graph_spectrum(graph: Graph, m: int, params: SpectrumParams | None = None,
+                   execution: Execution | None = None) -> Spectrum:
+    """Return the m lowest eigenpairs of the Laplacian of a graph, those of its components (value 0) first.
+
+    execution : where the task runs; by default the active Dask client, or a thread of this process.
+
+    Raises
+    ------
+    ParameterError : m is not 1 to the number of vertices. NotConverged : a pair ended above the tolerance.
+    """
+    params, execution = params or SpectrumParams(), execution or current_execution()
+    graph = graph.shared(execution)
+    parts = execution.scratch()
+    receipt, = execution.map([SpectrumTask(graph.stored, graph.copies(execution), m, params)], parts)
+    found = parts.read(0)
+    return Spectrum(found["values"], found["vectors"], found["residuals"],
+                    {name: receipt[name] for name in ("method", "iterations", "residual")})

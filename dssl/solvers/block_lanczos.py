@@ -1,0 +1,102 @@
+"""The largest eigenpairs of a symmetric operator that is applied to blocks of columns, by the Lanczos process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh, qr
+
+LOOKS = 1.06  # growth of the basis from look to look: a look is an eigendecomposition of its size
+NEW = 1e-12  # of the operator's norm: what is shorter, off the basis, is rounding
+
+
+@dataclass(frozen=True)
+class RitzPairs:
+    """Ritz pairs of an operator F on the span of a basis.
+
+    values (k,) descending. coefficients (k, k): of the vectors, in the basis (n, k). residuals (k,): ||F x - theta x||.
+    steps : applications of F to a block. finished : whether what was asked for was met.
+    """
+
+    values: np.ndarray
+    coefficients: np.ndarray
+    residuals: np.ndarray
+    basis: np.ndarray
+    steps: int
+    finished: bool
+
+    def vectors(self, count: int) -> np.ndarray:
+        """Return those of the largest values, (n, count)."""
+        return self.basis @ self.coefficients[:, :count]
+
+
+def block_lanczos(F: Callable[[np.ndarray], np.ndarray], start: np.ndarray, project: Callable[[np.ndarray], None],
+                  most: int, finished: Callable[[np.ndarray, np.ndarray], bool], seed: int) -> RitzPairs:
+    """Return Ritz pairs of F on the complement of what `project` removes, as soon as they are `finished`.
+
+    Parameters
+    ----------
+    F : maps (n, b) to (n, b); symmetric.
+    start : (n, b), overwritten; what the process begins with.
+    project : removes from columns (n, t), in place, what they have to be orthogonal to.
+    most : columns of the basis at which the process ends; with b more, no more than the complement's dimension.
+    finished : asked with values and residuals as in `RitzPairs`, at bases that grow by 6 %.
+
+    Notes
+    -----
+    The basis is kept orthonormal to rounding: every block is orthogonalized twice against all before it. Where the
+    Krylov space ends, it goes on with random columns, so that eigenvalues of any multiplicity are found in the end.
+    Memory: `8 n (most + b)` bytes, and four blocks beside what F takes.
+    """
+    n, b = start.shape
+    rng = np.random.default_rng([seed, n, b])
+    V, T = np.empty((n, most + b)), np.zeros((most + b, most + b))
+    project(start)
+    V[:, :b], _ = _next_block(start, V[:, :0], project, 0.0, rng)
+    look, k = b, 0
+    while True:
+        k += b
+        W = F(np.ascontiguousarray(V[:, k - b:k]))
+        project(W)
+        H = _orthogonalize(W, V[:, :k])
+        T[:k, k - b:k], T[k - b:k, :k] = H, H.T
+        last = k + b > most
+        V[:, k:k + b], C = _next_block(W, V[:, :k], project, float(np.abs(T[:k, :k]).max()), rng)
+        if last or k >= look:
+            values, Y = eigh(T[:k, :k])
+            values, Y = values[::-1], Y[:, ::-1]
+            residuals = np.linalg.norm(C @ Y[k - b:], axis=0)
+            if (met := finished(values, residuals)) or last:
+                return RitzPairs(values, Y, residuals, V[:, :k], k // b, met)
+            look = max(k + b, int(LOOKS * k))
+        T[k:k + b, k - b:k], T[k - b:k, k:k + b] = C, C.T
+
+
+def _orthogonalize(W: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """Remove the span of V (n, k) from W (n, b), in place, and return the coefficients (k, b)."""
+    H = V.T @ W
+    W -= V @ H
+    again = V.T @ W
+    W -= V @ again
+    return H + again
+
+
+def _next_block(W: np.ndarray, V: np.ndarray, project: Callable[[np.ndarray], None], norm: float,
+                rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return Q (n, b) orthonormal and orthogonal to V, and C (b, b), with `W = Q C` up to rounding of F's norm."""
+    b = W.shape[1]
+    Q, R, order = qr(W, mode="economic", pivoting=True, overwrite_a=True)
+    lengths = np.abs(R.diagonal())
+    rank = int((lengths > NEW * norm).sum())
+    if lengths[-1] < 1e-6 * norm or rank < b:
+        Q[:, rank:] = rng.standard_normal((len(Q), b - rank))
+        R[rank:] = 0
+        for _ in range(2):  # short columns have lost their orthogonality, and new ones never had it
+            project(Q)
+            _orthogonalize(Q, V)
+            for j in range(b):
+                Q[:, j] -= Q[:, :j] @ (Q[:, :j].T @ Q[:, j])
+                Q[:, j] /= np.linalg.norm(Q[:, j])
+    C = np.empty_like(R)
+    C[:, order] = R
+    return Q, C

@@ -1,0 +1,383 @@
+"""The lowest eigenpairs of a graph Laplacian, to a tolerance, with a residual for each.
+
+The null space is known: a vector a component, which comes first and is kept out of all that follows. Small matrices are
+decomposed whole. For larger ones a block Lanczos process finds the largest eigenvalues of a function of L that makes
+the lowest eigenvalues of L large and the others small:
+
+    filtered   a Chebyshev polynomial: products with L alone (`chebyshev_filter.py`)
+    inverse    L^+, by a factor of L or by multigrid (`solve.py`)
+
+A polynomial of degree d tells apart eigenvalues of some 8 / d^2 of the largest, which is enough on neighbor graphs of
+high dimension. Long and thin ones (points along a curve or on a surface) have many eigenvalues below that, and want
+the inverse. After the pairs have converged the process begins anew in their complement, to see whether it missed one:
+a block of b columns finds no more than b vectors of an eigenvalue.
+
+References
+----------
+Zhou, Saad, "A Chebyshev-Davidson algorithm for large symmetric eigenproblems", SIMAX 2007; Fang, Saad, "A filtered
+Lanczos procedure for extreme and interior eigenvalue problems", SISC 2012.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from scipy.linalg import eigh, eigh_tridiagonal
+
+from ..errors import NotConverged, explain, require
+from ..params import require_seed
+from .block_lanczos import RitzPairs, block_lanczos
+from .chebyshev_filter import ChebyshevFilter, filter_degree
+from .lanczos import SingularMatrix
+from .solve import Solver, SolverParams, prepare
+
+SMALL = 1000  # vertices up to which `auto` decomposes the whole matrix
+BLOCK = 8  # columns of the Lanczos process; 8 doubles are a cache line
+LOOK_BLOCK = 4  # of the process that looks for what was missed
+GAIN = 1500.0  # of the filter at 0
+LARGEST_DEGREE = 120  # of the filter, beyond which `auto` takes the inverse
+COUNTING_COLUMNS, COUNTING_STEPS = 8, 60  # of the Lanczos process that counts eigenvalues
+APART = 1.2  # times the largest eigenvalue sought: where a filter begins, at least
+THIN = 50  # n times this: mean square distance to the diagonal up to which a factor stays sparse
+ROUNDS = 8  # filters, each of a higher degree than the one before
+
+EigenMethod = Literal["auto", "dense", "filtered", "inverse"]
+
+
+@dataclass(frozen=True)
+class Eigenpairs:
+    """The m lowest eigenpairs of L (n, n), ascending, those of the null space first.
+
+    values (m,), 0 exactly on the null space. vectors (n, m): orthonormal; of each the first entry that is, to 1e-6, as
+    large as its largest is positive. residuals (m,): `||L v - value v||` relative to `2 max_i L_ii`, which is
+    between the largest eigenvalue and its double. converged (m,): at or below the tolerance. iterations : blocks of
+    columns to which the filter or the inverse was applied. method : "dense", "filtered", "inverse", or "null" where the
+    null space was all that was asked for.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    residuals: np.ndarray
+    converged: np.ndarray
+    iterations: int
+    method: str
+
+    def require_converged(self) -> "Eigenpairs":
+        """Return self, or raise NotConverged with the worst pair and the remedy."""
+        if not self.converged.all():
+            worst = int(np.argmax(self.residuals))
+            raise NotConverged(explain(
+                f"{int((~self.converged).sum())} of {len(self.converged)} eigenpairs did not converge: number {worst} "
+                f"ended at relative residual {self.residuals[worst]:.2e} ({self.method}, {self.iterations} blocks)",
+                why="a spectrum with a pair too few is wrong without looking so",
+                fix="ask for fewer pairs, or choose method='inverse' (low-dimensional data) or 'dense' (small graphs)"))
+        return self
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Return the evidence; JSON."""
+        return {"method": self.method, "iterations": self.iterations, "residual": float(self.residuals.max())}
+
+
+def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 1e-6, method: EigenMethod = "auto",
+                      seed: int = 0) -> Eigenpairs:
+    """Return the m lowest eigenpairs of a Laplacian L (n, n), sparse; equal for equal seeds.
+
+    Parameters
+    ----------
+    L : symmetric with off-diagonal entries <= 0 and `L vector = 0`, such as `Laplacian.matrix()`.
+    vector : (n,) > 0, such as `Laplacian.vector`; on each component it spans the null space.
+    m : 1 to n.
+    tolerance : largest relative residual (`Eigenpairs`).
+    method : "dense", O(n^3); "filtered"; "inverse"; "auto" takes the whole of small matrices and where m is a large
+        part of n, the inverse where the filter would need a large degree, and the filter else.
+
+    Raises
+    ------
+    ParameterError : m, tolerance or method is none of these, or m is too many for a method that is not "dense".
+
+    Notes
+    -----
+    Memory: `eigenpairs_bytes`.
+    """
+    A = SingularMatrix.of(L, vector, np.float64)
+    require(1 <= m <= A.n, f"m={m}, expected 1 to {A.n}", why="a matrix has as many eigenpairs as rows",
+            fix="ask for some tens; the null space counts, a vector a component")
+    require(1e-14 <= tolerance < 1, f"tolerance={tolerance!r}, expected 1e-14 <= tolerance < 1",
+            why="it is a relative residual in float64", fix="use 1e-6")
+    require(method in ("auto", "dense", "filtered", "inverse"), f"method={method!r}",
+            why="no other method is known", fix='choose "auto", "dense", "filtered" or "inverse"')
+    require_seed(seed)
+    zeros = min(m, A.n_components)
+    rest = m - zeros
+    fits = _fits(A.n, A.n_components, rest)
+    require(fits or not rest or method in ("auto", "dense"), f"m={m} with method={method!r} and {A.n} vertices",
+            why="a basis of several vectors a pair does not fit beside them", fix='choose method="dense"')
+    null, found = _null_vectors(A, zeros), _Found(np.empty((A.n, 0)), 0, "null")
+    if rest and (method == "dense" or (method == "auto" and (A.n <= SMALL or not fits))):
+        found = _Found(_dense(A, rest), 1, "dense")
+    elif rest:
+        found = _iterative(A, rest, tolerance, method, seed)
+    values, X, residuals = _rayleigh_ritz(A, found.vectors)
+    vectors = A.leave(np.concatenate([null, X], axis=1))
+    _sign(vectors)
+    values, residuals = np.concatenate([np.zeros(zeros), values]), np.concatenate([_residuals(A, null), residuals])
+    return Eigenpairs(values, vectors, residuals, residuals <= tolerance, found.iterations, found.method)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Vectors (n, rest) that span the eigenspaces, how many blocks they took, and the method."""
+
+    vectors: np.ndarray
+    iterations: int
+    method: str
+
+
+def most_columns(rest: int) -> int:
+    """Return the columns of the Lanczos basis for so many eigenpairs off the null space."""
+    return 3 * rest + 20 * BLOCK
+
+
+def eigenpairs_bytes(n: int, nnz: int, m: int) -> int:
+    """Return the most bytes that `lowest_eigenpairs` takes for L of n rows and nnz entries, without those of an inverse.
+
+    The matrix in the order of the process, twice, scaled for the filter, and while it is ordered. Where it is taken
+    whole, its square and the eigenvectors, else the basis; and a few blocks.
+    """
+    whole = n <= SMALL or not _fits(n, 1, m - 1)
+    return 60 * nnz + 80 * n + 8 * n * (n + 3 * m if whole else most_columns(m) + 5 * BLOCK + 2 * m)
+
+
+def _fits(n: int, n_components: int, rest: int) -> bool:
+    """Return whether the basis of the Lanczos process fits beside the null space and the pairs found."""
+    return most_columns(rest) + BLOCK <= n - n_components - rest
+
+
+def _high(A: SingularMatrix) -> float:
+    """Return a bound of the largest eigenvalue: by `L v = 0` the rows of `V^-1 |L| V` sum to twice the diagonal."""
+    return 2 * float(A.diagonal.max()) or 1.0
+
+
+def _null_vectors(A: SingularMatrix, count: int) -> np.ndarray:
+    """Return those of the first components (n, count), in the order of their first vertices."""
+    _, first = np.unique(A.component[A.place], return_index=True)
+    chosen = np.full(len(first), -1)
+    chosen[np.argsort(first)[:count]] = np.arange(count)
+    own = np.flatnonzero(chosen[A.component] >= 0)
+    null = np.zeros((A.n, count))
+    null[own, chosen[A.component[own]]] = A.null[own]
+    return null
+
+
+def _residuals(A: SingularMatrix, X: np.ndarray, values: np.ndarray | float = 0.0) -> np.ndarray:
+    return np.linalg.norm(A.matrix() @ X - X * values, axis=0) / _high(A)
+
+
+def _rayleigh_ritz(A: SingularMatrix, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return values ascending, vectors and residuals of A on the span of orthonormal X (n, r)."""
+    values, Y = eigh(X.T @ (A.matrix() @ X)) if X.shape[1] else (np.empty(0), np.empty((0, 0)))
+    X = X @ Y
+    return values, X, _residuals(A, X, values)
+
+
+def _sign(X: np.ndarray) -> None:
+    """Turn the columns of X (n, m), in place, so that their first largest entry is positive."""
+    size = np.abs(X)
+    first = (size >= (1 - 1e-6) * size.max(axis=0)).argmax(axis=0)
+    X *= np.where(X[first, np.arange(X.shape[1])] < 0, -1.0, 1.0)
+
+
+def _dense(A: SingularMatrix, rest: int) -> np.ndarray:
+    """Return the eigenvectors (n, rest) of the lowest eigenvalues off the null space, which is shifted to the top."""
+    whole, top = A.matrix().toarray(), 2 * _high(A)
+    for i in range(A.n):
+        whole[i] += top * A.null[i] * np.where(A.component == A.component[i], A.null, 0)
+    return eigh(whole.T, subset_by_index=[0, rest - 1], overwrite_a=True)[1]
+
+
+class _Transform(ABC):
+    """A function F of A whose largest values are those at A's lowest eigenvalues off the null space."""
+
+    @abstractmethod
+    def __call__(self, V: np.ndarray) -> np.ndarray:
+        """Return F V for V (n, b)."""
+
+    @abstractmethod
+    def at(self, value: float) -> float:
+        """Return F at an eigenvalue of A."""
+
+    @abstractmethod
+    def per_residual(self, theta: np.ndarray) -> np.ndarray:
+        """Return the relative residual of A, at most, that a unit residual of F is, at values theta of F."""
+
+    @abstractmethod
+    def sharper(self, low: float) -> "_Transform":
+        """Return another that tells eigenvalues below about `low` better from those above."""
+
+
+@dataclass(frozen=True)
+class _Filtered(_Transform):
+    """The Chebyshev filter.
+
+    With x an eigenvalue of F's pair and y another: |x - y| <= high where y is in the interval, whose values are within
+    [-1, 1]; below it F is convex, with a slope of at least degree^2 / half its length.
+    """
+
+    A: SingularMatrix
+    made: ChebyshevFilter
+
+    @classmethod
+    def of(cls, A: SingularMatrix, low: float, degree: int) -> "_Filtered":
+        return cls(A, ChebyshevFilter.of(A.diagonal, A.indptr, A.indices, A.data, low, _high(A), degree))
+
+    def __call__(self, V: np.ndarray) -> np.ndarray:
+        return self.made(V)
+
+    def at(self, value: float) -> float:
+        return self.made.at(value)
+
+    def per_residual(self, theta: np.ndarray) -> np.ndarray:
+        return np.maximum(1 / np.maximum(theta - 1, 1e-12), 0.5 / self.made.degree**2)
+
+    def sharper(self, low: float) -> "_Filtered":
+        degree = max(filter_degree(low, self.made.high, GAIN), int(1.5 * self.made.degree))
+        return _Filtered.of(self.A, low, degree)
+
+
+@dataclass(frozen=True)
+class _Inverse(_Transform):
+    """A power p of L^+. With x and y as above, |x - y| <= |x^-p - y^-p| x^p high."""
+
+    solver: Solver
+    linked: np.ndarray  # the vertices with an edge, which the solver is of
+    power: int = 1
+
+    @classmethod
+    def of(cls, A: SingularMatrix, tolerance: float) -> "_Inverse":
+        """Return the first power, by a factor if rows are near the diagonal in their order, or else by multigrid."""
+        linked = np.flatnonzero(A.diagonal > 0)
+        L = A.matrix()[linked][:, linked]
+        below = np.maximum(np.arange(len(linked)) - L.indices[L.indptr[:-1]], 0.0)
+        method = "direct" if float((below**2).mean()) <= THIN * len(linked) else "amg"
+        # Errors of the largest values of F are those of all: they have to be small beside the least.
+        params = SolverParams(method=method, tolerance=max(1e-3 * tolerance, 1e-13))  # type: ignore[arg-type]
+        return cls(prepare(L, 10 * BLOCK, params, A.null[linked]), linked)
+
+    def __call__(self, V: np.ndarray) -> np.ndarray:
+        found = V[self.linked]
+        for _ in range(self.power):
+            found = self.solver.solve(found).value
+        W = np.zeros_like(V)
+        W[self.linked] = found
+        return W
+
+    def at(self, value: float) -> float:
+        return value**-self.power
+
+    def per_residual(self, theta: np.ndarray) -> np.ndarray:
+        return 1 / np.maximum(theta, 1e-300)
+
+    def sharper(self, low: float) -> "_Inverse":
+        return replace(self, power=self.power + 1)
+
+
+def eigenvalue_counts(A: SingularMatrix, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return x ascending and estimates of how many eigenvalues, off the null space, are at most each.
+
+    By Gauss quadrature of the density that random columns see: Lin, Saad, Yang, "Approximating spectral densities of
+    large matrices", SIAM Review 2016.
+    """
+    A32 = replace(A, data=A.data.astype(np.float32), diagonal=A.diagonal.astype(np.float32))
+    V = np.random.default_rng([seed, A.n]).standard_normal((A.n, COUNTING_COLUMNS), dtype=np.float32)
+    A.project(V)
+    V /= np.linalg.norm(V, axis=0)
+    steps = [(alpha.copy(), beta) for _, (_, alpha, beta) in zip(range(COUNTING_STEPS), A32.basis(V), strict=False)]
+    alpha, beta = np.array([a for a, _ in steps]), np.array([b for _, b in steps])
+    x, weight = [], []
+    for j in range(COUNTING_COLUMNS):
+        values, Q = eigh_tridiagonal(alpha[:, j], beta[:-1, j])
+        x.append(values)
+        weight.append(Q[0] ** 2)
+    order = np.argsort(np.concatenate(x))
+    count = np.cumsum(np.concatenate(weight)[order]) * (A.n - A.n_components) / COUNTING_COLUMNS
+    return np.concatenate(x)[order], count
+
+
+def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed: int) -> _Found:
+    """Return the lowest pairs by the method, or the one that `auto` decides for, and what it was."""
+    high, asked = _high(A), int(1.5 * rest) + BLOCK
+    x, count = eigenvalue_counts(A, seed)
+    low = _cut(x[np.minimum(np.searchsorted(count, [rest, asked]), len(x) - 1)], high)
+    degree = filter_degree(low, high, GAIN)
+    transform: _Transform
+    if method == "inverse" or (method == "auto" and degree > LARGEST_DEGREE):
+        method, transform = "inverse", _Inverse.of(A, tolerance)
+    else:
+        method, transform = "filtered", _Filtered.of(A, low, degree)
+    pairs = _run(A, transform, rest, tolerance, seed)
+    steps = pairs.steps
+    for _ in range(ROUNDS):
+        if pairs.finished:
+            break
+        # Ritz values are above the eigenvalues: a lower cut, sharper, from the vectors that the last one let by.
+        values, X, _ = _rayleigh_ritz(A, pairs.vectors(min(asked, len(pairs.values))))
+        transform = transform.sharper(min(low, _cut(values[[rest - 1, -1]], high)))
+        del pairs
+        mixed = X @ np.random.default_rng([seed, rest]).standard_normal((X.shape[1], BLOCK))
+        del X
+        pairs = _run(A, transform, rest, tolerance, seed, mixed)
+        steps += pairs.steps
+    X = pairs.vectors(rest)
+    del pairs
+    X, more = _completed(A, transform, X, tolerance, seed)
+    return _Found(X, steps + more, method)
+
+
+def _cut(values: np.ndarray, high: float) -> float:
+    """Return where a filter begins: at the second of two eigenvalues, but above the first, which has to get through."""
+    return float(np.clip(max(values[1], APART * values[0]), 1e-8 * high, 0.9 * high))
+
+
+def _run(A: SingularMatrix, transform: _Transform, rest: int, tolerance: float, seed: int,
+         start: np.ndarray | None = None) -> RitzPairs:
+    """Return the Ritz pairs of a process that ends when the first `rest` meet the tolerance."""
+    def finished(values: np.ndarray, residuals: np.ndarray) -> bool:
+        if len(values) < rest:
+            return False
+        return bool((residuals[:rest] * transform.per_residual(values[:rest]) <= tolerance / 2).all())
+
+    if start is None:
+        start = np.random.default_rng([seed, A.n]).standard_normal((A.n, BLOCK))
+    return block_lanczos(transform, start, A.project, most_columns(rest), finished, seed)
+
+
+def _completed(A: SingularMatrix, transform: _Transform, X: np.ndarray, tolerance: float,
+               seed: int) -> tuple[np.ndarray, int]:
+    """Return the vectors X (n, rest) with those in place that their process missed, and how many blocks that took.
+
+    A process of blocks of b columns finds no more than b vectors of an eigenvalue.
+    """
+    rest, steps = X.shape[1], 0
+    for attempt in range(1, rest + 2):
+        values, X, _ = _rayleigh_ritz(A, X)
+        X, bar = X[:, :rest], transform.at(float(values[rest - 1])) * (1 + 1e-6)
+
+        def project(V: np.ndarray, X: np.ndarray = X) -> None:
+            A.project(V)
+            V -= X @ (X.T @ V)
+
+        def finished(values: np.ndarray, residuals: np.ndarray, bar: float = bar) -> bool:
+            above = max(int((values > bar).sum()), 1)
+            met = residuals[:above] * transform.per_residual(values[:above]) <= tolerance / 2
+            return bool(met.all() or values[0] + residuals[0] <= bar)
+
+        start = np.random.default_rng([seed, attempt]).standard_normal((A.n, LOOK_BLOCK))
+        more = block_lanczos(transform, start, project, most_columns(0), finished, seed)
+        steps += more.steps
+        above = int((more.values > bar).sum())
+        if not above:
+            break
+        X = np.concatenate([X, more.vectors(above)], axis=1)
+    return X[:, :rest], steps
