@@ -22,13 +22,16 @@ _PUBLIC = {
     "SemiSupervisedClassifier": "dssl.estimators.automatic",
     "SemiSupervisedRegressor": "dssl.estimators.automatic", "GridSearch": "dssl.estimators.grid_search",
     "TransductiveSVC": "dssl.estimators.transductive",
+    "MultiscaleKernelClassifier": "dssl.estimators.multiscale",
+    "MultiscaleKernelRegressor": "dssl.estimators.multiscale",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
 __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "GraphKernelRidge",
            "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge",
            "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor",
-           "Laplacian", "PoissonLearning", "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor",
-           "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams", "graph_spectrum", "neighbors", "open_dataset", "plan",
+           "Laplacian", "MultiscaleKernelClassifier", "MultiscaleKernelRegressor", "PoissonLearning",
+           "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor", "StochasticParams",
+           "SystemParams", "TransductiveSVC", "TransferParams", "graph_spectrum", "neighbors", "open_dataset", "plan",
            "run", "solve", "weights"]
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from .estimators.grid_search import GridSearch
     from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
     from .estimators.lapsvm import LapSVM
+    from .estimators.multiscale import MultiscaleKernelClassifier, MultiscaleKernelRegressor
     from .estimators.transductive import TransductiveSVC
     from .graph.graph import Graph, KNNGraph
     from .graph.laplacian import Laplacian

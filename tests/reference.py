@@ -159,6 +159,28 @@ def stochastic_affinity(draws, threshold, rank=None):
 # Learners
 
 
+def multiscale_kernel(X, Z, eps_0, q, threshold):
+    """Mhaskar, Pereverzyev, Semenov, Semenova 2018: (K_n of eq. 7 between X and Z, the scale of each index from 2 on).
+
+    Eigenfunctions of the graph Laplacians of X, of unit length there, are extended to Z by eq. 5 as it is printed.
+    """
+    n, scales = len(X), []
+    while len(scales) < 2 or scales[-1][1][1] >= threshold:
+        eps = eps_0 * q ** len(scales)
+        W = np.exp(-squared_distances(X, X) / (4 * eps))
+        scales.append((eps, *np.linalg.eigh((np.diag(W.sum(1)) - W) / n)))
+    K, chosen = np.ones((n, len(Z))), []
+    for k in range(1, n):
+        values = np.array([scale[1][k] for scale in scales])
+        j = 1 + int(np.abs(np.diff(values)).argmin())
+        eps, phi = scales[j][0], scales[j][2][:, k]
+        W = np.exp(-squared_distances(Z, X) / (4 * eps))
+        extended = W @ phi / (W.sum(1) - n * values[j])
+        K += np.outer(phi, extended) / (n * values[j])
+        chosen.append(j)
+    return K, np.array(chosen)
+
+
 def ridge(K, y, labeled, ambient):
     """Return f on all points minimizing (1/l) sum (y - f)^2 + ambient |f|^2_K."""
     alpha = np.linalg.solve(K[np.ix_(labeled, labeled)] + labeled.sum() * ambient * np.eye(labeled.sum()), y[labeled])

@@ -82,7 +82,7 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
 
     regressor = "SemiSupervisedRegressor"
     joint = ("transfer__transfer", "transfer__leading", "transfer__exponent", "C")
-    versions: ClassVar[dict[str, int]] = {"cluster": 1}
+    versions: ClassVar[dict[str, int]] = {"cluster": 2}
     groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams,
                                          "steps": StochasticParams}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}

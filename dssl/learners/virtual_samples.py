@@ -21,7 +21,7 @@ from .coding import Coding
 from .kernel_model import ModelInKernel
 from .model import register_model
 from .newton import FeaturesOfLabels, GramOfLabels, LabelSpace, minimize
-from .ridge_and_svm import LearnerParams, fit_gram
+from .ridge_and_svm import LearnerParams, fit_gram, mean_diagonal
 from .smooth_losses import loss_of
 from .target import Target
 
@@ -60,8 +60,10 @@ class SampleLearner:
             weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, Coding]:
         """Return (b (k, c), intercept (c,), coding) from the samples F (l, k) of the labeled points; weight : (l,)."""
         if self.loss == "hinge" or (self.loss == "squared" and len(F) <= F.shape[1]):
-            kind = LearnerParams(kind="svm" if self.loss == "hinge" else "ridge", C=self.C)
-            coef, intercept, coding = fit_gram(F @ F.T, target, kind, weight)
+            K = F @ F.T
+            C = self.C * mean_diagonal(K, weight)  # of the kernel as it is, as in the primal
+            kind = LearnerParams(kind="svm" if self.loss == "hinge" else "ridge", C=C)
+            coef, intercept, coding = fit_gram(K, target, kind, weight)
             return F.T @ coef, intercept, coding
         target.require_labels()
         if self.loss == "squared":

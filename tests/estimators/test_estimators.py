@@ -36,6 +36,8 @@ from dssl import (
     LapRLSRegressor,
     LapSVC,
     LapSVM,
+    MultiscaleKernelClassifier,
+    MultiscaleKernelRegressor,
     PoissonLearning,
     RegularizerParams,
     TransductiveSVC,
@@ -70,6 +72,7 @@ def blobs(n=60, n_labeled=4, n_classes=2, seed=0, n_features=2):
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [LapSVC(), LapSVC(probability=True), LapKernelRidge(), LapRLSClassifier(),
                                        LapRLSRegressor(), LapSVM(), ClusterKernelSVC(), PoissonLearning(),
+                                       MultiscaleKernelClassifier(q=0.7), MultiscaleKernelRegressor(q=0.7),
                                        GridSearch(LapSVC(), {"C": [1, 10]}, cv=2), GraphKernelRidge(),
                                        TransductiveSVC(),
                                        LaplaceLearningRegressor()],

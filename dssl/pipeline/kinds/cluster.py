@@ -242,9 +242,9 @@ BASELINES = (Baseline(
 CLUSTER = Kind("cluster", ClusterPipeline, ("classification",), (
     DATASET, SPLIT, LABELS, POINTS,
     Stage("basis", 1, ("points", "labels"), BasisParams.of, make_basis, _basis_cost, _FEWER, section=cluster_section),
-    Stage("selection", 1, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
+    Stage("selection", 2, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 1, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
+    Stage("models", 2, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make,
           _scores_cost, _FEWER, section=SCORES.section, leads=True),
 ), words=WORDS, baselines=BASELINES)

@@ -1,0 +1,148 @@
+"""`MultiscaleKernelClassifier` and `MultiscaleKernelRegressor`: machines in the multi-scale eigen kernel."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..errors import require
+from ..execution.size import budget_of
+from ..execution.tasks import Execution
+from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_map
+from ..learners.coding import margins_of
+from ..learners.multiscale import multiscale_model, scaled_features
+from ..learners.target import Target
+from ..learners.virtual_samples import SampleLearner
+from ..selection.calibration import calibrated, calibration_folds
+from ..selection.cluster import rows_of_samples
+from ..storage.blocks import Rows
+from .base import PointRegressor, SearchedEstimator
+from .calibrated import CalibratedClassifier
+
+
+class MultiscaleKernelEstimator(SearchedEstimator):
+    """What both estimators share.
+
+    Parameters
+    ----------
+    eps_0 : the first scale, in squared units of the features, a number; "auto" is half the squared median distance.
+    q : of the scales, one to the next, in (0, 1).
+    threshold : of the second eigenvalue of the graph Laplacian, below which there are no further scales.
+    n_eigenpairs : of the kernel beside the constant; "auto" is 300, or all of fewer carriers.
+    n_carriers : points whose graph Laplacians are decomposed, drawn at random, the labeled ones among them as long as
+        these are no more than half; the others have extended eigenfunctions, as new points. "auto" is as many as the
+        budget lets be, 2,000 at most, and all points where there are fewer.
+    C : 1 / alpha, penalty of the loss against the norm, of a kernel whose median diagonal is 1; the paper's rule is to
+        interpolate (`dssl.learners.multiscale`), which C=1e6 does.
+    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow; carriers
+        follow from what is given here or 1 GiB, never from workers.
+    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
+    seed : of the carriers, and of folds.
+    """
+
+    joint = ("C",)
+    versions: ClassVar[dict[str, int]] = {"multiscale": 1}
+    groups: ClassVar[dict[str, type]] = {}
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {}
+    C: float
+    map_: MultiscaleMap
+
+    def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
+                 n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", C: float = 100.0,
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+        self.eps_0, self.q, self.threshold, self.n_eigenpairs = eps_0, q, threshold, n_eigenpairs
+        self.n_carriers, self.C, self.memory_budget = n_carriers, C, memory_budget
+        self.unlabeled, self.seed = unlabeled, seed
+
+    def _params(self) -> tuple[MultiscaleParams, SampleLearner]:
+        own = MultiscaleParams(
+            eps_0=self.eps_0, q=self.q, threshold=self.threshold,  # type: ignore[arg-type]
+            n_eigenpairs=self.n_eigenpairs, n_carriers=self.n_carriers, seed=self.seed,  # type: ignore[arg-type]
+            budget=budget_of(self.memory_budget))
+        return own, SampleLearner(loss=getattr(self, "loss", "squared"), C=self.C)
+
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
+               execution: Execution) -> None:
+        require(graph is None, "graph is given", why="the kernel is one of graphs of its own, of several scales",
+                fix="leave it out, or use LapSVC or GraphKernelRidge")
+        own, learner = params
+        self.map_ = multiscale_map(rows, own, target.labeled, execution)
+        learner.require_fits(len(target.labeled), self.map_.width, execution.memory_budget)
+        F = scaled_features(self.map_, rows, target.labeled, execution.memory_budget)
+        self.model_ = multiscale_model(self.map_, *learner.fit(F, target, weight))
+        self.evidence_ = dict(self.map_.attributes)
+        self._finish(F, target, weight, learner)
+
+    def _finish(self, F: np.ndarray, target: Target, weight: np.ndarray | None, learner: SampleLearner) -> None:
+        """Keep what else the features (l, r + 1) of the labeled points say."""
+
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
+                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
+                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+        """As the base class says: one map serves all folds and C; points held out stay carriers."""
+        own, learner = self._params()
+        if own not in kept:
+            kept[own] = scaled_features(multiscale_map(rows, own, target.labeled, execution), rows, target.labeled,
+                                        execution.memory_budget)
+        learners = [SampleLearner(loss=learner.loss, C=values.get("C", self.C)) for values in tried]
+        return rows_of_samples(kept[own], target, learners, repetitions, measure, weight)
+
+    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
+        return False
+
+
+ATTRIBUTES = """
+    Attributes
+    ----------
+    map_ : MultiscaleMap, the features, whose kernel is that of the paper. model_ : MultiscaleModel, what prediction
+        needs and no more. transduction_ : ndarray, shape (n,), or of a regressor (n,) or (n, c), what is predicted for
+        the points of the fit.
+    evidence_ : dict: `carriers`, `eigenpairs`, the `scales` eps_j and the `second` eigenvalue of each; of each `index`
+        k the number j of the `chosen` scale and the `eigenvalues`; indices whose first choice was `passed_over` for a
+        scale with sound denominators, those `unsound` at all scales, those `left_out` with an eigenvalue 0, and the
+        `unsound_share` of points and indices in a sample of the points of the fit.
+
+    References
+    ----------
+    Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for classification", 2018.
+    """
+
+
+class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator):
+    """A machine in the multi-scale eigen kernel of all points, of least squares or another loss.
+
+    Graph Laplacians of all points, labeled and unlabeled, at a sequence of scales; of each index the eigenfunction at
+    the scale where its eigenvalue changes least makes the kernel, so that two points are alike where paths of short
+    steps join them. It suits a few labels of classes that gaps divide; each outlying point takes an eigenfunction.
+
+    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label; X may
+    be anything that `dssl.data.inputs` reads. It runs on the active Dask client if there is one, in threads of this
+    process otherwise, with the same result.
+
+    """
+
+    __doc__ += (MultiscaleKernelEstimator.__doc__ or "").split("\n\n", 1)[1].rstrip() + """
+    loss : "squared", "squared_hinge" or "logistic", each class against the rest; or "hinge", a machine for each pair.
+""" + ATTRIBUTES
+    regressor = "MultiscaleKernelRegressor"
+
+    def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
+                 n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", C: float = 100.0,
+                 loss: str = "squared", memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+        super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_carriers=n_carriers, C=C,
+                         memory_budget=memory_budget, unlabeled=unlabeled, seed=seed)
+        self.loss = loss
+
+    def _finish(self, F: np.ndarray, target: Target, weight: np.ndarray | None, learner: SampleLearner) -> None:
+        self.calibration_ = calibrated(target, lambda: margins_of(*learner.held_out(
+            F, target, calibration_folds(target, self.seed, a_fit_each=self.loss != "squared"), weight)), weight)
+
+
+class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
+    """Ridge regression in the multi-scale eigen kernel of all points; the targets of unlabeled points are NaN.
+
+    `fit(X, y)` takes y (n,) or (n, c); a row with a NaN is unlabeled. Points as in `MultiscaleKernelClassifier`.
+
+    """
+
+    __doc__ += (MultiscaleKernelEstimator.__doc__ or "").split("\n\n", 1)[1].rstrip() + "\n" + ATTRIBUTES

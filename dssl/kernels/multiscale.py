@@ -1,0 +1,368 @@
+"""The multi-scale eigen kernel: eigenfunctions of graph Laplacians of several widths, one width an index.
+
+For `eps_j = eps_0 q^j`, j = 0, 1, ..., M, with n carriers x_i,
+
+    W_j(x, z) = exp(-|x - z|^2 / (4 eps_j)),    L_j = (D_j - W_j) / n,    L_j phi_k^j = lambda_k^j phi_k^j
+
+where M is the first j whose second eigenvalue is below a threshold. For each index k = 2, 3, ... the scale is the j > 0
+at which `|lambda_k^j - lambda_k^(j-1)|` is least (quasi-optimality), and the kernel is
+
+    K(x, z) = 1 + sum_k Phi_k(x) Phi_k(z) / (n lambda_k)                                                        (eq. 7)
+    Phi_k(x) = sum_i W_j(x, x_i) phi_k(x_i) / (d_j(x) - n lambda_k),    d_j(x) = sum_i W_j(x, x_i)              (eq. 5)
+
+The vectors phi_k are of unit length: of one scale and all indices the sum is then the pseudo-inverse of D - W on the
+carriers, whose eigenvalues are n lambda_k. Eigenfunctions of mean square 1 would make the sum n times as large against
+the constant 1, which an intercept makes up for.
+
+Where the denominator of eq. 5 vanishes. It is `d (1 - n lambda_k / d)`, and far from all carriers d goes to 0: there is
+always a place where it is 0, and before it the extension grows without bound; beyond, it has the wrong sign. An index
+is extended soundly at x where `1 - n lambda_k / d(x)` is `LEAST` or more. A scale counts as sound for an index where
+that is so at all carriers, and the least difference is sought among sound scales; only where an index has none, among
+all. At a point where it is not so, that factor is taken to be `LEAST`: the extension is then the weighted mean of the
+eigenvector around x, over `LEAST`, and it is continuous. At carriers where a scale is sound Phi_k is phi_k itself.
+
+Cost: some `4 n^3 / 3` flops a scale for eigenvalues, and twice as many a chosen scale for vectors; a matrix (n, n) at a
+time. Of more points than can be carriers these are a random subsample, the labeled points among them.
+
+References
+----------
+Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for classification", 2018; von Luxburg,
+Belkin, Bousquet, "Consistency of spectral clustering", Annals of Statistics 2008 (eigenvalues within the range of the
+degrees are none of the limit: what the condition on the denominator is about).
+"""
+
+import time
+import warnings
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+from scipy.linalg import eigh
+
+from ..errors import BudgetError, DataError, explain, require
+from ..execution.cost import Cost, cost_of, largest_within
+from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
+from ..storage.csr import point_arrays, points_of
+from .base import RBF, median_bandwidth
+from .features import FeatureMap
+from .landmarks import LandmarkParams, choose_landmarks
+from .points import matching_points, require_finite, squared_distances
+
+LEAST = 0.5  # of a degree, what a sound denominator keeps
+WIDEST = 0.5  # eps_0 by "auto", over the squared median distance; on two moons of radius 1 it is about 1
+MOST_CARRIERS = 2000  # by "auto": 2 s of a core a scale
+MOST_PAIRS = 300  # by "auto"
+MOST_SCALES = 1000
+WAVE = 8  # scales whose eigenvalues are sought at a time; those beyond the last are not used
+SAMPLE = 200  # points beside the carriers at which denominators are looked at
+STREAM = 21  # of the seed, from which they are drawn
+TIED = 1e-6  # relative, of differences that are equal: degenerate eigenvalues then have one scale
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest eigenvalue, what a smaller one may be off by
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiscaleParams:
+    """eps_0 : the first scale, in squared units of the features; "auto" is `WIDEST` times the squared median distance
+        of points, so that the kernel does not depend on units.
+
+    q : of the scales, one to the next, in (0, 1).
+    threshold : the second eigenvalue below which there are no further scales; all are at most 1.
+    n_eigenpairs : beside the constant one; "auto" is `MOST_PAIRS`, or all of fewer carriers.
+    n_carriers : points whose graph Laplacians are decomposed, the labeled ones among them as long as these are no more
+        than half; "auto" is as many as the budget lets be, `MOST_CARRIERS` at most, and all points where there are
+        fewer.
+    seed : of the carriers. budget : bytes by which carriers are counted; it is told, not that of the machine.
+    """
+
+    eps_0: float | Literal["auto"] = "auto"
+    q: float = 0.9
+    threshold: float = 1e-6
+    n_eigenpairs: int | Literal["auto"] = "auto"
+    n_carriers: int | Literal["auto"] = "auto"
+    seed: int = 0
+    budget: int = MEMORY_BUDGET
+
+    def __post_init__(self) -> None:
+        require(self.eps_0 == "auto" or (_is_number(self.eps_0) and 1e-100 <= float(self.eps_0) <= 1e100),
+                f'eps_0={self.eps_0!r}, expected a positive number or "auto"',
+                why="it is the first of the scales, in squared units of the features", fix='use "auto"')
+        require(_is_number(self.q) and 0 < self.q < 1, f"q={self.q!r}, expected a number between 0 and 1",
+                why="each scale is q times the one before", fix="use 0.9, or 0.8 for half as many")
+        require(_is_number(self.threshold) and 0 < self.threshold < 1,
+                f"threshold={self.threshold!r}, expected a number between 0 and 1",
+                why="scales end where the second eigenvalue falls below it", fix="use 1e-6")
+        for name, least in (("n_eigenpairs", 1), ("n_carriers", 2)):
+            value = getattr(self, name)
+            whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+            require(whole or value == "auto", f'{name}={value!r}, expected a whole number >= {least} or "auto"',
+                    why="so many are used", fix='use "auto"')
+
+    def count(self, n: int, d: int) -> int:
+        """Return the carriers of n points of d columns; raise BudgetError where they do not fit."""
+        most = largest_within(self.budget, n, lambda s: carrier_bytes(s, d, self.pairs_of(s)))
+        asked = 2 if self.n_carriers == "auto" else min(int(self.n_carriers), n)
+        needed = carrier_bytes(asked, d, self.pairs_of(asked))
+        require(most >= asked, f"{asked:,} carriers of {d:,} columns", error=BudgetError,
+                why=f"a matrix of all their pairs with its eigenvectors takes {needed:,} bytes, the budget is "
+                    f"{self.budget:,}",
+                fix=f"use a budget of {needed:,} bytes" + (f", or n_carriers={most}" if most >= 2 else ""))
+        return min(most, MOST_CARRIERS) if self.n_carriers == "auto" else asked
+
+    def pairs_of(self, s: int) -> int:
+        """Return the eigenpairs of s carriers beside the constant one."""
+        return min(MOST_PAIRS if self.n_eigenpairs == "auto" else int(self.n_eigenpairs), s - 1)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, eq=False)
+class MultiscaleMap(FeatureMap):
+    """`Phi(x) = (1, Phi_2(x) / sqrt(n lambda_2), ...)`, whose kernel is eq. 7.
+
+    points (s, d) : the carriers. scales (t,) : the eps_j that were chosen, descending. scale (r,) : which of them is
+    that of an index. values (r,) : n lambda_k. vectors (s, r) : phi_k, of unit length.
+    attributes : JSON, what is known of it.
+    """
+
+    points: Any
+    scales: np.ndarray
+    scale: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        return len(self.values) + 1
+
+    @property
+    def widest(self) -> RBF:
+        """W of the largest scale, by which a point is near to carriers or far from all."""
+        return weights_at(float(self.scales[0]))
+
+    @property
+    def typical(self) -> float:
+        """The median of K(x_i, x_i) over the carriers."""
+        return float(np.median(1 + self.vectors**2 @ (1 / self.values)))
+
+    def __call__(self, X: Any) -> np.ndarray:
+        D = squared_distances(*matching_points(X, self.points))
+        found = np.ones((len(D), self.width))
+        for mine, W, degrees, kept in self._by_scale(D):
+            found[:, 1 + mine] = W @ self.vectors[:, mine] / (
+                degrees[:, None] * np.maximum(kept, LEAST) * np.sqrt(self.values[mine]))
+        return found
+
+    def of_rows(self, rows: Rows, numbers: np.ndarray, budget: int) -> np.ndarray:
+        """Return the features (m, r + 1) of some rows, in blocks that fit an eighth of the budget."""
+        height = rows_that_fit(budget, self.row_bytes + 3 * rows.row_bytes, len(numbers), share=8)
+        return np.concatenate([np.empty((0, self.width)), *(
+            self(rows.take(numbers[start:stop])) for start, stop in row_ranges(len(numbers), height))])
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes that a point takes while its features are made, beside those of the point."""
+        return 8 * (3 * self.points.shape[0] + 4 * self.width)
+
+    def unsound(self, X: Any) -> float:
+        """Return the share of pairs of a point and an index at which the denominator is below `LEAST` of the degree."""
+        D = squared_distances(*matching_points(X, self.points))
+        return sum(int((kept < LEAST).sum()) for *_, kept in self._by_scale(D)) / max(len(D) * len(self.values), 1)
+
+    def _by_scale(self, D: np.ndarray) -> Any:
+        """Yield, of squared distances D (b, s) and each scale, its indices (i,), W (b, s) and degrees (b,) over the
+        largest W of their row, so that nothing underflows far away, and `1 - n lambda / d` (b, i)."""
+        nearest = D.min(axis=1, keepdims=True)
+        for number, eps in enumerate(self.scales):
+            mine = np.flatnonzero(self.scale == number)
+            W = np.subtract(nearest, D)
+            W /= 4 * eps
+            np.exp(W, out=W)
+            degrees = W.sum(axis=1)
+            with np.errstate(over="ignore"):
+                kept = 1 - np.exp(nearest / (4 * eps)) * (self.values[mine] / degrees[:, None])
+            yield mine, W, degrees, kept
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {**point_arrays("points", self.points), "scales": self.scales, "scale": self.scale,
+                "values": self.values, "vectors": self.vectors}
+
+    @classmethod
+    def of(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any] | None = None) -> "MultiscaleMap":
+        """Return the map of its `arrays`."""
+        return cls(points_of(arrays, "points"), arrays["scales"], arrays["scale"], arrays["values"],
+                   arrays["vectors"], attributes or {})
+
+
+def weights_at(eps: float) -> RBF:
+    """Return W of a scale, `exp(-|x - z|^2 / (4 eps))`."""
+    return RBF(float(np.sqrt(2 * eps)))
+
+
+def laplacian_of(points: Any, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return (D - W) / n (n, n) of points at a scale, and the degrees (n,)."""
+    L = weights_at(eps)(points, points)
+    degrees = L.sum(axis=1)
+    L *= -1 / len(L)
+    L[np.diag_indices_from(L)] += degrees / len(L)
+    return L, degrees
+
+
+@dataclass(frozen=True)
+class EigenvaluesTask:
+    """Write the `count` lowest eigenvalues, `values` (count,), and the least of the degrees, of a scale."""
+
+    points: Arrays
+    eps: float
+    count: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        L, degrees = laplacian_of(points_of(self.points.load(), "points"), self.eps)
+        values = eigh(L.T, eigvals_only=True, driver="evd", overwrite_a=True, check_finite=False)
+        return out.write(values=values[:self.count], least=degrees.min(keepdims=True))
+
+
+@dataclass(frozen=True)
+class EigenvectorsTask:
+    """Write `values` (i,) and `vectors` (n, i) of some indices, ascending from 0, at a scale."""
+
+    points: Arrays
+    eps: float
+    indices: tuple[int, ...]
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        L, _ = laplacian_of(points_of(self.points.load(), "points"), self.eps)
+        first, last = self.indices[0], self.indices[-1]
+        values, V = eigh(L.T, subset_by_index=(first, last), driver="evr", overwrite_a=True, check_finite=False)
+        own = np.array(self.indices) - first
+        return out.write(values=values[own], vectors=signed(V[:, own]))
+
+
+def signed(V: np.ndarray) -> np.ndarray:
+    """Return vectors (n, i) whose largest entry is positive, whatever LAPACK's signs are."""
+    return V * np.where(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])] < 0, -1.0, 1.0)
+
+
+def chosen_scales(values: np.ndarray, least: np.ndarray, n: int) -> tuple[np.ndarray, dict[str, int]]:
+    """Return the scale j (r,) of each index by quasi-optimality, -1 of one that is 0 at all scales, and counts.
+
+    values : (M + 1, r + 1), the eigenvalues at each scale, of the constant vector first. least : (M + 1,), degrees.
+
+    The counts: `passed_over`, indices whose least difference is at a scale that is not sound; `unsound`, those that
+    have no sound scale; `left_out`.
+    """
+    differences = np.abs(np.diff(values[:, 1:], axis=0))
+    positive = values[1:, 1:] > ROUNDING * values[1:, -1:]
+    sound = positive & (n * values[1:, 1:] <= (1 - LEAST) * least[1:, None])
+    of_any = _first_least(np.where(positive, differences, np.inf))
+    of_sound = _first_least(np.where(sound, differences, np.inf))
+    some = sound.any(axis=0)
+    found = np.where(some, of_sound, of_any) + 1
+    known = positive.any(axis=0)
+    return np.where(known, found, -1), {
+        "passed_over": int((some & (of_sound != of_any)).sum()), "unsound": int((known & ~some).sum()),
+        "left_out": int((~known).sum())}
+
+
+def _first_least(differences: np.ndarray) -> np.ndarray:
+    """Return the first row (r,) of each column whose entry is the least, or equal to it but for rounding."""
+    return (differences <= differences.min(axis=0) * (1 + TIED)).argmax(axis=0)
+
+
+def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, execution: Execution,
+                   parts: Parts | None = None) -> MultiscaleMap:
+    """Return the features of the multi-scale kernel of all rows (n, d); labeled : the numbers of the labeled ones.
+
+    parts : where eigenvalues and eigenvectors of each scale go; finished ones are used. Scratch by default.
+
+    Memory: `carrier_bytes` a task.
+
+    Warns
+    -----
+    UserWarning : the second eigenvalue is below the threshold at the first scale already.
+
+    Raises
+    ------
+    BudgetError : the carriers do not fit. DataError : points are not finite, or all equal; there are more than
+    `MOST_SCALES` scales.
+    """
+    begin, (n, d) = time.perf_counter(), rows.shape
+    require(n >= 2, f"{n} point, n_samples={n}", error=DataError, why="a graph has two points or more",
+            fix="pass more points")
+    s = params.count(n, d)
+    if s == n:
+        points = rows.take(np.arange(n))
+        require_finite(points, "the points hold")
+    else:
+        eps = 1.0  # of a kernel that uniform landmarks do not ask
+        points = choose_landmarks(rows, weights_at(eps), s, LandmarkParams(seed=params.seed), execution, labeled).points
+        s = points.shape[0]
+    require(s >= 2, f"all carriers of {n:,} points are equal", error=DataError, why="a graph has two points or more",
+            fix="use more carriers")
+    eps_0 = WIDEST * median_bandwidth(rows, params.seed)**2 if params.eps_0 == "auto" else float(params.eps_0)
+    pairs, shared = params.pairs_of(s), execution.share(**point_arrays("points", points))
+    own = parts or execution.scratch()
+    scales, values, least = _eigenvalues(shared, eps_0, params, pairs, execution, own.within("values"))
+    if len(values) == 2 and values[0, 1] < params.threshold:
+        warnings.warn(explain(
+            f"the second eigenvalue is {values[0, 1]:.2g} at the first scale, below threshold={params.threshold:g}",
+            why="some points lie far from all others for that scale, or it is too small; what is nearer than they are "
+                "is not told apart", fix="drop points that lie far off, scale the features, or give a larger eps_0"),
+            UserWarning, stacklevel=2)
+    chosen, counts = chosen_scales(values, least, s)
+    seconds = {"values": time.perf_counter() - begin}
+    used = np.unique(chosen[chosen >= 0])
+    tasks = [EigenvectorsTask(shared, float(scales[j]), tuple(int(k) + 1 for k in np.flatnonzero(chosen == j)))
+             for j in used]
+    place = own.within("vectors")
+    execution.map(tasks, place)
+    kept = np.flatnonzero(chosen >= 0)
+    vectors, of_index = np.empty((s, len(kept))), np.empty(len(kept))
+    for number, j in enumerate(used):
+        part, mine = place.read(number), np.searchsorted(kept, np.flatnonzero(chosen == j))
+        vectors[:, mine], of_index[mine] = part["vectors"], part["values"]
+    if parts is None:
+        own.remove()
+    found = MultiscaleMap(points, scales[used], np.searchsorted(used, chosen[kept]), s * of_index, vectors)
+    sample = np.sort(block_rng(params.seed, STREAM).permutation(n)[:SAMPLE])
+    seconds["all"] = time.perf_counter() - begin
+    return MultiscaleMap(points, found.scales, found.scale, found.values, vectors, {
+        "carriers": s, "eigenpairs": len(kept), "eps_0": eps_0, "scales": scales.tolist(),
+        "second": values[:, 1].tolist(), "index": (kept + 2).tolist(), "chosen": chosen[kept].tolist(),
+        "eigenvalues": of_index.tolist(), **counts, "unsound_share": found.unsound(rows.take(sample)),
+        "predicted_peak_bytes": multiscale_cost(n, d, rows.row_bytes, s, pairs, 0).peak,
+        "seconds": {name: round(value, 3) for name, value in seconds.items()}})
+
+
+def _eigenvalues(points: Arrays, eps_0: float, params: MultiscaleParams, pairs: int, execution: Execution,
+                 parts: Parts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the scales (M + 1,), their eigenvalues (M + 1, pairs + 1) and least degrees (M + 1,); M is 1 or more."""
+    scales, last = list[float](), None
+    while last is None:
+        require(len(scales) < MOST_SCALES, f"{len(scales):,} scales, and the second eigenvalue is still above "
+                f"threshold={params.threshold:g}", error=DataError, why="scales shrink by q until no path joins all "
+                "points", fix="use a smaller q, a larger threshold, or a smaller eps_0")
+        scales = [eps_0 * params.q**j for j in range(len(scales) + WAVE)]
+        execution.map([EigenvaluesTask(points, eps, pairs + 1) for eps in scales], parts)
+        found = [parts.read(j) for j in range(len(scales))]
+        last = next((j for j in range(1, len(scales)) if found[j]["values"][1] < params.threshold), None)
+    found = found[:last + 1]
+    return (np.array(scales[:last + 1]), np.stack([own["values"] for own in found]),
+            np.concatenate([own["least"] for own in found]))
+
+
+def carrier_bytes(s: int, d: int, pairs: int) -> int:
+    """Return the bytes of s carriers of d columns: a Laplacian, its eigenvectors and the points three times each."""
+    return 8 * s * (s + 3 * (pairs + 1) + 3 * d + 40)
+
+
+def multiscale_cost(n: int, d: int, row_bytes: int, s: int, pairs: int, n_scales: int) -> Cost:
+    """Return what the map of s carriers takes, of so many scales for eigenvalues, and as many for vectors at most.
+    """
+    tasks = 2 * n_scales
+    return cost_of(tasks, tasks * s * row_bytes + SAMPLE * row_bytes, 8 * s * (d + pairs) + 8 * n_scales * pairs,
+                   carrier_bytes(s, d, pairs), carrier_bytes(s, d, pairs))
