@@ -141,7 +141,7 @@ def most_columns(rest: int) -> int:
 
 
 def eigenpairs_bytes(n: int, nnz: int, m: int) -> int:
-    """Return the most bytes that `lowest_eigenpairs` takes for L of n rows and nnz entries, without those of an inverse.
+    """Return the most bytes that `lowest_eigenpairs` takes beside L, n rows and nnz entries, without an inverse.
 
     The matrix in the order of the process, twice, scaled for the filter, and while it is ordered. Where it is taken
     whole, its square and the eigenvectors, else the basis; and a few blocks.
