@@ -407,3 +407,27 @@ def averaged_ridge(W, labeled, Y, weight, kernels, penalty, classes, alike=False
     shares = np.exp(-(np.array(losses) - min(losses)) / (2 * unit))
     shares = np.full(len(kernels), 1 / len(kernels)) if alike else shares / shares.sum()
     return np.tensordot(shares, values, 1), np.tensordot(shares, held_out, 1), shares
+
+
+# Which points to label next
+
+
+def posterior_covariance(C, observed, noise):
+    """Return C - C_o' (C_oo + noise I)^-1 C_o: the covariance of a Gaussian field after noisy values at some points."""
+    C_o = C[observed]
+    return C - C_o.T @ np.linalg.solve(C_o[:, observed] + noise * np.eye(len(observed)), C_o)
+
+
+def suggestions(C, observed, noise, measure, count):
+    """Return `count` points, each the one whose value lowers a measure of the posterior covariance most, and by what.
+
+    measure : np.trace (Ji and Han 2012) or np.sum (Ma, Garnett and Schneider 2013), of a covariance.
+    """
+    observed, drops = list(observed), []
+    for _ in range(count):
+        now = measure(posterior_covariance(C, observed, noise))
+        drop = [-np.inf if j in observed else now - measure(posterior_covariance(C, [*observed, j], noise))
+                for j in range(len(C))]
+        observed.append(int(np.argmax(drop)))
+        drops.append(max(drop))
+    return observed[-count:], drops

@@ -87,6 +87,19 @@ class Graph:
         """Return the vertices in a form that every task can load; None where each is one point."""
         return execution.share(**self.vertices.to_arrays()) if self.vertices.joined else None
 
+    def among(self, kept: np.ndarray, execution: Execution) -> "Graph":
+        """Return the graph of some vertices, kept (v,) bool, with the edges between them; of their points alone."""
+        if kept.all():
+            return self
+        place = np.cumsum(kept) - 1
+        own = self.vertices.vertex[kept[self.vertices.vertex]]
+        first = np.unique(own, return_index=True)[1]
+        stored = execution.scratch()
+        receipt = store_weights(self.weights()[kept][:, kept], PartWriter(stored, 0))
+        stored.finish(0, receipt)
+        return Graph(Vertices(place[own], first, self.vertices.multiplicity[kept]), stored, None,
+                     {"neighbors": {"method": "given"}, "weights": described_weights(receipt)}, execution)
+
     def shared(self, execution: Execution) -> "Graph":
         """Return the graph in a form that every task of an execution can read."""
         stored = execution.scratch()

@@ -1,0 +1,252 @@
+"""Which points to label next: from the covariance of a field on the graph, from features, from the current model.
+
+    variance                   the largest posterior variance
+    v_optimality               the largest decrease of the trace of the posterior covariance
+    sigma_optimality           the largest decrease of its sum
+    coverage                   far from labeled points where points are many, in the features (`coverage.py`)
+    uncertainty                the smallest margin of the model, times the variance; without a graph, times the squared
+                               distance to the nearest labeled point
+    model_change_v_optimality  the smallest margin of the model, times v_optimality
+
+Points are chosen one after the other, and each counts as labeled for those after it, so that a batch is diverse. A
+component of the graph without a label, in which the variance of an unlimited field is infinite, comes first if it holds
+at least half as many points as a label has to serve then; smaller ones wait until all else is labeled.
+
+References
+----------
+Ji, Han, "A variance minimization criterion to active learning on graphs", AISTATS 2012. Ma, Garnett, Schneider,
+"Sigma-optimality for active learning on Gaussian random fields", NeurIPS 2013. Miller, Bertozzi, "Model-change active
+learning in graph-based semi-supervised learning", 2021 (arXiv 2110.07739), whose low-rank covariance this is too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+from scipy.special import softmax
+
+from ..errors import BudgetError, DataError, require
+from ..execution.tasks import Execution
+from ..graph.graph import Graph
+from ..graph.regularizer import RegularizerParams
+from ..graph.spectrum import SpectrumParams, graph_spectrum
+from ..graph.vertices import Vertices, distinct_rows
+from ..params import require_seed
+from ..storage.blocks import Rows
+from .coverage import Coverage, Distances
+from .field import Field
+
+Criterion = Literal["auto", "variance", "v_optimality", "sigma_optimality", "coverage", "uncertainty",
+                    "model_change_v_optimality"]
+OF_GRAPH = ("variance", "v_optimality", "sigma_optimality", "model_change_v_optimality")  # need one
+OF_MODEL = ("uncertainty", "model_change_v_optimality")
+OF_ROWS = ("coverage", "uncertainty")  # can do with features alone
+FEWEST, MOST, TOLERANCE = 100, 500, 1e-4  # of eigenpairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuggestParams:
+    """Which points are suggested.
+
+    count : how many. criterion : see the head of this file; "auto" is model_change_v_optimality where the scores of a
+        model and a graph are given, v_optimality with a graph alone, without one uncertainty or coverage.
+    prior : of the field, whose covariance is `(L + ridge I)^-power` on its lowest eigenvectors.
+    eigenpairs : of the Laplacian; None is as many as there are labels then, but 100 to 500.
+    noise : the variance of what a label says, relative to the field's.
+    seed : of the eigenpairs' start, and of the draws of coverage.
+    """
+
+    count: int = 10
+    criterion: Criterion = "auto"
+    prior: RegularizerParams = field(default_factory=lambda: RegularizerParams(ridge=1e-3, power=1))
+    eigenpairs: int | None = None
+    noise: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.count >= 1, f"count={self.count}, expected >= 1", why="it is the number of points to label next",
+                fix="ask for 10 to 100, and again once these are labeled")
+        require(self.criterion in get_args(Criterion), f"criterion={self.criterion!r}",
+                why="points are compared by one of those that are known",
+                fix=f"choose one of {', '.join(get_args(Criterion))}")
+        require(self.eigenpairs is None or self.eigenpairs >= 2, f"eigenpairs={self.eigenpairs}, expected >= 2",
+                why="the first is nearly constant and tells no points apart", fix="use 50 to 300")
+        require(0 < self.noise < np.inf, f"noise={self.noise}, expected > 0",
+                why="a label that says all leaves the rest of a vertex's variance at 0 / 0", fix="use 0.01 to 1")
+        require_seed(self.seed)
+
+    def chosen(self, *, graph: bool, rows: bool, model: bool) -> str:
+        """Return the criterion, told what there is to choose by; raise ParameterError where it asks for more."""
+        if self.criterion == "auto":
+            return (("model_change_v_optimality" if model else "v_optimality") if graph else
+                    "uncertainty" if model else "coverage")
+        possible = [name for name in get_args(Criterion)[1:] if (graph or name in OF_ROWS) and (
+            rows or name != "coverage") and (model or name not in OF_MODEL)]
+        lacking = ("a graph" if not graph and self.criterion in OF_GRAPH else
+                   "a model of classes" if not model and self.criterion in OF_MODEL else "features")
+        require(self.criterion in possible, f"criterion={self.criterion!r} without {lacking}",
+                why="it is computed from that", fix=f"choose {' or '.join(possible)}")
+        return self.criterion
+
+
+@dataclass(frozen=True, eq=False)
+class Suggestion:
+    """ids (count,) : the numbers of points to label, the best first; of copies the first. scores (count,) : the
+    criterion when each was chosen, infinite where its component has no label. attributes : JSON."""
+
+    ids: np.ndarray
+    scores: np.ndarray
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+class Chooser(Protocol):
+    """A criterion: `scores` (v,) of all vertices, given which are allowed, and `observe` of the one that is taken."""
+
+    def scores(self, allowed: np.ndarray) -> np.ndarray: ...
+
+    def observe(self, vertex: int) -> None: ...
+
+
+@dataclass
+class OfField:
+    """A criterion of a field, times how uncertain the model is (v,)."""
+
+    field: Field
+    measure: Callable[[Field], np.ndarray]
+    uncertain: np.ndarray | float = 1.0
+
+    def scores(self, allowed: np.ndarray) -> np.ndarray:
+        return self.uncertain * self.measure(self.field)
+
+    def observe(self, vertex: int) -> None:
+        self.field.observe(vertex)
+
+
+@dataclass
+class OfDistances:
+    """Squared distances to the nearest labeled point, times how uncertain the model is (v,)."""
+
+    distances: Distances
+    uncertain: np.ndarray
+
+    def scores(self, allowed: np.ndarray) -> np.ndarray:
+        return self.uncertain * self.distances.nearest
+
+    def observe(self, vertex: int) -> None:
+        self.distances.observe(vertex)
+
+
+MEASURES: dict[str, Callable[[Field], np.ndarray]] = {
+    "variance": lambda own: own.variance, "v_optimality": Field.trace_decrease, "sigma_optimality": Field.sum_decrease,
+    "uncertainty": lambda own: own.variance, "model_change_v_optimality": Field.trace_decrease}
+
+
+def uncertainty_of(scores: np.ndarray) -> np.ndarray:
+    """Return 1 less the margin between the two likeliest classes (n,), of scores (n, c); 1 where there are none (NaN).
+
+    Classes have the softmax of the scores over their standard deviation: with few labels no scores are calibrated.
+    """
+    known = np.isfinite(scores).all(axis=1)
+    own = scores[known]
+    deviation = float(own.std(axis=0).mean()) if len(own) else 0.0
+    likely = np.sort(softmax(own / (deviation or 1.0), axis=1), axis=1)
+    found = np.ones(len(scores))
+    found[known] = 1 - (likely[:, -1] - likely[:, -2])
+    return found
+
+
+def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: np.ndarray, params: SuggestParams,
+            execution: Execution, scores: np.ndarray | None = None, prior: np.ndarray | None = None) -> Suggestion:
+    """Return which of n points to label next.
+
+    points : which of them are copies, of which one is suggested at most. graph : of these points, None for none.
+    rows : their features (n, d), for `OF_ROWS`. labeled : the numbers of those that have a label, which may be none.
+    scores (v, c) : of the classes at distinct points by the current model, the larger the likelier; None for none.
+    prior (v, k) : what `prior_of` returns, where several suggestions are made of one graph.
+
+    Memory: 8 v (2 k + 6) bytes for k eigenpairs, or 16 v and a block of rows.
+
+    Raises
+    ------
+    DataError : fewer than `count` distinct points are without a label. ParameterError : the criterion asks for what
+    is not given. BudgetError : the eigenvectors, or a row, do not fit.
+    """
+    v = len(points)
+    known = np.zeros(v, bool)
+    known[points.vertex[labeled]] = True
+    free = int((~known).sum())
+    require(free > 0, "every point has a label", why="there is nothing left to ask for", error=DataError,
+            fix="add unlabeled points, or fit the model")
+    require(params.count <= free, f"count={params.count}, and {free:,} distinct points have no label", error=DataError,
+            why="a point is labeled once, and copies with it", fix=f"ask for {free:,} or fewer")
+    name = params.chosen(graph=graph is not None, rows=rows is not None, model=scores is not None)
+    component = np.zeros(v, np.int64) if graph is None else components_of(graph)
+    size = np.bincount(component, points.multiplicity)
+    uncertain = uncertainty_of(scores) if name in OF_MODEL and scores is not None else np.ones(v)
+    chooser: Chooser
+    if name == "coverage" or graph is None:
+        assert rows is not None  # `chosen` refused it
+        distances = Distances(distinct_rows(rows, points, execution), np.flatnonzero(known), execution.memory_budget)
+        chooser = Coverage(distances, points.multiplicity.astype(np.float64), params.seed) if name == "coverage" else \
+            OfDistances(distances, uncertain)
+    else:
+        if prior is None:
+            prior = prior_of(graph, int(known.sum()) + params.count, params, execution)
+        own = Field.of(prior, points.multiplicity.astype(np.float64), np.flatnonzero(known), params.noise)
+        chooser = OfField(own, MEASURES[name], uncertain)
+    chosen, found = _greedy(chooser, known, component, size, params.count)
+    return Suggestion(points.first[chosen], np.array(found), {
+        "criterion": name, "labeled": len(labeled), "components_without_label": int(
+            len(size) - len(np.unique(component[points.vertex[labeled]])))})
+
+
+def _greedy(chooser: Chooser, known: np.ndarray, component: np.ndarray, size: np.ndarray,
+            count: int) -> tuple[list[int], list[float]]:
+    """Return the vertices that are chosen one after the other, and the criterion of each; `known` is changed."""
+    has_label = np.zeros(len(size), bool)
+    has_label[component[known]] = True
+    chosen, found = list[int](), list[float]()
+    for _ in range(count):
+        share = size.sum() / (2 * (known.sum() + 1))
+        waiting = np.flatnonzero(~has_label & (size >= share))
+        if len(waiting):
+            allowed = component == waiting[size[waiting].argmax()]
+        else:
+            allowed = ~known & has_label[component]
+            allowed = allowed if allowed.any() else ~known
+        scores = np.where(allowed, chooser.scores(allowed), -np.inf)
+        best = int(scores.argmax())
+        found.append(np.inf if len(waiting) and len(size) > 1 else float(scores[best]))
+        chosen.append(best)
+        chooser.observe(best)
+        known[best], has_label[component[best]] = True, True
+    return chosen, found
+
+
+def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Execution) -> np.ndarray:
+    """Return B (v, k) of the prior covariance `B B'` at points; 0 on components too small for one of so many labels.
+
+    Raises BudgetError where the eigenvectors do not fit.
+    """
+    m, prior = graph.vertices.multiplicity, params.prior
+    component = components_of(graph)
+    kept = (np.bincount(component, m) >= m.sum() / (2 * n_labels))[component]
+    asked = int(np.clip(n_labels, FEWEST, MOST)) if params.eigenpairs is None else params.eigenpairs
+    v, k = len(kept), min(asked, int(kept.sum()))
+    needed = 8 * v * (2 * k + 6)
+    require(needed <= execution.memory_budget, f"{k} eigenpairs of {v:,} vertices", error=BudgetError,
+            why=f"they take {needed:,} bytes, the budget is {execution.memory_budget:,}",
+            fix=f"use {max(2, (execution.memory_budget // (8 * v) - 6) // 2)} eigenpairs, or a memory_budget of "
+                f"{needed:,} bytes")
+    found = graph_spectrum(graph.among(kept, execution), k, SpectrumParams(
+        laplacian=prior.laplacian, tolerance=TOLERANCE, seed=params.seed), execution)
+    B = np.zeros((v, k))
+    B[kept] = found.vectors * (np.maximum(found.values, 0.0) + prior.ridge) ** (-prior.power / 2)
+    return B / np.sqrt(m)[:, None]
+
+
+def components_of(graph: Graph) -> np.ndarray:
+    """Return the number of the component of each vertex (v,)."""
+    return connected_components(graph.weights(), directed=False)[1]
