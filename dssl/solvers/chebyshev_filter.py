@@ -11,9 +11,9 @@ from .operators import add_row
 
 @dataclass(frozen=True)
 class ChebyshevFilter:
-    """`T_d((A - c) / h)` with c and h the center and half length of [low, high]: within [-1, 1] there, larger below.
+    """`T_d((c - A) / h)` with c and h the center and half length of [low, high]: within [-1, 1] there, larger below.
 
-    diagonal (n,), indptr (n + 1,), indices, data (nnz,): `2 (A - c) / h`, of the precision of the blocks.
+    diagonal (n,), indptr (n + 1,), indices, data (nnz,): `2 (c - A) / h`, of the precision of the blocks.
     """
 
     diagonal: np.ndarray
@@ -29,7 +29,7 @@ class ChebyshevFilter:
            high: float, degree: int) -> "ChebyshevFilter":
         """Return the filter of a matrix of this diagonal and these off-diagonal entries, 0 < low < high, degree >= 1.
         """
-        scale, dtype = 4 / (high - low), data.dtype.type
+        scale, dtype = -4 / (high - low), data.dtype.type
         return cls((diagonal - dtype((high + low) / 2)) * dtype(scale), indptr, indices, data * dtype(scale), low,
                    high, degree)
 
@@ -56,7 +56,7 @@ def filter_degree(low: float, high: float, gain: float) -> int:
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _step(indptr, indices, data, diagonal, V, U):
-    """Replace U by `A V - U`, in one pass: with `A = 2 (M - c) / h` the next polynomial after those in U and V."""
+    """Replace U by `A V - U`, in one pass: with `A = 2 (c - M) / h` the next polynomial after those in U and V."""
     for i in range(V.shape[0]):
         for c in range(V.shape[1]):
             U[i, c] = diagonal[i] * V[i, c] - U[i, c]

@@ -18,6 +18,7 @@ Zhou, Saad, "A Chebyshev-Davidson algorithm for large symmetric eigenproblems", 
 Lanczos procedure for extreme and interior eigenvalue problems", SISC 2012.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -209,6 +210,10 @@ class _Transform(ABC):
         """Return F at an eigenvalue of A."""
 
     @abstractmethod
+    def contrast(self, value: float) -> float:
+        """Return how much larger F is at an eigenvalue of A than on most vectors."""
+
+    @abstractmethod
     def per_residual(self, theta: np.ndarray) -> np.ndarray:
         """Return the relative residual of A, at most, that a unit residual of F is, at values theta of F."""
 
@@ -238,6 +243,9 @@ class _Filtered(_Transform):
     def at(self, value: float) -> float:
         return self.made.at(value)
 
+    def contrast(self, value: float) -> float:
+        return self.at(value)
+
     def per_residual(self, theta: np.ndarray) -> np.ndarray:
         return np.maximum(1 / np.maximum(theta - 1, 1e-12), 0.5 / self.made.degree**2)
 
@@ -252,6 +260,7 @@ class _Inverse(_Transform):
 
     solver: Solver
     linked: np.ndarray  # the vertices with an edge, which the solver is of
+    typical: float  # eigenvalue: their mean
     power: int = 1
 
     @classmethod
@@ -263,7 +272,7 @@ class _Inverse(_Transform):
         method = "direct" if float((below**2).mean()) <= THIN * len(linked) else "amg"
         # Errors of the largest values of F are those of all: they have to be small beside the least.
         params = SolverParams(method=method, tolerance=max(1e-3 * tolerance, 1e-13))  # type: ignore[arg-type]
-        return cls(prepare(L, 10 * BLOCK, params, A.null[linked]), linked)
+        return cls(prepare(L, 10 * BLOCK, params, A.null[linked]), linked, float(A.diagonal[linked].mean()))
 
     def __call__(self, V: np.ndarray) -> np.ndarray:
         found = V[self.linked]
@@ -275,6 +284,9 @@ class _Inverse(_Transform):
 
     def at(self, value: float) -> float:
         return value**-self.power
+
+    def contrast(self, value: float) -> float:
+        return float((self.typical / value) ** self.power)
 
     def per_residual(self, theta: np.ndarray) -> np.ndarray:
         return 1 / np.maximum(theta, 1e-300)
@@ -360,15 +372,19 @@ def _completed(A: SingularMatrix, transform: _Transform, X: np.ndarray, toleranc
     A process of blocks of b columns finds no more than b vectors of an eigenvalue.
     """
     rest, steps = X.shape[1], 0
+    hidden = math.log(10 * math.sqrt(A.n))  # of a vector in random columns, as a logarithm
     for attempt in range(1, rest + 2):
         values, X, _ = _rayleigh_ritz(A, X)
-        X, bar = X[:, :rest], transform.at(float(values[rest - 1])) * (1 + 1e-6)
+        X, last = X[:, :rest], float(values[rest - 1])
+        bar, least = transform.at(last) * (1 + 1e-6), hidden / math.log(max(transform.contrast(last), 1.5))
 
         def project(V: np.ndarray, X: np.ndarray = X) -> None:
             A.project(V)
             V -= X @ (X.T @ V)
 
-        def finished(values: np.ndarray, residuals: np.ndarray, bar: float = bar) -> bool:
+        def finished(values: np.ndarray, residuals: np.ndarray, bar: float = bar, least: float = least) -> bool:
+            if len(values) < LOOK_BLOCK * least:
+                return False
             above = max(int((values > bar).sum()), 1)
             met = residuals[:above] * transform.per_residual(values[:above]) <= tolerance / 2
             return bool(met.all() or values[0] + residuals[0] <= bar)
