@@ -21,7 +21,7 @@ _PUBLIC = {
     "GraphKernelRidge": "dssl.estimators.graph", "GraphKernelRidgeRegressor": "dssl.estimators.graph",
     "SemiSupervisedClassifier": "dssl.estimators.automatic",
     "SemiSupervisedRegressor": "dssl.estimators.automatic", "GridSearch": "dssl.estimators.grid_search",
-    "TransductiveSVC": "dssl.estimators.transductive",
+    "TransductiveSVC": "dssl.estimators.transductive", "suggest_labels": "dssl.estimators.suggest",
     "MultiscaleKernelClassifier": "dssl.estimators.multiscale",
     "MultiscaleKernelRegressor": "dssl.estimators.multiscale",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
@@ -32,7 +32,7 @@ __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "Gra
            "Laplacian", "MultiscaleKernelClassifier", "MultiscaleKernelRegressor", "PoissonLearning",
            "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor", "StochasticParams",
            "SystemParams", "TransductiveSVC", "TransferParams", "graph_spectrum", "neighbors", "open_dataset", "plan",
-           "run", "solve", "weights"]
+           "run", "solve", "suggest_labels", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
     from .estimators.lapsvm import LapSVM
     from .estimators.multiscale import MultiscaleKernelClassifier, MultiscaleKernelRegressor
+    from .estimators.suggest import suggest_labels
     from .estimators.transductive import TransductiveSVC
     from .graph.graph import Graph, KNNGraph
     from .graph.laplacian import Laplacian

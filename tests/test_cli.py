@@ -121,6 +121,42 @@ def test_predict_to_csv_and_npy(made, tmp_path):
     assert np.load(tmp_path / "base.npy").tolist() != labels.tolist()
 
 
+def test_suggest_writes_rows_to_label(made, workspace, tmp_path):
+    run = json.loads((made / "result.json").read_text())["run"]
+    done = invoke("suggest", run, "--workspace", workspace, "--count", 4, "--out", tmp_path / "next.csv", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    with open(tmp_path / "next.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["row"]) for row in rows] == [row["row"] for row in found["rows"]]
+    assert {row["predicted"] for row in rows} <= set(NAMES)
+    assert [row["label"] for row in rows] == [""] * 4
+    assert found["criterion"] == "model_change_v_optimality"
+    shown = invoke("suggest", made / "spec.yaml", "--workspace", workspace, "--count", 4, "--out", tmp_path / "b.csv")
+    assert "4 rows by model_change_v_optimality in" in shown.stdout
+    assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "next.csv").read_bytes()
+
+
+@pytest.mark.parametrize(("arguments", "code", "told"), [
+    (["RUN", "--out", "next.txt"], 2, "ends in .txt"),
+    (["RUN", "--out", "none/next.csv"], 2, "there is no folder none"),
+    (["RUN", "--out", "points.csv"], 1, "is there already"),
+    (["RUN", "--out", "next.csv", "--criterion", "best"], 2, "criterion='best'"),
+    (["RUN", "--out", "next.csv", "--count", "0"], 2, "count=0"),
+    (["RUN", "--out", "next.csv", "--count", "500"], 1, "141 distinct points have no label"),
+    (["nothing", "--out", "next.csv"], 1, "nothing holds no model"),
+    (["spec.yaml", "--workspace", "new", "--out", "next.csv"], 1, "spec.yaml has not been run in new"),
+    (["RUN"], 2, "--out"),
+])
+def test_what_cannot_be_suggested(made, monkeypatch, arguments, code, told):
+    monkeypatch.chdir(made)
+    run = json.loads((made / "result.json").read_text())["model"]
+    found = invoke("suggest", *[run if argument == "RUN" else argument for argument in arguments])
+    assert found.exit_code == code, found.stderr
+    assert told in found.stderr
+    assert not (made / "next.csv").exists()
+
+
 @pytest.mark.parametrize(("arguments", "code", "told"), [
     (["MODEL", "new.csv", "out.txt"], 2, "ends in .txt"),
         (["MODEL", "new.csv", "out.csv", "--read", "target=c"], 1, "has 2 features"),

@@ -1,4 +1,5 @@
-"""The command line: `dssl run`, `plan`, `ingest`, `predict`, `verify`, `inspect`, `report`, `doctor`, `schema`.
+"""The command line: `dssl run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `doctor`,
+`schema`.
 
 One JSON document on standard output with --json, everything else on standard error. Exit codes: 0 done, 1 failed
 (the data cannot be used, or not as the spec asks), 2 a spec or usage that is wrong whatever the data, 3 integrity,
@@ -17,6 +18,7 @@ from ..errors import DsslError, explain
 from .data import ingest_command, predict_command
 from .options import console
 from .runs import plan_command, report_command, run_command
+from .suggest import suggest_command
 from .workspace import doctor_command, inspect_command, verify_command
 
 INTERRUPTED = 130
@@ -68,6 +70,6 @@ def schema_command() -> None:
     click.echo(json.dumps(schema(), indent=1))
 
 
-for command in (run_command, plan_command, ingest_command, predict_command, verify_command, inspect_command,
-                doctor_command, report_command):
+for command in (run_command, plan_command, ingest_command, predict_command, suggest_command, verify_command,
+                inspect_command, doctor_command, report_command):
     main.add_command(command)

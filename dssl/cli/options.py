@@ -51,13 +51,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE", callback=_fields_of,
                            help="A reader's option, such as target=y, or target=none for points without labels.")
 
+memory_option = click.option("--memory-budget", default=None, metavar="SIZE", callback=_bytes_of,
+                             help="Memory one task may take, such as 500MB or 2GiB. Default: 1GiB.")
+
 PLAN_OPTIONS = (
     click.argument("spec", type=click.Path(path_type=Path)),
     click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
                  help="Set one value of the spec; may be repeated."),
     workspace_option,
-    click.option("--memory-budget", default=None, metavar="SIZE", callback=_bytes_of,
-                 help="Memory one task may take, such as 500MB or 2GiB. Default: 1GiB."),
+    memory_option,
     click.option("--fresh", is_flag=True, help="Make every artifact anew."),
     click.option("--from", "from_stage", default=None, metavar="STAGE",
                  help="Make this stage anew, and all that depend on it."),

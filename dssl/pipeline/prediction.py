@@ -259,22 +259,30 @@ def _model_of(result: Path) -> Path:
     return folder if folder.is_dir() else moved
 
 
-def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
-    """Return a fitted pipeline from a run's folder, its result.json, or the folder that this names as "model".
+def model_folder(path: str | Path) -> Path:
+    """Return the folder of the models of a run's folder, its result.json, or the folder that this names as "model".
 
-    Raises
-    ------
-    DataError : there is no model. IntegrityError : it is damaged.
+    Raises DataError: there is no model.
     """
     folder = Path(path)
     result = folder if folder.name == "result.json" else folder / "result.json"
     if result.is_file():
         folder = _model_of(result)
-    manifest = folder / "manifest.json"
-    if not manifest.is_file():
+    if not (folder / "manifest.json").is_file():
         raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",
                                 fix='pass the "model" path of `dssl run --json`, or the result.json of the run'))
-    described = read_manifest(manifest)
+    return folder
+
+
+def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
+    """Return a fitted pipeline from what `model_folder` takes.
+
+    Raises
+    ------
+    DataError : there is no model. IntegrityError : it is damaged.
+    """
+    folder = model_folder(path)
+    described = read_manifest(folder / "manifest.json")
     models = described["attributes"].get("models", {})
     if name not in models:
         raise DataError(explain(f"{folder} has no model named {name!r}", why="the run fitted no such model",

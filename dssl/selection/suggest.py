@@ -77,7 +77,7 @@ class SuggestParams:
                 why="a label that says all leaves the rest of a vertex's variance at 0 / 0", fix="use 0.01 to 1")
         require_seed(self.seed)
 
-    def chosen(self, *, graph: bool, rows: bool, model: bool) -> str:
+    def chosen(self, *, graph: bool, rows: bool, model: bool) -> Criterion:
         """Return the criterion, told what there is to choose by; raise ParameterError where it asks for more."""
         if self.criterion == "auto":
             return (("model_change_v_optimality" if model else "v_optimality") if graph else

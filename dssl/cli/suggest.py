@@ -1,0 +1,55 @@
+"""`dssl suggest`: which rows to label next."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ..errors import require
+from .options import json_option, memory_option, workspace_option
+
+SHOWN = 20  # rows of the table
+
+
+@click.command("suggest")
+@click.argument("run", metavar="RUN|SPEC")
+@click.option("--count", default=10, show_default=True, help="How many rows.")
+@click.option("--criterion", default="auto", show_default=True, metavar="NAME",
+              help="variance, v_optimality, sigma_optimality, coverage, uncertainty, model_change_v_optimality; or "
+                   "auto, the last of these where the model tells classes apart and has a graph.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="A CSV file that is not there yet.")
+@click.option("--seed", default=0, show_default=True, help="Of the draws of coverage.")
+@workspace_option
+@memory_option
+@json_option
+def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, workspace: str,
+                    memory_budget: int | None, as_json: bool) -> None:
+    """Write to OUT which rows to label next, the best first, with what the model of a run says of them.
+
+    RUN is the folder, the result.json or the identity of a run; SPEC a pipeline file (.yaml) that has been run.
+    Fill in the column `label` of OUT and name it in the next run, --set labels.file=OUT: its labels are shown beside
+    those of this run.
+    """
+    from ..execution.in_process import InProcess
+    from ..pipeline.suggestion import suggest_rows
+
+    require(out.suffix == ".csv", f"{out} ends in {out.suffix or 'nothing'}", why="rows to label are a table",
+            fix="name a .csv file")
+    require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the rows are written into it",
+            fix="make it, or name another file")
+    execution = InProcess() if memory_budget is None else InProcess().within(memory_budget)
+    found = suggest_rows(run, execution, count=count, criterion=criterion, seed=seed, workspace=workspace)
+    found.write(out)
+    if as_json:
+        click.echo(json.dumps({"out": str(out), **found.attributes, "rows": found.records()}))
+        return
+    table = Table("row", "score", "predicted", "probability", box=None)
+    for row in found.records()[:SHOWN]:
+        table.add_row(*("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+                        for value in row.values()))
+    Console().print(table)
+    click.echo(f"{count} rows by {found.attributes['criterion']} in {out}: fill in the column label, then run again "
+               f"with --set labels.file={out}")

@@ -1,0 +1,144 @@
+"""Which rows to label next, from what a run has solved: its graph, its labels and its model."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, explain, require
+from ..execution.tasks import Execution
+from ..graph.vertices import Vertices, distinct_rows, find_vertices
+from ..learners.coding import ClassCoding, margins_of
+from ..learners.on_graph.model import GraphModel
+from ..learners.probabilities import CALIBRATION, Calibration
+from ..selection.suggest import OF_MODEL, Criterion, SuggestParams, suggest
+from ..storage.artifacts import Artifact, Workspace, read_manifest
+from ..storage.blocks import SelectedRows
+from .graphs import graph_of, vertices_of
+from .plan import DEFAULT_WORKSPACE, make_plan
+from .points import labeled_target
+from .prediction import FittedPipeline, model_folder, open_model
+from .stage import Context
+
+HEADER = ("row", "score", "predicted", "probability", "label")
+YAML = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, eq=False)
+class SuggestedRows:
+    """Rows to label, the best first.
+
+    rows (t,) : their numbers in the source, from 0. scores (t,) : the criterion. predicted (t,) : what the model says,
+    None where it says nothing. probability (t,) : of that class, NaN where it is not known. attributes : JSON.
+    """
+
+    rows: np.ndarray
+    scores: np.ndarray
+    predicted: Sequence[Any]
+    probability: np.ndarray
+    attributes: dict[str, Any]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return each row as JSON."""
+        return [{"row": row, "score": score if np.isfinite(score) else None, "predicted": predicted,
+                 "probability": None if probability != probability else probability}
+                for row, score, predicted, probability in zip(
+                    self.rows.tolist(), self.scores.tolist(), self.predicted, self.probability.tolist(), strict=True)]
+
+    def write(self, out: Path) -> None:
+        """Write a CSV file with an empty column `label`, to be filled in and named by `labels.file` of the next run.
+
+        Raises DataError: there is such a file, whose labels would be lost.
+        """
+        require(not out.exists(), f"{out} is there already", why="labels that are filled in would be lost",
+                fix="name another file, or remove it", error=DataError)
+        with open(out, "x", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(HEADER)
+            writer.writerows([row, repr(score), "" if predicted is None else predicted,
+                              "" if probability != probability else repr(probability), ""]
+                             for row, score, predicted, probability in zip(
+                                 self.rows.tolist(), self.scores.tolist(), self.predicted, self.probability.tolist(),
+                                 strict=True))
+
+
+def finished_models(name: str | Path, workspace: str | Path) -> Path:
+    """Return the folder of the models of a run, by its folder, result.json or identity, or of a spec that has been run.
+
+    Raises DataError: there is none.
+    """
+    path, run = Path(name), Workspace.at(workspace).root / "runs" / str(name)
+    if path.suffix not in YAML:
+        return model_folder(run if run.is_dir() and not path.exists() else path)
+    made = make_plan(path, workspace=workspace)
+    artifact = made.artifact(made.kind.model) if made.kind.model else None
+    if artifact is None or not artifact.exists:
+        raise DataError(explain(f"{path} has not been run in {workspace}", fix="run it first, or check --workspace",
+                                why="points are chosen by its graph, its labels and its model"))
+    return artifact.folder
+
+
+def artifacts_behind(folder: Path) -> dict[str, Artifact]:
+    """Return the artifact in a folder and all that it follows from, by stage.
+
+    Raises IntegrityError: a manifest is damaged, or one is of another artifact.
+    """
+    workspace, found, pending = Workspace.at(folder.parents[2]), dict[str, Artifact](), [folder]
+    while pending:
+        described = read_manifest(pending.pop() / "manifest.json")
+        own = workspace.artifact(described["stage"], described["version"], described["params"], described["inputs"])
+        found[own.stage] = own
+        behind = [folder.parents[1] / stage / address[:24] for stage, address in own.inputs.items()
+                  if stage not in found]
+        pending += [place for place in behind if place.is_dir()]  # files from outside are inputs too
+    return found
+
+
+def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, criterion: Criterion = "auto",
+                 seed: int = 0, workspace: str | Path = DEFAULT_WORKSPACE) -> SuggestedRows:
+    """Return which rows of the source of a finished run to label next; `run` as `finished_models`.
+
+    The graph, the labels and the model are those of the run; only eigenvectors of the graph are computed, and what the
+    model says where a criterion asks for that. count, criterion, seed : as in `SuggestParams`.
+
+    Raises
+    ------
+    DataError : there is no such run; it holds fewer points without a label. ParameterError : its kind of model has no
+    graph, or predicts quantities, and the criterion asks for it. IntegrityError : an artifact is damaged.
+    """
+    params = SuggestParams(count=count, criterion=criterion, seed=seed)
+    folder = finished_models(run, workspace)
+    behind = artifacts_behind(folder)
+    context = Context(behind, {}, behind["models"].parts, execution)
+    fitted, points = open_model(folder), context.points("train")
+    graph = graph_of(context) if "neighbors" in behind else None
+    vertices = vertices_of(context) if "vertices" in behind else find_vertices(points, execution)
+    labeled = labeled_target(context).labeled
+    name = params.chosen(graph=graph is not None, rows=True, model=isinstance(fitted.model.coding, ClassCoding))
+    margins = _margins(fitted, context, vertices, execution) if name in OF_MODEL else None
+    found = suggest(vertices, graph, points, labeled, replace(params, criterion=name), execution, margins)
+    values, beyond = fitted.model.values_and_beyond(SelectedRows(points, found.ids), execution)
+    coding, lost = fitted.model.coding, beyond & fitted.model.abstains
+    predicted = [None if gone else label for label, gone in zip(coding.labels(values).tolist(), lost, strict=True)]
+    described, probability = fitted.model.attributes.get(CALIBRATION), np.full(len(values), np.nan)
+    if described is not None:
+        likely = Calibration.from_described(described).probabilities(margins_of(values, coding)).max(axis=1)
+        probability = np.where(lost, np.nan, likely)
+    return SuggestedRows(context.arrays("split")["train"][found.ids], found.scores, predicted, probability,
+                         found.attributes)
+
+
+def _margins(fitted: FittedPipeline, context: Context, vertices: Vertices, execution: Execution) -> np.ndarray:
+    """Return the margins (v, n_classes) of the model at distinct training points, NaN where it says nothing."""
+    model = fitted.model
+    if isinstance(model, GraphModel):
+        values, beyond = model.values_at, ~model.reached
+    else:
+        rows = distinct_rows(context.points("train"), vertices, execution)
+        values, beyond = model.values_and_beyond(execution.share_rows(rows), execution)
+    found = margins_of(values, model.coding)
+    found[beyond] = np.nan
+    return found

@@ -1,0 +1,116 @@
+"""Rows to label next, from what a run has solved, and what their labels do to the next run."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from sklearn.datasets import make_blobs
+
+from dssl.errors import ParameterError
+from dssl.execution.in_process import InProcess
+from dssl.graph.graph import KNNGraph
+from dssl.learners.model import Model
+from dssl.pipeline.plan import make_plan
+from dssl.pipeline.run import run
+from dssl.pipeline.suggestion import artifacts_behind, finished_models, suggest_rows
+
+MODELS = {"graph": {"kind": "graph"}, "automatic": {"kind": "automatic"}, "cluster": {"kind": "cluster",
+                                                                                      "landmarks": 20}}
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory):
+    """Return a folder with points.csv, 240 points in twelve clouds of two classes, and their classes."""
+    folder = tmp_path_factory.mktemp("clouds")
+    X, cloud = make_blobs(240, centers=12, n_features=3, cluster_std=0.8, random_state=1)
+    kind = np.array(["even", "odd"])[cloud % 2]
+    pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=kind).to_csv(folder / "points.csv", index=False)
+    return folder, kind
+
+
+def spec_of(folder, kind, **labels):
+    return {"name": "clouds", "data": {"source": str(folder / "points.csv"), "read": {"target": "kind"},
+                                       "test": {"count": 60}, "scale": "none"},
+            "labels": {"per_class": 2, **labels}, "model": MODELS[kind]}
+
+
+@pytest.fixture(scope="module")
+def finished(problem):
+    """Return a function that returns the result of a run of a kind in the workspace `work`, made once."""
+    folder, _ = problem
+    return cache(lambda kind: run(spec_of(folder, kind), workspace=folder / "work", execution=InProcess(1)))
+
+
+def filled(path, kinds):
+    """Fill in the true labels of the rows in a file."""
+    table = pd.read_csv(path)
+    table["label"] = kinds[table["row"]]
+    table.to_csv(path, index=False)
+    return table
+
+
+def test_labels_that_were_asked_for_lower_the_error(problem, finished, tmp_path):
+    folder, kinds = problem
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec_of(folder, "graph")))
+    errors, files = [finished("graph")["metrics"]["error"]], []
+    for batch in range(2):
+        own = spec_of(folder, "graph", **({"file": files} if files else {}))
+        (tmp_path / "spec.yaml").write_text(yaml.safe_dump(own))
+        found = suggest_rows(tmp_path / "spec.yaml", InProcess(1), count=8, workspace=folder / "work")
+        files = [*files, str(tmp_path / f"batch_{batch}.csv")]
+        found.write(tmp_path / f"batch_{batch}.csv")
+        filled(files[-1], kinds)
+        made = make_plan(spec_of(folder, "graph", file=files), workspace=folder / "work")
+        status = {item.stage.name: item.status for item in made.selected}
+        assert [name for name, its in status.items() if its == "cached"] == [
+            "dataset", "split", "points", "vertices", "neighbors", "graph"]
+        errors.append(run(made, execution=InProcess(1))["metrics"]["error"])
+        assert made.artifact("labels").attributes["n_labeled"] == 4 + 8 * len(files)
+    assert errors[0] > 0.2
+    assert errors[2] <= 0.05
+    again = artifacts_behind(finished_models(tmp_path / "spec.yaml", folder / "work"))
+    assert not set(found.rows) & set(again["split"].parts.read(0)["train"][again["labels"].parts.read(0)["labeled"]])
+
+
+@pytest.mark.parametrize("kind", ["graph", "cluster", pytest.param("automatic", marks=pytest.mark.slow)])
+def test_nothing_is_made_anew(problem, finished, monkeypatch, kind):
+    folder, result = problem[0], finished(kind)
+    monkeypatch.setattr(KNNGraph, "build", None)
+    monkeypatch.setattr("dssl.graph.graph.find_neighbors", None)
+    found = suggest_rows(result["run"], InProcess(1), count=5, workspace=folder / "work")
+    split = artifacts_behind(finished_models(result["model"], "")).get("split").parts.read(0)
+    assert np.isin(found.rows, split["train"]).all()
+    assert len(set(found.rows)) == 5
+    assert set(found.predicted) <= {"even", "odd", None}
+    assert found.attributes["criterion"] == ("uncertainty" if kind == "cluster" else "model_change_v_optimality")
+    known = found.probability[~np.isnan(found.probability)]
+    assert ((known >= 0.5) & (known <= 1)).all()
+    assert [record["row"] for record in found.records()] == found.rows.tolist()
+    if kind == "cluster":
+        with pytest.raises(ParameterError, match=r"(?s)without a graph.*coverage or uncertainty"):
+            suggest_rows(result["run"], InProcess(1), criterion="v_optimality", workspace=folder / "work")
+
+
+def test_a_learner_on_the_graph_is_not_asked_for_values_it_holds(problem, finished, monkeypatch):
+    folder, result, calls, values = problem[0], finished("graph"), [], Model.values_and_beyond
+    monkeypatch.setattr(Model, "values_and_beyond", lambda self, X, *rest: (calls.append(len(X)), values(
+        self, X, *rest))[1])
+    suggest_rows(result["run"], InProcess(1), count=3, workspace=folder / "work")
+    assert calls == [3]
+
+
+def test_quantities_are_suggested_by_the_graph_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    np.savez(tmp_path / "points.npz", X=X, y=np.where(np.arange(120) < 60, X[:, 0], np.nan))
+    data = {"source": str(tmp_path / "points.npz"), "task": "regression", "test": {"count": 20}}
+    spec = {"name": "sums", "data": data, "labels": {"count": 10}, "model": {"kind": "graph"}}
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
+    found = suggest_rows(result["run"], InProcess(1), count=3, workspace=tmp_path / "work")
+    assert found.attributes["criterion"] == "v_optimality"
+    assert all(isinstance(value, float) for value in found.predicted)
+    assert np.isnan(found.probability).all()
+    with pytest.raises(ParameterError, match="without a model of classes"):
+        suggest_rows(result["run"], InProcess(1), criterion="uncertainty", workspace=tmp_path / "work")
