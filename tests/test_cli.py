@@ -306,7 +306,7 @@ def test_schema_help_and_version():
         kind = schema["$defs"][part["$ref"].rsplit("/")[-1]]
         assert {"name", "data", "labels", "model", "memory_budget"} <= set(kind["properties"])
     shown = invoke("--help")
-    for command in ("run", "plan", "ingest", "predict", "verify", "inspect", "report", "doctor", "schema"):
+    for command in ("run", "plan", "ingest", "predict", "suggest", "verify", "inspect", "report", "doctor", "schema"):
         assert command in shown.stdout
         assert invoke(command, "--help").exit_code == 0
     assert invoke("--version").stdout == f"dssl, version {__version__}\n"

@@ -112,7 +112,7 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
     params = SuggestParams(count=count, criterion=criterion, seed=seed)
     folder = finished_models(run, workspace)
     behind = artifacts_behind(folder)
-    context = Context(behind, {}, behind["models"].parts, execution)
+    context = Context(behind, {}, behind[folder.parent.name].parts, execution)
     fitted, points = open_model(folder), context.points("train")
     graph = graph_of(context) if "neighbors" in behind else None
     vertices = vertices_of(context) if "vertices" in behind else find_vertices(points, execution)

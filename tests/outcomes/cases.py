@@ -496,6 +496,12 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), data={"keep": [0, 7]})
 
 
+@case("Labels", "`labels.file` names a row that is no training point", 1, "no training points")
+def _(folder: Path) -> Outcome:
+    told = csv(folder, "row,label\n1000,0\n", "told.csv")
+    return pipeline(folder, npz(folder), labels={"per_class": 5, "file": str(told)})
+
+
 # ---- laprls
 
 def laprls(folder: Path, *options: str, ok: object = None, **sections: object) -> Outcome:
@@ -777,6 +783,24 @@ def _(folder: Path) -> Outcome:
     new = csv(folder, pd.DataFrame({"a": [0.0, 1e6], "b": [0.0, 0.0], "c": [0.0, 0.0]}), "new.csv")
     return command(folder, "predict", str(result), str(new), str(folder / "labels.csv"), "--abstain", "--json",
                    ok=lambda facts: f"{facts['n']} predictions, {facts['unsupported']} without a label")
+
+
+@case("Specs and commands", "`dssl suggest`, and its rows filled in as `labels.file`", 0, "runs")
+def _(folder: Path) -> Outcome:
+    source, told = csv(folder, frame()), folder / "next.csv"
+    pipeline(folder, source, labels={"per_class": 5})
+    result = next((folder / "work" / "runs").glob("*/result.json"))
+    command(folder, "suggest", str(result), "--count", "4", "--out", str(told))
+    table = pd.read_csv(told)
+    csv(folder, table.assign(label=frame()["label"].to_numpy()[table["row"]]), "next.csv")
+    return pipeline(folder, source, labels={"per_class": 5, "file": str(told)})
+
+
+@case("Specs and commands", "`dssl suggest` more rows than have no label", 1, "distinct points have no label")
+def _(folder: Path) -> Outcome:
+    pipeline(folder, npz(folder))
+    result = next((folder / "work" / "runs").glob("*/result.json"))
+    return command(folder, "suggest", str(result), "--count", "500", "--out", str(folder / "next.csv"))
 
 
 @case("Specs and commands", "`--from` a stage that there is not", 2, "is not a stage")
