@@ -9,6 +9,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.ingest",
     "Graph": "dssl.graph.graph", "KNNGraph": "dssl.graph.graph", "Laplacian": "dssl.graph.laplacian",
+    "effective_resistances": "dssl.learners.on_graph.resistances",
+    "amplified_resistance_kernel": "dssl.learners.on_graph.resistances",
     "graph_spectrum": "dssl.graph.spectrum", "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
     "RegularizerParams": "dssl.graph.regularizer", "LandmarkParams": "dssl.kernels.landmarks",
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
@@ -31,8 +33,9 @@ __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "Gra
            "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor",
            "Laplacian", "MultiscaleKernelClassifier", "MultiscaleKernelRegressor", "PoissonLearning",
            "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor", "StochasticParams",
-           "SystemParams", "TransductiveSVC", "TransferParams", "graph_spectrum", "neighbors", "open_dataset", "plan",
-           "run", "solve", "suggest_labels", "weights"]
+           "SystemParams", "TransductiveSVC", "TransferParams", "amplified_resistance_kernel",
+           "effective_resistances", "graph_spectrum", "neighbors", "open_dataset", "plan", "run", "solve",
+           "suggest_labels", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
     from .kernels.stochastic import StochasticParams
     from .kernels.transfer import TransferParams
     from .learners.laprls.params import SystemParams
+    from .learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
     from .pipeline.plan import plan
     from .pipeline.run import run
     from .selection.folds import LabeledKFold

@@ -35,6 +35,7 @@ from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.held_out import held_out_harmonic, held_out_poisson
 from dssl.learners.on_graph.poisson import fit_poisson
+from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
 from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target import Classes
 from dssl.pipeline.prediction import open_model
@@ -293,6 +294,16 @@ def spectrum(execution: Execution, folder: Path) -> Found:
     X[::2] += 50
     found = graph_spectrum(KNNGraph(n_neighbors=5).build(X, execution), 9, SpectrumParams(method="filtered"), execution)
     return {"values": found.values, "vectors": found.vectors, "evidence": found.attributes}
+
+
+@example()
+def resistances(execution: Execution, folder: Path) -> Found:
+    """Between some points with copies, and of all edges by projections in several blocks."""
+    X, _ = points(300)
+    graph, solver = KNNGraph(n_neighbors=5).build(X, execution), SolverParams(block_columns=8)
+    return {"between": effective_resistances(graph, np.arange(0, 300, 9), solver=solver, execution=execution),
+            "edges": effective_resistances(graph, n_projections=20, solver=solver, execution=execution),
+            "kernel": amplified_resistance_kernel(graph, np.arange(9), execution=execution)}
 
 
 @example(memory_budget=1 << 18)

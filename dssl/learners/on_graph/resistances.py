@@ -1,0 +1,113 @@
+"""Effective resistances of a graph's points, and the kernel of the amplified ones.
+
+Points that are equal may share a vertex (`KNNGraph.duplicates`). In the graph of all points copies have all edges of
+their vertex; so the vertices a of m_a points are a network of conductances `m_a W_ab m_b`, and a point of degree d, one of m copies,
+has `(1 - 1/m) / d` more resistance to others than its vertex, and 2 / d to its copies. The amplified resistance is that
+of the vertices, 0 between copies.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...errors import require
+from ...execution.on_dask import current_execution
+from ...execution.tasks import Execution
+from ...graph.graph import Graph
+from ...graph.laplacian import Laplacian
+from ...kernels.resistance import (
+    FEW_PROJECTIONS,
+    Network,
+    amplified_resistances,
+    centered,
+    edge_resistances,
+    projections_for,
+    resistances_between,
+)
+from ...solvers.solve import SolverParams
+
+
+def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_projections: int | None = None,
+                          epsilon: float | None = None, solver: SolverParams | None = None, seed: int = 0,
+                          execution: Execution | None = None) -> np.ndarray | sp.csr_array:
+    """Return the resistances (s, s) between some points of a graph, or those of all edges, sparse (v, v).
+
+    Parameters
+    ----------
+    points : (s,) ids; the result is exact up to the solver's tolerance, infinite between components, and takes a solve
+        a point. None for all edges, between vertices, estimated by random projections.
+    n_projections : of the estimate, a solve each; 200 by default. The standard error is `(2 / n_projections)^1/2` of a
+        resistance.
+    epsilon : in place of n_projections: `24 log v / epsilon^2` of them, which have all within 1 +- epsilon but for a
+        chance of 1 / v.
+
+    Raises
+    ------
+    ParameterError : points that are not ids of the graph, or projections where points are given. NotConverged : a solve
+        ended above the tolerance.
+
+    References
+    ----------
+    Spielman, Srivastava, "Graph sparsification by effective resistances", STOC 2008.
+    """
+    require(points is None or (n_projections is None and epsilon is None), "points with n_projections or epsilon",
+            why="between points resistances are exact", fix="leave out one or the other")
+    require(n_projections is None or epsilon is None, f"n_projections={n_projections} with epsilon={epsilon}",
+            why="either gives the number of projections", fix="leave out one of them")
+    require(epsilon is None or 0 < epsilon < 1, f"epsilon={epsilon!r}, expected 0 < epsilon < 1",
+            why="it is a relative error", fix="use 0.3, or give n_projections")
+    execution, solver, network = execution or current_execution(), solver or SolverParams(), network_of(graph)
+    m = graph.vertices.multiplicity
+    # Of each vertex, what a point of it has beyond it; the degree of a point is that of its vertex over m.
+    linked, alone = network.degrees > 0, np.where(m > 1, np.inf, 0.0)
+    beyond = np.divide(m - 1, network.degrees, out=alone, where=linked)
+    if points is None:
+        most = FEW_PROJECTIONS if epsilon is None else projections_for(len(m), epsilon)
+        q = most if n_projections is None else n_projections
+        R = edge_resistances(network, q, solver, seed, execution).tocoo()
+        return sp.csr_array((R.data + (beyond[R.row] + beyond[R.col]), (R.row, R.col)), shape=R.shape)
+    own = _checked(graph, points)
+    distinct, place = np.unique(graph.vertices.vertex[own], return_inverse=True)
+    R = resistances_between(network, distinct, solver, execution)[np.ix_(place, place)]
+    mine = distinct[place]
+    copies = np.divide(2 * m[mine], network.degrees[mine], out=np.full(len(mine), np.inf), where=linked[mine])
+    R = np.where(place[:, None] == place, copies, R + (beyond[mine][:, None] + beyond[mine]))
+    np.fill_diagonal(R, 0.0)
+    return R
+
+
+def amplified_resistance_kernel(graph: Graph, points: np.ndarray, *, solver: SolverParams | None = None,
+                                execution: Execution | None = None) -> np.ndarray:
+    """Return the Gram matrix (s, s) of the centered amplified resistance kernel on some points of a graph.
+
+    Symmetric, positive semi-definite up to rounding, rows that sum to zero; it takes a solve a vertex.
+
+    Raises
+    ------
+    DataError : points of different components. ParameterError : points that are not ids of the graph. NotConverged : a
+        solve ended above the tolerance.
+
+    References
+    ----------
+    von Luxburg, Radl, Hein, "Getting lost in space: large sample analysis of the commute distance", NIPS 2010; Lever,
+    Diethe, Shawe-Taylor, "Data dependent kernels in nearly-linear time", AISTATS 2012.
+    """
+    execution, network, own = execution or current_execution(), network_of(graph), _checked(graph, points)
+    distinct, place = np.unique(graph.vertices.vertex[own], return_inverse=True)
+    R = resistances_between(network, distinct, solver or SolverParams(), execution)
+    C = amplified_resistances(R, network.W[distinct][:, distinct].toarray(), network.degrees[distinct])
+    return centered(C[np.ix_(place, place)])
+
+
+def network_of(graph: Graph) -> Network:
+    """Return the conductances between the vertices of a graph, those of all points together."""
+    return Network.of(Laplacian(graph.weights(), False, graph.vertices.multiplicity).joint)
+
+
+def _checked(graph: Graph, points: np.ndarray) -> np.ndarray:
+    points = np.asarray(points)
+    require(points.ndim == 1 and points.dtype.kind in "iu" and len(points) > 0,
+            f"points has shape {points.shape} and dtype {points.dtype}, expected (s,) integers",
+            why="it lists points by their numbers", fix="pass an array of ids")
+    require(points.min() >= 0 and points.max() < graph.n, f"points span {points.min()} to {points.max()}",
+            why=f"the graph has {graph.n} points", fix="number the points from 0 in the order of the rows")
+    return points.astype(np.int64)
