@@ -22,7 +22,7 @@ from ..execution.cost import Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..solvers.solve import METHODS, Solver, SolverParams, opened_bytes, prepare
-from ..storage.blocks import Arrays, HeldArrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.store import decoding_bytes, whole_bytes
 
 Form = Literal["energy", "restriction"]
@@ -209,7 +209,7 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
     subsample, powers = check_subsample(subsample, R.shape[0], powers), tuple(sorted({int(p) for p in powers}))
     solver = prepare(R, len(subsample) * n_solves(powers), params, vector)
     columns = execution.scratch()
-    receipts = solve_columns(HeldArrays(**solver.to_arrays()), solver.params, R.shape[0], subsample, powers, execution,
+    receipts = solve_columns(execution.share(**solver.to_arrays()), solver.params, R.shape[0], subsample, powers, execution,
                              columns, form=form)
     found = multiply_factors(columns, R.shape[0], subsample, powers, execution, execution.scratch(), form=form,
                              n_blocks=len(receipts))
