@@ -34,6 +34,7 @@ from ..graph.regularizer import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
 from ..graph.vertices import Vertices, distinct_rows
 from ..params import require_seed
+from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
 from .coverage import Coverage, Distances
 from .field import Field
@@ -53,7 +54,8 @@ class SuggestParams:
     count : how many. criterion : see the head of this file; "auto" is model_change_v_optimality where the scores of a
         model and a graph are given, v_optimality with a graph alone, without one uncertainty or coverage.
     prior : of the field, whose covariance is `(L + ridge I)^-power` on its lowest eigenvectors.
-    eigenpairs : of the Laplacian; None is as many as there are labels then, but 100 to 500.
+    eigenpairs : of the Laplacian; None is as many as there are labels then, but 100 to 500, and fewer where the memory
+        budget binds.
     noise : the variance of what a label says, relative to the field's.
     seed : of the eigenpairs' start, and of the draws of coverage.
     """
@@ -166,7 +168,7 @@ def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: n
     scores (v, c) : of the classes at distinct points by the current model, the larger the likelier; None for none.
     prior (v, k) : what `prior_of` returns, where several suggestions are made of one graph.
 
-    Memory: 8 v (2 k + 6) bytes for k eigenpairs, or 16 v and a block of rows.
+    Memory: `prior_bytes` for k eigenpairs, or 16 v and a block of rows.
 
     Raises
     ------
@@ -228,23 +230,33 @@ def _greedy(chooser: Chooser, known: np.ndarray, component: np.ndarray, size: np
 def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Execution) -> np.ndarray:
     """Return B (v, k) of the prior covariance `B B'` at points; 0 on components too small for one of so many labels.
 
-    Raises BudgetError where the eigenvectors do not fit.
+    Where `eigenpairs` is None, k is lowered to what the memory budget lets be. Raises BudgetError where not one fits,
+    or not as many as were asked for.
     """
     m, prior = graph.vertices.multiplicity, params.prior
     component = components_of(graph)
-    kept = (np.bincount(component, m) >= m.sum() / (2 * n_labels))[component]
-    asked = int(np.clip(n_labels, FEWEST, MOST)) if params.eigenpairs is None else params.eigenpairs
-    v, k = len(kept), min(asked, int(kept.sum()))
-    needed = 8 * v * (2 * k + 6)
-    require(needed <= execution.memory_budget, f"{k} eigenpairs of {v:,} vertices", error=BudgetError,
-            why=f"they take {needed:,} bytes, the budget is {execution.memory_budget:,}",
-            fix=f"use {max(2, (execution.memory_budget // (8 * v) - 6) // 2)} eigenpairs, or a memory_budget of "
-                f"{needed:,} bytes")
+    worth = np.bincount(component, m) >= m.sum() / (2 * n_labels)
+    kept = (worth | ~worth.any())[component]
+    v, n_edges = int(kept.sum()), graph.attributes["weights"]["nnz"]
+    asked = min(int(np.clip(n_labels, FEWEST, MOST)) if params.eigenpairs is None else params.eigenpairs, v)
+    k, budget = asked, execution.memory_budget
+    while prior_bytes(len(kept), v, n_edges, k) > budget and k > 1 and params.eigenpairs is None:
+        k = 3 * k // 4  # as many as the budget lets be
+    needed = prior_bytes(len(kept), v, n_edges, k)
+    require(needed <= budget, f"{k} eigenpairs of {v:,} vertices", error=BudgetError,
+            why=f"they take {needed:,} bytes, the budget is {budget:,}",
+            fix=f"use {'coverage' if k == 1 else 'fewer eigenpairs'}, or a memory_budget of {needed:,} bytes")
     found = graph_spectrum(graph.among(kept, execution), k, SpectrumParams(
         laplacian=prior.laplacian, tolerance=TOLERANCE, seed=params.seed), execution)
-    B = np.zeros((v, k))
+    B = np.zeros((len(kept), k))
     B[kept] = found.vectors * (np.maximum(found.values, 0.0) + prior.ridge) ** (-prior.power / 2)
     return B / np.sqrt(m)[:, None]
+
+
+def prior_bytes(n_vertices: int, n_kept: int, nnz: int, k: int) -> int:
+    """Return what k eigenpairs of so many vertices take, and then the field of them: B twice, and a few numbers each.
+    """
+    return max(eigenpairs_bytes(n_kept, nnz, k) + 24 * nnz + 16 * n_kept, 8 * n_vertices * (2 * k + 6))
 
 
 def components_of(graph: Graph) -> np.ndarray:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 
 from dssl import KNNGraph
 from dssl.errors import BudgetError, DataError, ParameterError
@@ -12,7 +13,7 @@ from dssl.graph.laplacian import Laplacian
 from dssl.graph.regularizer import RegularizerParams
 from dssl.selection.coverage import Distances
 from dssl.selection.field import Field
-from dssl.selection.suggest import SuggestParams, suggest, uncertainty_of
+from dssl.selection.suggest import SuggestParams, prior_bytes, prior_of, suggest, uncertainty_of
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 
@@ -38,9 +39,10 @@ def covariance(graph, prior):
     return C / C.diagonal().mean()
 
 
-def asked(points, criterion="v_optimality", count=6, labeled=LABELED, scores=None, execution=None, **others):
+def asked(points, criterion="v_optimality", count=6, labeled=LABELED, scores=None, execution=None, eigenpairs=60,
+          **others):
     X, graph = points
-    params = SuggestParams(count=count, criterion=criterion, eigenpairs=60, **others)
+    params = SuggestParams(count=count, criterion=criterion, eigenpairs=eigenpairs, **others)
     return suggest(graph.vertices, graph, ArrayRows(X), labeled, params, execution or InProcess(), scores)
 
 
@@ -110,6 +112,15 @@ def test_components_without_a_label_come_first_the_larger_before_the_smaller():
     assert_array_equal(np.sort(whole.ids), np.arange(1, 100))
 
 
+@pytest.mark.parametrize("labeled", [[], [0, 7]])
+def test_a_graph_of_islands_alone_is_no_error(labeled):
+    W = sparse.kron(sparse.eye_array(30), np.array([[0.0, 1.0], [1.0, 0.0]]), format="csr")
+    graph = Graph.of(W, execution=InProcess())
+    found = suggest(graph.vertices, graph, None, np.array(labeled, np.int64), SuggestParams(count=6), InProcess())
+    assert len(set(found.ids) | set(labeled)) == 6 + len(labeled)
+    assert np.isfinite(found.scores).all()
+
+
 @pytest.mark.parametrize("criterion", ["auto", "coverage"])
 def test_a_cold_start_finds_every_cluster(criterion):
     rng = np.random.default_rng(0)
@@ -162,8 +173,21 @@ def test_what_cannot_be_asked_is_refused(points):
         asked(points, count=59)
     with pytest.raises(DataError, match="every point has a label"):
         asked(points, labeled=np.arange(60))
-    with pytest.raises(BudgetError, match=r"use 2\d eigenpairs"):
+    with pytest.raises(BudgetError, match="use fewer eigenpairs, or a memory_budget of"):
         asked(points, execution=InProcess().within(25_000))
+    with pytest.raises(BudgetError, match="use coverage, or a memory_budget of"):
+        asked(points, execution=InProcess().within(25_000), eigenpairs=None)
+    with pytest.raises(ParameterError, match="eigenpairs=1"):
+        SuggestParams(eigenpairs=1)
+    with pytest.raises(ParameterError, match="noise=0"):
+        SuggestParams(noise=0)
+
+
+def test_eigenpairs_are_as_many_as_labels_and_as_fit(points):
+    graph, labels = points[1], 40
+    needed = [prior_bytes(60, 60, graph.attributes["weights"]["nnz"], k) for k in (45, 60)]
+    for budget, k in ((needed[1], 60), (needed[1] - 1, 45)):
+        assert prior_of(graph, labels, SuggestParams(), InProcess().within(budget)).shape == (60, k)
 
 
 def test_a_part_of_a_graph_has_its_edges(points):
