@@ -209,8 +209,8 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
     subsample, powers = check_subsample(subsample, R.shape[0], powers), tuple(sorted({int(p) for p in powers}))
     solver = prepare(R, len(subsample) * n_solves(powers), params, vector)
     columns = execution.scratch()
-    receipts = solve_columns(execution.share(**solver.to_arrays()), solver.params, R.shape[0], subsample, powers, execution,
-                             columns, form=form)
+    stored = execution.share(**solver.to_arrays())
+    receipts = solve_columns(stored, solver.params, R.shape[0], subsample, powers, execution, columns, form=form)
     found = multiply_factors(columns, R.shape[0], subsample, powers, execution, execution.scratch(), form=form,
                              n_blocks=len(receipts))
     return SubsampleInverse(subsample, found, solve_evidence(receipts, solver.attributes))
