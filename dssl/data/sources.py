@@ -29,7 +29,8 @@ from .readers.formats import ENDINGS, files_of, folder_format, format_of_ending
 from .readers.idx import IdxReader, labels_beside, labels_name
 from .targets import target_of, whole_numbers
 
-BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")  # of scikit-learn
+TWO_MOONS = "two_moons"  # 2,000 points of scikit-learn's `make_moons` with noise 0.05
+BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", TWO_MOONS, "wine")  # of scikit-learn
 OPENML_NAMES = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST", "usps": "USPS", "covtype": "covertype"}
 OPENML_TRAIN_ROWS = {"mnist_784": 60_000, "Fashion-MNIST": 60_000}  # the official test rows follow them
 OPENML_HOST = "www.openml.org"
@@ -186,6 +187,10 @@ def _bundled(name: str) -> Path:
     if not path.is_file():
         from sklearn import datasets  # takes two seconds, which other sources do without
 
+        if name == TWO_MOONS:
+            X, y = datasets.make_moons(2000, noise=0.05, random_state=0)
+            save_npz(path, X, y, ["across", "up"], ["upper", "lower"])
+            return path
         bunch = getattr(datasets, f"load_{name}")()
         names = [str(label) for label in getattr(bunch, "target_names", [])]
         save_npz(path, bunch.data, bunch.target, [str(name) for name in bunch.feature_names], names)

@@ -32,8 +32,10 @@ class MultiscaleKernelEstimator(SearchedEstimator):
     n_carriers : points whose graph Laplacians are decomposed, drawn at random, the labeled ones among them as long as
         these are no more than half; the others have extended eigenfunctions, as new points. "auto" is as many as the
         budget lets be, 2,000 at most, and all points where there are fewer.
-    C : 1 / alpha, penalty of the loss against the norm, of a kernel whose median diagonal is 1; the paper's rule is to
-        interpolate (`dssl.learners.multiscale`), which C=1e6 does.
+    unit_diagonal : whether the kernel is scaled to unit diagonal, so that no point weighs more than others; False is
+        the paper's.
+    C : 1 / alpha, penalty of the loss against the norm, of a kernel whose diagonal, or its median, is 1; the paper's
+        rule is to interpolate (`dssl.learners.multiscale`), which C=1e6 does.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow; carriers
         follow from what is given here or 1 GiB, never from workers.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
@@ -48,17 +50,17 @@ class MultiscaleKernelEstimator(SearchedEstimator):
     map_: MultiscaleMap
 
     def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
-                 n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", C: float = 100.0,
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", unit_diagonal: bool = True,
+                 C: float = 100.0, memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.eps_0, self.q, self.threshold, self.n_eigenpairs = eps_0, q, threshold, n_eigenpairs
-        self.n_carriers, self.C, self.memory_budget = n_carriers, C, memory_budget
+        self.n_carriers, self.unit_diagonal, self.C, self.memory_budget = n_carriers, unit_diagonal, C, memory_budget
         self.unlabeled, self.seed = unlabeled, seed
 
     def _params(self) -> tuple[MultiscaleParams, SampleLearner]:
         own = MultiscaleParams(
             eps_0=self.eps_0, q=self.q, threshold=self.threshold,  # type: ignore[arg-type]
-            n_eigenpairs=self.n_eigenpairs, n_carriers=self.n_carriers, seed=self.seed,  # type: ignore[arg-type]
-            budget=budget_of(self.memory_budget))
+            n_eigenpairs=self.n_eigenpairs, n_carriers=self.n_carriers,  # type: ignore[arg-type]
+            unit_diagonal=self.unit_diagonal, seed=self.seed, budget=budget_of(self.memory_budget))
         return own, SampleLearner(loss=getattr(self, "loss", "squared"), C=self.C)
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
@@ -127,10 +129,11 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
     regressor = "MultiscaleKernelRegressor"
 
     def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
-                 n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", C: float = 100.0,
-                 loss: str = "squared", memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
-        super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_carriers=n_carriers, C=C,
-                         memory_budget=memory_budget, unlabeled=unlabeled, seed=seed)
+                 n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", unit_diagonal: bool = True,
+                 C: float = 100.0, loss: str = "squared", memory_budget: int | str | None = None,
+                 unlabeled: Any = None, seed: int = 0):
+        super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_carriers=n_carriers,
+                         unit_diagonal=unit_diagonal, C=C, memory_budget=memory_budget, unlabeled=unlabeled, seed=seed)
         self.loss = loss
 
     def _finish(self, F: np.ndarray, target: Target, weight: np.ndarray | None, learner: SampleLearner) -> None:

@@ -14,6 +14,10 @@ The vectors phi_k are of unit length: of one scale and all indices the sum is th
 carriers, whose eigenvalues are n lambda_k. Eigenfunctions of mean square 1 would make the sum n times as large against
 the constant 1, which an intercept makes up for.
 
+Eigenfunctions of a scale at which the graph nearly falls apart weigh 1 / (n lambda), up to a million times what others
+do, and outlying points have some for themselves. So K(x, x) differs by orders of magnitude from point to point, and a
+machine in K sees the lonely ones: by default the kernel is scaled to unit diagonal.
+
 Where the denominator of eq. 5 vanishes. It is `d (1 - n lambda_k / d)`, and far from all carriers d goes to 0: there is
 always a place where it is 0, and before it the extension grows without bound; beyond, it has the wrong sign. An index
 is extended soundly at x where `1 - n lambda_k / d(x)` is `LEAST` or more. A scale counts as sound for an index where
@@ -33,7 +37,7 @@ degrees are none of the limit: what the condition on the denominator is about).
 
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -73,6 +77,7 @@ class MultiscaleParams:
     n_carriers : points whose graph Laplacians are decomposed, the labeled ones among them as long as these are no more
         than half; "auto" is as many as the budget lets be, `MOST_CARRIERS` at most, and all points where there are
         fewer.
+    unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7 as it is.
     seed : of the carriers. budget : bytes by which carriers are counted; it is told, not that of the machine.
     """
 
@@ -81,6 +86,7 @@ class MultiscaleParams:
     threshold: float = 1e-6
     n_eigenpairs: int | Literal["auto"] = "auto"
     n_carriers: int | Literal["auto"] = "auto"
+    unit_diagonal: bool = True
     seed: int = 0
     budget: int = MEMORY_BUDGET
 
@@ -98,6 +104,8 @@ class MultiscaleParams:
             whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
             require(whole or value == "auto", f'{name}={value!r}, expected a whole number >= {least} or "auto"',
                     why="so many are used", fix='use "auto"')
+        require(isinstance(self.unit_diagonal, bool), f"unit_diagonal={self.unit_diagonal!r}, expected true or false",
+                why="it says how the kernel is scaled", fix="leave it out")
 
     def count(self, n: int, d: int) -> int:
         """Return the carriers of n points of d columns; raise BudgetError where they do not fit."""
@@ -121,11 +129,11 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class MultiscaleMap(FeatureMap):
-    """`Phi(x) = (1, Phi_2(x) / sqrt(n lambda_2), ...)`, whose kernel is eq. 7.
+    """`Phi(x) = (1, Phi_2(x) / sqrt(n lambda_2), ...)`, whose kernel is eq. 7, or the same at unit length.
 
     points (s, d) : the carriers. scales (t,) : the eps_j that were chosen, descending. scale (r,) : which of them is
     that of an index. values (r,) : n lambda_k. vectors (s, r) : phi_k, of unit length.
-    attributes : JSON, what is known of it.
+    unit_diagonal : whether features are of unit length. attributes : JSON, what is known of it.
     """
 
     points: Any
@@ -133,6 +141,7 @@ class MultiscaleMap(FeatureMap):
     scale: np.ndarray
     values: np.ndarray
     vectors: np.ndarray
+    unit_diagonal: bool = True
     attributes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -147,7 +156,7 @@ class MultiscaleMap(FeatureMap):
     @property
     def typical(self) -> float:
         """The median of K(x_i, x_i) over the carriers."""
-        return float(np.median(1 + self.vectors**2 @ (1 / self.values)))
+        return 1.0 if self.unit_diagonal else float(np.median(1 + self.vectors**2 @ (1 / self.values)))
 
     def __call__(self, X: Any) -> np.ndarray:
         D = squared_distances(*matching_points(X, self.points))
@@ -155,6 +164,8 @@ class MultiscaleMap(FeatureMap):
         for mine, W, degrees, kept in self._by_scale(D):
             found[:, 1 + mine] = W @ self.vectors[:, mine] / (
                 degrees[:, None] * np.maximum(kept, LEAST) * np.sqrt(self.values[mine]))
+        if self.unit_diagonal:
+            found /= np.linalg.norm(found, axis=1, keepdims=True)
         return found
 
     def of_rows(self, rows: Rows, numbers: np.ndarray, budget: int) -> np.ndarray:
@@ -189,13 +200,13 @@ class MultiscaleMap(FeatureMap):
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {**point_arrays("points", self.points), "scales": self.scales, "scale": self.scale,
-                "values": self.values, "vectors": self.vectors}
+                "values": self.values, "vectors": self.vectors, "unit_diagonal": np.array([self.unit_diagonal])}
 
     @classmethod
     def of(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any] | None = None) -> "MultiscaleMap":
         """Return the map of its `arrays`."""
         return cls(points_of(arrays, "points"), arrays["scales"], arrays["scale"], arrays["values"],
-                   arrays["vectors"], attributes or {})
+                   arrays["vectors"], bool(arrays["unit_diagonal"][0]), attributes or {})
 
 
 def weights_at(eps: float) -> RBF:
@@ -327,10 +338,11 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
         vectors[:, mine], of_index[mine] = part["vectors"], part["values"]
     if parts is None:
         own.remove()
-    found = MultiscaleMap(points, scales[used], np.searchsorted(used, chosen[kept]), s * of_index, vectors)
+    found = MultiscaleMap(points, scales[used], np.searchsorted(used, chosen[kept]), s * of_index, vectors,
+                          params.unit_diagonal)
     sample = np.sort(block_rng(params.seed, STREAM).permutation(n)[:SAMPLE])
     seconds["all"] = time.perf_counter() - begin
-    return MultiscaleMap(points, found.scales, found.scale, found.values, vectors, {
+    return replace(found, attributes={
         "carriers": s, "eigenpairs": len(kept), "eps_0": eps_0, "scales": scales.tolist(),
         "second": values[:, 1].tolist(), "index": (kept + 2).tolist(), "chosen": chosen[kept].tolist(),
         "eigenvalues": of_index.tolist(), **counts, "unsound_share": found.unsound(rows.take(sample)),

@@ -3,8 +3,7 @@
 The paper's Algorithm 1 takes, of a grid alpha = p, p^2, ..., p^N with p < 1, the one of the smallest residual
 `|K (K + alpha I)^-1 y - y|` at the labels. The residual of each eigenvector of K is alpha / (mu + alpha) of y's, which
 falls with alpha: so that is always p^N, whatever the data, and the rule is to interpolate up to rounding. `C` is
-1 / alpha here, of the kernel over its median diagonal at the carriers: eigenfunctions of scales at which the graph
-nearly falls apart weigh 1 / (n lambda), which is up to a million times what others do.
+1 / alpha here, of the kernel of unit diagonal, or of eq. 7 over its median diagonal at the carriers.
 """
 
 from dataclasses import dataclass, field
@@ -58,7 +57,7 @@ class MultiscaleModel(ModelInKernel):
 
 
 def scaled_features(features: MultiscaleMap, rows: Rows, numbers: np.ndarray, budget: int) -> np.ndarray:
-    """Return the features (m, r + 1) of some rows, of a kernel whose median diagonal at the carriers is 1."""
+    """Return the features (m, r + 1) of some rows, of unit length, or with a median length of 1 at the carriers."""
     return features.of_rows(rows, numbers, budget) / np.sqrt(features.typical)
 
 

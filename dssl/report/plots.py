@@ -136,6 +136,63 @@ def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measur
     return _svg("pairs_of_parameters", f"Errors of {len(rows)} pairs of {pair[0]} and {pair[1]}", size, draw)
 
 
+def scales_plot(index: Sequence[int], scales: Sequence[float], values: Sequence[float]) -> Html:
+    """Return the scale and the eigenvalue of each eigenfunction over its index."""
+    def draw(axes: Any) -> None:
+        axes.plot(index, scales, "o", color=MODEL, markersize=4, alpha=0.7, markeredgewidth=0, label="scale")
+        axes.plot(index, values, "-", color=WRONG, linewidth=1.2, label="eigenvalue")
+        axes.set(xlabel="index", yscale="log")
+        axes.yaxis.set_major_formatter(_plain_power)
+        axes.grid()
+        axes.legend(frameon=False)
+
+    return _svg("scales", f"Scales and eigenvalues of {len(index)} eigenfunctions", (7.4, 3.2), draw)
+
+
+def second_plot(scales: Sequence[float], second: Sequence[float]) -> Html:
+    """Return the second eigenvalue over the scale, both logarithmic; of eigenvalues that are 0 the least double."""
+    def draw(axes: Any) -> None:
+        shown = np.maximum(second, 1e-18)
+        axes.plot(scales, shown, ".-", color=MODEL, linewidth=1.2)
+        axes.set(xlabel="scale", ylabel="second eigenvalue", xscale="log", yscale="log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(_plain_power)
+        axes.grid()
+
+    return _svg("second", f"The second eigenvalue of {len(scales)} scales", (7.4, 2.8), draw)
+
+
+def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[float]],
+                 points: Sequence[Sequence[float]], predicted: Sequence[float], labeled: Sequence[Sequence[float]],
+                 known: Sequence[float], classes: Sequence[str]) -> Html:
+    """Return predictions in the plane as colors: of places on a grid, of points, and labels as crosses.
+
+    corners : the least and largest of both columns. grid : rows from below. classes : by code; none of quantities.
+    """
+    (left, low), (right, high) = corners
+
+    def draw(axes: Any) -> None:
+        from matplotlib import colormaps  # as late as in `_svg`
+        from matplotlib.colors import ListedColormap
+
+        own: Any = colormaps["viridis"]
+        limits = {"vmin": min(*known, *predicted), "vmax": max(*known, *predicted)}
+        if classes:
+            own = ListedColormap([colormaps["tab10"](code % 10) for code in range(len(classes))])
+            limits = {"vmin": -0.5, "vmax": len(classes) - 0.5}
+        axes.imshow(grid, origin="lower", extent=(left, right, low, high), cmap=own, alpha=0.25, aspect="equal",
+                    interpolation="nearest", **limits)
+        axes.scatter(*np.transpose(points), c=predicted, cmap=own, s=12, linewidths=0, **limits)
+        axes.scatter(*np.transpose(labeled), color=INK, marker="X", s=150, linewidths=0)
+        drawn = axes.scatter(*np.transpose(labeled), c=known, cmap=own, marker="X", s=70, linewidths=0, **limits)
+        if 0 < len(classes) <= MOST_CLASSES:
+            axes.legend(drawn.legend_elements(num=None)[0], [plain_label(classes[int(code)]) for code in sorted(
+                set(known))], frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.set(xlabel="first feature, scaled", ylabel="second feature, scaled")
+
+    return _svg("regions", f"Predictions around {len(points)} points and {len(labeled)} labels", (7.4, 5.0), draw)
+
+
 def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:
     """Return bars of the pairs (true class, predicted class) that occur most often."""
     errors = counts.copy()
@@ -157,6 +214,11 @@ def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:
 
     return _svg("pairs", f"The {len(pairs)} most confused pairs of {len(counts)} classes",
                 (7.4, 0.8 + 0.27 * len(values)), draw)
+
+
+def _plain_power(value: float, place: int | None = None) -> str:
+    """Return the text of a tick of a logarithmic axis; matplotlib's own is TeX, which is not read here."""
+    return f"{value:g}"
 
 
 def _horizontal(axes: Any) -> None:

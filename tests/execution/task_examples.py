@@ -18,7 +18,7 @@ import zarr
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from dssl import ClusterKernelSVC, KNNGraph, LapKernelRidge, LapSVC
+from dssl import ClusterKernelSVC, KNNGraph, LapKernelRidge, LapSVC, MultiscaleKernelClassifier
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.scaling import ScalingParams, fit_scaling
@@ -328,6 +328,14 @@ def cluster_kernels(execution: Execution, folder: Path) -> Found:
         fitted = ClusterKernelSVC(landmarks=60, degrees=degrees).fit(X, labels)
         found |= {f"{degrees}: scores": fitted.decision_function(X), f"{degrees}: values": fitted.basis_.values}
     return found
+
+
+@example()
+def multiscale_kernels(execution: Execution, folder: Path) -> Found:
+    """Eigenvalues of each scale, and eigenvectors of those that are chosen."""
+    X, y = points(200)
+    fitted = MultiscaleKernelClassifier(n_carriers=40, q=0.5).fit(X, np.where(np.arange(200) < 20, y, -1))
+    return {"scores": fitted.decision_function(X), "vectors": fitted.map_.vectors, "values": fitted.map_.values}
 
 
 @example(slow=True)

@@ -32,8 +32,9 @@ from ..memory import traced_peak
 NONE = np.arange(0)
 
 
-def made(X, labeled=NONE, parts=None, execution=None, **given):
-    return multiscale_map(as_rows(X), MultiscaleParams(**given), labeled, execution or InProcess(1), parts)
+def made(X, labeled=NONE, parts=None, execution=None, unit_diagonal=False, **given):
+    params = MultiscaleParams(unit_diagonal=unit_diagonal, **given)
+    return multiscale_map(as_rows(X), params, labeled, execution or InProcess(1), parts)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,12 @@ def test_it_is_symmetric_positive_and_finite_everywhere(moons, whole):
     assert np.isfinite(F).all()
     assert np.abs(F[:, 1:]).max() <= np.abs(whole.vectors / np.sqrt(whole.values)).max() / LEAST
     assert np.linalg.eigvalsh(F @ F.T).min() > -1e-9 * np.linalg.norm(F) ** 2
+
+
+def test_a_kernel_of_unit_diagonal_is_the_same_scaled(moons, whole):
+    K = whole(moons) @ whole(moons).T
+    F = made(moons, eps_0=1.0, unit_diagonal=True)(moons)
+    assert_allclose(F @ F.T, K / np.sqrt(np.outer(np.diagonal(K), np.diagonal(K))), atol=1e-10)
 
 
 def test_a_denominator_that_vanishes_is_told_and_nothing_grows_there(moons, whole):
@@ -203,7 +210,8 @@ def test_a_first_scale_that_is_too_small_is_told(moons):
 
 @pytest.mark.parametrize("given", [
     {"eps_0": 0}, {"eps_0": "median"}, {"eps_0": np.nan}, {"q": 1}, {"q": 0}, {"q": "0.9"}, {"threshold": 0},
-    {"threshold": 1.5}, {"n_eigenpairs": 0}, {"n_eigenpairs": 1.5}, {"n_carriers": 1}, {"n_carriers": True}])
+    {"threshold": 1.5}, {"n_eigenpairs": 0}, {"n_eigenpairs": 1.5}, {"n_carriers": 1}, {"n_carriers": True},
+    {"unit_diagonal": "yes"}])
 def test_parameters_out_of_range(given):
     with pytest.raises(ParameterError, match=f"{next(iter(given))}="):
         MultiscaleParams(**given)

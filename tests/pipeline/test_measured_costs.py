@@ -117,9 +117,9 @@ class Case:
         spec["data"] = {"source": str(self.source(folder, n, self.d)), "test": {"count": n // 10},
                         **made.get("data", {})}
         kind = spec.get("model", {}).get("kind")
-        if kind in ("laprls", "lapsvm", "graph", "automatic", "cluster"):
+        if kind in ("laprls", "lapsvm", "graph", "automatic", "cluster", "multiscale"):
             del spec["subsample"]
-        if kind == "cluster":
+        if kind in ("cluster", "multiscale"):
             del spec["graph"]
         if kind in ("laprls", "lapsvm"):
             spec["model"] = {"landmarks": {"count": size, "method": "uniform"} | spec["model"].get("landmarks", {}),
@@ -164,6 +164,7 @@ CASES = {
     "cluster": Case(npz, 20_000, 20, {"model": {"kind": "cluster", "landmarks": 0.06}}),
     "cluster, stochastic": Case(npz, 20_000, 20, {"model": {
         "kind": "cluster", "approximation": "stochastic", "landmarks": 400, "steps": 5}}),
+    "multiscale": Case(npz, 20_000, 20, {"model": {"kind": "multiscale", "carriers": 1500, "q": 0.4}}),
     "graph, ridge": Case(npz, 40_000, 8, learner()),
     "graph, ridge, wide": Case(npz, 6_000, 700, learner() | {"labels": {"per_class": 100}}),
     # Few columns are solved without what the formula prepares, where they need few iterations.

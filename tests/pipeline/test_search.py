@@ -163,7 +163,7 @@ def repeated(codes):
 @pytest.mark.parametrize(("kind", "selection", "says"), [
     ("svm", {"grid": {"gamma_I": [1]}}, r"selection\.grid\.gamma_I: model\.kind is svm, which has no use for it, leave "
      r"it out; laprls and lapsvm have it, svm has here graph, bandwidth, power, eta, C"),
-    ("laprls", {"grid": {"loss": ["logistic"]}}, r"lapsvm and cluster have it, laprls has here graph, "
+    ("laprls", {"grid": {"loss": ["logistic"]}}, r"lapsvm and cluster and multiscale have it, laprls has here graph, "
      "bandwidth, gamma_A, gamma_I"),
     ("graph", {"grid": {"bandwidth": ["median"]}}, "graph has here graph, learner, ridge, power, by_degree, penalty"),
     ("graph", {"grid": {"learner": ["svm"]}}, "selection.grid.learner"),

@@ -32,6 +32,8 @@ def specs(small_spec):
                "selection": {"folds": 2}} for kind in ("laprls", "lapsvm")},
         "cluster": {**shared, "model": {"kind": "cluster", "landmarks": 20},
                     "selection": {"grid": {"C": [1, 10], "bandwidth": ["0.5*median", "median"]}, "folds": 2}},
+        "multiscale": {**shared, "model": {"kind": "multiscale", "carriers": 20, "q": 0.6},
+                       "selection": {"grid": {"C": [1, 10]}, "folds": 2}},
         "automatic": {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": "automatic", "class_sizes": [1, 1, 2]}},
         "graph": {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": "graph", "class_sizes": {0: 1, 1: 1, 2: 2}}}}
 

@@ -1,0 +1,41 @@
+"""The multi-scale kernel: the scale of each eigenfunction, and what is predicted in the plane."""
+
+from typing import Any
+
+from ..markup import at, counted, described, duration, figure, joined, number, percent
+from ..page import Section
+from ..plots import regions_plot, scales_plot, second_plot
+
+
+def multiscale_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return the counts, the scale and eigenvalue of each index, and the second eigenvalue of each scale."""
+    own = at(facts, "basis", "basis") or {}
+    if not own.get("index"):
+        return None
+    scales = own["scales"]
+    listing = described((
+        ("carriers", number(own.get("carriers"))), ("eigenpairs", number(own.get("eigenpairs"))),
+        ("scales", f"{number(len(scales))}, from {number(scales[0])} to {number(scales[-1])}"),
+        ("passed over", f"{counted(own.get('passed_over'), 'index', 'indices')}: at the scale of the most stable "
+                        "eigenvalue the denominator of the extension vanishes at or near a carrier"),
+        ("unsound at all scales", f"{counted(own.get('unsound'), 'index', 'indices')}, extended as a mean where the "
+                                  f"denominator is small: {percent(own.get('unsound_share'))} of points and indices"),
+        ("left out", f"{counted(own.get('left_out'), 'index', 'indices')} with an eigenvalue of 0"),
+        ("time", duration((own.get("seconds") or {}).get("all")))))
+    return Section("basis", "Multi-scale kernel", joined((
+        listing,
+        figure(scales_plot(own["index"], [scales[j] for j in own["chosen"]], own["eigenvalues"]),
+               "The scale that each eigenfunction is of, and its eigenvalue: where it changes least from one scale to "
+               "the next."),
+        figure(second_plot(scales, own["second"]), "The second eigenvalue of the graph Laplacian of each scale; scales "
+               "end where it is below the threshold."))))
+
+
+def regions_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return what is predicted of points in the plane and around them; None where there are not two columns."""
+    found = at(facts, "models", "regions")
+    if not found:
+        return None
+    return Section("regions", "What is predicted where", figure(
+        regions_plot(**found), "What is predicted in the plane of the scaled features. Dots are training points in the "
+        "color of what is predicted, crosses labeled points in that of their label."))

@@ -1,0 +1,141 @@
+"""The kind `multiscale`: the estimator's model, what was chosen, what the report draws, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_moons
+
+from dssl import MultiscaleKernelClassifier
+from dssl.errors import BudgetError, SpecError
+from dssl.execution.in_process import InProcess
+from dssl.kernels import multiscale as kernel_module
+from dssl.pipeline.plan import plan
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+from dssl.storage.artifacts import read_manifest
+from dssl.storage.csr import as_rows
+from dssl.storage.store import StoredParts
+from tests.moons import moons_spec
+
+MODEL = {"kind": "multiscale", "carriers": 60, "q": 0.7}
+
+
+@pytest.fixture(scope="module")
+def fields(tmp_path_factory):
+    """A spec of 200 points of two moons, ten of them labeled."""
+    return {**moons_spec(tmp_path_factory.mktemp("moons"), 260), "model": MODEL}
+
+
+@pytest.fixture(scope="module")
+def done(fields, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("done")
+    return folder, run(fields, workspace=folder, execution=InProcess(2))
+
+
+def manifest_of(done, stage):
+    workspace, result = done
+    address = next(item for item in result["stages"] if item["name"] == stage)["address"]
+    folder = Path(workspace) / "artifacts" / stage / address[:24]
+    return folder, read_manifest(folder / "manifest.json")["attributes"]
+
+
+def test_the_model_is_that_of_the_estimator(fields, done):
+    X = pd.read_csv(fields["data"]["source"]).iloc[:, :2].to_numpy(np.float32)
+    split, labels = (StoredParts(manifest_of(done, stage)[0]).read(0) for stage in ("split", "labels"))
+    y = np.full(len(split["train"]), -1)
+    y[labels["labeled"]] = labels["codes"]
+    own = MultiscaleKernelClassifier(n_carriers=60, q=0.7).fit(X[split["train"]], y)
+    model = open_model(done[1]["model"])
+    assert_allclose(model.predict_proba(as_rows(X)), own.predict_proba(X), atol=1e-5)
+    assert_array_equal(model.predict(as_rows(X)), np.array(["down", "up"])[own.predict(X)])
+    told = manifest_of(done, "basis")[1]["basis"]
+    assert {key: told[key] for key in ("chosen", "unsound", "carriers")} == {
+        key: own.evidence_[key] for key in ("chosen", "unsound", "carriers")}
+
+
+def test_the_report_draws_the_scales_and_what_is_predicted_where(done):
+    assert done[1]["metrics"]["error"] <= 0.05
+    text = Path(done[1]["report"]).read_text(encoding="utf-8")
+    for words in ("Multi-scale kernel", "What is predicted where", "The second eigenvalue", "unsound at all scales",
+                  'aria-label="Scales and eigenvalues of 59 eigenfunctions"'):
+        assert words in text
+    drawn, model = manifest_of(done, "models")[1]["regions"], open_model(done[1]["model"])
+    classes, ends = np.array(drawn["classes"]), [drawn["grid"][0][0], drawn["grid"][-1][-1]]
+    assert_array_equal(classes[ends], model.predict(as_rows(np.array(drawn["corners"]))))
+    assert_array_equal(classes[drawn["predicted"]], model.predict(as_rows(np.array(drawn["points"]))))
+    assert len(drawn["labeled"]) == len(drawn["known"]) == 10
+
+
+@pytest.mark.slow
+def test_what_was_chosen_is_the_best_of_the_grid(fields, tmp_path):
+    selection = {"grid": {"C": [0.01, 100], "loss": ["squared", "logistic"]}, "folds": 3}
+    result = run({**fields, "selection": selection}, workspace=tmp_path, execution=InProcess(2))
+    found = manifest_of((tmp_path, result), "selection")[1]
+    for name, rows in found["grid"].items():
+        assert len(rows) == 4
+        assert found["choices"][name] == min(rows, key=lambda row: (row["error"], row["loss"]))
+    assert "Chosen parameters" in Path(result["report"]).read_text(encoding="utf-8")
+
+
+def test_quantities(tmp_path):
+    X, y = make_moons(200, noise=0.1, random_state=0)
+    pd.DataFrame(X, columns=["a", "b"]).assign(height=y + X[:, 0]).to_csv(tmp_path / "moons.csv", index=False)
+    spec = {"name": "moons", "data": {"source": str(tmp_path / "moons.csv"), "read": {"target": "height"},
+                                      "task": "regression", "test": {"count": 50}},
+            "labels": {"count": 30}, "model": MODEL}
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    assert result["metrics"]["r2"] > 0.5
+    assert manifest_of((tmp_path / "work", result), "models")[1]["regions"]["classes"] == []
+    with pytest.raises(SpecError, match=r"data\.task is regression"):
+        plan({**spec, "model": {**MODEL, "loss": "hinge"}})
+
+
+@pytest.mark.slow
+def test_points_of_more_columns_have_no_drawing(small_spec, tmp_path):
+    spec = {key: small_spec[key] for key in ("name", "data", "labels")}
+    result = run({**spec, "model": MODEL}, workspace=tmp_path, execution=InProcess(2))
+    assert "regions" not in manifest_of((tmp_path, result), "models")[1]
+    assert "What is predicted where" not in Path(result["report"]).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_goes_on_after_the_scales_that_were_done(fields, done, tmp_path, monkeypatch):
+    seen, original = [], kernel_module.laplacian_of
+
+    def stopping(points, eps):
+        seen.append(eps)
+        if len(seen) == 6:
+            raise KeyboardInterrupt
+        return original(points, eps)
+
+    monkeypatch.setattr(kernel_module, "laplacian_of", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(fields, workspace=tmp_path, execution=InProcess(1))
+    result = run(fields, workspace=tmp_path, execution=InProcess(1))
+    assert not set(seen[:5]) & set(seen[6:12])
+    assert result["metrics"] == done[1]["metrics"]
+    whole, again = (StoredParts(manifest_of(own, "models")[0]).read(0) for own in (done, (tmp_path, result)))
+    for name in whole:
+        assert_array_equal(again[name], whole[name])
+
+
+@pytest.mark.slow
+def test_a_budget_decides_the_carriers(fields, tmp_path):
+    spec = {**fields, "model": {"kind": "multiscale", "q": 0.7}, "memory_budget": "300kB"}
+    result = run(spec, workspace=tmp_path, execution=InProcess(2))
+    assert 50 < manifest_of((tmp_path, result), "basis")[1]["basis"]["carriers"] < 150
+    with pytest.raises(BudgetError, match="basis"):
+        run({**fields, "memory_budget": "50kB"}, workspace=tmp_path / "none", execution=InProcess(2))
+
+
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"model": {**MODEL, "q": 2}}, "q=2"), ({"model": {**MODEL, "eps_0": "median"}}, "eps_0"),
+    ({"model": {**MODEL, "carriers": 1}}, "n_carriers=1"), ({"model": {**MODEL, "loss": "best"}}, "loss"),
+    ({"graph": {"n_neighbors": 5}}, "graph"), ({"baselines": []}, "baselines"),
+    ({"selection": {"grid": {"C": [-1]}}}, "C=-1")])
+def test_specs_that_are_refused(fields, changed, message):
+    with pytest.raises(SpecError, match=message):
+        plan({**fields, **changed})
