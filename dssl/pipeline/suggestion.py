@@ -139,6 +139,4 @@ def _margins(fitted: FittedPipeline, context: Context, vertices: Vertices, execu
     else:
         rows = distinct_rows(context.points("train"), vertices, execution)
         values, beyond = model.values_and_beyond(execution.share_rows(rows), execution)
-    found = margins_of(values, model.coding)
-    found[beyond] = np.nan
-    return found
+    return np.where(beyond[:, None], np.nan, margins_of(values, model.coding))
