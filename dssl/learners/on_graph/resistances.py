@@ -2,8 +2,8 @@
 
 Points that are equal may share a vertex (`KNNGraph.duplicates`). In the graph of all points copies have all edges of
 their vertex; so the vertices a of m_a points are a network of conductances `m_a W_ab m_b`. A point of degree d, one of
-m copies, has `(1 - 1/m) / d` more resistance to others than its vertex, and 2 / d to its copies. The amplified resistance
-is that of the vertices, 0 between copies.
+m copies, has `(1 - 1/m) / d` more resistance to others than its vertex, and 2 / d to its copies. The amplified one is
+that of the vertices, 0 between copies.
 """
 
 import numpy as np
