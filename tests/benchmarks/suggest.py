@@ -11,6 +11,8 @@ the mean number of labels from which on it is 90 and 95 % or more and how many d
 all numbers of labels, the last, and the seconds of choosing; at the end the mean over sets and the mean rank of each
 criterion.
 
+With `--cold` nothing is labeled at first; criteria that ask the model then choose the first batch by V-optimality.
+
 `gl_v_opt` and `gl_sigma_opt` are GraphLearning's on the same weights, by the interpreter `--peer-python`
 (`suggest_peer.py`): its defaults (50 eigenpairs, gamma 0.1), one at a time. Sets as in `low_labels.py`; those of
 DSSL_DATA are whole.
@@ -67,7 +69,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             peer = Peer(given.peer_python, graph, y, draws, Path(folder), name) if given.peer_python else None
             for key, labels in draws.items():
-                start = np.flatnonzero(labels >= 0)
+                start = np.arange(0) if given.cold else np.flatnonzero(labels >= 0)
                 for criterion in [*given.criteria, *(PEERS if peer else ())]:
                     asker.compare(name, criterion, key, start, peer)
             if peer:
@@ -98,6 +100,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--most", type=int, default=10, help="labels in all, a class")
     parser.add_argument("--learner", choices=["ridge", "laplace", "family"], default="ridge")
     parser.add_argument("--pairs", type=int, default=300)
+    parser.add_argument("--cold", action="store_true", help="begin with no label; then --learner ridge, and no peer")
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
 
@@ -140,8 +143,9 @@ class Asker:
         labeled, curve, seconds = start, dict[int, float](), 0.0
         chosen = np.arange(0)  # what is known before any of it has a label
         while True:
-            scores, accuracy = self.fitted(labeled)
-            curve[len(labeled)] = accuracy
+            scores = None
+            if len(labeled):
+                scores, curve[len(labeled)] = self.fitted(labeled)
             count = min(self.batch, self.most - len(labeled))
             if count <= 0:
                 break
@@ -153,8 +157,8 @@ class Asker:
         self.found[criterion].append({"accuracy": curve, "seconds": seconds})
         report(set=name, criterion=criterion, draw=key, seconds=round(seconds, 2), accuracy=curve)
 
-    def asked(self, criterion: str, key: str, labeled: np.ndarray, scores: np.ndarray, count: int,
-              peer: "Peer | None") -> np.ndarray:
+    def asked(self, criterion: str, key: str, labeled: np.ndarray, scores: np.ndarray | None,
+              count: int, peer: "Peer | None") -> np.ndarray:
         """Return the next points: a batch where the model is asked, or else all there will be."""
         rest = self.most - len(labeled)
         if criterion == "random":
@@ -163,7 +167,8 @@ class Asker:
         if criterion in PEERS:
             assert peer is not None
             return peer.ask(PEERS[criterion], key, rest)
-        params = SuggestParams(count=count if criterion in OF_MODEL else rest, criterion=criterion)
+        params = SuggestParams(count=count if criterion in OF_MODEL else rest,
+                               criterion="auto" if scores is None and criterion in OF_MODEL else criterion)
         return suggest(self.graph.vertices, self.graph, self.rows, labeled, params, self.execution, scores,
                        self.prior).ids
 
@@ -188,7 +193,9 @@ class Asker:
         K = own @ own.T
         scale = K.diagonal().mean()
         found = B @ (own.T @ np.linalg.solve(K / scale + PENALTY * np.eye(len(K)), Y - Y.mean(axis=0)))
-        return found - found.mean(axis=0)
+        found -= found.mean(axis=0)
+        found[:, np.bincount(target.coded, minlength=found.shape[1]) == 0] = found.min()  # not seen yet
+        return found
 
 
 class Peer:
