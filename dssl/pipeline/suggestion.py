@@ -106,12 +106,15 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
 
     Raises
     ------
-    DataError : there is no such run; it holds fewer points without a label. ParameterError : its kind of model has no
-    graph, or predicts quantities, and the criterion asks for it. IntegrityError : an artifact is damaged.
+    DataError : there is no such run; it learned from no labels, or holds fewer points without a label. ParameterError :
+    its kind of model has no graph, or predicts quantities, and the criterion asks for it. IntegrityError : an artifact
+    is damaged.
     """
     params = SuggestParams(count=count, criterion=criterion, seed=seed)
     folder = finished_models(run, workspace)
     behind = artifacts_behind(folder)
+    require("labels" in behind, f"{run} learned from no labels", why="those of its rows would be added to them",
+            fix="name a run of a classification or a regression", error=DataError)
     context = Context(behind, {}, behind[folder.parent.name].parts, execution)
     fitted, points = open_model(folder), context.points("train")
     graph = graph_of(context) if "neighbors" in behind else None

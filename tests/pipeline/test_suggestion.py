@@ -8,10 +8,11 @@ import pytest
 import yaml
 from sklearn.datasets import make_blobs
 
-from dssl.errors import ParameterError
+from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.learners.model import Model
+from dssl.pipeline import suggestion
 from dssl.pipeline.plan import make_plan
 from dssl.pipeline.run import run
 from dssl.pipeline.suggestion import artifacts_behind, finished_models, suggest_rows
@@ -99,6 +100,13 @@ def test_a_learner_on_the_graph_is_not_asked_for_values_it_holds(problem, finish
         self, X, *rest))[1])
     suggest_rows(result["run"], InProcess(1), count=3, workspace=folder / "work")
     assert calls == [3]
+
+
+def test_a_run_without_labels_is_refused(problem, finished, monkeypatch):
+    folder, result = problem[0], finished("graph")
+    monkeypatch.setattr(suggestion, "artifacts_behind", lambda folder: {"points": None})
+    with pytest.raises(DataError, match="learned from no labels"):
+        suggest_rows(result["run"], InProcess(1), workspace=folder / "work")
 
 
 def test_quantities_are_suggested_by_the_graph_alone(tmp_path):
