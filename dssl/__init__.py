@@ -24,18 +24,19 @@ _PUBLIC = {
     "SemiSupervisedClassifier": "dssl.estimators.automatic",
     "SemiSupervisedRegressor": "dssl.estimators.automatic", "GridSearch": "dssl.estimators.grid_search",
     "TransductiveSVC": "dssl.estimators.transductive", "suggest_labels": "dssl.estimators.suggest",
+    "KernelKMeans": "dssl.estimators.kmeans", "clustering_scores": "dssl.selection.agreement",
     "MultiscaleKernelClassifier": "dssl.estimators.multiscale",
     "MultiscaleKernelRegressor": "dssl.estimators.multiscale",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
 }
 __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "GraphKernelRidge",
-           "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "LabeledKFold", "LandmarkParams", "LapKernelRidge",
-           "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning", "LaplaceLearningRegressor",
-           "Laplacian", "MultiscaleKernelClassifier", "MultiscaleKernelRegressor", "PoissonLearning",
-           "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor", "StochasticParams",
-           "SystemParams", "TransductiveSVC", "TransferParams", "amplified_resistance_kernel",
-           "effective_resistances", "graph_spectrum", "neighbors", "open_dataset", "plan", "run", "solve",
-           "suggest_labels", "weights"]
+           "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "KernelKMeans", "LabeledKFold", "LandmarkParams",
+           "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning",
+           "LaplaceLearningRegressor", "Laplacian", "MultiscaleKernelClassifier", "MultiscaleKernelRegressor",
+           "PoissonLearning", "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor",
+           "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams", "amplified_resistance_kernel",
+           "clustering_scores", "effective_resistances", "graph_spectrum", "neighbors", "open_dataset", "plan", "run",
+           "solve", "suggest_labels", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         PoissonLearning,
     )
     from .estimators.grid_search import GridSearch
+    from .estimators.kmeans import KernelKMeans
     from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
     from .estimators.lapsvm import LapSVM
     from .estimators.multiscale import MultiscaleKernelClassifier, MultiscaleKernelRegressor
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from .learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
     from .pipeline.plan import plan
     from .pipeline.run import run
+    from .selection.agreement import clustering_scores
     from .selection.folds import LabeledKFold
     from .solvers.solve import solve
 

@@ -78,7 +78,41 @@ class KernelReader(PointReader):
                            seed=self.seed)
 
 
-class PointEstimator(PointReader):
+class PointPredictor(PointReader):
+    """What predicts points by its model."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted labels or clusters, shape (n,), or of a regressor the targets, (n,) or (n, c)."""
+        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
+        return self._predicted(self._new_rows(X, execution), execution)
+
+    def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
+        """Return what is predicted for rows of this estimator's columns; no label where the model abstains."""
+        values, beyond = self.model_.values_and_beyond(rows, execution)
+        labels = self.model_.coding.labels(values)
+        return self.model_.coding.without(labels, beyond) if self.model_.abstains else labels
+
+    def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
+        """Write what `predict(X)` returns to a new Zarr array at `out`, in blocks, where the tasks run.
+
+        Returns what the predictions are; see `predict_to_zarr`, which tells how classes are written. For X that does
+        not fit in memory: Rows, a Dataset, a Zarr array, a dask array.
+        """
+        execution = self._execution()
+        rows = self._new_rows(X, execution)
+        return predict_to_zarr(self.model_, rows, out, execution)
+
+    def support(self, X: Any) -> np.ndarray:
+        """Return how near each point is to what the model has seen, shape (n,), from 1 down to 0.
+
+        In which measure, `block_support` of `KernelModel` and of `GraphModel` say.
+        """
+        execution = self._execution()
+        rows = self._new_rows(X, execution)
+        return self.model_.support(rows, execution)
+
+
+class PointEstimator(PointPredictor):
     """An estimator whose fitted function of points is a `Model`, `model_`."""
 
     evidence_: dict[str, Any]
@@ -140,17 +174,6 @@ class PointEstimator(PointReader):
                execution: Execution) -> None:
         """Set `model_` and `evidence_`, and what else the estimator keeps of a fit."""
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted labels, shape (n,), or of a regressor the targets, shape (n,) or (n, c)."""
-        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
-        return self._predicted(self._new_rows(X, execution), execution)
-
-    def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
-        """Return what is predicted for rows of this estimator's columns; no label where the model abstains."""
-        values, beyond = self.model_.values_and_beyond(rows, execution)
-        labels = self.model_.coding.labels(values)
-        return self.model_.coding.without(labels, beyond) if self.model_.abstains else labels
-
     @property
     def transduction_(self) -> np.ndarray:
         """What is predicted for the points of the fit, shape (n,), or of a regressor (n,) or (n, c).
@@ -174,25 +197,6 @@ class PointEstimator(PointReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_fit_X"}
-
-    def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
-        """Write what `predict(X)` returns to a new Zarr array at `out`, in blocks, where the tasks run.
-
-        Returns what the predictions are; see `predict_to_zarr`, which tells how classes are written. For X that does
-        not fit in memory: Rows, a Dataset, a Zarr array, a dask array.
-        """
-        execution = self._execution()
-        rows = self._new_rows(X, execution)
-        return predict_to_zarr(self.model_, rows, out, execution)
-
-    def support(self, X: Any) -> np.ndarray:
-        """Return how near each point is to what the model has seen, shape (n,), from 1 down to 0.
-
-        In which measure, `block_support` of `KernelModel` and of `GraphModel` say.
-        """
-        execution = self._execution()
-        rows = self._new_rows(X, execution)
-        return self.model_.support(rows, execution)
 
     def _graph(self, rows: Rows, given: Any, execution: Execution) -> Graph:
         """Return the graph of the points: the one that is given, or what the estimator's parameters make."""

@@ -80,7 +80,10 @@ class SeedTask:
 
 @dataclass(frozen=True)
 class LloydTask:
-    """Write the sums (s, d) and counts (s,) of the cells over one range of rows, read in blocks."""
+    """Write the sums (s, d) and counts (s,) of the cells over one range of rows, read in blocks.
+
+    The receipt has their summed squared distances, and the number and squared distance of the farthest row.
+    """
 
     rows: Rows
     centers: Arrays
@@ -90,7 +93,7 @@ class LloydTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         centers = self.centers.load()["centers"]
-        sums, counts, inertia = np.zeros(centers.shape), np.zeros(len(centers), np.int64), 0.0
+        sums, counts, inertia, farthest = np.zeros(centers.shape), np.zeros(len(centers), np.int64), 0.0, (0, -1.0)
         for start in range(self.start, self.stop, self.height):
             X: Any = self.rows.read(start, min(start + self.height, self.stop))
             X = X.astype(np.float64, copy=False)
@@ -98,13 +101,29 @@ class LloydTask:
             sums += cell_sums(X, labels, len(centers))
             counts += np.bincount(labels, minlength=len(centers))
             inertia += float(squared.sum())
+            if squared.max() > farthest[1]:
+                farthest = (start + int(squared.argmax()), float(squared.max()))
         require(math.isfinite(inertia), f"rows {self.start} to {self.stop} hold NaN or infinite values",
                 error=DataError, why="a mean of such points is not a number", fix="drop or impute these rows first")
-        return {**out.write(sums=sums, counts=counts), "inertia": inertia}
+        return {**out.write(sums=sums, counts=counts), "inertia": inertia, "farthest": farthest}
 
 
-def lloyd_pass(rows: Rows, centers: np.ndarray, height: int, execution: Execution) -> tuple[np.ndarray, float]:
-    """Return the means of the cells of the centers (s, d), and the mean squared distance of the rows to the centers."""
+@dataclass(frozen=True)
+class Pass:
+    """What a Lloyd pass makes of centers (s, d): the means of their cells, of an empty one the center as it was.
+
+    counts (s,) : the rows of each cell. inertia : the mean squared distance of the rows to the centers of before.
+    farthest : number and squared distance of the farthest row of each range, the farthest first.
+    """
+
+    centers: np.ndarray
+    counts: np.ndarray
+    inertia: float
+    farthest: list[tuple[int, float]]
+
+
+def lloyd_pass(rows: Rows, centers: np.ndarray, height: int, execution: Execution) -> Pass:
+    """Return what one pass over all rows makes of the centers."""
     held, parts = execution.share(centers=centers), execution.scratch()
     ranges = row_ranges(len(rows), -(-len(rows) // TASKS))
     tasks = [LloydTask(rows, held, start, stop, height) for start, stop in ranges]
@@ -117,7 +136,19 @@ def lloyd_pass(rows: Rows, centers: np.ndarray, height: int, execution: Executio
     filled = counts > 0
     moved = centers.copy()
     moved[filled] = sums[filled] / counts[filled, None]
-    return moved, sum(receipt["inertia"] for receipt in receipts) / len(rows)
+    farthest = sorted((tuple(receipt["farthest"]) for receipt in receipts), key=lambda found: (-found[1], found[0]))
+    return Pass(moved, counts, sum(receipt["inertia"] for receipt in receipts) / len(rows), farthest)
+
+
+def lloyd_height(rows: Rows, count: int, budget: int) -> int:
+    """Return the rows of a block of a pass with so many centers; raise BudgetError where they and one row do not fit.
+
+    48 s d bytes for centers and sums, and 8 s + 32 d + 48 a row, where 2.5 times the bytes of a sparse row take the
+    place of 32 d.
+    """
+    d = rows.shape[1]
+    row_bytes = 5 * rows.row_bytes // 2 if rows.is_sparse else 32 * d
+    return min(4096, rows_that_fit(budget, 8 * count + row_bytes + 48, len(rows), fixed_bytes=48 * count * d))
 
 
 def kmeans_centers(rows: Rows, count: int, seed: int, execution: Execution) -> tuple[np.ndarray, dict[str, Any]]:
@@ -125,18 +156,15 @@ def kmeans_centers(rows: Rows, count: int, seed: int, execution: Execution) -> t
 
     The evidence is the mean squared distance to the nearest center before each pass, in squared units of the features.
 
-    Memory of a task in bytes: 48 s d for centers and sums, and 8 s + 32 d + 48 a row of a block, where 2.5 times the
-    bytes of a sparse row take the place of 32 d; seeding takes 3 times its sample (`SAMPLE_BYTES`). Up to 16 s x d sums
-    wait to be added. O(n s d) time a pass.
+    Memory of a task: `lloyd_height`; seeding takes 3 times its sample (`SAMPLE_BYTES`). Up to 16 s x d sums wait to be
+    added. O(n s d) time a pass.
 
     Raises
     ------
     BudgetError : the centers do not fit the execution's memory budget. DataError : a value is not finite.
     """
     n, d = rows.shape
-    row_bytes = 5 * rows.row_bytes // 2 if rows.is_sparse else 32 * d
-    height = min(4096, rows_that_fit(execution.memory_budget, 8 * count + row_bytes + 48, n,
-                                     fixed_bytes=48 * count * d))
+    height = lloyd_height(rows, count, execution.memory_budget)
     per_row = rows.row_bytes if rows.is_sparse else 8 * d
     sample = max(count, min(n, SAMPLE_PER_CENTER * count, SAMPLE_BYTES // max(per_row, 1)))
     rows_that_fit(execution.memory_budget, 3 * per_row, sample, fixed_bytes=3 * per_row * (sample - 1))
@@ -144,8 +172,9 @@ def kmeans_centers(rows: Rows, count: int, seed: int, execution: Execution) -> t
     execution.map([SeedTask(rows, count, sample, seed)], seeded)
     centers, inertia = seeded.read(0)["centers"], []
     for _ in range(PASSES):
-        centers, before = lloyd_pass(rows, centers, height, execution)
-        inertia.append(before)  # of the centers that the pass began with
-        if len(inertia) > 1 and before >= (1 - ENOUGH) * inertia[-2]:
+        found = lloyd_pass(rows, centers, height, execution)
+        centers = found.centers
+        inertia.append(found.inertia)  # of the centers that the pass began with
+        if len(inertia) > 1 and inertia[-1] >= (1 - ENOUGH) * inertia[-2]:
             break
     return centers, {"sample": sample, "inertia": inertia, "dense_centers_of_sparse_rows": rows.is_sparse}

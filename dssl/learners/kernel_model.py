@@ -1,7 +1,7 @@
 """A fitted function of a kernel: points, coefficients, and what its columns mean."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
@@ -39,6 +39,11 @@ class ModelInKernel(Model):
     @property
     def n_columns(self) -> int:
         return len(self.intercept)
+
+    def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding, attributes: dict[str, Any]) -> Self:
+        """Return the model of this one's values times coef (c, k), plus intercept (k,)."""
+        own = {"coef": self.coef @ coef, "intercept": self.intercept @ coef + intercept}
+        return replace(self, **own, coding=coding, attributes=attributes)  # type: ignore[type-var]
 
     def block_support(self, X: Any) -> np.ndarray:
         """Return the largest |K(x, z_j)| over the model's points, relative to its largest K(z_j, z_j), (b,).

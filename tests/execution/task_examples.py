@@ -19,6 +19,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from dssl import ClusterKernelSVC, KNNGraph, LapKernelRidge, LapSVC, MultiscaleKernelClassifier
+from dssl import ClusterKernelSVC, KernelKMeans, KNNGraph, LapKernelRidge, LapSVC
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.scaling import ScalingParams, fit_scaling
@@ -30,6 +31,7 @@ from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.graph.weights import weights
 from dssl.kernels.base import RBF
 from dssl.kernels.stochastic import StochasticParams, stochastic_eigensystem
+from dssl.learners import kmeans as kmeans_module
 from dssl.learners.on_graph.class_sizes import fit_class_sizes
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from dssl.learners.on_graph.harmonic import fit_harmonic
@@ -285,6 +287,13 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
             coef = np.random.default_rng(c).normal(size=(2, len(columns), c))
             found |= {"functions": whole.values, f"{c} combined": whole.combined(coef)}
     return found
+
+
+@example()
+def clusters_and_their_number(execution: Execution, folder: Path) -> Found:
+    with patch.object(kmeans_module, "SAMPLE", 100):
+        fitted = KernelKMeans("gap", space="base", n_landmarks=20, n_init=2, max_clusters=3).fit(points(200)[0])
+    return {"labels": fitted.labels_, "gaps": np.array(fitted.evidence_["chosen"]["gaps"])}
 
 
 @example()

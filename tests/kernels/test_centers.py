@@ -38,10 +38,13 @@ def test_passes_lower_the_distance_and_empty_cells_keep_their_center():
     assert 2 <= len(evidence["inertia"]) <= centers_module.PASSES
     assert (np.diff([*evidence["inertia"], after]) <= 0).all()
     far = np.vstack([X[:3], [[99.0, 99, 99]]])
-    moved, _ = centers_module.lloyd_pass(ArrayRows(X), far, 50, InProcess(1))
-    assert_array_equal(moved[3], far[3])
-    labels = reference.squared_distances(X, far).argmin(1)
-    assert_allclose(moved[:3], [X[labels == j].mean(0) for j in range(3)])
+    step = centers_module.lloyd_pass(ArrayRows(X), far, 50, InProcess(1))
+    assert_array_equal(step.centers[3], far[3])
+    squared = reference.squared_distances(X, far)
+    labels = squared.argmin(1)
+    assert_allclose(step.centers[:3], [X[labels == j].mean(0) for j in range(3)])
+    assert_array_equal(step.counts, np.bincount(labels, minlength=4))
+    assert step.farthest[0][0] == squared.min(1).argmax()
 
 
 def test_separate_clusters_have_a_center_each():

@@ -10,7 +10,7 @@ References
 Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in semi-supervised learning", AISTATS 2005.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,11 @@ class GraphModel(Model):
         values[beyond] = 0.0 if isinstance(self.coding, ClassCoding) else self.values_at[self.reached].mean(axis=0)
         return values, beyond
 
+    def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
+               attributes: dict[str, Any]) -> "GraphModel":
+        """Return the model of this one's values times coef (c, k), plus intercept (k,)."""
+        return replace(self, values_at=self.values_at @ coef + intercept, coding=coding, attributes=attributes)
+
     def block_support(self, X: Any) -> np.ndarray:
         """Return how far the k-th neighbor of the nearest vertex is from it over how far this is from x, at most 1.
 
@@ -116,7 +121,14 @@ def scored(target: Target) -> Coding:
 
 def graph_model(graph: Graph, rows: Rows, found: VertexValues, target: Target, params: KNNGraph, execution: Execution,
                 attributes: dict[str, Any] | None = None) -> GraphModel:
-    """Return the model of values on a graph of rows (n, d), which new points reach as `params` says.
+    """Return the model of what was found of a target on a graph of rows (n, d); see `vertex_model`."""
+    return vertex_model(graph, rows, signed(found.values, target), found.reached, scored(target), params, execution,
+                        attributes)
+
+
+def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reached: np.ndarray, coding: Coding, params: KNNGraph,
+                 execution: Execution, attributes: dict[str, Any] | None = None) -> GraphModel:
+    """Return the model of values (v, c) on a graph of rows (n, d), which new points reach as `params` says.
 
     Raises BudgetError: the index of the vertices does not fit.
     """
@@ -131,7 +143,7 @@ def graph_model(graph: Graph, rows: Rows, found: VertexValues, target: Target, p
         rule = WeightRule(kind, known.get("width") or params.width, -np.inf)
     k = graph.neighbors.k if graph.neighbors is not None else min(params.n_neighbors, v)
     return GraphModel(NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.metric, execution),
-                      signed(found.values, target), found.reached, scales, rule, k, scored(target), attributes or {})
+                      values, reached, scales, rule, k, coding, attributes or {})
 
 
 register_model("GraphModel", GraphModel)

@@ -1,0 +1,113 @@
+"""`KernelKMeans`: clusters of all points in a kernel, which predict the cluster of a new point."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClusterMixin
+
+from ..errors import require
+from ..execution.size import budget_of
+from ..graph.graph import KNNGraph, graph_of
+from ..graph.regularizer import RegularizerParams
+from ..learners.clustering import clustered
+from ..learners.kmeans import KMeansParams
+from ..learners.model import Model
+from ..learners.spaces import ETA, OF_GRAPH, SpaceParams, features_of
+from ..params import BANDWIDTH, require_seed
+from ..selection.number_of_clusters import number_of_clusters, require_number
+from .base import KernelReader, PointPredictor, require_unequal
+
+
+class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
+    """k-means in the feature space of a kernel, of any number of points; new points get the nearest cluster.
+
+    `fit(X)` takes all points and no labels. It runs on the active Dask client if there is one, in threads of this
+    process otherwise, with the same result. X may be anything that `dssl.data.inputs` reads.
+
+    Parameters
+    ----------
+    n_clusters : a whole number, or "eigengap" or "gap", by which it is chosen up to `max_clusters`
+        (`dssl.selection.number_of_clusters`).
+    space : "graph", the graph kernel of `regularizer` from its lowest eigenpairs, two for each cluster, of unit
+        diagonal (spectral clustering); "base", the base kernel; "deformed", the base kernel deformed by the graph;
+        "cluster", the cluster kernel of the leading eigenvalues of the affinity; "multiscale", the multi-scale eigen
+        kernel. Kernels other than that of the graph come from landmarks, and are exact where all points are.
+    kernel, bandwidth : base kernel, as in `LapSVC`, of "base", "deformed" and "cluster".
+    eta : weight of the graph in "deformed", relative, as in `LapSVC`.
+    graph, regularizer : as in `LapSVC`, of "graph" and "deformed". Of a graph in more pieces than clusters only the
+        largest are clustered, and points of the others have no cluster, -1.
+    n_landmarks : points that carry the kernel; of "deformed" those at which functions are measured. "auto" is 1,000, of
+        "cluster" and "multiscale" 2,000, as far as the budget lets them be; all points where there are fewer.
+    n_init : starts by k-means++, of which the best goes on.
+    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
+    seed : of every random choice.
+
+    Attributes
+    ----------
+    labels_ : ndarray, shape (n,), the cluster of each point, from the largest, 0, down; -1 for none.
+    n_clusters_ : how many there are. model_ : what prediction needs and no more; its values are, up to what all
+        clusters share, minus half the squared distance to each center. inertia_ : the mean squared distance of the
+        points to their centers, in the kernel.
+    evidence_ : dict, what the space, the choice of the number and the passes say of themselves.
+
+    References
+    ----------
+    Dhillon, Guan, Kulis, "Kernel k-means, spectral clustering and normalized cuts", KDD 2004; Lever, Diethe,
+    Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, section 5.2 ("deformed").
+    """
+
+    groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
+    model_: Model
+    labels_: np.ndarray
+
+    def __init__(self, n_clusters: int | str = 8, *, space: str = "graph", kernel: Any = "rbf",
+                 bandwidth: float | str = BANDWIDTH, eta: float = ETA, graph: KNNGraph | None = None,
+                 regularizer: RegularizerParams | None = None, n_landmarks: int | str = "auto", n_init: int = 10,
+                 max_clusters: int = 20, memory_budget: int | str | None = None, seed: int = 0):
+        self.n_clusters, self.space, self.kernel, self.bandwidth, self.eta = n_clusters, space, kernel, bandwidth, eta
+        self.graph, self.regularizer, self.n_landmarks, self.n_init = graph, regularizer, n_landmarks, n_init
+        self.max_clusters, self.memory_budget, self.seed = max_clusters, memory_budget, seed
+
+    def fit(self, X: Any, y: Any = None, graph: Any = None) -> Self:
+        """Cluster the points X (n, d), or any input that `dssl.data.inputs.rows_of` reads; return self.
+
+        y : not read. graph : in place of the one made of X, as in `LapSVC.fit`.
+
+        Raises
+        ------
+        ParameterError : a parameter is out of range. DataError : fewer points than clusters. NotConverged : eigenpairs
+            of the graph end above their tolerance. BudgetError : what has to be held does not fit. ValueError : X is
+            not finite.
+
+        Warns
+        -----
+        UserWarning : points have no cluster; fewer distinct points than clusters.
+        """
+        require_seed(self.seed)
+        execution, params = self._execution(), self._params()
+        rule = require_number(self.n_clusters, self.max_clusters)
+        most = self.n_clusters if rule is None else self.max_clusters
+        start = KMeansParams(n_clusters=int(most), n_init=self.n_init, seed=self.seed)  # raises where it cannot be
+        rows = self._points(X, execution, reset=True)
+        require_unequal(rows)
+        require(graph is None or params.space in OF_GRAPH, f'graph is given, and space="{params.space}"',
+                why="that kernel has no graph", fix='leave it out, or use space="graph" or "deformed"')
+        made = graph_of(rows, params.graph, execution, graph) if params.space in OF_GRAPH else None
+        kernel = self._kernel(rows)
+        features = features_of(rows, kernel, params, made, min(start.n_clusters, len(rows)) if rule else
+                               start.n_clusters, execution)
+        chosen: dict[str, Any] = {}
+        if rule is not None:
+            k, chosen = number_of_clusters(features, rule, start.n_clusters, self.seed, execution)
+            start = KMeansParams(n_clusters=k, n_init=self.n_init, seed=self.seed)
+            features = features_of(rows, kernel, params, made, k, execution)
+        found = clustered(features, start, execution)
+        self.model_, self.labels_, self.inertia_ = found.model, found.labels, found.inertia
+        self.n_clusters_ = len(found.counts)
+        self.evidence_ = {**features.attributes, **found.attributes, "chosen": chosen, "counts": found.counts.tolist()}
+        return self
+
+    def _params(self) -> SpaceParams:
+        return SpaceParams(space=self.space, regularizer=self.group("regularizer"), eta=self.eta,  # type: ignore[arg-type]
+                           n_landmarks=self.n_landmarks, graph=self.group("graph"),  # type: ignore[arg-type]
+                           budget=budget_of(self.memory_budget), seed=self.seed)

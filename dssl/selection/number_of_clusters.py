@@ -1,0 +1,96 @@
+"""How many clusters there are: by the largest gap between eigenvalues, or by the gap statistic.
+
+    eigengap   the k >= 2 after which the eigenvalues of the kernel fall most, l_k - l_(k+1), or those of a graph kernel
+               by the largest factor
+    gap        the least k >= 1 with gap(k) >= gap(k + 1) - s(k + 1)
+
+gap(k) is the mean of log W_k over reference samples without clusters, less log W_k of the points, where W_k is the sum
+of squares about k centers; the references are uniform in the box of the points' principal components, and s(k) is their
+standard deviation times (1 + 1/B)^1/2.
+
+References
+----------
+von Luxburg, "A tutorial on spectral clustering", Statistics and Computing 2007, section 8.3; Tibshirani, Walther,
+Hastie, "Estimating the number of clusters in a data set via the gap statistic", JRSS B 2001.
+"""
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ..errors import require
+from ..execution.tasks import Execution, one_thread
+from ..learners.kmeans import distinct, sample_of
+from ..learners.spaces import Features
+from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng
+
+NumberRule = Literal["eigengap", "gap"]
+REFERENCES = 10
+SAMPLE = 2000  # points that both rules look at
+COMPONENTS = 50  # of the features, that references fill
+STARTS = 3
+STREAM = 23
+
+
+def number_of_clusters(features: Features, rule: NumberRule, most: int, seed: int,
+                       execution: Execution) -> tuple[int, dict[str, Any]]:
+    """Return k, at most `most`, and by what it was chosen: the `spectrum`, or `gaps` of 1 to `most` clusters."""
+    if rule == "eigengap":
+        values = features.spectrum if len(features.spectrum) else kernel_eigenvalues(features, seed)
+        return largest_gap(values[:most + 1]), {"spectrum": values[:most + 1].tolist()}
+    X = sample_of(features.rows, SAMPLE, seed)
+    X = X - X.mean(axis=0)
+    points = X @ np.linalg.svd(X, full_matrices=False)[2][:COMPONENTS].T
+    parts, held = execution.scratch(), execution.share(points=points)
+    execution.map([SpreadTask(held, number, min(most + 1, len(points) - 1), seed)
+                   for number in range(REFERENCES + 1)], parts)
+    logs = np.array([parts.read(number)["logs"] for number in range(REFERENCES + 1)])
+    gaps, spread = logs[1:].mean(axis=0) - logs[0], logs[1:].std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
+    enough = np.flatnonzero(gaps[:-1] >= gaps[1:] - spread[1:])
+    return int(enough[0]) + 1 if len(enough) else len(gaps) - 1, {"gaps": gaps[:-1].tolist()}
+
+
+def require_number(n_clusters: Any, most: int) -> NumberRule | None:
+    """Return the rule that chooses the number of clusters, None where it is given; raise ParameterError of neither."""
+    if not isinstance(n_clusters, str):
+        return None  # `KMeansParams` checks it
+    require(n_clusters in get_args(NumberRule), f"n_clusters={n_clusters!r}", why="no rule of that name chooses it",
+            fix='use a whole number, "eigengap" or "gap"')
+    require(isinstance(most, Integral) and most >= 2, f"max_clusters={most!r}, expected a whole number >= 2",
+            why="numbers up to it are compared", fix="use 20")
+    return n_clusters  # type: ignore[return-value]
+
+
+def largest_gap(values: np.ndarray) -> int:
+    """Return the k >= 2 after which descending values (m,) fall most; 1 of fewer than three."""
+    return int(np.argmax(-np.diff(values[1:]))) + 2 if len(values) > 2 else 1
+
+
+def kernel_eigenvalues(features: Features, seed: int) -> np.ndarray:
+    """Return the eigenvalues of the kernel over the number of points, descending, from a sample of them."""
+    X = sample_of(features.rows, SAMPLE, seed)
+    return np.asarray(np.linalg.svd(X, compute_uv=False) ** 2 / len(X))
+
+
+@dataclass(frozen=True)
+class SpreadTask:
+    """Write `logs` (most,), log W_k of the points for k = 1, 2, ..., or of a reference sample of number >= 1."""
+
+    points: Arrays
+    number: int
+    most: int
+    seed: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        from sklearn.cluster import KMeans  # takes two seconds, which other tasks do without
+
+        X, rng = self.points.load()["points"], block_rng(self.seed, STREAM, self.number)
+        if self.number:
+            X = rng.uniform(X.min(axis=0), X.max(axis=0), X.shape)
+        most = distinct(X)  # with so many clusters or more the sum is 0
+        with one_thread():
+            found = [KMeans(min(k, most), n_init=STARTS, random_state=int(rng.integers(2**31))).fit(X).inertia_
+                     for k in range(1, self.most + 1)]
+        return out.write(logs=np.log(np.maximum(found, np.finfo(float).tiny)))

@@ -1,0 +1,145 @@
+"""`KernelKMeans`: the objective of each kernel, clusters found, new points, their number, and what is refused."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.utils.estimator_checks import check_estimator
+
+from dssl import KernelKMeans, KNNGraph, clustering_scores
+from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.execution.in_process import InProcess
+from dssl.kernels.base import RBF
+from dssl.kernels.deformed import deform
+from dssl.learners.deformed import GraphKernelParams, graph_covariance
+
+SPACES = ("base", "deformed", "graph", "cluster", "multiscale")
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(300, noise=0.06, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return make_blobs(240, 3, centers=4, random_state=1)
+
+
+def spread(K, labels):
+    """Return the mean squared distance to the centers in the feature space of K (n, n), by the kernel alone."""
+    total = np.trace(K)
+    for j in np.unique(labels):
+        own = labels == j
+        total -= K[np.ix_(own, own)].sum() / own.sum()
+    return total / len(K)
+
+
+@pytest.mark.parametrize("space", ["base", "deformed"])
+def test_the_sum_of_squares_is_that_of_the_kernel(space, blobs):
+    """d(x, z)^2 = K(x, x) + K(z, z) - 2 K(x, z), with all points as landmarks exactly (AISTATS 2012, section 5.2)."""
+    X, _ = blobs
+    measured = 60 if space == "deformed" else "auto"
+    fitted = KernelKMeans(4, space=space, bandwidth=2.0, eta=3.0, n_landmarks=measured).fit(X)
+    kernel = RBF(2.0)
+    if space == "deformed":
+        own = GraphKernelParams(n_subsample=60)
+        covariance = graph_covariance(KNNGraph().build(X), np.empty(0, int), own, InProcess(1))
+        kernel = deform(kernel, X[covariance.subsample], covariance.powers[own.regularizer.power], 3.0)
+    assert fitted.inertia_ == pytest.approx(spread(kernel(X, X), fitted.labels_), rel=1e-5)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_blobs_are_clusters_in_every_space_and_new_points_join_them(space, blobs):
+    X, y = blobs
+    fitted = KernelKMeans(4, space=space, bandwidth="median").fit(X)
+    found = clustering_scores(y, fitted.labels_)
+    assert found["accuracy"] > (0.7 if space == "multiscale" else 0.97)
+    assert_array_equal(fitted.predict(X), fitted.labels_)
+    assert_array_equal(fitted.fit_predict(X), fitted.labels_)
+    rng = np.random.default_rng(0)
+    assert (fitted.predict(X + 1e-3 * rng.normal(size=X.shape)) == fitted.labels_).mean() > 0.97
+    assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X), fitted.labels_)
+    assert sum(fitted.evidence_["counts"]) == len(X)
+
+
+def test_the_graph_finds_what_no_center_in_the_plane_does(moons):
+    X, y = moons
+    assert clustering_scores(y, KernelKMeans(2).fit(X).labels_)["accuracy"] > 0.99
+    assert clustering_scores(y, KMeans(2, n_init=5, random_state=0).fit_predict(X))["accuracy"] < 0.9
+    circles, ring = make_circles(400, factor=0.4, noise=0.04, random_state=0)
+    assert clustering_scores(ring, KernelKMeans(2).fit(circles).labels_)["accuracy"] == 1
+
+
+def test_a_graph_that_is_given_serves_and_copies_are_together(moons):
+    X, _ = moons
+    X = np.vstack([X, X[:30]])
+    graph = KNNGraph(n_neighbors=8).build(X)
+    fitted = KernelKMeans(2, graph=KNNGraph(n_neighbors=8))
+    assert_array_equal(clone(fitted).fit(X, graph=graph).labels_, fitted.fit(X).labels_)
+    assert_array_equal(fitted.labels_[:30], fitted.labels_[-30:])
+    rows = KernelKMeans(2, graph=KNNGraph(n_neighbors=8)).fit(sparse.csr_array(X))
+    assert_array_equal(rows.labels_, fitted.labels_)
+
+
+def test_more_pieces_than_clusters():
+    """Only the largest pieces are clustered; points of the others have no cluster, and new ones near them neither."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([place + 0.1 * rng.normal(size=(n, 2)) for place, n in ((0, 60), (10, 50), (20, 12))])
+    with pytest.warns(UserWarning, match=r"12 of 122 points have no cluster"):
+        fitted = KernelKMeans(2, graph=KNNGraph(n_neighbors=5)).fit(X)
+    assert_array_equal(fitted.labels_, np.repeat([0, 1, -1], [60, 50, 12]))
+    assert_array_equal(fitted.predict([[0.0, 0], [10, 10], [20, 20.01]]), [0, 1, -1])
+
+
+@pytest.mark.parametrize(("rule", "space", "bandwidth"), [
+    ("eigengap", "graph", "median"), ("gap", "base", "median"), ("eigengap", "cluster", "0.25*median")])
+def test_the_number_of_clusters(rule, space, bandwidth, blobs):
+    X, y = blobs
+    fitted = KernelKMeans(rule, space=space, bandwidth=bandwidth, max_clusters=8).fit(X)
+    assert fitted.n_clusters_ == 4
+    assert clustering_scores(y, fitted.labels_)["accuracy"] > 0.97
+    assert len(fitted.evidence_["chosen"]["spectrum" if rule == "eigengap" else "gaps"]) >= 8
+
+
+def test_what_is_wrong(blobs):
+    X, _ = blobs
+    for given, message in (({"n_clusters": "elbow"}, "n_clusters='elbow'"), ({"n_clusters": 0}, "n_clusters=0"),
+                           ({"space": "plane"}, "space='plane'"), ({"eta": -1.0}, "eta=-1"),
+                           ({"n_init": 0}, "n_init=0"), ({"seed": -1}, "seed"),
+                           ({"n_clusters": "gap", "max_clusters": 1}, "max_clusters=1"),
+                           ({"n_landmarks": 0}, "n_landmarks=0")):
+        with pytest.raises(ParameterError, match=message):
+            KernelKMeans(**given).fit(X)
+    with pytest.raises(DataError, match="n_clusters=241 of 240 points"):
+        KernelKMeans(241).fit(X)
+    with pytest.raises(DataError, match="points are equal"):
+        KernelKMeans(2).fit(np.ones((9, 2)))
+    with pytest.raises(ParameterError, match='space="base"'):
+        KernelKMeans(2, space="base").fit(X, graph=KNNGraph().build(X))
+    with pytest.raises(BudgetError):
+        KernelKMeans(4, space="base", memory_budget="1kB").fit(X)
+
+
+def test_agreement_with_classes():
+    assert clustering_scores([0, 0, 1, 1], [7, 7, 3, 3]) == {"accuracy": 1.0, "nmi": 1.0, "ari": 1.0}
+    assert clustering_scores(["a", "a", "b", "b", "b"], [0, 0, 0, 1, 1])["accuracy"] == pytest.approx(0.8)
+    assert clustering_scores([0, 0, 1, 1], [0, 1, 2, 3])["accuracy"] == 0.5  # one cluster a class
+    assert clustering_scores([0, 0, 1, 1], [0, 0, -1, -1])["accuracy"] == 0.5  # no cluster is no agreement
+    with pytest.raises(DataError, match="shape"):
+        clustering_scores([0, 1], [0, 1, 1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("space", ["graph", "base"])
+def test_scikit_learn_accepts_it(space):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(KernelKMeans(2, space=space), on_fail=None, on_skip=None)
+    assert [check for check in found if check["status"] == "failed"] == []
