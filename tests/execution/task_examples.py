@@ -18,8 +18,7 @@ import zarr
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from dssl import ClusterKernelSVC, KNNGraph, LapKernelRidge, LapSVC, MultiscaleKernelClassifier
-from dssl import ClusterKernelSVC, KernelKMeans, KNNGraph, LapKernelRidge, LapSVC
+from dssl import ClusterKernelSVC, KernelKMeans, KNNGraph, LapKernelRidge, LapSVC, MultiscaleKernelClassifier
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.scaling import ScalingParams, fit_scaling
