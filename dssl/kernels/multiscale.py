@@ -57,7 +57,7 @@ from .points import matching_points, require_finite, squared_distances
 LEAST = 0.5  # of a degree, what a sound denominator keeps
 WIDEST = 0.5  # eps_0 by "auto", over the squared median distance; on two moons of radius 1 it is about 1
 MOST_CARRIERS = 2000  # by "auto": 2 s of a core a scale
-MOST_PAIRS = 300  # by "auto"
+MOST_PAIRS = 100  # by "auto": of 800 carriers no worse than 300 with one or ten labels a class
 MOST_SCALES = 1000
 WAVE = 8  # scales whose eigenvalues are sought at a time; those beyond the last are not used
 SAMPLE = 200  # points beside the carriers at which denominators are looked at
