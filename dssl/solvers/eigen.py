@@ -19,7 +19,6 @@ Lanczos procedure for extreme and interior eigenvalue problems", SISC 2012.
 """
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -29,18 +28,16 @@ from scipy.linalg import eigh, eigh_tridiagonal
 from ..errors import NotConverged, explain, require
 from ..params import require_seed
 from .block_lanczos import RitzPairs, block_lanczos
-from .chebyshev_filter import ChebyshevFilter, filter_degree
+from .chebyshev_filter import filter_degree
 from .lanczos import SingularMatrix
-from .solve import Solver, SolverParams, prepare
+from .spectral_transform import GAIN, Filtered, Inverse, Transform, largest_eigenvalue
 
 SMALL = 1000  # vertices up to which `auto` decomposes the whole matrix
 BLOCK = 8  # columns of the Lanczos process; 8 doubles are a cache line
 LOOK_BLOCK = 4  # of the process that looks for what was missed
-GAIN = 1500.0  # of the filter at 0
 LARGEST_DEGREE = 120  # of the filter, beyond which `auto` takes the inverse
 COUNTING_COLUMNS, COUNTING_STEPS = 8, 60  # of the Lanczos process that counts eigenvalues
 APART = 1.2  # times the largest eigenvalue sought: where a filter begins, at least
-THIN = 50  # n times this: mean square distance to the diagonal up to which a factor stays sparse
 ROUNDS = 8  # filters, each of a higher degree than the one before
 
 EigenMethod = Literal["auto", "dense", "filtered", "inverse"]
@@ -156,11 +153,6 @@ def _fits(n: int, n_components: int, rest: int) -> bool:
     return most_columns(rest) + BLOCK <= n - n_components - rest
 
 
-def _high(A: SingularMatrix) -> float:
-    """Return a bound of the largest eigenvalue: by `L v = 0` the rows of `V^-1 |L| V` sum to twice the diagonal."""
-    return 2 * float(A.diagonal.max()) or 1.0
-
-
 def _null_vectors(A: SingularMatrix, count: int) -> np.ndarray:
     """Return those of the first components (n, count), in the order of their first vertices."""
     _, first = np.unique(A.component[A.place], return_index=True)
@@ -173,7 +165,7 @@ def _null_vectors(A: SingularMatrix, count: int) -> np.ndarray:
 
 
 def _residuals(A: SingularMatrix, X: np.ndarray, values: np.ndarray | float = 0.0) -> np.ndarray:
-    return np.linalg.norm(A.matrix() @ X - X * values, axis=0) / _high(A)
+    return np.linalg.norm(A.matrix() @ X - X * values, axis=0) / largest_eigenvalue(A)
 
 
 def _rayleigh_ritz(A: SingularMatrix, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -192,107 +184,10 @@ def _sign(X: np.ndarray) -> None:
 
 def _dense(A: SingularMatrix, rest: int) -> np.ndarray:
     """Return the eigenvectors (n, rest) of the lowest eigenvalues off the null space, which is shifted to the top."""
-    whole, top = A.matrix().toarray(), 2 * _high(A)
+    whole, top = A.matrix().toarray(), 2 * largest_eigenvalue(A)
     for i in range(A.n):
         whole[i] += top * A.null[i] * np.where(A.component == A.component[i], A.null, 0)
     return eigh(whole.T, subset_by_index=[0, rest - 1], overwrite_a=True)[1]
-
-
-class _Transform(ABC):
-    """A function F of A whose largest values are those at A's lowest eigenvalues off the null space."""
-
-    @abstractmethod
-    def __call__(self, V: np.ndarray) -> np.ndarray:
-        """Return F V for V (n, b)."""
-
-    @abstractmethod
-    def at(self, value: float) -> float:
-        """Return F at an eigenvalue of A."""
-
-    @abstractmethod
-    def contrast(self, value: float) -> float:
-        """Return how much larger F is at an eigenvalue of A than on most vectors."""
-
-    @abstractmethod
-    def per_residual(self, theta: np.ndarray) -> np.ndarray:
-        """Return the relative residual of A, at most, that a unit residual of F is, at values theta of F."""
-
-    @abstractmethod
-    def sharper(self, low: float) -> "_Transform":
-        """Return another that tells eigenvalues below about `low` better from those above."""
-
-
-@dataclass(frozen=True)
-class _Filtered(_Transform):
-    """The Chebyshev filter.
-
-    With x an eigenvalue of F's pair and y another: |x - y| <= high where y is in the interval, whose values are within
-    [-1, 1]; below it F is convex, with a slope of at least degree^2 / half its length.
-    """
-
-    A: SingularMatrix
-    made: ChebyshevFilter
-
-    @classmethod
-    def of(cls, A: SingularMatrix, low: float, degree: int) -> "_Filtered":
-        return cls(A, ChebyshevFilter.of(A.diagonal, A.indptr, A.indices, A.data, low, _high(A), degree))
-
-    def __call__(self, V: np.ndarray) -> np.ndarray:
-        return self.made(V)
-
-    def at(self, value: float) -> float:
-        return self.made.at(value)
-
-    def contrast(self, value: float) -> float:
-        return self.at(value)
-
-    def per_residual(self, theta: np.ndarray) -> np.ndarray:
-        return np.maximum(1 / np.maximum(theta - 1, 1e-12), 0.5 / self.made.degree**2)
-
-    def sharper(self, low: float) -> "_Filtered":
-        degree = max(filter_degree(low, self.made.high, GAIN), int(1.5 * self.made.degree))
-        return _Filtered.of(self.A, low, degree)
-
-
-@dataclass(frozen=True)
-class _Inverse(_Transform):
-    """A power p of L^+. With x and y as above, |x - y| <= |x^-p - y^-p| x^p high."""
-
-    solver: Solver
-    linked: np.ndarray  # the vertices with an edge, which the solver is of
-    typical: float  # eigenvalue: their mean
-    power: int = 1
-
-    @classmethod
-    def of(cls, A: SingularMatrix, tolerance: float) -> "_Inverse":
-        """Return the first power, by a factor if rows are near the diagonal in their order, or else by multigrid."""
-        linked = np.flatnonzero(A.diagonal > 0)
-        L = A.matrix()[linked][:, linked]
-        below = np.maximum(np.arange(len(linked)) - L.indices[L.indptr[:-1]], 0.0)
-        method = "direct" if float((below**2).mean()) <= THIN * len(linked) else "amg"
-        # Errors of the largest values of F are those of all: they have to be small beside the least.
-        params = SolverParams(method=method, tolerance=max(1e-3 * tolerance, 1e-13))  # type: ignore[arg-type]
-        return cls(prepare(L, 10 * BLOCK, params, A.null[linked]), linked, float(A.diagonal[linked].mean()))
-
-    def __call__(self, V: np.ndarray) -> np.ndarray:
-        found = V[self.linked]
-        for _ in range(self.power):
-            found = self.solver.solve(found).value
-        W = np.zeros_like(V)
-        W[self.linked] = found
-        return W
-
-    def at(self, value: float) -> float:
-        return value**-self.power
-
-    def contrast(self, value: float) -> float:
-        return float((self.typical / value) ** self.power)
-
-    def per_residual(self, theta: np.ndarray) -> np.ndarray:
-        return 1 / np.maximum(theta, 1e-300)
-
-    def sharper(self, low: float) -> "_Inverse":
-        return replace(self, power=self.power + 1)
 
 
 def eigenvalue_counts(A: SingularMatrix, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -319,15 +214,15 @@ def eigenvalue_counts(A: SingularMatrix, seed: int) -> tuple[np.ndarray, np.ndar
 
 def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed: int) -> _Found:
     """Return the lowest pairs by the method, or the one that `auto` decides for, and what it was."""
-    high, asked = _high(A), int(1.5 * rest) + BLOCK
+    high, asked = largest_eigenvalue(A), int(1.5 * rest) + BLOCK
     x, count = eigenvalue_counts(A, seed)
     low = _cut(x[np.minimum(np.searchsorted(count, [rest, asked]), len(x) - 1)], high)
     degree = filter_degree(low, high, GAIN)
-    transform: _Transform
+    transform: Transform
     if method == "inverse" or (method == "auto" and degree > LARGEST_DEGREE):
-        method, transform = "inverse", _Inverse.of(A, tolerance)
+        method, transform = "inverse", Inverse.of(A, tolerance)
     else:
-        method, transform = "filtered", _Filtered.of(A, low, degree)
+        method, transform = "filtered", Filtered.of(A, low, degree)
     pairs = _run(A, transform, rest, tolerance, seed)
     steps = pairs.steps
     for _ in range(ROUNDS):
@@ -341,9 +236,9 @@ def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed
         del X
         pairs = _run(A, transform, rest, tolerance, seed, mixed)
         steps += pairs.steps
-    X = pairs.vectors(rest)
+    X, finished = pairs.vectors(rest), pairs.finished
     del pairs
-    X, more = _completed(A, transform, X, tolerance, seed)
+    X, more = _completed(A, transform, X, tolerance, seed) if finished else (X, 0)
     return _Found(X, steps + more, method)
 
 
@@ -352,7 +247,7 @@ def _cut(values: np.ndarray, high: float) -> float:
     return float(np.clip(max(values[1], APART * values[0]), 1e-8 * high, 0.9 * high))
 
 
-def _run(A: SingularMatrix, transform: _Transform, rest: int, tolerance: float, seed: int,
+def _run(A: SingularMatrix, transform: Transform, rest: int, tolerance: float, seed: int,
          start: np.ndarray | None = None) -> RitzPairs:
     """Return the Ritz pairs of a process that ends when the first `rest` meet the tolerance."""
     def finished(values: np.ndarray, residuals: np.ndarray) -> bool:
@@ -365,7 +260,7 @@ def _run(A: SingularMatrix, transform: _Transform, rest: int, tolerance: float, 
     return block_lanczos(transform, start, A.project, most_columns(rest), finished, seed)
 
 
-def _completed(A: SingularMatrix, transform: _Transform, X: np.ndarray, tolerance: float,
+def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, tolerance: float,
                seed: int) -> tuple[np.ndarray, int]:
     """Return the vectors X (n, rest) with those in place that their process missed, and how many blocks that took.
 

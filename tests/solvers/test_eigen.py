@@ -64,16 +64,24 @@ def test_every_method_finds_the_lowest_pairs(name, normalized):
     dense = check(W, m, normalized, method="dense")
     assert dense.method == "dense"
     for method in ITERATIVE:
-        if method == "inverse" and name in ("expander", "pieces") and not normalized:
-            continue  # as below, and slow
+        if method == "inverse" and name in ("expander", "pieces"):
+            continue  # hundreds of multigrid solves; see below
         found = check(W, m, normalized, tolerance=1e-8, method=method)
         assert found.method == method
         if name in ("expander", "pieces"):
             assert_allclose(found.vectors, dense.vectors, atol=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("name", ["expander", "pieces"])
+def test_the_inverse_of_graphs_that_it_suits_less(name, normalized):
+    """Eigenvalues that are close beside the large gap below them take powers of the inverse."""
+    check(GRAPHS[name](), 14, normalized, method="inverse")
+
+
 @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5), normalized=st.booleans(), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_small_graphs_in_pieces(sizes, normalized, data):
     W = components(sizes, seed=sum(sizes), weighted=True)
     found = check(W, data.draw(st.integers(1, W.shape[0])), normalized)
@@ -130,13 +138,13 @@ def test_auto_follows_size_and_shape():
 
 
 def test_counts_are_those_of_the_eigenvalues():
-    laplacian = Laplacian(sp.csr_array(random_graph(2000, 6)))
+    laplacian = Laplacian(sp.csr_array(random_graph(1000, 6)))
     A = SingularMatrix.of(laplacian.matrix(), laplacian.vector, np.float64)
     exact = np.linalg.eigvalsh(laplacian.matrix().toarray())
     x, count = eigenvalue_counts(A, 0)
     for share in (0.05, 0.2, 0.5):
-        own = count[np.searchsorted(x, exact[int(share * 2000)])]
-        assert own == pytest.approx(share * 2000, rel=0.25)
+        own = count[np.searchsorted(x, exact[int(share * 1000)])]
+        assert own == pytest.approx(share * 1000, rel=0.25)
 
 
 def test_the_process_goes_on_where_its_space_ends():
@@ -167,9 +175,9 @@ def test_what_cannot_be_is_refused(options, message):
         lowest_eigenpairs(laplacian.matrix(), laplacian.vector, **options)
 
 
-@pytest.mark.parametrize(("n", "m", "method"), [(6000, 20, "filtered"), (900, 30, "dense")])
+@pytest.mark.parametrize(("n", "m", "method"), [(3000, 30, "filtered"), (900, 30, "dense")])
 def test_memory_stays_within_the_stated_formula(n, m, method):
-    laplacian = Laplacian(sp.csr_array(random_graph(n, 8)))
+    laplacian = Laplacian(sp.csr_array(random_graph(n, 16)))
     L = laplacian.matrix()
     lowest_eigenpairs(L, laplacian.vector, m, method=method)  # compiles
     expected = eigenpairs_bytes(n, L.nnz, m)

@@ -1,0 +1,116 @@
+"""Functions of a Laplacian that are largest at its lowest eigenvalues: what the Lanczos process is applied to."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .chebyshev_filter import ChebyshevFilter, filter_degree
+from .lanczos import SingularMatrix
+from .solve import Solver, SolverParams, prepare
+
+GAIN = 1500.0  # of the filter at 0
+THIN = 50  # n times this: mean square distance to the diagonal up to which a factor stays sparse
+COLUMNS = 100  # that an inverse is applied to, about: what preparing it may take follows from it
+
+
+def largest_eigenvalue(A: SingularMatrix) -> float:
+    """Return a bound of it: by `A v = 0` the rows of `V^-1 |A| V` sum to twice the diagonal; 1 where A is zero."""
+    return 2 * float(A.diagonal.max()) or 1.0
+
+
+class Transform(ABC):
+    """A function F of A whose largest values are those at A's lowest eigenvalues off the null space."""
+
+    @abstractmethod
+    def __call__(self, V: np.ndarray) -> np.ndarray:
+        """Return F V for V (n, b)."""
+
+    @abstractmethod
+    def at(self, value: float) -> float:
+        """Return F at an eigenvalue of A."""
+
+    @abstractmethod
+    def contrast(self, value: float) -> float:
+        """Return how much larger F is at an eigenvalue of A than on most vectors."""
+
+    @abstractmethod
+    def per_residual(self, theta: np.ndarray) -> np.ndarray:
+        """Return the relative residual of A, at most, that a unit residual of F is, at values theta of F."""
+
+    @abstractmethod
+    def sharper(self, low: float) -> "Transform":
+        """Return another that tells eigenvalues below about `low` better from those above."""
+
+
+@dataclass(frozen=True)
+class Filtered(Transform):
+    """The Chebyshev filter.
+
+    With x an eigenvalue of F's pair and y another: |x - y| <= high where y is in the interval, whose values are within
+    [-1, 1]; below it F is convex, with a slope of at least degree^2 / half its length.
+    """
+
+    A: SingularMatrix
+    made: ChebyshevFilter
+
+    @classmethod
+    def of(cls, A: SingularMatrix, low: float, degree: int) -> "Filtered":
+        return cls(A, ChebyshevFilter.of(A.diagonal, A.indptr, A.indices, A.data, low, largest_eigenvalue(A), degree))
+
+    def __call__(self, V: np.ndarray) -> np.ndarray:
+        return self.made(V)
+
+    def at(self, value: float) -> float:
+        return self.made.at(value)
+
+    def contrast(self, value: float) -> float:
+        return self.at(value)
+
+    def per_residual(self, theta: np.ndarray) -> np.ndarray:
+        return np.maximum(1 / np.maximum(theta - 1, 1e-12), 0.5 / self.made.degree**2)
+
+    def sharper(self, low: float) -> "Filtered":
+        degree = max(filter_degree(low, self.made.high, GAIN), int(1.5 * self.made.degree))
+        return Filtered.of(self.A, low, degree)
+
+
+@dataclass(frozen=True)
+class Inverse(Transform):
+    """A power p of L^+. With x and y as above, |x - y| <= |x^-p - y^-p| x^p high."""
+
+    solver: Solver
+    linked: np.ndarray  # the vertices with an edge, which the solver is of
+    typical: float  # eigenvalue: their mean
+    power: int = 1
+
+    @classmethod
+    def of(cls, A: SingularMatrix, tolerance: float) -> "Inverse":
+        """Return the first power, by a factor if rows are near the diagonal in their order, or else by multigrid."""
+        linked = np.flatnonzero(A.diagonal > 0)
+        L = A.matrix()[linked][:, linked]
+        below = np.maximum(np.arange(len(linked)) - L.indices[L.indptr[:-1]], 0.0)
+        method = "direct" if float((below**2).mean()) <= THIN * len(linked) else "amg"
+        # Errors of the largest values of F are those of all: they have to be small beside the least.
+        params = SolverParams(method=method, tolerance=max(1e-3 * tolerance, 1e-13))  # type: ignore[arg-type]
+        return cls(prepare(L, COLUMNS, params, A.null[linked]), linked, float(A.diagonal[linked].mean()))
+
+    def __call__(self, V: np.ndarray) -> np.ndarray:
+        found = V[self.linked]
+        for _ in range(self.power):
+            found = self.solver.solve(found).value
+        W = np.zeros_like(V)
+        W[self.linked] = found
+        return W
+
+    def at(self, value: float) -> float:
+        return value**-self.power
+
+    def contrast(self, value: float) -> float:
+        return float((self.typical / value) ** self.power)
+
+    def per_residual(self, theta: np.ndarray) -> np.ndarray:
+        return 1 / np.maximum(theta, 1e-300)
+
+    def sharper(self, low: float) -> "Inverse":
+        return replace(self, power=self.power + 1)
