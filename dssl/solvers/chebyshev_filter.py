@@ -36,10 +36,10 @@ class ChebyshevFilter:
     def __call__(self, V: np.ndarray) -> np.ndarray:
         """Return the polynomial applied to V (n, t); two arrays of its size and dtype."""
         before, now = V.copy(), np.zeros_like(V)
-        _step(self.indptr, self.indices, self.data, self.diagonal, before, now)
+        step_of(self.indptr, self.indices, self.data, self.diagonal, before, now)
         now *= V.dtype.type(0.5)
         for _ in range(self.degree - 1):
-            _step(self.indptr, self.indices, self.data, self.diagonal, now, before)
+            step_of(self.indptr, self.indices, self.data, self.diagonal, now, before)
             before, now = now, before
         return now
 
@@ -55,8 +55,8 @@ def filter_degree(low: float, high: float, gain: float) -> int:
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _step(indptr, indices, data, diagonal, V, U):
-    """Replace U by `A V - U`, in one pass: with `A = 2 (c - M) / h` the next polynomial after those in U and V."""
+def step_of(indptr, indices, data, diagonal, V, U):
+    """Replace U by `A V - U` in one pass: with `A = 2 (c - M) / h` the next polynomial after those in U and V."""
     for i in range(V.shape[0]):
         for c in range(V.shape[1]):
             U[i, c] = diagonal[i] * V[i, c] - U[i, c]

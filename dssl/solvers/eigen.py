@@ -33,7 +33,8 @@ from .lanczos import SingularMatrix
 from .spectral_transform import GAIN, Filtered, Inverse, Transform, largest_eigenvalue
 
 SMALL = 1000  # vertices up to which `auto` decomposes the whole matrix
-BLOCK = 8  # columns of the Lanczos process; 8 doubles are a cache line
+BLOCK = 8  # columns of the Lanczos process
+SINGLE = 1e-6  # tolerance down to which the filter begins in float32
 LOOK_BLOCK = 4  # of the process that looks for what was missed
 LARGEST_DEGREE = 120  # of the filter, beyond which `auto` takes the inverse
 COUNTING_COLUMNS, COUNTING_STEPS = 8, 60  # of the Lanczos process that counts eigenvalues
@@ -120,7 +121,8 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
     values, X, residuals = _rayleigh_ritz(A, found.vectors)
     vectors = A.leave(np.concatenate([null, X], axis=1))
     _sign(vectors)
-    values, residuals = np.concatenate([np.zeros(zeros), values]), np.concatenate([_residuals(A, null), residuals])
+    of_null = np.linalg.norm(A.multiply(null), axis=0) / largest_eigenvalue(A)
+    values, residuals = np.concatenate([np.zeros(zeros), values]), np.concatenate([of_null, residuals])
     return Eigenpairs(values, vectors, residuals, residuals <= tolerance, found.iterations, found.method)
 
 
@@ -164,15 +166,13 @@ def _null_vectors(A: SingularMatrix, count: int) -> np.ndarray:
     return null
 
 
-def _residuals(A: SingularMatrix, X: np.ndarray, values: np.ndarray | float = 0.0) -> np.ndarray:
-    return np.linalg.norm(A.matrix() @ X - X * values, axis=0) / largest_eigenvalue(A)
-
-
 def _rayleigh_ritz(A: SingularMatrix, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return values ascending, vectors and residuals of A on the span of orthonormal X (n, r)."""
-    values, Y = eigh(X.T @ (A.matrix() @ X)) if X.shape[1] else (np.empty(0), np.empty((0, 0)))
-    X = X @ Y
-    return values, X, _residuals(A, X, values)
+    AX = A.multiply(X)
+    values, Y = eigh(X.T @ AX) if X.shape[1] else (np.empty(0), np.empty((0, 0)))
+    X, AX = X @ Y, AX @ Y
+    AX -= X * values
+    return values, X, np.linalg.norm(AX, axis=0) / largest_eigenvalue(A)
 
 
 def _sign(X: np.ndarray) -> None:
@@ -222,24 +222,22 @@ def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed
     if method == "inverse" or (method == "auto" and degree > LARGEST_DEGREE):
         method, transform = "inverse", Inverse.of(A, tolerance)
     else:
-        method, transform = "filtered", Filtered.of(A, low, degree)
-    pairs = _run(A, transform, rest, tolerance, seed)
-    steps = pairs.steps
+        method = "filtered"
+        transform = Filtered.of(A, low, degree, np.float32 if tolerance >= SINGLE else np.float64)
+    start, steps = np.random.default_rng([seed, A.n]).standard_normal((A.n, BLOCK)), 0
     for _ in range(ROUNDS):
-        if pairs.finished:
-            break
-        # Ritz values are above the eigenvalues: a lower cut, sharper, from the vectors that the last one let by.
-        values, X, _ = _rayleigh_ritz(A, pairs.vectors(min(asked, len(pairs.values))))
-        transform = transform.sharper(min(low, _cut(values[[rest - 1, -1]], high)))
-        del pairs
-        mixed = X @ np.random.default_rng([seed, rest]).standard_normal((X.shape[1], BLOCK))
-        del X
-        pairs = _run(A, transform, rest, tolerance, seed, mixed)
+        pairs = _run(A, transform, rest, tolerance, seed, start)
         steps += pairs.steps
-    X, finished = pairs.vectors(rest), pairs.finished
-    del pairs
-    X, more = _completed(A, transform, X, tolerance, seed) if finished else (X, 0)
-    return _Found(X, steps + more, method)
+        met = pairs.finished
+        values, X, residuals = _rayleigh_ritz(A, pairs.vectors(rest if met else min(asked, len(pairs.values))))
+        del pairs
+        if met and residuals.max() <= tolerance:
+            X, more = _completed(A, transform, X, float(values[-1]), tolerance, seed)
+            return _Found(X, steps + more, method)
+        # Ritz values are above the eigenvalues: a lower cut, sharper, from the vectors that the last one let by.
+        transform = transform.sharper(min(low, _cut(values[[rest - 1, -1]], high)))
+        start = X @ np.random.default_rng([seed, rest]).standard_normal((X.shape[1], BLOCK))
+    return _Found(X[:, :rest], steps, method)
 
 
 def _cut(values: np.ndarray, high: float) -> float:
@@ -248,47 +246,49 @@ def _cut(values: np.ndarray, high: float) -> float:
 
 
 def _run(A: SingularMatrix, transform: Transform, rest: int, tolerance: float, seed: int,
-         start: np.ndarray | None = None) -> RitzPairs:
+         start: np.ndarray) -> RitzPairs:
     """Return the Ritz pairs of a process that ends when the first `rest` meet the tolerance."""
     def finished(values: np.ndarray, residuals: np.ndarray) -> bool:
         if len(values) < rest:
             return False
         return bool((residuals[:rest] * transform.per_residual(values[:rest]) <= tolerance / 2).all())
 
-    if start is None:
-        start = np.random.default_rng([seed, A.n]).standard_normal((A.n, BLOCK))
     return block_lanczos(transform, start, A.project, most_columns(rest), finished, seed)
 
 
-def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, tolerance: float,
+def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: float, tolerance: float,
                seed: int) -> tuple[np.ndarray, int]:
     """Return the vectors X (n, rest) with those in place that their process missed, and how many blocks that took.
 
-    A process of blocks of b columns finds no more than b vectors of an eigenvalue.
+    A process of blocks of b columns finds no more than b vectors of an eigenvalue. last : the largest of X.
     """
-    rest, steps = X.shape[1], 0
+    rest, steps, unfinished = X.shape[1], 0, 0
     hidden = math.log(10 * math.sqrt(A.n))  # of a vector in random columns, as a logarithm
-    for attempt in range(1, rest + 2):
-        values, X, _ = _rayleigh_ritz(A, X)
-        X, last = X[:, :rest], float(values[rest - 1])
+    while unfinished < ROUNDS:
         bar, least = transform.at(last) * (1 + 1e-6), hidden / math.log(max(transform.contrast(last), 1.5))
 
         def project(V: np.ndarray, X: np.ndarray = X) -> None:
             A.project(V)
             V -= X @ (X.T @ V)
 
-        def finished(values: np.ndarray, residuals: np.ndarray, bar: float = bar, least: float = least) -> bool:
+        def finished(values: np.ndarray, residuals: np.ndarray, transform: Transform = transform, bar: float = bar,
+                     least: float = least) -> bool:
             if len(values) < LOOK_BLOCK * least:
                 return False
             above = max(int((values > bar).sum()), 1)
             met = residuals[:above] * transform.per_residual(values[:above]) <= tolerance / 2
             return bool(met.all() or values[0] + residuals[0] <= bar)
 
-        start = np.random.default_rng([seed, attempt]).standard_normal((A.n, LOOK_BLOCK))
-        more = block_lanczos(transform, start, project, most_columns(0), finished, seed)
-        steps += more.steps
-        above = int((more.values > bar).sum())
-        if not above:
+        start = np.random.default_rng([seed, A.n, steps]).standard_normal((A.n, LOOK_BLOCK))
+        found = block_lanczos(transform, start, project, most_columns(0), finished, seed)
+        steps += found.steps
+        above = int((found.values > bar).sum())
+        if not found.finished:
+            unfinished += 1
+            transform = transform.sharper(APART * last)
+        elif not above:
             break
-        X = np.concatenate([X, more.vectors(above)], axis=1)
-    return X[:, :rest], steps
+        else:
+            values, X, _ = _rayleigh_ritz(A, np.concatenate([X, found.vectors(above)], axis=1))
+            X, last = X[:, :rest], float(values[rest - 1])
+    return X, steps

@@ -22,6 +22,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..errors import require
+from .chebyshev_filter import step_of
 from .operators import add_row, component_products, places_of
 
 FIRST_CHECK = 32  # steps before convergence is looked at
@@ -96,6 +97,12 @@ class SingularMatrix:
     def matrix(self) -> sp.csr_array:
         """Return the matrix in its order here, with its diagonal."""
         return sp.csr_array((self.data, self.indices, self.indptr), (self.n, self.n)) + sp.diags_array(self.diagonal)
+
+    def multiply(self, X: np.ndarray) -> np.ndarray:
+        """Return A X (n, c), for X of the dtype of A."""
+        AX = np.zeros(X.shape, X.dtype)
+        step_of(self.indptr, self.indices, self.data, self.diagonal, np.ascontiguousarray(X), AX)
+        return AX
 
     def leave(self, Y: np.ndarray) -> np.ndarray:
         """Return rows (n, c) in the order of the matrix that was given."""
