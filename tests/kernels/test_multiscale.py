@@ -182,7 +182,7 @@ def test_sparse_points_and_stored_maps_are_the_same(moons, whole):
 
 def test_a_killed_run_goes_on_after_the_scales_that_were_done(moons, tmp_path):
     parts = StoredParts(tmp_path / "basis")
-    first = made(moons, parts=parts, eps_0=1.0)
+    first = made(moons, parts=parts, eps_0=1.0, q=0.6)
     seen = []
 
     class Counting(InProcess):
@@ -191,7 +191,7 @@ def test_a_killed_run_goes_on_after_the_scales_that_were_done(moons, tmp_path):
             super()._run(pending, parts, done)
 
     parts.within("vectors").remove()
-    again = made(moons, parts=parts, eps_0=1.0, execution=Counting(1))
+    again = made(moons, parts=parts, eps_0=1.0, q=0.6, execution=Counting(1))
     assert {type(task) for _, task in seen} == {EigenvectorsTask}
     assert_array_equal(again.vectors, first.vectors)
 

@@ -33,8 +33,9 @@ def two(target):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_primal_and_the_gram_matrix_give_one_function(problem, loss, weighted):
-    """With features of zeros beside, there are more of them than labels, and the other form is taken."""
+    """With features of zeros beside, there are more of them than labels, and the other form is taken; of any length."""
     F, target = problem
+    F = F * np.linspace(0.5, 3, 60)[:, None]
     weight = np.random.default_rng(0).uniform(0.5, 2, 60) if weighted else None
     learner = SampleLearner(loss=loss, C=3.0)
     b, intercept, coding = learner.fit(F, target, weight)
