@@ -74,7 +74,7 @@ class Filtered(Transform):
         return np.maximum(1 / np.maximum(theta - 1, 1e-12), 0.5 / self.made.degree**2)
 
     def sharper(self, low: float) -> "Filtered":
-        degree = max(filter_degree(low, self.made.high, GAIN), int(1.5 * self.made.degree))
+        degree = max(filter_degree(low, self.made.high, GAIN), int(1.5 * self.made.degree) + 1)
         return Filtered.of(self.A, low, degree, np.float64)
 
 
