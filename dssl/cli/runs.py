@@ -44,7 +44,13 @@ def _print_result(result: dict[str, Any]) -> None:
     from ..report.error_measure import gain_over, measure_of
 
     out, metrics = Console(), result.get("metrics")
-    if metrics:
+    if metrics and "n_clusters" in metrics:
+        table = Table("", "clusters", "accuracy", "nmi", "ari", title=result["name"])
+        for name, scores in {"model": metrics, **result["baselines"]}.items():
+            table.add_row(name, str(scores["n_clusters"]), *(f"{scores[key]:.3f}" if key in scores else ""
+                                                             for key in ("accuracy", "nmi", "ari")))
+        out.print(table)
+    elif metrics:
         by = measure_of(metrics)
         table = Table("", by.name, "gain over it", by.test, title=f"{result['name']}: {metrics['n_test']} test points")
         for name, scores in {"model": metrics, **result["baselines"]}.items():

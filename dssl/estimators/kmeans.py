@@ -9,12 +9,11 @@ from ..errors import require
 from ..execution.size import budget_of
 from ..graph.graph import KNNGraph, graph_of
 from ..graph.regularizer import RegularizerParams
-from ..learners.clustering import clustered
 from ..learners.kmeans import KMeansParams
 from ..learners.model import Model
-from ..learners.spaces import ETA, OF_GRAPH, SpaceParams, features_of
+from ..learners.spaces import ETA, OF_GRAPH, SpaceParams
 from ..params import BANDWIDTH, require_seed
-from ..selection.number_of_clusters import number_of_clusters, require_number
+from ..selection.number_of_clusters import chosen_clusters, require_number
 from .base import KernelReader, PointPredictor, require_unequal
 
 
@@ -93,18 +92,12 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         require(graph is None or params.space in OF_GRAPH, f'graph is given, and space="{params.space}"',
                 why="that kernel has no graph", fix='leave it out, or use space="graph" or "deformed"')
         made = graph_of(rows, params.graph, execution, graph) if params.space in OF_GRAPH else None
-        kernel = self._kernel(rows)
-        features = features_of(rows, kernel, params, made, min(start.n_clusters, len(rows)) if rule else
-                               start.n_clusters, execution)
-        chosen: dict[str, Any] = {}
-        if rule is not None:
-            k, chosen = number_of_clusters(features, rule, start.n_clusters, self.seed, execution)
-            start = KMeansParams(n_clusters=k, n_init=self.n_init, seed=self.seed)
-            features = features_of(rows, kernel, params, made, k, execution)
-        found = clustered(features, start, execution)
-        self.model_, self.labels_, self.inertia_ = found.model, found.labels, found.inertia
-        self.n_clusters_ = len(found.counts)
-        self.evidence_ = {**features.attributes, **found.attributes, "chosen": chosen, "counts": found.counts.tolist()}
+        found = chosen_clusters(rows, self._kernel(rows), params, made, start, rule, execution)
+        own = found.clusters
+        self.model_, self.labels_, self.inertia_, self.n_clusters_ = (
+            own.model, own.labels, own.inertia, len(own.counts))
+        self.evidence_ = {**found.features.attributes, **own.attributes, "chosen": found.chosen,
+                          "counts": own.counts.tolist()}
         return self
 
     def _params(self) -> SpaceParams:

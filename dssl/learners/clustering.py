@@ -19,6 +19,8 @@ from .kmeans import KMeansParams, kmeans
 from .on_graph.model import GraphModel
 from .spaces import Features
 
+FeatureModel = ModelInKernel | GraphModel
+
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
@@ -27,7 +29,7 @@ class Clustering:
     counts (k,) : points of each cluster, descending. inertia : as of `Clusters`. attributes : JSON.
     """
 
-    model: ModelInKernel | GraphModel
+    model: FeatureModel
     labels: np.ndarray
     counts: np.ndarray
     inertia: float
@@ -50,12 +52,13 @@ def clustered(features: Features, params: KMeansParams, execution: Execution) ->
             f"{int((~known).sum())} of {len(known)} points have no cluster", why="the graph is in more pieces than "
             f"{params.n_clusters}, and theirs are not among the largest", fix="use more neighbors, or more clusters"),
             UserWarning, stacklevel=3)
-    return Clustering(nearest_center(features, found.centers), labels, found.counts, found.inertia, found.attributes)
+    return Clustering(center_model(features.model, found.centers), labels, found.counts, found.inertia,
+                      found.attributes)
 
 
-def nearest_center(features: Features, centers: np.ndarray) -> ModelInKernel | GraphModel:
-    """Return the model `phi(x)'c_j - |c_j|^2 / 2` of centers (k, r); of two, the second's value less the first's."""
+def center_model(features: FeatureModel, centers: np.ndarray) -> FeatureModel:
+    """Return the model `phi(x)'c_j - |c_j|^2 / 2` of features and centers (k, r); of two, the second less the first."""
     coef, intercept = centers.T, -0.5 * np.einsum("ij,ij->i", centers, centers)
     if len(centers) == 2:
         coef, intercept = coef[:, 1:] - coef[:, :1], intercept[1:] - intercept[:1]
-    return features.model.linear(coef, intercept, Scores(np.arange(len(centers))), {"name": "model"})
+    return features.linear(coef, intercept, Scores(np.arange(len(centers))), {})

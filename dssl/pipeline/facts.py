@@ -132,7 +132,8 @@ class Facts(Generic[S]):
         points, test = self.spec.data.points, self.spec.data.test.count
         labeled = self.spec.labels.count if self.spec.labels else None
         asked, n = {"data.points": points, "data.test.count": test, "labels.count": labeled}, points or labeled or 1
-        require(n + (test or 1) <= self.n_rows and (labeled or 1) <= n, error=DataError,
+        tests = 0 if self.spec.data.test.none else test or 1
+        require(n + tests <= self.n_rows and (labeled or 1) <= n, error=DataError,
                 what=f"{', '.join(f'{key}={value}' for key, value in asked.items() if value)}, and the source has "
                      f"{self.n_rows:,} rows", why="each is a training or a test point once, and labeled once",
                 fix=f"ask for {self.n_rows:,} training and test points or fewer, and label no more than the first")
@@ -159,6 +160,8 @@ class Facts(Generic[S]):
     @property
     def n_test(self) -> int:
         test = self.spec.data.test
+        if test.none:
+            return 0
         most = test.count or (self.n_rows if test.fraction is None else math.ceil(test.fraction * self.n_rows))
         least = test.count or 1
         return self.found("split", "n_test", min(most, self.n_rows), min(least, self.n_rows), "test points")
@@ -169,7 +172,7 @@ class Facts(Generic[S]):
         data = self.spec.data
         if data.points is not None:
             return self.found("split", "n_train", data.points, data.points, "training points")
-        most = self.n_rows - (data.test.count or 1)
+        most = self.n_rows - (0 if data.test.none else data.test.count or 1)
         # Classes and official test rows may be left out, and rows without a label are never test points.
         whole = data.keep is None and data.classes is None and data.rows == "all"
         least = most if data.test.count and whole else 2

@@ -72,6 +72,11 @@ class SplitParams:
     test_official: bool
     seed: int
 
+    @property
+    def tests(self) -> bool:
+        """Return whether there are test points."""
+        return self.test_official or self.test_count is not None or self.test_fraction is not None
+
     @classmethod
     def of(cls, spec: Spec) -> "SplitParams":
         data, test = spec.data, spec.data.test
@@ -114,13 +119,13 @@ def _classes(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.nda
     return ids, Classes.of(codes, classes)
 
 
-def _nothing(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.ndarray, None]:
-    """Return all rows, and no target: a clustering has nothing to predict."""
-    return np.arange(len(dataset)), None
+def _groups(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.ndarray, Target | None]:
+    """Return the rows in use, and the classes that clusters are compared with; none where the data set has none."""
+    return (np.arange(len(dataset)), None) if dataset.y is None else _classes(params, dataset, source)
 
 
 TARGETS: dict[str, Callable[[SplitParams, Dataset, str], tuple[np.ndarray, Target | None]]] = {
-    "classification": _classes, "regression": _quantities, "clustering": _nothing}
+    "classification": _classes, "regression": _quantities, "clustering": _groups}
 
 
 def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
@@ -136,12 +141,14 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
         ids, target = ids[kept], None if target is None else target.among(kept)
     codes = np.zeros(len(ids), np.int64) if target is None else target.strata_among(len(ids))
     official = official[ids] if params.test_official and official is not None else None
-    train, test = split_test(codes, count=params.test_count, fraction=params.test_fraction, official=official,
-                             seed=params.seed)
-    test = test[codes[test] >= 0]
-    require(len(test) > 0, "no test point has a label", error=DataError,
-            why="there is nothing to compare predictions with",
-            fix="set data.test.count or data.test.fraction, or give the test points labels")
+    train, test = np.arange(len(ids)), np.arange(0)
+    if params.tests:
+        train, test = split_test(codes, count=params.test_count, fraction=params.test_fraction, official=official,
+                                 seed=params.seed)
+        test = test[codes[test] >= 0]
+        require(len(test) > 0, "no test point has a label", error=DataError,
+                why="there is nothing to compare predictions with",
+                fix="set data.test.count or data.test.fraction, or give the test points labels")
     if params.points is not None and params.points != len(train):
         train = sample_points(train, params.points, params.seed)
     known = {} if target is None else {
@@ -150,6 +157,11 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     PartWriter(context.parts, 0).write(train=ids[train], test=ids[test], **known)
     described = {} if target is None else {**target.to_arrays()[1], **target.described()}
     return {**described, "n_train": len(train), "n_test": len(test)}
+
+
+def known_target(context: Context, name: str) -> Target | None:
+    """Return what is known of the "train" or "test" points, as `split_target`; None where there is nothing."""
+    return split_target(context, name) if "classes" in context.attributes("split") else None
 
 
 def split_target(context: Context, name: str) -> Target:

@@ -14,7 +14,6 @@ from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import page
-from ..report.sections.answer import answer_section
 from ..report.sections.ran import spec_section, stages_section
 from ..storage.artifacts import libraries
 from ..storage.files import read_json, write_json
@@ -200,5 +199,5 @@ def _page(kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> str:
     first = [stage.section for stage in reversed(kind.stages) if stage.section and stage.leads]
     rest = [stage.section for stage in kind.stages if stage.section and not stage.leads]
     return page(result["name"], result["run"], (
-        answer_section(facts, result, kind.words, kind.baselines),
+        kind.answer(facts, result, kind.words, kind.baselines),
         *(section(facts, result) for section in (*first, *rest, stages_section, spec_section))))

@@ -54,12 +54,13 @@ def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
 
 
 class TestSplit(SpecSection):
-    """Which points are kept for testing: a number, a share, or the split that the data set comes with."""
+    """Which points are kept for testing: a number, a share, the split that the data set comes with, or none."""
 
-    one_of = ("count", "fraction", "official")
+    one_of = ("count", "fraction", "official", "none")
     count: int | None = Field(default=None, ge=1)
     fraction: float | None = Field(default=None, gt=0, lt=1)
     official: bool = False
+    none: bool = Field(default=False, description="no test points; of clusterings alone")
 
 
 class DataSpec(SpecSection):
@@ -83,6 +84,8 @@ class DataSpec(SpecSection):
 
     @model_validator(mode="after")
     def _rows_can_be_tested(self) -> "DataSpec":
+        if self.test.none and self.task != "clustering":
+            raise ValueError(f"test.none, and the task is {self.task}: set test.count or test.fraction")
         if self.rows == "official_train" and self.test.official:
             raise ValueError("rows: official_train leaves the official test rows out; set test.count or test.fraction")
         return self

@@ -1,6 +1,6 @@
 """What a stage and a kind of model are, and what the function of a stage gets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from ..data.sources import Source
 from ..execution.cost import Cost
 from ..execution.tasks import Execution, Progress
 from ..report.page import Section
+from ..report.sections.answer import answer_section
 from ..report.words import Baseline, Words
 from ..storage.artifacts import Artifact
 from ..storage.blocks import Parts, Rows
@@ -98,6 +99,8 @@ class Kind:
     stages : in the order in which they run; a run ends with the last.
     model : the stage whose artifact holds the fitted models, None where there are none.
     words : how the report tells of it. baselines : what its models may be compared with.
+    answer : the section that its report begins with, from the attributes of all stages, the result, words and
+        baselines.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Kind:
     model: str | None = "models"
     words: Words = PLAIN
     baselines: tuple[Baseline, ...] = ()
+    answer: Callable[[dict[str, Any], dict[str, Any], Words, Sequence[Baseline]], Section] = answer_section
 
     @property
     def names(self) -> list[str]:

@@ -193,6 +193,19 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
     return _svg("regions", f"Predictions around {len(points)} points and {len(labeled)} labels", (7.4, 5.0), draw)
 
 
+def clusters_plot(points: Sequence[Sequence[float]], labels: Sequence[int], axes: Sequence[str]) -> Html:
+    """Return points in the plane in the colors of their clusters, those without one, -1, in gray."""
+    def draw(drawn: Any) -> None:
+        from matplotlib import colormaps  # as late as in `_svg`
+
+        colors = [BASELINE if label < 0 else colormaps["tab20"](label % 20) for label in labels]
+        drawn.scatter(*np.transpose(points), c=colors, s=8, linewidths=0, alpha=0.8)
+        drawn.set(xlabel=axes[0], ylabel=axes[1])
+
+    return _svg("clusters", f"{len(labels)} points in {len({label for label in labels if label >= 0})} clusters",
+                (6.4, 4.8), draw)
+
+
 def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:
     """Return bars of the pairs (true class, predicted class) that occur most often."""
     errors = counts.copy()

@@ -14,7 +14,7 @@ von Luxburg, "A tutorial on spectral clustering", Statistics and Computing 2007,
 Hastie, "Estimating the number of clusters in a data set via the gap statistic", JRSS B 2001.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Literal, get_args
 
@@ -22,9 +22,12 @@ import numpy as np
 
 from ..errors import require
 from ..execution.tasks import Execution, one_thread
-from ..learners.kmeans import distinct, sample_of
-from ..learners.spaces import Features
-from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng
+from ..graph.graph import Graph
+from ..kernels.base import Kernel
+from ..learners.clustering import Clustering, clustered
+from ..learners.kmeans import KMeansParams, distinct, sample_of
+from ..learners.spaces import Features, SpaceParams, features_of
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng
 
 NumberRule = Literal["eigengap", "gap"]
 REFERENCES = 10
@@ -32,6 +35,29 @@ SAMPLE = 2000  # points that both rules look at
 COMPONENTS = 50  # of the features, that references fill
 STARTS = 3
 STREAM = 23
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenClusters:
+    """The features of the points for the number of clusters that was chosen, and the clusters; JSON of the choice."""
+
+    features: Features
+    clusters: Clustering
+    chosen: dict[str, Any]
+
+
+def chosen_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, graph: Graph | None, params: KMeansParams,
+                    rule: NumberRule | None, execution: Execution) -> ChosenClusters:
+    """Return the clusters of rows (n, d) in a space; with a rule, at most as many as `params` says.
+
+    Raises, warns : `features_of`, `kmeans`, `clustered`.
+    """
+    most = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
+    features, chosen = features_of(rows, kernel, space, graph, most, execution), dict[str, Any]()
+    if rule is not None:
+        k, chosen = number_of_clusters(features, rule, most, params.seed, execution)
+        params, features = replace(params, n_clusters=k), features_of(rows, kernel, space, graph, k, execution)
+    return ChosenClusters(features, clustered(features, params, execution), chosen)
 
 
 def number_of_clusters(features: Features, rule: NumberRule, most: int, seed: int,

@@ -117,10 +117,12 @@ class Case:
         spec["data"] = {"source": str(self.source(folder, n, self.d)), "test": {"count": n // 10},
                         **made.get("data", {})}
         kind = spec.get("model", {}).get("kind")
-        if kind in ("laprls", "lapsvm", "graph", "automatic", "cluster", "multiscale"):
+        if kind not in (None, "svm", "ridge"):
             del spec["subsample"]
-        if kind in ("cluster", "multiscale"):
+        if kind in ("cluster", "multiscale", "kernel_clustering"):
             del spec["graph"]
+        if spec["data"].get("task") == "clustering":
+            del spec["labels"]
         if kind in ("laprls", "lapsvm"):
             spec["model"] = {"landmarks": {"count": size, "method": "uniform"} | spec["model"].get("landmarks", {}),
                              **{key: value for key, value in spec["model"].items() if key != "landmarks"}}
@@ -135,6 +137,7 @@ def learner(**fields: Any) -> dict[str, Any]:
     return {"model": {"kind": "graph", **fields}}
 
 
+CLUSTERS = {"task": "clustering"}
 CASES = {
     "tall": Case(npz, 24_000, 8, {"solver": {"method": "jacobi", "block_columns": 64}}),
     "wide": Case(npz, 6_000, 700, {"solver": {"method": "deflated"}, "selection": {
@@ -165,6 +168,9 @@ CASES = {
     "cluster, stochastic": Case(npz, 20_000, 20, {"model": {
         "kind": "cluster", "approximation": "stochastic", "landmarks": 400, "steps": 5}}),
     "multiscale": Case(npz, 20_000, 20, {"model": {"kind": "multiscale", "carriers": 1500, "q": 0.4}}),
+    "clustering": Case(npz, 40_000, 8, {"model": {"kind": "clustering", "clusters": 10}, "data": CLUSTERS}),
+    "clustering without a graph": Case(npz, 20_000, 8, {
+        "model": {"kind": "kernel_clustering", "clusters": 10}, "data": CLUSTERS}),
     "graph, ridge": Case(npz, 40_000, 8, learner()),
     "graph, ridge, wide": Case(npz, 6_000, 700, learner() | {"labels": {"per_class": 100}}),
     # Few columns are solved without what the formula prepares, where they need few iterations.

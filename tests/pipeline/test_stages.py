@@ -26,6 +26,7 @@ STAGES = [pytest.param(kind, stage, id=f"{kind.name}-{stage.name}") for kind in 
 def specs(small_spec):
     """A spec of each kind, with a grid, and the baselines that the kind has."""
     shared = {key: small_spec[key] for key in ("name", "data", "labels")}
+    clusters = {"name": small_spec["name"], "data": {**small_spec["data"], "task": "clustering"}}
     deformed = {**small_spec, "selection": {"grid": {"eta": [1, 10]}, "folds": 2}}
     return {"svm": deformed, "ridge": {**deformed, "model": {"kind": "ridge"}}, **{
         kind: {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": kind, "landmarks": {"count": 20}},
@@ -34,6 +35,9 @@ def specs(small_spec):
                     "selection": {"grid": {"C": [1, 10], "bandwidth": ["0.5*median", "median"]}, "folds": 2}},
         "multiscale": {**shared, "model": {"kind": "multiscale", "carriers": 20, "q": 0.6},
                        "selection": {"grid": {"C": [1, 10]}, "folds": 2}},
+        "clustering": {**clusters, "graph": {"n_neighbors": 6},
+                       "model": {"kind": "clustering", "clusters": "eigengap"}},
+        "kernel_clustering": {**clusters, "model": {"kind": "kernel_clustering", "clusters": 3, "landmarks": 20}},
         "automatic": {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": "automatic", "class_sizes": [1, 1, 2]}},
         "graph": {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": "graph", "class_sizes": {0: 1, 1: 1, 2: 2}}}}
 

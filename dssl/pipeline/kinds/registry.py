@@ -4,11 +4,11 @@ from typing import Any, get_type_hints
 
 from ...errors import ParameterError, explain, require
 from ..stage import Kind, Stage
-from . import automatic, cluster, deformed, graph, laprls, lapsvm, multiscale
+from . import automatic, cluster, clustering, deformed, graph, laprls, lapsvm, multiscale
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (
     automatic.AUTOMATIC, deformed.SVM, deformed.RIDGE, laprls.LAPRLS, lapsvm.LAPSVM, graph.GRAPH_LEARNER,
-    cluster.CLUSTER, multiscale.MULTISCALE)}
+    cluster.CLUSTER, multiscale.MULTISCALE, clustering.CLUSTERING, clustering.KERNEL_CLUSTERING)}
 DEFAULT = "automatic"
 
 

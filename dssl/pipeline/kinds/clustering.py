@@ -1,0 +1,184 @@
+"""The kinds `clustering`, of a graph, and `kernel_clustering`, without one: k-means in a kernel, labels optional.
+
+    model       k-means in the kernel
+    euclidean   k-means of the scaled features, with as many clusters; not of sparse rows
+
+Classes, where the data set has them, are what both are compared with; nothing learns from them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...execution.cost import Cost, cost_of
+from ...kernels.base import Linear, kernel_from
+from ...kernels.cluster_params import ClusterParams, basis_cost
+from ...kernels.multiscale import MultiscaleParams, multiscale_cost
+from ...learners.clustering import center_model
+from ...learners.coding import Values
+from ...learners.kernel_model import KernelModel
+from ...learners.kmeans import KMeansParams, kmeans, kmeans_cost
+from ...learners.model import Model, stored_models
+from ...learners.spaces import OF_GRAPH, PAIRS, SpaceParams
+from ...learners.target import Classes
+from ...measure import process_peak
+from ...report.sections.clusters import clusters_section
+from ...report.words import Baseline, Words
+from ...selection.agreement import clustering_scores
+from ...selection.number_of_clusters import NumberRule, chosen_clusters, require_number
+from ...solvers.eigen import eigenpairs_bytes
+from ...storage.blocks import PartWriter, Rows, block_rng
+from ..facts import Facts
+from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
+from ..points import DATASET, POINTS, SPLIT, known_target
+from ..stage import Context, Kind, NoParams, Stage
+from .clustering_spec import ClusteringPipeline, GraphClusteringPipeline, KernelClusteringPipeline
+from .multiscale import USUAL_SCALES
+
+SHOWN = 1500  # points of the picture
+STREAM = 31
+PASSES = 20  # that a plan reckons with
+LABEL_ROWS = 1 << 20  # in a chunk
+
+
+@dataclass(frozen=True)
+class ClustersParams:
+    """The base kernel, the space it becomes, and how many clusters there are in it."""
+
+    kernel: str
+    bandwidth: float | str | None
+    parameters: dict[str, int | float]
+    space: SpaceParams
+    kmeans: KMeansParams
+    rule: NumberRule | None
+
+    @classmethod
+    def of(cls, spec: ClusteringPipeline) -> "ClustersParams":
+        kernel, model = spec.kernel, spec.model
+        return cls(kernel.name, kernel.bandwidth, kernel.parameters, spec.space(), model.kmeans(),
+                   require_number(model.clusters, model.most))
+
+
+def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
+    """Find the clusters of the training points; write the model, `labels` (n,), and points of a picture."""
+    points, execution, own = context.points("train"), context.execution, params.kmeans
+    kernel = kernel_from(params.kernel, params.bandwidth, rows=points, seed=own.seed, **params.parameters)
+    graph = graph_of(context) if params.space.space in OF_GRAPH else None
+    found = chosen_clusters(points, kernel, params.space, graph, own, params.rule, execution)
+    clusters = found.clusters
+    models: dict[str, Model] = {"model": clusters.model}
+    if not points.is_sparse:
+        models["euclidean"] = euclidean(points, replace(own, n_clusters=len(clusters.counts)), context)
+    context.parts.allocate("labels", clusters.labels.shape, np.int64, LABEL_ROWS)
+    context.parts.write_range(0, {"labels": clusters.labels})
+    described = {name: model.to_arrays() for name, model in models.items()}
+    PartWriter(context.parts, 0).write(**{f"{name}.{key}": array for name, (arrays, _) in described.items()
+                                          for key, array in arrays.items()})
+    return {"models": {name: {**attributes, "name": name} for name, (_, attributes) in described.items()},
+            "space": params.space.space, "features": found.features.attributes, "chosen": found.chosen,
+            "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
+            "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
+            "picture": picture(points, found.features.rows, clusters.labels, own.seed),
+            "peak_rss_bytes": process_peak()}
+
+
+def euclidean(points: Rows, params: KMeansParams, context: Context) -> Model:
+    """Return the model of k-means of the points themselves."""
+    centers = kmeans(points, params, context.execution).centers
+    d = points.shape[1]
+    return center_model(KernelModel(Linear(), np.eye(d), np.eye(d), np.zeros(d), Values()), centers)
+
+
+def picture(points: Rows, features: Rows, labels: np.ndarray, seed: int) -> dict[str, Any]:
+    """Return some points in the plane, with their clusters: as they are, or by two leading components of features."""
+    some = np.sort(block_rng(seed, STREAM).permutation(len(labels))[:SHOWN])
+    if points.shape[1] == 2 and not points.is_sparse:
+        places, axes = points.take(some), ("first column", "second column")
+    else:
+        X = features.take(some)
+        X = X - X.mean(axis=0)
+        places, axes = X @ np.linalg.svd(X, full_matrices=False)[2][:2].T, ("first component", "second component")
+        places = np.hstack([places, np.zeros((len(places), 2 - places.shape[1]))])
+    return {"points": np.round(places.astype(float), 6).tolist(), "labels": labels[some].tolist(), "axes": axes}
+
+
+def make_agreement(context: Context, params: NoParams) -> dict[str, Any]:
+    """Compare the clusters with the classes of training points, and of test points, where they are known."""
+    made = context.attributes("models")
+    models, k = stored_models(context.inputs["models"].parts, made["models"]).open(), len(made["counts"])
+    labels = context.rows("models", "labels").read_all()
+    found: dict[str, dict[str, Any]] = {name: {"n_clusters": k} for name in models}
+    found["model"]["inertia"] = made["inertia"]
+    for name in ("train", "test"):
+        target = known_target(context, name)
+        if target is None or not len(target.labeled):
+            continue
+        assert isinstance(target, Classes)
+        points = context.points(name)
+        for own, model in models.items():
+            clusters = labels if (own, name) == ("model", "train") else assigned(model, points, context)
+            scores = clustering_scores(target.coded, clusters[target.labeled])
+            found[own] |= scores if name == "train" else {f"test_{key}": value for key, value in scores.items()}
+            found[own]["n_compared" if name == "train" else "n_test"] = len(target.labeled)
+    return {"metrics": found.pop("model"), "baselines": found}
+
+
+def assigned(model: Model, points: Rows, context: Context) -> np.ndarray:
+    """Return the clusters of points (n,), -1 where the model abstains."""
+    values, beyond = model.values_and_beyond(points, context.execution)
+    labels = model.coding.labels(values)
+    return np.where(beyond, -1, labels) if model.abstains else labels
+
+
+def _clusters_cost(f: Facts[Any]) -> Cost:
+    """Return that of the features and k-means; of a graph, of its lowest eigenpairs."""
+    spec: ClusteringPipeline = f.spec
+    own, space, n = spec.model.kmeans(), spec.space(), f.n
+    k, s = own.n_clusters, min(n, space.covariance.size)
+    if space.space == "graph":
+        width = min(PAIRS * k, f.vertices)
+        first = cost_of(1, 12 * f.nnz, 8 * f.vertices * width, eigenpairs_bytes(f.vertices, f.nnz, width)
+                        + 24 * f.nnz, 24 * f.nnz)
+    elif space.space == "cluster":
+        params = ClusterParams(landmarks=space.landmarks, budget=space.budget)
+        s = params.count(0, n, f.d)
+        width, first = k, basis_cost(n, f.d, f.row_bytes, s, params.degrees_of(s, n), 1, f.budget)
+    elif space.space == "multiscale":
+        carriers = MultiscaleParams(n_carriers=space.n_landmarks, budget=space.budget)
+        s = carriers.count(n, f.d)
+        width = carriers.pairs_of(s) + 1
+        first = multiscale_cost(n, f.d, f.row_bytes, s, width - 1, USUAL_SCALES)
+    else:
+        width, first = s, cost_of(1, n * f.row_bytes, 0, 40 * s * s, 8 * s * s)
+    then = kmeans_cost(n, width, k, own.n_init, PASSES, f.budget)
+    held = 8 * n * width + 8 * s * (f.d + width)
+    return cost_of(first.tasks + then.tasks, first.read + then.read, first.written + then.written + held,
+                   max(first.peak, then.peak), max(first.least, then.least))
+
+
+def _agreement_cost(f: Facts[Any]) -> Cost:
+    peak = 8 * (f.n + f.n_test) * (f.spec.model.kmeans().n_clusters + 4)
+    return cost_of(0, (f.n + f.n_test) * f.row_bytes, 0, peak, 0)
+
+
+BASELINES = (Baseline("euclidean", "k-means of the scaled features themselves, with as many clusters."),)
+
+
+def _kind(name: str, spec: type[ClusteringPipeline], graph: Sequence[Stage], model: str) -> Kind:
+    words = Words(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
+                  norm="model.clusters")
+    needs = ("split", "points", *(stage.name for stage in graph if stage.name != "health"))
+    return Kind(name, spec, ("clustering",), (
+        DATASET, SPLIT, POINTS, *graph,
+        Stage("models", 1, needs, ClustersParams.of, make_clusters, _clusters_cost, "lower model.landmarks"),
+        Stage("scores", 1, ("split", "points", "models"), lambda spec: NoParams(), make_agreement, _agreement_cost,
+              "lower data.points"),
+    ), words=words, baselines=BASELINES, answer=clusters_section)
+
+
+UNLABELED_HEALTH = replace(HEALTH, needs=tuple(name for name in HEALTH.needs if name != "labels"))
+CLUSTERING = _kind("clustering", GraphClusteringPipeline, (VERTICES, NEIGHBORS, GRAPH, UNLABELED_HEALTH),
+                   "k-means in a kernel of the graph of all points.")
+KERNEL_CLUSTERING = _kind("kernel_clustering", KernelClusteringPipeline, (), "k-means in a kernel, from landmarks.")

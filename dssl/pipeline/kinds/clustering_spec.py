@@ -1,0 +1,98 @@
+"""The pipeline files of the kinds `clustering`, of a graph, and `kernel_clustering`, without one."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ...graph.weights import WIDTH
+from ...learners.kmeans import KMeansParams
+from ...learners.spaces import ETA, SpaceParams
+from ...selection.number_of_clusters import NumberRule, require_number
+from ..spec import WIDTH_DESCRIPTION, DataSpec, GraphPipeline, KernelSpec, LearningTask, ModelSpec, Spec, TestSplit
+from .deformed_spec import RegularizedGraph
+
+
+class ClusteringData(DataSpec):
+    """Where the points come from; classes, where there are any, are what the clusters are compared with."""
+
+    task: LearningTask = "clustering"
+    test: TestSplit = TestSplit(none=True)
+
+
+class ClustersSpec(ModelSpec):
+    """How many clusters there are, and from how many points and starts they are found."""
+
+    clusters: int | NumberRule = Field(description="their number, or eigengap or gap, by which it is chosen")
+    most: int = Field(default=20, ge=2, description="clusters of which a rule chooses the number")
+    starts: int = Field(default=10, ge=1, description="by k-means++, of which the best goes on")
+    landmarks: int | Literal["auto"] = Field("auto", description="points that carry the kernel, of deformed those at "
+                                             "which functions are measured")
+    seed: int = Field(0, ge=0)
+
+    def kmeans(self) -> KMeansParams:
+        """Return the parameters of k-means with the largest number of clusters there may be."""
+        rule = require_number(self.clusters, self.most)
+        return KMeansParams(n_clusters=int(self.clusters) if rule is None else self.most, n_init=self.starts,
+                            seed=self.seed)
+
+
+class GraphClustersSpec(ClustersSpec):
+    """Clusters in the graph kernel, or in the base kernel deformed by the graph."""
+
+    kind: Literal["clustering"]
+    space: Literal["graph", "deformed"] = "graph"
+    eta: float = Field(ETA, description="weight of the graph in deformed, relative")
+
+
+class KernelClustersSpec(ClustersSpec):
+    """Clusters in the base kernel, the cluster kernel or the multi-scale kernel."""
+
+    kind: Literal["kernel_clustering"]
+    space: Literal["base", "cluster", "multiscale"] = "base"
+
+
+class ClusteringPipeline(Spec):
+    """A pipeline of clusters, whose labels are optional."""
+
+    data: ClusteringData
+    kernel: KernelSpec = KernelSpec()
+    model: ClustersSpec
+
+    def space(self) -> SpaceParams:
+        """Return the kernel in which points are clustered."""
+        raise NotImplementedError
+
+    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
+        yield from super().parameters()
+        yield "kernel", self.kernel.check
+        yield "model", self.model.kmeans
+        yield "model", self.space
+
+
+class ClusterGraph(RegularizedGraph):
+    """The neighbor graph of all training points, and the regularizer of its kernel."""
+
+    width: float = Field(default=WIDTH, description=WIDTH_DESCRIPTION)
+
+
+class GraphClusteringPipeline(ClusteringPipeline, GraphPipeline):
+    """A pipeline of clusters of a graph."""
+
+    graph: ClusterGraph = ClusterGraph()
+    model: GraphClustersSpec
+
+    def space(self) -> SpaceParams:
+        own = self.model
+        return SpaceParams(space=own.space, regularizer=self.graph.regularizer(), eta=own.eta,
+                           n_landmarks=own.landmarks, graph=self.graph.builder(), budget=self.budget, seed=own.seed)
+
+
+class KernelClusteringPipeline(ClusteringPipeline):
+    """A pipeline of clusters in a kernel without a graph."""
+
+    model: KernelClustersSpec
+
+    def space(self) -> SpaceParams:
+        own = self.model
+        return SpaceParams(space=own.space, n_landmarks=own.landmarks, budget=self.budget, seed=own.seed)

@@ -1,0 +1,106 @@
+"""The kinds `clustering` and `kernel_clustering`: what the estimator finds, with classes and without; the report."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.datasets import make_moons
+
+from dssl import KernelKMeans, KNNGraph, clustering_scores
+from dssl.errors import SpecError
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.plan import make_plan
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.run import run
+
+GRAPH = {"kind": "clustering", "clusters": 2}
+
+
+@pytest.fixture(scope="module")
+def moons(tmp_path_factory):
+    X, y = make_moons(300, noise=0.05, random_state=0)
+    folder = tmp_path_factory.mktemp("moons")
+    np.savez(folder / "known.npz", X=X, y=y)
+    np.savez(folder / "bare.npz", X=X)
+    return folder, X, y
+
+
+def spec(folder, file="known", **sections):
+    return {"name": "moons", "data": {"task": "clustering", "source": str(folder / f"{file}.npz"), "scale": "none"},
+            "model": GRAPH, **sections}
+
+
+@pytest.fixture(scope="module")
+def made(moons, tmp_path_factory):
+    workspace = tmp_path_factory.mktemp("workspace")
+    return run(spec(moons[0]), workspace=workspace, execution=InProcess(2))
+
+
+def test_a_run_finds_what_the_estimator_finds(moons, made):
+    _, X, y = moons
+    fitted = KernelKMeans(2, graph=KNNGraph()).fit(X)
+    assert made["metrics"]["accuracy"] == clustering_scores(y, fitted.labels_)["accuracy"] > 0.99
+    assert made["metrics"]["inertia"] == pytest.approx(fitted.inertia_)
+    assert made["baselines"]["euclidean"]["accuracy"] < 0.9
+    model = open_model(made["model"])
+    assert_array_equal(model.predict(X), fitted.labels_)
+    assert_array_equal(model.predict(X[:20] + 1e-3), fitted.labels_[:20])
+
+
+def test_the_report_tells_of_clusters(made):
+    page = Path(made["report"]).read_text(encoding="utf-8")
+    for text in ("Which clusters are there?", "2 clusters, of 150, 150 points", "Nothing learned from the classes",
+                 "drawn at random, in the colors of their clusters", "Graph health"):
+        assert text in page
+    assert "unlabeled data helped" not in page
+
+
+@pytest.mark.parametrize(("model", "sections"), [
+    ({"kind": "clustering", "clusters": "eigengap", "most": 3}, {}),
+    ({"kind": "clustering", "clusters": 2, "space": "deformed", "landmarks": 40}, {}),
+    ({"kind": "kernel_clustering", "clusters": 3, "space": "base"}, {}),
+    ({"kind": "kernel_clustering", "clusters": 2, "space": "cluster"}, {"kernel": {"bandwidth": "0.25*median"}}),
+    ({"kind": "kernel_clustering", "clusters": 2, "space": "multiscale", "landmarks": 60}, {}),
+], ids=["eigengap", "deformed", "base", "cluster", "multiscale"])
+def test_without_classes_and_in_every_space(model, sections, moons, tmp_path):
+    folder, X, _ = moons
+    result = run(spec(folder, "bare", model=model, **sections), workspace=tmp_path, execution=InProcess(1))
+    assert "accuracy" not in result["metrics"]
+    assert "no classes that the clusters could be compared with" in Path(result["report"]).read_text(encoding="utf-8")
+    clusters = open_model(result["model"]).predict(X)
+    assert len(np.unique(clusters)) == result["metrics"]["n_clusters"] <= 3
+
+
+def test_test_points_are_compared_too(moons, tmp_path):
+    folder, _, _ = moons
+    given = spec(folder)
+    given["data"]["test"] = {"count": 60}
+    found = run(given, workspace=tmp_path, execution=InProcess(1))["metrics"]
+    assert (found["n_compared"], found["n_test"]) == (240, 60)
+    assert found["test_accuracy"] > 0.95
+
+
+def test_a_plan_prices_every_stage(moons):
+    for model in (GRAPH, {"kind": "kernel_clustering", "clusters": 2, "space": "cluster"}):
+        made = make_plan(spec(moons[0], model=model), workspace="nowhere")
+        costs = {item.stage.name: item.cost for item in made.stages}
+        assert min(costs["models"].peak, costs["scores"].peak) > 0
+
+
+def test_what_is_wrong(moons):
+    folder = moons[0]
+    for given, message in (
+            (spec(folder, model={"kind": "clustering"}), r"model\.clusters: Field required"),
+            (spec(folder, model={"kind": "clustering", "clusters": "elbow"}), "model.clusters"),
+            (spec(folder, model={"kind": "clustering", "clusters": 0}), "n_clusters=0"),
+            (spec(folder, model={"kind": "clustering", "clusters": 2, "space": "base"}), "model.space"),
+            (spec(folder, labels={"per_class": 3}), "labels"),
+            ({**spec(folder), "data": {**spec(folder)["data"], "task": "classification", "test": {"count": 9}}},
+             "serves clustering")):
+        with pytest.raises(SpecError, match=message):
+            load_spec(given)
+    with pytest.raises(SpecError, match=r"test\.none, and the task is classification"):
+        load_spec({"name": "a", "data": {"source": "digits", "test": {"none": True}}, "labels": {"per_class": 2},
+                   "model": {"kind": "automatic"}})
