@@ -28,7 +28,8 @@ class MultiscaleKernelEstimator(SearchedEstimator):
     eps_0 : the first scale, in squared units of the features, a number; "auto" is half the squared median distance.
     q : of the scales, one to the next, in (0, 1).
     threshold : of the second eigenvalue of the graph Laplacian, below which there are no further scales.
-    n_eigenpairs : of the kernel beside the constant; "auto" is 100, or all of fewer carriers.
+    n_eigenpairs : of the kernel beside the constant; "auto" is an eighth of the carriers, or 100, or all of
+        fewer carriers.
     n_carriers : points whose graph Laplacians are decomposed, drawn at random, the labeled ones among them as long as
         these are no more than half; the others have extended eigenfunctions, as new points. "auto" is as many as the
         budget lets be, 2,000 at most, and all points where there are fewer.

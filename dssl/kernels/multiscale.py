@@ -57,7 +57,7 @@ from .points import matching_points, require_finite, squared_distances
 LEAST = 0.5  # of a degree, what a sound denominator keeps
 WIDEST = 0.5  # eps_0 by "auto", over the squared median distance; on two moons of radius 1 it is about 1
 MOST_CARRIERS = 2000  # by "auto": 2 s of a core a scale
-MOST_PAIRS = 100  # by "auto": of 800 carriers no worse than 300 with one or ten labels a class
+LEAST_PAIRS, PAIRS = 100, 8  # by "auto": an eighth of the carriers, and a hundred where these are fewer than 800
 MOST_SCALES = 1000
 WAVE = 8  # scales whose eigenvalues are sought at a time; those beyond the last are not used
 SAMPLE = 200  # points beside the carriers at which denominators are looked at
@@ -73,7 +73,8 @@ class MultiscaleParams:
 
     q : of the scales, one to the next, in (0, 1).
     threshold : the second eigenvalue below which there are no further scales; all are at most 1.
-    n_eigenpairs : beside the constant one; "auto" is `MOST_PAIRS`, or all of fewer carriers.
+    n_eigenpairs : beside the constant one; "auto" is an eighth of the carriers, `LEAST_PAIRS` or all of
+        them at least.
     n_carriers : points whose graph Laplacians are decomposed, the labeled ones among them as long as these are no more
         than half; "auto" is as many as the budget lets be, `MOST_CARRIERS` at most, and all points where there are
         fewer.
@@ -120,7 +121,7 @@ class MultiscaleParams:
 
     def pairs_of(self, s: int) -> int:
         """Return the eigenpairs of s carriers beside the constant one."""
-        return min(MOST_PAIRS if self.n_eigenpairs == "auto" else int(self.n_eigenpairs), s - 1)
+        return min(max(LEAST_PAIRS, s // PAIRS) if self.n_eigenpairs == "auto" else int(self.n_eigenpairs), s - 1)
 
 
 def _is_number(value: Any) -> bool:

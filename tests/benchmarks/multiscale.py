@@ -79,9 +79,10 @@ def of_set(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def points(arguments: argparse.Namespace) -> None:
+    given = {"n_carriers": arguments.carriers, "n_eigenpairs": arguments.pairs}
     made: dict[str, Any] = {
-        "multiscale": lambda labels: MultiscaleKernelClassifier(n_carriers=arguments.carriers),
-        "paper_form": lambda labels: MultiscaleKernelClassifier(n_carriers=arguments.carriers, unit_diagonal=False),
+        "multiscale": lambda labels: MultiscaleKernelClassifier(**given),
+        "paper_form": lambda labels: MultiscaleKernelClassifier(**given, unit_diagonal=False),
         "rbf": lambda labels: tuned_svc(labels[labels >= 0]),
         "automatic": lambda labels: SemiSupervisedClassifier(scale="none")}
     for name in arguments.sets:
@@ -122,7 +123,8 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--rates", nargs="+", type=int, default=[10])
     parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--carriers", type=lambda text: text if text == "auto" else int(text), default="auto")
+    for size in ("--carriers", "--pairs"):
+        parser.add_argument(size, type=lambda text: text if text == "auto" else int(text), default="auto")
     parser.add_argument("--learners", nargs="+", default=["multiscale", "rbf", "automatic"])
     arguments = parser.parse_args()
     table() if arguments.what == "table" else points(arguments)

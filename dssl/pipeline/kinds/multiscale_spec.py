@@ -27,8 +27,8 @@ class MultiscaleModelSpec(ModelSpec):
     q: float = Field(MultiscaleParams.q, description="of the scales, one to the next")
     threshold: float = Field(MultiscaleParams.threshold, description="of the second eigenvalue, below which there are "
                                                                      "no further scales")
-    eigenpairs: int | Literal["auto"] = Field("auto", description="of the kernel, beside the constant; auto is 100, or "
-                                                                  "all of fewer carriers")
+    eigenpairs: int | Literal["auto"] = Field("auto", description="of the kernel, beside the constant; auto is an "
+                                                                  "eighth of the carriers, or 100, or all of fewer")
     carriers: int | Literal["auto"] = Field("auto", description="points whose graph Laplacians are decomposed; auto is "
                                             "what the memory budget lets be, 2,000 at most")
     unit_diagonal: bool = Field(True, description="whether the kernel is scaled to it; false is the paper's")
