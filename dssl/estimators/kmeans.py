@@ -86,7 +86,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         execution, params = self._execution(), self._params()
         rule = require_number(self.n_clusters, self.max_clusters)
         most = self.n_clusters if rule is None else self.max_clusters
-        start = KMeansParams(n_clusters=int(most), n_init=self.n_init, seed=self.seed)  # raises where it cannot be
+        start = KMeansParams(n_clusters=most, n_init=self.n_init, seed=self.seed)  # type: ignore[arg-type]  # it checks
         rows = self._points(X, execution, reset=True)
         require_unequal(rows)
         require(graph is None or params.space in OF_GRAPH, f'graph is given, and space="{params.space}"',

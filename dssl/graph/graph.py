@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from ..errors import DataError, require
 from ..execution.on_dask import current_execution
@@ -82,6 +83,10 @@ class Graph:
     def weights(self) -> sp.csr_array:
         """Return the weights of the vertices, (v, v); sorted indices, float64, zero diagonal."""
         return read_graph(self.stored)
+
+    def components(self) -> np.ndarray:
+        """Return the number of the component of each vertex (v,), from 0."""
+        return connected_components(self.weights(), directed=False)[1]
 
     def copies(self, execution: Execution) -> Arrays | None:
         """Return the vertices in a form that every task can load; None where each is one point."""

@@ -219,7 +219,7 @@ class OneVsRest(ClassCoding):
         return self.scores(coef), self.scores(intercept[None])[0]
 
     def scores(self, values: np.ndarray) -> np.ndarray:
-        return np.hstack([-values, values]) if values.shape[1] == 1 else values
+        return np.hstack([-values, values]) if values.shape[1] == 1 != len(self.classes) else values
 
     margins = scores
 
@@ -236,7 +236,8 @@ class OneVsRest(ClassCoding):
 class Scores(OneVsRest):
     """A column a class, whose largest is predicted; of two classes one column, positive for the second.
 
-    The columns have a scale of their own, so that their differences from +1 and -1 say nothing.
+    There may be one class alone, of which every point is. The columns have a scale of their own, so that their
+    differences from +1 and -1 say nothing.
     """
 
     name = "scores"

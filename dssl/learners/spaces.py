@@ -12,19 +12,16 @@ clusters and each as long as the regularizer says.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from ..errors import DataError, require
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..graph.graph import Graph, KNNGraph
 from ..graph.regularizer import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
-from ..graph.vertices import Vertices
 from ..kernels.base import Kernel
 from ..kernels.cluster_params import ClusterParams, basis_of
 from ..kernels.deformed import check_eta, deform
@@ -143,9 +140,9 @@ def _graph(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None,
     assert graph is not None
     own = params.regularizer
     kept = largest_components(graph, n_clusters)
-    within = graph if kept.all() else subgraph(graph, kept, execution)
     m = min(PAIRS * n_clusters, int(kept.sum()))
-    found = graph_spectrum(within, m, SpectrumParams(laplacian=own.laplacian, seed=params.seed), execution)
+    found = graph_spectrum(graph.among(kept, execution), m, SpectrumParams(laplacian=own.laplacian, seed=params.seed),
+                           execution)
     V = found.vectors * (found.values + own.ridge) ** (-own.power / 2)
     F = np.zeros((len(kept), m))
     F[kept] = V / np.linalg.norm(V, axis=1, keepdims=True)
@@ -158,20 +155,9 @@ def _graph(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None,
 
 def largest_components(graph: Graph, count: int) -> np.ndarray:
     """Return which vertices (v,) are in one of the `count` largest components, counted in points."""
-    found, component = connected_components(graph.weights(), directed=False)
-    if found <= count:
-        return np.ones(len(component), bool)
+    component = graph.components()
     sizes = np.bincount(component, graph.vertices.multiplicity)
-    order = np.lexsort((np.arange(found), -sizes))
-    return np.isin(component, order[:count])
-
-
-def subgraph(graph: Graph, kept: np.ndarray, execution: Execution) -> Graph:
-    """Return the graph of the points of some vertices (v,) bool."""
-    own = graph.vertices.vertex[kept[graph.vertices.vertex]]
-    first, vertex = np.unique(own, return_index=True, return_inverse=True)[1:]
-    whole = Graph.of(sp.csr_array(graph.weights()[kept][:, kept]), execution=execution)
-    return replace(whole, vertices=Vertices(vertex, first, graph.vertices.multiplicity[kept]))
+    return np.isin(component, np.argsort(-sizes, kind="stable")[:count])
 
 
 def _multiscale(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,

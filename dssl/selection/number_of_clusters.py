@@ -75,7 +75,7 @@ def number_of_clusters(features: Features, rule: NumberRule, most: int, seed: in
     logs = np.array([parts.read(number)["logs"] for number in range(REFERENCES + 1)])
     gaps, spread = logs[1:].mean(axis=0) - logs[0], logs[1:].std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
     enough = np.flatnonzero(gaps[:-1] >= gaps[1:] - spread[1:])
-    return int(enough[0]) + 1 if len(enough) else len(gaps) - 1, {"gaps": gaps[:-1].tolist()}
+    return int(enough[0]) + 1 if len(enough) else max(len(gaps) - 1, 1), {"gaps": gaps[:-1].tolist()}
 
 
 def require_number(n_clusters: Any, most: int) -> NumberRule | None:

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 
 from ..errors import BudgetError, DataError, require
@@ -184,7 +183,7 @@ def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: n
     require(params.count <= free, f"count={params.count}, and {free:,} distinct points have no label", error=DataError,
             why="a point is labeled once, and copies with it", fix=f"ask for {free:,} or fewer")
     name = params.chosen(graph=graph is not None, rows=rows is not None, model=scores is not None)
-    component = np.zeros(v, np.int64) if graph is None else components_of(graph)
+    component = np.zeros(v, np.int64) if graph is None else graph.components()
     size = np.bincount(component, points.multiplicity)
     uncertain = uncertainty_of(scores) if name in OF_MODEL and scores is not None else np.ones(v)
     chooser: Chooser
@@ -234,7 +233,7 @@ def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Exec
     or not as many as were asked for.
     """
     m, prior = graph.vertices.multiplicity, params.prior
-    component = components_of(graph)
+    component = graph.components()
     worth = np.bincount(component, m) >= m.sum() / (2 * n_labels)
     kept = (worth | ~worth.any())[component]
     v, n_edges = int(kept.sum()), graph.attributes["weights"]["nnz"]
@@ -257,8 +256,3 @@ def prior_bytes(n_vertices: int, n_kept: int, nnz: int, k: int) -> int:
     """Return what k eigenpairs of so many vertices take, and then the field of them: B twice, and a few numbers each.
     """
     return max(eigenpairs_bytes(n_kept, nnz, k) + 24 * nnz + 16 * n_kept, 8 * n_vertices * (2 * k + 6))
-
-
-def components_of(graph: Graph) -> np.ndarray:
-    """Return the number of the component of each vertex (v,)."""
-    return connected_components(graph.weights(), directed=False)[1]

@@ -108,9 +108,26 @@ def test_the_number_of_clusters(rule, space, bandwidth, blobs):
     assert len(fitted.evidence_["chosen"]["spectrum" if rule == "eigengap" else "gaps"]) >= 8
 
 
+@pytest.mark.parametrize("space", ["base", "graph"])
+def test_one_cluster(space, blobs):
+    X, _ = blobs
+    fitted = KernelKMeans(1, space=space, graph=KNNGraph(n_neighbors=100)).fit(X)
+    assert_array_equal(fitted.labels_, np.zeros(len(X)))
+    assert_array_equal(fitted.predict(X[:7] + 0.01), np.zeros(7))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("rule", ["gap", "eigengap"])
+def test_the_number_of_clusters_of_few_points(rule, n):
+    fitted = KernelKMeans(rule, space="base").fit(np.arange(2.0 * n).reshape(n, 2) ** 2)
+    assert 1 <= fitted.n_clusters_ <= n
+    assert_array_equal(fitted.predict(np.arange(2.0 * n).reshape(n, 2) ** 2), fitted.labels_)
+
+
 def test_what_is_wrong(blobs):
     X, _ = blobs
     for given, message in (({"n_clusters": "elbow"}, "n_clusters='elbow'"), ({"n_clusters": 0}, "n_clusters=0"),
+                           ({"n_clusters": 2.5}, "n_clusters=2.5"), ({"n_clusters": True}, "n_clusters=True"),
                            ({"space": "plane"}, "space='plane'"), ({"eta": -1.0}, "eta=-1"),
                            ({"n_init": 0}, "n_init=0"), ({"seed": -1}, "seed"),
                            ({"n_clusters": "gap", "max_clusters": 1}, "max_clusters=1"),

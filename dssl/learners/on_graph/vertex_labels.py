@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from ...graph.graph import Graph
 from ...graph.vertices import Vertices
@@ -61,5 +60,5 @@ class VertexValues:
 
 def reached_vertices(graph: Graph, labeled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which vertices share a component with one of some labeled vertices, (v,) bool, and all components (v,)."""
-    _, component = connected_components(graph.weights(), directed=False)
+    component = graph.components()
     return np.isin(component, component[labeled]), component
