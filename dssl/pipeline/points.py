@@ -105,23 +105,36 @@ def _quantities(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.
     return np.arange(len(dataset)), target
 
 
-def _classes(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.ndarray, Target]:
-    """Return the rows in use, and their classes."""
+def _in_use(params: SplitParams, dataset: Dataset, quantities: str) -> tuple[np.ndarray, Classes]:
+    """Return the rows in use, and their classes; `quantities` is what to do where they are none."""
     codes, classes = encode_labels(dataset.named_targets(), params.unlabeled)
     classes, ids = as_whole_numbers(classes), np.arange(len(codes))
     if params.keep is not None:
         ids, codes, classes = keep_classes(codes, classes, params.keep)
     if params.classes is not None:
         codes, classes = map_classes(codes, classes, dict(params.classes))
-    require(len(classes) != 1, f"{source} has 1 class(es): {classes.tolist()}", error=DataError,
-            why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
-    require_no_quantities(classes, "set data.task to regression, or map the target to classes with data.classes")
+    require_no_quantities(classes, quantities)
     return ids, Classes.of(codes, classes)
+
+
+def _classes(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.ndarray, Target]:
+    """Return the rows in use, and their classes, none or two and more."""
+    ids, target = _in_use(params, dataset,
+                          "set data.task to regression, or map the target to classes with data.classes")
+    require(len(target.names) != 1, f"{source} has 1 class(es): {target.names.tolist()}", error=DataError,
+            why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
+    return ids, target
 
 
 def _groups(params: SplitParams, dataset: Dataset, source: str) -> tuple[np.ndarray, Target | None]:
     """Return the rows in use, and the classes that clusters are compared with; none where the data set has none."""
-    return (np.arange(len(dataset)), None) if dataset.y is None else _classes(params, dataset, source)
+    if dataset.y is not None:
+        ids, target = _in_use(params, dataset, "where there are no classes set data.read.target to none, and name in "
+                              "data.read.drop what is no feature; or make classes of the target with data.classes")
+        return ids, target if len(target.labeled) else None
+    require(params.keep is None and params.classes is None, f"{source} has no classes", error=DataError,
+            why="data.keep and data.classes ask for them", fix="leave these out, or set data.read.target")
+    return np.arange(len(dataset)), None
 
 
 TARGETS: dict[str, Callable[[SplitParams, Dataset, str], tuple[np.ndarray, Target | None]]] = {

@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import make_moons
 
 from dssl import KernelKMeans, KNNGraph, clustering_scores
-from dssl.errors import SpecError
+from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import make_plan
@@ -80,6 +80,27 @@ def test_test_points_are_compared_too(moons, tmp_path):
     found = run(given, workspace=tmp_path, execution=InProcess(1))["metrics"]
     assert (found["n_compared"], found["n_test"]) == (240, 60)
     assert found["test_accuracy"] > 0.95
+
+
+def test_a_column_of_classes_of_one_class_of_none_and_of_quantities(moons, tmp_path):
+    _, X, y = moons
+    columns = {"names": np.array(["low", "high"])[y], "one": ["all"] * len(y), "empty": [""] * len(y), "real": X[:, 0]}
+    for name, column in columns.items():
+        lines = [f"{a},{b},{c}" for (a, b), c in zip(X, column, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,target", *lines]))
+
+    def found(name, **data):
+        given = {**spec(tmp_path), "model": {"kind": "kernel_clustering", "clusters": 2}}
+        given["data"] = {**given["data"], "source": str(tmp_path / f"{name}.csv"), **data}
+        return run(given, workspace=tmp_path / "work", execution=InProcess(1))["metrics"]
+
+    assert found("names")["n_compared"] == found("one")["n_compared"] == len(y)
+    assert "accuracy" not in found("empty")
+    with pytest.raises(DataError, match=r"set data\.read\.target to none"):
+        found("real")
+    assert "accuracy" not in found("real", read={"target": "none"})
+    with pytest.raises(DataError, match=r"data\.keep and data\.classes ask for them"):
+        found("real", read={"target": "none"}, keep=["low"])
 
 
 def test_a_plan_prices_every_stage(moons):
