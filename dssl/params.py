@@ -4,7 +4,8 @@ import dataclasses
 import hashlib
 import json
 import math
-from typing import Any
+from numbers import Integral
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -54,11 +55,16 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Return whether a value is a whole number, of Python or NumPy; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def require_seed(seed: Any) -> None:
     """Raise ParameterError unless a seed is a whole number >= 0."""
-    whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, (bool, np.bool_))
-    require(whole and seed >= 0, f"seed={seed!r}, expected a whole number >= 0", why="it begins streams of random "
-            "numbers, equal on every machine", fix="use 0, or another number for another draw")
+    require(is_whole(seed) and seed >= 0, f"seed={seed!r}, expected a whole number >= 0",
+            why="it begins streams of random numbers, equal on every machine",
+            fix="use 0, or another number for another draw")
 
 
 def multiple_of(unit: str, text: str) -> float:

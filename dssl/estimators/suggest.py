@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ..data.inputs import labels_of, rows_of
 from ..data.scaling import ScaledRows
@@ -43,7 +44,8 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     Raises
     ------
     DataError : fewer points are without a label; the graph is of others. ParameterError : an unknown criterion, or one
-    that needs a model of classes. BudgetError : the eigenvectors of the graph do not fit.
+    that needs a model of classes. NotFittedError : the model is not fitted. BudgetError : the eigenvectors of the graph
+    do not fit.
 
     References
     ----------
@@ -82,6 +84,7 @@ def _graph(rows: Rows, model: Any, given: Any, execution: Execution) -> Any:
 
 def _scores(model: Any, X: Any) -> np.ndarray | None:
     """Return the scores of classes (n, c) of a fitted model; None of one that has no classes."""
+    check_is_fitted(model)
     if not hasattr(model, "classes_"):
         return None
     which = next((name for name in ("decision_function", "predict_proba") if hasattr(model, name)), None)

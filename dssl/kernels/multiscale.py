@@ -300,7 +300,7 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     Raises
     ------
     BudgetError : the carriers do not fit. DataError : points are not finite, or all equal; there are more than
-    `MOST_SCALES` scales.
+    `MOST_SCALES` scales; no carriers are joined at any.
     """
     begin, (n, d) = time.perf_counter(), rows.shape
     require(n >= 2, f"{n} point, n_samples={n}", error=DataError, why="a graph has two points or more",
@@ -328,6 +328,8 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     chosen, counts = chosen_scales(values, least, s)
     seconds = {"values": time.perf_counter() - begin}
     used = np.unique(chosen[chosen >= 0])
+    require(len(used) > 0, f"at eps_0={eps_0:g} and below no two of {s:,} carriers are joined", error=DataError,
+            why="all eigenvalues are 0, and the kernel is constant", fix='give a larger eps_0, or "auto"')
     tasks = [EigenvectorsTask(shared, float(scales[j]), tuple(int(k) + 1 for k in np.flatnonzero(chosen == j)))
              for j in used]
     place = own.within("vectors")

@@ -14,7 +14,6 @@ spectral clustering and normalized cuts", KDD 2004.
 
 import warnings
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from ..errors import DataError, explain, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, one_thread
 from ..kernels.centers import SAMPLE_BYTES, TASKS, lloyd_height, lloyd_pass, nearest_centers
-from ..params import require_seed
+from ..params import is_whole, require_seed
 from ..storage.blocks import ArrayRows, Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 
 SAMPLE = 20_000  # rows that starts see, and 30 a cluster if these are more
@@ -50,7 +49,7 @@ class KMeansParams:
                                  ("n_init", 1, "the best of several starts goes on"),
                                  ("max_passes", 1, "centers follow all points, not the sample alone")):
             value = getattr(self, name)
-            require(isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least, why=why,
+            require(is_whole(value) and value >= least, why=why,
                     what=f"{name}={value!r}, expected a whole number >= {least}", fix=f"use {least} or more")
         require(0 <= self.tolerance < 1, f"tolerance={self.tolerance!r}, expected 0 to 1",
                 why="it is relative to the sum of squares", fix="use 1e-5")

@@ -15,7 +15,6 @@ Hastie, "Estimating the number of clusters in a data set via the gap statistic",
 """
 
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,6 +26,7 @@ from ..kernels.base import Kernel
 from ..learners.clustering import Clustering, clustered
 from ..learners.kmeans import KMeansParams, distinct, sample_of
 from ..learners.spaces import Features, SpaceParams, features_of
+from ..params import is_whole
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng
 
 NumberRule = Literal["eigengap", "gap"]
@@ -84,7 +84,7 @@ def require_number(n_clusters: Any, most: int) -> NumberRule | None:
         return None  # `KMeansParams` checks it
     require(n_clusters in get_args(NumberRule), f"n_clusters={n_clusters!r}", why="no rule of that name chooses it",
             fix='use a whole number, "eigengap" or "gap"')
-    require(isinstance(most, Integral) and most >= 2, f"max_clusters={most!r}, expected a whole number >= 2",
+    require(is_whole(most) and most >= 2, f"max_clusters={most!r}, expected a whole number >= 2",
             why="numbers up to it are compared", fix="use 20")
     return n_clusters  # type: ignore[return-value]
 

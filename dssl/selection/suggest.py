@@ -32,7 +32,7 @@ from ..graph.graph import Graph
 from ..graph.regularizer import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
 from ..graph.vertices import Vertices, distinct_rows
-from ..params import require_seed
+from ..params import is_whole, require_seed
 from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
 from .coverage import Coverage, Distances
@@ -67,12 +67,14 @@ class SuggestParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self.count >= 1, f"count={self.count}, expected >= 1", why="it is the number of points to label next",
+        require(is_whole(self.count) and self.count >= 1, f"count={self.count!r}, expected a whole number >= 1",
+                why="it is the number of points to label next",
                 fix="ask for 10 to 100, and again once these are labeled")
         require(self.criterion in get_args(Criterion), f"criterion={self.criterion!r}",
                 why="points are compared by one of those that are known",
                 fix=f"choose one of {', '.join(get_args(Criterion))}")
-        require(self.eigenpairs is None or self.eigenpairs >= 2, f"eigenpairs={self.eigenpairs}, expected >= 2",
+        require(self.eigenpairs is None or (is_whole(self.eigenpairs) and self.eigenpairs >= 2),
+                f"eigenpairs={self.eigenpairs!r}, expected a whole number >= 2",
                 why="the first is nearly constant and tells no points apart", fix="use 50 to 300")
         require(0 < self.noise < np.inf, f"noise={self.noise}, expected > 0",
                 why="a label that says all leaves the rest of a vertex's variance at 0 / 0", fix="use 0.01 to 1")

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.linalg import eigh, eigh_tridiagonal
 
 from ..errors import NotConverged, explain, require
-from ..params import require_seed
+from ..params import is_whole, require_seed
 from .block_lanczos import RitzPairs, block_lanczos
 from .chebyshev_filter import filter_degree
 from .lanczos import SingularMatrix
@@ -101,8 +101,8 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
     Memory: `eigenpairs_bytes`.
     """
     A = SingularMatrix.of(L, vector, np.float64)
-    require(1 <= m <= A.n, f"m={m}, expected 1 to {A.n}", why="a matrix has as many eigenpairs as rows",
-            fix="ask for some tens; the null space counts, a vector a component")
+    require(is_whole(m) and 1 <= m <= A.n, f"m={m!r}, expected 1 to {A.n}", why="a matrix has as many eigenpairs as "
+            "rows", fix="ask for some tens; the null space counts, a vector a component")
     require(1e-14 <= tolerance < 1, f"tolerance={tolerance!r}, expected 1e-14 <= tolerance < 1",
             why="it is a relative residual in float64", fix="use 1e-6")
     require(method in ("auto", "dense", "filtered", "inverse"), f"method={method!r}",

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from dssl import Dataset, GraphKernelRidge, KNNGraph, SemiSupervisedClassifier, suggest_labels
@@ -90,6 +91,8 @@ def test_what_cannot_be_asked_is_refused(problem):
     with pytest.raises(ParameterError, match="without a model of classes"):
         suggest_labels(X, values, model=Ridge().fit(X, X[:, 0]), criterion="uncertainty")
     assert suggest_labels(X, values, model=Ridge().fit(X, X[:, 0])).attributes["criterion"] == "v_optimality"
+    with pytest.raises(NotFittedError):
+        suggest_labels(X, y, model=GraphKernelRidge())
     with pytest.raises(DataError, match="the graph has 180 points, X has 179"):
         suggest_labels(X[1:], y[1:], graph=KNNGraph().build(X))
     with pytest.raises(DataError, match="178 distinct points have no label"):

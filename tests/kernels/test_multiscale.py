@@ -221,6 +221,8 @@ def test_what_cannot_be_decomposed(moons, monkeypatch):
     monkeypatch.setattr(multiscale, "MOST_SCALES", 20)
     with pytest.raises(DataError, match="NaN"):
         made(np.where(moons > 1.5, np.nan, moons), eps_0=1.0)
+    with pytest.warns(UserWarning, match="at the first scale"), pytest.raises(DataError, match=r"larger eps_0"):
+        made(moons, eps_0=1e-12)
     with pytest.raises(DataError, match=r"24 scales[\s\S]*smaller q"):
         made(moons[:5], eps_0=1.0, q=1 - 1e-9)
     with pytest.raises(BudgetError, match=r"30 carriers[\s\S]*n_carriers=\d+"):

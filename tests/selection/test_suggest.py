@@ -167,8 +167,9 @@ def test_uncertainty_is_one_less_the_margin():
 def test_what_cannot_be_asked_is_refused(points):
     with pytest.raises(ParameterError, match=r"(?s)criterion='best'.*v_optimality"):
         SuggestParams(criterion="best")
-    with pytest.raises(ParameterError, match="count=0"):
-        SuggestParams(count=0)
+    for count in (0, 2.5, "3", True):
+        with pytest.raises(ParameterError, match="count="):
+            SuggestParams(count=count)
     with pytest.raises(DataError, match="58 distinct points have no label"):
         asked(points, count=59)
     with pytest.raises(DataError, match="every point has a label"):

@@ -173,7 +173,8 @@ def test_what_does_not_converge_says_so():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"m": 0}, "m=0, expected 1 to 30"), ({"m": 31}, "m=31"), ({"m": 3, "method": "lanczos"}, "method='lanczos'"),
+    ({"m": 0}, "m=0, expected 1 to 30"), ({"m": 2.5}, "m=2.5"), ({"m": True}, "m=True"),
+    ({"m": 31}, "m=31"), ({"m": 3, "method": "lanczos"}, "method='lanczos'"),
     ({"m": 9, "method": "filtered"}, "several vectors a pair"), ({"m": 3, "tolerance": 0.0}, "tolerance=0.0"),
     ({"m": 3, "seed": -1}, "seed")])
 def test_what_cannot_be_is_refused(options, message):

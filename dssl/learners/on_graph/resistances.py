@@ -71,7 +71,7 @@ def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_p
     mine = distinct[place]
     copies = np.divide(2 * m[mine], network.degrees[mine], out=np.full(len(mine), np.inf), where=linked[mine])
     R = np.where(place[:, None] == place, copies, R + (beyond[mine][:, None] + beyond[mine]))
-    np.fill_diagonal(R, 0.0)
+    R[own[:, None] == own] = 0.0
     return R
 
 

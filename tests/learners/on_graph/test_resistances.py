@@ -44,6 +44,12 @@ def test_resistances_are_those_of_the_graph_of_all_points(cloud):
     assert_array_equal(R, R.T)
 
 
+def test_a_point_that_is_named_twice_is_no_copy_of_itself(cloud):
+    graph, W = cloud
+    points = np.array([3, 3, 150, 0, 40])  # 150 is a copy of 0
+    assert_allclose(effective_resistances(graph, points), dense(W)[0][np.ix_(points, points)], rtol=1e-6, atol=1e-9)
+
+
 def test_components_are_infinitely_far():
     W = components([30, 20, 1, 2, 1], weighted=True)
     R = effective_resistances(Graph.of(W), np.arange(54))
