@@ -90,7 +90,7 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
     written = fitted.write(dataset.X, out, InProcess(), abstain=abstain, probabilities=probabilities)
     facts = {"out": str(out), **written, "imputed": imputed, "unseen": unseen}
     if facts["unsupported"]:
-        why = "have no neighbor that a label reaches; they have no label"
+        why = "have no neighbor that a label or a cluster reaches; they have none"
         if not fitted.model.abstains:
             left = "they have no label" if abstain else "--abstain gives them no label"
             why = f"are near no point of the model, so the intercept alone would decide their label; {left}"
