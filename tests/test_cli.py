@@ -141,6 +141,7 @@ def test_suggest_writes_rows_to_label(made, workspace, tmp_path):
     (["RUN", "--out", "next.txt"], 2, "ends in .txt"),
     (["RUN", "--out", "none/next.csv"], 2, "there is no folder none"),
     (["RUN", "--out", "points.csv"], 1, "is there already"),
+    (["nothing", "--out", "points.csv"], 1, "is there already"),  # told before work begins
     (["RUN", "--out", "next.csv", "--criterion", "best"], 2, "criterion='best'"),
     (["RUN", "--out", "next.csv", "--count", "0"], 2, "count=0"),
     (["RUN", "--out", "next.csv", "--count", "500"], 1, "141 distinct points have no label"),

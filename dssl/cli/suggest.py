@@ -34,12 +34,13 @@ def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, 
     those of this run.
     """
     from ..execution.in_process import InProcess
-    from ..pipeline.suggestion import suggest_rows
+    from ..pipeline.suggestion import require_new, suggest_rows
 
     require(out.suffix == ".csv", f"{out} ends in {out.suffix or 'nothing'}", why="rows to label are a table",
             fix="name a .csv file")
     require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the rows are written into it",
             fix="make it, or name another file")
+    require_new(out)  # before work begins
     execution = InProcess() if memory_budget is None else InProcess().within(memory_budget)
     found = suggest_rows(run, execution, count=count, criterion=criterion, seed=seed, workspace=workspace)
     found.write(out)

@@ -47,7 +47,7 @@ def _lines(path: Path) -> list[tuple[int, str, str]]:
     header = [name.strip() for name in lines[0]] if lines else []
     require(all(header.count(name) == 1 for name in COLUMNS), f"{path} has the columns {', '.join(header) or '(none)'}",
             why=f"{' and '.join(COLUMNS)} are read from it", error=DataError,
-            fix="name these columns in its first line, as dssl suggest does")
+            fix="name these columns in its first line, separated by commas, as dssl suggest does")
     row, label = (header.index(name) for name in COLUMNS)
     numbered = [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
     short = [number for number, cells in numbered if len(cells) != len(header)]

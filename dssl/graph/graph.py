@@ -211,6 +211,12 @@ class KNNGraph:
         return Graph(points, parts, lists, {"neighbors": lists.attributes, "weights": described}, execution)
 
 
+def require_graph(graph: Any) -> None:
+    """Raise ParameterError unless it is a `Graph`."""
+    require(isinstance(graph, Graph), f"graph is a {type(graph).__name__}, expected a Graph",
+            why="its vertices and weights are read from it", fix="pass KNNGraph().build(X), or Graph.of(weights)")
+
+
 def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Any = None) -> Graph:
     """Return the graph of rows (n, d), readable by every task: the one that is given, or else what `params` makes.
 

@@ -12,7 +12,7 @@ from ..params import require_seed
 from ..solvers.eigen import EigenMethod, lowest_eigenpairs
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .functions import LaplacianKind, laplacian_of
-from .graph import Graph
+from .graph import Graph, require_graph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +82,10 @@ def graph_spectrum(graph: Graph, m: int, params: SpectrumParams | None = None,
 
     Raises
     ------
-    ParameterError : m is not 1 to the number of vertices. NotConverged : a pair ended above the tolerance.
+    ParameterError : no `Graph`, or m is not 1 to the number of vertices. NotConverged : a pair ended above the
+        tolerance.
     """
+    require_graph(graph)
     params, execution = params or SpectrumParams(), execution or current_execution()
     graph = graph.shared(execution)
     parts = execution.scratch()

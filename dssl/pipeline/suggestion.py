@@ -53,8 +53,7 @@ class SuggestedRows:
 
         Raises DataError: there is such a file, whose labels would be lost.
         """
-        require(not out.exists(), f"{out} is there already", why="labels that are filled in would be lost",
-                fix="name another file, or remove it", error=DataError)
+        require_new(out)
         with open(out, "x", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(HEADER)
@@ -63,6 +62,12 @@ class SuggestedRows:
                              for row, score, predicted, probability in zip(
                                  self.rows.tolist(), self.scores.tolist(), self.predicted, self.probability.tolist(),
                                  strict=True))
+
+
+def require_new(out: Path) -> None:
+    """Raise DataError if there is a file already, whose labels would be lost."""
+    require(not out.exists(), f"{out} is there already", why="labels that are filled in would be lost",
+            fix="name another file, or remove it", error=DataError)
 
 
 def finished_models(name: str | Path, workspace: str | Path) -> Path:

@@ -48,6 +48,8 @@ def test_a_graph_that_was_brought_and_another_execution(graph):
 def test_what_cannot_be_is_refused(graph):
     with pytest.raises(ParameterError, match="laplacian='random_walk'"):
         SpectrumParams(laplacian="random_walk")
+    with pytest.raises(ParameterError, match=r"graph is a csr_array[\s\S]*Graph\.of"):
+        graph_spectrum(graph.weights(), 3)
     with pytest.raises(ParameterError, match="m=999, expected 1 to 240"):
         graph_spectrum(graph, 999)
     with patch.object(eigen, "ROUNDS", 1), patch.object(eigen, "GAIN", 1.1):

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ...errors import require
 from ...execution.on_dask import current_execution
 from ...execution.tasks import Execution
-from ...graph.graph import Graph
+from ...graph.graph import Graph, require_graph
 from ...graph.laplacian import Laplacian
 from ...kernels.resistance import (
     FEW_PROJECTIONS,
@@ -42,8 +42,8 @@ def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_p
 
     Raises
     ------
-    ParameterError : points that are not ids of the graph, or projections where points are given. NotConverged : a solve
-        ended above the tolerance.
+    ParameterError : no `Graph`, points that are not ids of it, or projections where points are given. NotConverged : a
+        solve ended above the tolerance.
 
     References
     ----------
@@ -83,8 +83,8 @@ def amplified_resistance_kernel(graph: Graph, points: np.ndarray, *, solver: Sol
 
     Raises
     ------
-    DataError : points of different components. ParameterError : points that are not ids of the graph. NotConverged : a
-        solve ended above the tolerance.
+    DataError : points of different components. ParameterError : no `Graph`, or points that are not ids of it.
+        NotConverged : a solve ended above the tolerance.
 
     References
     ----------
@@ -100,6 +100,7 @@ def amplified_resistance_kernel(graph: Graph, points: np.ndarray, *, solver: Sol
 
 def network_of(graph: Graph) -> Network:
     """Return the conductances between the vertices of a graph, those of all points together."""
+    require_graph(graph)
     return Network.of(Laplacian(graph.weights(), False, graph.vertices.multiplicity).joint)
 
 

@@ -134,6 +134,12 @@ def test_what_cannot_be_is_refused(options, message):
         effective_resistances(Graph.of(random_graph(20)), **options)
 
 
+def test_what_is_no_graph_is_refused():
+    for made in (effective_resistances, amplified_resistance_kernel):
+        with pytest.raises(ParameterError, match="graph is a ndarray"):
+            made(np.ones((4, 2)), [0, 1])
+
+
 def test_a_kernel_of_two_components_is_refused():
     with pytest.raises(DataError, match="points are of 2 components"):
         amplified_resistance_kernel(Graph.of(sp.block_diag([random_graph(9), random_graph(7)])), np.arange(12))
