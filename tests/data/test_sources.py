@@ -15,7 +15,7 @@ from sklearn import datasets
 
 from dssl.data import sources
 from dssl.data.ingest import open_dataset
-from dssl.data.sources import BUNDLED, find_source, fingerprint, save_npz, table_of_frame
+from dssl.data.sources import BUNDLED, TWO_MOONS, find_source, fingerprint, save_npz, table_of_frame
 from dssl.errors import DataError
 
 
@@ -82,7 +82,15 @@ def test_a_folder_of_the_same_name_does_not_hide_a_named_set(tmp_path, monkeypat
         open_dataset(tmp_path / "iris")
 
 
-@pytest.mark.parametrize("name", sorted(BUNDLED))
+def test_two_moons_are_those_of_sklearn(monkeypatch):
+    monkeypatch.delenv("DSSL_DATA", raising=False)
+    data, (X, y) = open_dataset(TWO_MOONS, dtype="float64"), datasets.make_moons(2000, noise=0.05, random_state=0)
+    assert_array_equal(data.X.read_all(), X)
+    assert_array_equal(data.targets(), y)
+    assert data.named_targets()[:2].tolist() == [["upper", "lower"][code] for code in y[:2]]
+
+
+@pytest.mark.parametrize("name", sorted({*BUNDLED} - {TWO_MOONS}))
 def test_bundled_sets_equal_those_of_sklearn(name, monkeypatch):
     monkeypatch.delenv("DSSL_DATA", raising=False)
     bunch = getattr(datasets, f"load_{name}")()

@@ -61,7 +61,7 @@ def test_changed_bytes_of_a_pipeline(place, tmp_path):
 
 
 def test_changed_values_and_keys_of_a_pipeline(tmp_path):
-    refused = tried(specs.changed_fields(specs.PIPELINES), 100, lambda fields: understood_or_refused(
+    refused = tried(specs.changed_fields(specs.PIPELINES), 300, lambda fields: understood_or_refused(
         fields if isinstance(fields, dict) else {"a": fields}, tmp_path))
     assert any(refused)
     assert not all(refused)

@@ -235,5 +235,7 @@ def test_kinds_share_the_stages_up_to_the_health_of_the_graph():
     shared = NAMES[:NAMES.index("health") + 1]
     for kind in KINDS.values():
         own = ["points"] if kind.name == "automatic" else []  # labels choose the scale
-        own += shared[shared.index("points") + 1:] if kind.name in ("cluster", "multiscale") else []  # it has no graph
+        own += [] if "labels" in kind.names else ["labels"]
+        own += [] if "graph" in kind.names else shared[shared.index("points") + 1:]
+        own += ["health"] if kind.name == "clustering" else []  # nor do labels reach its points
         assert [name for name in shared if by_name(kind).get(name) is not by_name(KINDS["svm"])[name]] == own
