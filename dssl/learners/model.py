@@ -180,10 +180,11 @@ class Model(ABC):
         """Return how near each point is to what the model has seen, (n,); each type of model says in which measure."""
         return self.predicted(X, BlockSupport(), execution).rows("support").read_all()
 
-    def predicted(self, X: Any, output: Output, execution: Execution | None = None) -> Parts:
-        """Return where the arrays lie that an output makes of the values of all points."""
+    def predicted(self, X: Any, output: Output, execution: Execution | None = None,
+                  parts: Parts | None = None) -> Parts:
+        """Return where the arrays lie that an output makes of the values of all points: `parts`, or scratch."""
         rows, execution = self.checked(X), execution or InProcess()
-        parts = execution.scratch()
+        parts = execution.scratch() if parts is None else parts
         predict_blocks(rows, self.shared(execution), output, execution, parts)
         return parts
 

@@ -29,7 +29,7 @@ from ..kernels.landmarks import LandmarkParams, choose_landmarks
 from ..kernels.multiscale import MultiscaleParams, multiscale_map
 from ..kernels.nystrom import whiten
 from ..kernels.transfer import TransferParams
-from ..storage.blocks import ArrayRows, Rows, SelectedRows
+from ..storage.blocks import ArrayRows, Parts, Rows, SelectedRows
 from .coding import Values
 from .deformed import GraphKernelParams, draw_subsample, graph_covariance, subsample_size
 from .kernel_model import KernelModel, ModelInKernel, expand
@@ -40,6 +40,7 @@ from .virtual_samples import sample_model
 
 SpaceName = Literal["base", "deformed", "graph", "cluster", "multiscale"]
 OF_GRAPH = ("deformed", "graph")  # those that take a graph
+OF_NUMBER = ("cluster", "graph")  # those whose features depend on the number of clusters
 PAIRS = 2  # eigenvectors of the graph for each cluster
 ETA = 1.0
 
@@ -96,23 +97,21 @@ class Features:
     reached: np.ndarray | None = None
 
 
-def _of_model(model: ModelInKernel, rows: Rows, spectrum: np.ndarray, execution: Execution,
-              attributes: dict[str, Any]) -> Features:
-    return Features(model, model.predicted(rows, BlockValues(), execution).rows("values"), spectrum, attributes)
+Made = tuple[ModelInKernel, np.ndarray, dict[str, Any]]  # model, spectrum and attributes of `Features`
 
 
 def _base(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
-          execution: Execution) -> Features:
+          execution: Execution) -> Made:
     n = len(rows)
     Z = choose_landmarks(rows, kernel, min(n, subsample_size(params.n_landmarks, params.budget)),
                          params.landmarks, execution).points
     T = whiten(kernel(Z, Z))
     model = KernelModel(kernel, Z, T.T, np.zeros(T.rank), Values())
-    return _of_model(model, rows, np.empty(0), execution, {"landmarks": Z.shape[0], "rank": T.rank})
+    return model, np.empty(0), {"landmarks": Z.shape[0], "rank": T.rank}
 
 
 def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
-              execution: Execution) -> Features:
+              execution: Execution) -> Made:
     assert graph is not None
     own, n = params.covariance, len(rows)
     covariance = graph_covariance(graph, np.empty(0, np.int64), own, execution)
@@ -122,22 +121,21 @@ def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | No
     Z = rows.take(carriers)
     T = whiten(deformed(Z, Z))
     model = expand(deformed, Z, T.T, np.zeros(T.rank), Values())
-    return _of_model(model, rows, np.empty(0), execution, {
-        **covariance.attributes, "n_subsample": len(covariance.subsample), "landmarks": len(carriers), "rank": T.rank})
+    return model, np.empty(0), {**covariance.attributes, "n_subsample": len(covariance.subsample),
+                                "landmarks": len(carriers), "rank": T.rank}
 
 
 def _cluster(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
-             execution: Execution) -> Features:
+             execution: Execution) -> Made:
     own = ClusterParams(landmarks=params.landmarks, budget=params.budget)
     basis = basis_of(rows, kernel, own, np.empty(0, np.int64), execution)
     samples = basis.samples(TransferParams(transfer="step", leading=n_clusters), 0)
     model = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())
-    return _of_model(model, rows, basis.values, execution, basis.attributes)
+    return model, basis.values, basis.attributes
 
 
-def _graph(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
-           execution: Execution) -> Features:
-    assert graph is not None
+def graph_features(rows: Rows, params: SpaceParams, graph: Graph, n_clusters: int, execution: Execution) -> Features:
+    """Return the features of rows (n, d) in the graph kernel."""
     own = params.regularizer
     kept = largest_components(graph, n_clusters)
     m = min(PAIRS * n_clusters, int(kept.sum()))
@@ -161,24 +159,28 @@ def largest_components(graph: Graph, count: int) -> np.ndarray:
 
 
 def _multiscale(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
-                execution: Execution) -> Features:
+                execution: Execution) -> Made:
     own = MultiscaleParams(n_carriers=params.n_landmarks, seed=params.seed, budget=params.budget)
     features = multiscale_map(rows, own, np.empty(0, np.int64), execution)
     model = multiscale_model(features, np.eye(features.width), np.zeros(features.width), Values())
-    return _of_model(model, rows, np.empty(0), execution, features.attributes)
+    return model, np.empty(0), features.attributes
 
 
-SPACES: dict[str, Callable[[Rows, Kernel, SpaceParams, Graph | None, int, Execution], Features]] = {
-    "base": _base, "deformed": _deformed, "graph": _graph, "cluster": _cluster,
-    "multiscale": _multiscale}
+KERNELS: dict[str, Callable[[Rows, Kernel, SpaceParams, Graph | None, int, Execution], Made]] = {
+    "base": _base, "deformed": _deformed, "cluster": _cluster, "multiscale": _multiscale}
 
 
 def features_of(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
-                execution: Execution) -> Features:
+                execution: Execution, parts: Parts | None = None) -> Features:
     """Return the features of rows (n, d) for so many clusters, or so many at most.
 
     kernel : the base kernel, which the space `graph` does not take. graph : of the points, where the space takes one.
+    parts : where the features of points are written; scratch of the execution by default.
     """
     require(n_clusters <= len(rows), f"n_clusters={n_clusters} of {len(rows)} points", error=DataError,
             why="a cluster has a point or more", fix=f"use {len(rows)} or fewer")
-    return SPACES[params.space](rows, kernel, params, graph, n_clusters, execution)
+    if params.space == "graph":
+        assert graph is not None
+        return graph_features(rows, params, graph, n_clusters, execution)
+    model, spectrum, attributes = KERNELS[params.space](rows, kernel, params, graph, n_clusters, execution)
+    return Features(model, model.predicted(rows, BlockValues(), execution, parts).rows("values"), spectrum, attributes)

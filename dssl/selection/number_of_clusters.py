@@ -25,9 +25,9 @@ from ..graph.graph import Graph
 from ..kernels.base import Kernel
 from ..learners.clustering import Clustering, clustered
 from ..learners.kmeans import KMeansParams, distinct, sample_of
-from ..learners.spaces import Features, SpaceParams, features_of
+from ..learners.spaces import OF_NUMBER, Features, SpaceParams, features_of
 from ..params import is_whole
-from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng
 
 NumberRule = Literal["eigengap", "gap"]
 REFERENCES = 10
@@ -47,16 +47,22 @@ class ChosenClusters:
 
 
 def chosen_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, graph: Graph | None, params: KMeansParams,
-                    rule: NumberRule | None, execution: Execution) -> ChosenClusters:
+                    rule: NumberRule | None, execution: Execution, parts: Parts | None = None) -> ChosenClusters:
     """Return the clusters of rows (n, d) in a space; with a rule, at most as many as `params` says.
+
+    parts : where the features of points are written; scratch of the execution by default.
 
     Raises, warns : `features_of`, `kmeans`, `clustered`.
     """
     most = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
-    features, chosen = features_of(rows, kernel, space, graph, most, execution), dict[str, Any]()
+    own = None if parts is None else parts.within("most")
+    features, chosen = features_of(rows, kernel, space, graph, most, execution, own), dict[str, Any]()
     if rule is not None:
         k, chosen = number_of_clusters(features, rule, most, params.seed, execution)
-        params, features = replace(params, n_clusters=k), features_of(rows, kernel, space, graph, k, execution)
+        params = replace(params, n_clusters=k)
+        if space.space in OF_NUMBER:
+            own = None if parts is None else parts.within("chosen")
+            features = features_of(rows, kernel, space, graph, k, execution, own)
     return ChosenClusters(features, clustered(features, params, execution), chosen)
 
 

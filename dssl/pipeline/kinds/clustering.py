@@ -66,7 +66,8 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     points, execution, own = context.points("train"), context.execution, params.kmeans
     kernel = kernel_from(params.kernel, params.bandwidth, rows=points, seed=own.seed, **params.parameters)
     graph = graph_of(context) if params.space.space in OF_GRAPH else None
-    found = chosen_clusters(points, kernel, params.space, graph, own, params.rule, execution)
+    features = context.parts.within("features")
+    found = chosen_clusters(points, kernel, params.space, graph, own, params.rule, execution, features)
     clusters = found.clusters
     models: dict[str, Model] = {"model": clusters.model}
     if not points.is_sparse:
@@ -76,12 +77,14 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     described = {name: model.to_arrays() for name, model in models.items()}
     PartWriter(context.parts, 0).write(**{f"{name}.{key}": array for name, (arrays, _) in described.items()
                                           for key, array in arrays.items()})
-    return {"models": {name: {**attributes, "name": name} for name, (_, attributes) in described.items()},
+    told = {"models": {name: {**attributes, "name": name} for name, (_, attributes) in described.items()},
             "space": params.space.space, "features": found.features.attributes, "chosen": found.chosen,
             "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
             "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
             "picture": picture(points, found.features.rows, clusters.labels, own.seed),
             "peak_rss_bytes": process_peak()}
+    features.remove()
+    return told
 
 
 def euclidean(points: Rows, params: KMeansParams, context: Context) -> Model:
