@@ -36,7 +36,7 @@ from ..params import is_whole, require_seed
 from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
 from .coverage import Coverage, Distances
-from .field import Field
+from .field import NOISE, Field
 
 Criterion = Literal["auto", "variance", "v_optimality", "sigma_optimality", "coverage", "uncertainty",
                     "model_change_v_optimality"]
@@ -63,7 +63,7 @@ class SuggestParams:
     criterion: Criterion = "auto"
     prior: RegularizerParams = field(default_factory=lambda: RegularizerParams(ridge=1e-3, power=1))
     eigenpairs: int | None = None
-    noise: float = 0.1
+    noise: float = NOISE
     seed: int = 0
 
     def __post_init__(self) -> None:

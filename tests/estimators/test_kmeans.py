@@ -18,6 +18,7 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import deform
 from dssl.learners.deformed import GraphKernelParams, graph_covariance
+from dssl.selection import number_of_clusters
 
 SPACES = ("base", "deformed", "graph", "cluster", "multiscale")
 
@@ -114,6 +115,14 @@ def test_one_cluster(space, blobs):
     fitted = KernelKMeans(1, space=space, graph=KNNGraph(n_neighbors=100)).fit(X)
     assert_array_equal(fitted.labels_, np.zeros(len(X)))
     assert_array_equal(fitted.predict(X[:7] + 0.01), np.zeros(7))
+
+
+@pytest.mark.parametrize(("space", "times"), [("base", 1), ("cluster", 2)])
+def test_features_that_do_not_depend_on_the_number_of_clusters_are_made_once(space, times, blobs, monkeypatch):
+    made, plain = [], number_of_clusters.features_of
+    monkeypatch.setattr(number_of_clusters, "features_of", lambda *given: made.append(given) or plain(*given))
+    KernelKMeans("eigengap", space=space, bandwidth="0.25*median", max_clusters=8).fit(blobs[0])
+    assert len(made) == times
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
