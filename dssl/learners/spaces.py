@@ -78,6 +78,12 @@ class SpaceParams:
         return GraphKernelParams(regularizer=self.regularizer, n_subsample=self.n_landmarks, seed=self.seed,
                                  budget=self.budget)
 
+    @property
+    def carriers(self) -> int:
+        """Return the points that carry the kernel of `base` or `deformed`, of which there may be fewer."""
+        measured = self.covariance.size
+        return max(measured, subsample_size("auto", self.budget)) if self.space == "deformed" else measured
+
 
 @dataclass(frozen=True, eq=False)
 class Features:
@@ -103,8 +109,7 @@ Made = tuple[ModelInKernel, np.ndarray, dict[str, Any]]  # model, spectrum and a
 def _base(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
           execution: Execution) -> Made:
     n = len(rows)
-    Z = choose_landmarks(rows, kernel, min(n, subsample_size(params.n_landmarks, params.budget)),
-                         params.landmarks, execution).points
+    Z = choose_landmarks(rows, kernel, min(n, params.carriers), params.landmarks, execution).points
     T = whiten(kernel(Z, Z))
     model = KernelModel(kernel, Z, T.T, np.zeros(T.rank), Values())
     return model, np.empty(0), {"landmarks": Z.shape[0], "rank": T.rank}
@@ -116,8 +121,7 @@ def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | No
     own, n = params.covariance, len(rows)
     covariance = graph_covariance(graph, np.empty(0, np.int64), own, execution)
     deformed = deform(kernel, rows.take(covariance.subsample), covariance.powers[own.regularizer.power], params.eta)
-    carriers = draw_subsample(covariance.subsample, n, max(own.size, subsample_size("auto", params.budget)),
-                              params.seed)
+    carriers = draw_subsample(covariance.subsample, n, params.carriers, params.seed)
     Z = rows.take(carriers)
     T = whiten(deformed(Z, Z))
     model = expand(deformed, Z, T.T, np.zeros(T.rank), Values())

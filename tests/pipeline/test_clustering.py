@@ -110,6 +110,12 @@ def test_a_plan_prices_every_stage(moons):
         assert min(costs["models"].peak, costs["scores"].peak) > 0
 
 
+def test_a_plan_of_the_deformed_kernel_counts_all_that_carry_it(moons):
+    """Not the few points at which functions are measured: features, and samples of them, have 300 columns."""
+    made = make_plan(spec(moons[0], "bare", model={**GRAPH, "space": "deformed", "landmarks": 40}), workspace="nowhere")
+    assert {item.stage.name: item.cost for item in made.stages}["models"].peak > 3 * 8 * 300 * 300
+
+
 def test_what_is_wrong(moons):
     folder = moons[0]
     for given, message in (

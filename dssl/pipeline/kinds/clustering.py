@@ -139,7 +139,7 @@ def _clusters_cost(f: Facts[Any]) -> Cost:
     """Return that of the features and k-means; of a graph, of its lowest eigenpairs."""
     spec: ClusteringPipeline = f.spec
     own, space, n = spec.model.kmeans(), spec.space(), f.n
-    k, s = own.n_clusters, min(n, space.covariance.size)
+    k, s = own.n_clusters, min(n, space.carriers)
     if space.space == "graph":
         width = min(PAIRS * k, f.vertices)
         first = cost_of(1, 12 * f.nnz, 8 * f.vertices * width, eigenpairs_bytes(f.vertices, f.nnz, width)
