@@ -1,6 +1,7 @@
 """How far a clustering agrees with classes: accuracy under the best matching, mutual information, Rand index."""
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import linear_sum_assignment
 
 from ..errors import DataError, require
@@ -13,7 +14,7 @@ def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, fl
     (Kuhn, 1955). nmi : mutual information over the mean of the two entropies. ari : the Rand index adjusted for chance.
     A point without a cluster, -1, agrees with no class, and is a cluster alone for the other two.
 
-    Raises DataError where the lengths differ or there is no point.
+    Raises DataError where the lengths differ, there is no point, or one has no class (NaN, None).
     """
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
@@ -21,6 +22,9 @@ def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, fl
     require(classes.shape == clusters.shape == (len(classes),) and len(classes) > 0, error=DataError,
             what=f"classes of shape {classes.shape}, clusters of shape {clusters.shape}",
             why="they are compared point by point", fix="pass the classes and the clusters of the same points")
+    lacking = int(pd.isna(classes).sum())
+    require(not lacking, f"{lacking} of {len(classes)} points have no class", error=DataError,
+            why="their clusters agree with nothing", fix="leave them out of both")
     y, (names, c) = np.unique(classes, return_inverse=True)[1], np.unique(clusters, return_inverse=True)
     table = np.zeros((y.max() + 1, len(names)), np.int64)
     np.add.at(table, (y, c), 1)

@@ -160,6 +160,9 @@ def test_agreement_with_classes():
     assert clustering_scores([0, 0, 1, 1], [0, 0, -1, -1])["accuracy"] == 0.5  # no cluster is no agreement
     with pytest.raises(DataError, match="shape"):
         clustering_scores([0, 1], [0, 1, 1])
+    for classes in (["a", None, "b"], [0.0, np.nan, 1.0]):
+        with pytest.raises(DataError, match="1 of 3 points have no class"):
+            clustering_scores(classes, [0, 1, 1])
 
 
 @pytest.mark.slow
