@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.extended import EXTENDED
+
 # Two processes with a thread each, not with as many as there are cores; they and what they start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -16,6 +18,18 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run the whole suite in two processes, and chosen files in this one."""
     return min(2, len(os.sched_getaffinity(0))) if config.args == config.getini("testpaths") else 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the extended cases; of a whole suite, raise UsageError where one of them is no test."""
+    named = {f"{file}::{name}" for file, names in EXTENDED.items() for name in names}
+    for item in items:
+        if item.nodeid in named:
+            item.add_marker(pytest.mark.extended)
+    unknown = named - {item.nodeid for item in items}
+    if unknown and config.args == config.getini("testpaths"):
+        raise pytest.UsageError(f"tests/extended.py names what is no test: {', '.join(sorted(unknown))}")
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,0 +1,28 @@
+"""Cases that take the minutes of which a change has fifteen, and of each of which a sibling runs for every change.
+
+They run by hand, `pytest -m extended`, before a release.
+"""
+
+EXTENDED = {
+    "tests/estimators/test_graph_learners.py": ["test_known_class_sizes_are_kept[GraphKernelRidge]"],
+    "tests/estimators/test_grid_search_on_graph.py": [
+        f"test_values_are_those_of_fits_without_each_fold[{case}]" for case in (
+            "ridge-True-leave_one_out", "ridge-True-4", "ridge of several laplacians-True-leave_one_out",
+            "ridge of several laplacians-False-leave_one_out")],
+    "tests/estimators/test_search_workspace.py": [
+        f"test_what_changed_is_not_served[{case}]" for case in ("dtype", "order", "seed", "splitter")],
+    "tests/execution/test_task_contract.py": ["test_two_processes_give_the_bits_of_threads[nn_descent]"],
+    "tests/fuzz/test_readers.py": [
+        f"test_any_file_is_read_or_refused_with_a_message[{case}]" for case in ("damaged inside", "random bytes")],
+    "tests/graph/test_neighbors.py": ["test_points_beyond_the_budget_are_streamed[tree]"],
+    "tests/learners/laprls/test_smooth.py": [
+        f"test_every_method_finds_the_minimum[{case}]" for case in (
+            "12-HuberHinge(h=0.01)-nystrom-cg-normalized", "45-HuberHinge(h=0.01)-nystrom-cg-unnormalized",
+            "12-HuberHinge(h=0.01)-nystrom-pcg-normalized")],
+    "tests/pipeline/test_measured_costs.py": [
+        f"test_stages_take_what_is_predicted[{case}]" for case in (
+            "NN-descent", "svmlight", "laprls, all points, iterations", "laprls, iterations",
+            "laprls, sparse, leverage", "graph, ridge, wide", "graph, ridge, class sizes", "graph, ridges to choose from", "graph, sparse",
+            "cluster, stochastic")],
+    "tests/pipeline/test_search.py": ["test_each_graph_has_stages_of_its_own_and_the_best_is_fitted[laprls]"],
+}
