@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import explain
 from ..execution.tasks import Execution
-from ..storage.blocks import SelectedRows
+from ..storage.blocks import ArrayRows
 from .coding import Scores
 from .kernel_model import ModelInKernel
 from .kmeans import KMeansParams, kmeans
@@ -42,7 +42,7 @@ def clustered(features: Features, params: KMeansParams, execution: Execution) ->
     Raises DataError, BudgetError: see `kmeans`. Warns: points have no cluster, or there are fewer clusters.
     """
     known = features.reached
-    rows = features.rows if known is None else SelectedRows(features.rows, np.flatnonzero(known))
+    rows = features.rows if known is None else ArrayRows(features.rows.take(np.flatnonzero(known)))
     found = kmeans(execution.share_rows(rows), params, execution)
     labels = found.labels
     if known is not None:

@@ -29,7 +29,7 @@ from ..kernels.landmarks import LandmarkParams, choose_landmarks
 from ..kernels.multiscale import MultiscaleParams, multiscale_map
 from ..kernels.nystrom import whiten
 from ..kernels.transfer import TransferParams
-from ..storage.blocks import ArrayRows, Parts, Rows, SelectedRows
+from ..storage.blocks import ArrayRows, Parts, Rows
 from .coding import Values
 from .deformed import GraphKernelParams, draw_subsample, graph_covariance, subsample_size
 from .kernel_model import KernelModel, ModelInKernel, expand
@@ -150,7 +150,7 @@ def graph_features(rows: Rows, params: SpaceParams, graph: Graph, n_clusters: in
     F[kept] = V / np.linalg.norm(V, axis=1, keepdims=True)
     model = vertex_model(graph, rows, F, kept, Values(), params.graph, execution)
     vertex = graph.vertices.vertex
-    return Features(model, SelectedRows(ArrayRows(F), vertex), -np.log(found.values + own.ridge), {
+    return Features(model, execution.share_rows(ArrayRows(F[vertex])), -np.log(found.values + own.ridge), {
         **graph.attributes, "eigenpairs": m, "spectrum": found.attributes,
         "unreached": int(np.count_nonzero(~kept[vertex]))}, None if kept.all() else kept[vertex])
 
