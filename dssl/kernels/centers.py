@@ -140,15 +140,22 @@ def lloyd_pass(rows: Rows, centers: np.ndarray, height: int, execution: Executio
     return Pass(moved, counts, sum(receipt["inertia"] for receipt in receipts) / len(rows), farthest)
 
 
-def lloyd_height(rows: Rows, count: int, budget: int) -> int:
-    """Return the rows of a block of a pass with so many centers; raise BudgetError where they and one row do not fit.
+def lloyd_bytes(rows: Rows, count: int) -> tuple[int, int]:
+    """Return the bytes that a row takes in a pass with so many centers, and what a block takes beside its rows.
 
     48 s d bytes for centers and sums, and 8 s + 32 d + 48 a row, where 2.5 times the bytes of a sparse row take the
     place of 32 d.
     """
     d = rows.shape[1]
     row_bytes = 5 * rows.row_bytes // 2 if rows.is_sparse else 32 * d
-    return min(4096, rows_that_fit(budget, 8 * count + row_bytes + 48, len(rows), fixed_bytes=48 * count * d))
+    return 8 * count + row_bytes + 48, 48 * count * d
+
+
+def lloyd_height(rows: Rows, count: int, budget: int) -> int:
+    """Return the rows of a block of a pass with so many centers; raise BudgetError where they and one row do not fit.
+    """
+    each, fixed = lloyd_bytes(rows, count)
+    return min(4096, rows_that_fit(budget, each, len(rows), fixed_bytes=fixed))
 
 
 def kmeans_centers(rows: Rows, count: int, seed: int, execution: Execution) -> tuple[np.ndarray, dict[str, Any]]:
@@ -156,7 +163,7 @@ def kmeans_centers(rows: Rows, count: int, seed: int, execution: Execution) -> t
 
     The evidence is the mean squared distance to the nearest center before each pass, in squared units of the features.
 
-    Memory of a task: `lloyd_height`; seeding takes 3 times its sample (`SAMPLE_BYTES`). Up to 16 s x d sums wait to be
+    Memory of a task: `lloyd_bytes`; seeding takes 3 times its sample (`SAMPLE_BYTES`). Up to 16 s x d sums wait to be
     added. O(n s d) time a pass.
 
     Raises

@@ -21,7 +21,7 @@ import numpy as np
 from ..errors import DataError, explain, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, one_thread
-from ..kernels.centers import SAMPLE_BYTES, TASKS, lloyd_height, lloyd_pass, nearest_centers
+from ..kernels.centers import SAMPLE_BYTES, TASKS, lloyd_bytes, lloyd_height, lloyd_pass, nearest_centers
 from ..params import is_whole, require_seed
 from ..storage.blocks import ArrayRows, Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 
@@ -129,7 +129,7 @@ def kmeans(rows: Rows, params: KMeansParams, execution: Execution) -> Clusters:
     A cluster that a pass leaves empty moves to the row that is farthest from its center. Clusters are numbered by their
     size, the largest first, and of equal ones by the first row.
 
-    Memory of a task: `lloyd_height`; of a start 3 times its sample. O(n k r) time a pass.
+    Memory of a task: `lloyd_bytes`; of a start 3 times its sample. O(n k r) time a pass.
 
     Raises
     ------
@@ -182,7 +182,8 @@ def kmeans(rows: Rows, params: KMeansParams, execution: Execution) -> Clusters:
 def kmeans_cost(n: int, r: int, k: int, n_init: int, passes: int, budget: int) -> Cost:
     """Return what k-means of n rows of r float64 features takes, in so many passes."""
     sample = sample_size(n, r, k)
-    height = lloyd_height(ArrayRows(np.broadcast_to(0.0, (n, r))), k, budget)
-    peak = max(24 * r * sample, (8 * k + 32 * r + 48) * height + 48 * k * r) + 16 * 8 * k * r
+    rows = ArrayRows(np.broadcast_to(0.0, (n, r)))
+    (each, fixed), height = lloyd_bytes(rows, k), lloyd_height(rows, k, budget)
+    peak = max(24 * r * sample, each * height + fixed) + 16 * 8 * k * r
     return cost_of(n_init + passes * min(TASKS, n) + block_count(n, height),
                    8 * r * (n_init * sample + (passes + 1) * n), 8 * n, peak, 24 * r * sample)

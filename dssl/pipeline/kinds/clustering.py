@@ -132,7 +132,7 @@ def assigned(model: Model, points: Rows, context: Context) -> np.ndarray:
     """Return the clusters of points (n,), -1 where the model abstains."""
     values, beyond = model.values_and_beyond(points, context.execution)
     labels = model.coding.labels(values)
-    return np.where(beyond, -1, labels) if model.abstains else labels
+    return model.coding.without(labels, beyond) if model.abstains else labels
 
 
 def _clusters_cost(f: Facts[Any]) -> Cost:

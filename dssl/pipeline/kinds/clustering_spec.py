@@ -1,5 +1,6 @@
 """The pipeline files of the kinds `clustering`, of a graph, and `kernel_clustering`, without one."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -59,9 +60,9 @@ class ClusteringPipeline(Spec):
     kernel: KernelSpec = KernelSpec()
     model: ClustersSpec
 
+    @abstractmethod
     def space(self) -> SpaceParams:
         """Return the kernel in which points are clustered."""
-        raise NotImplementedError
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()
