@@ -40,8 +40,8 @@ BELOW = {
 
 DOORS = {
     "zarr": {"storage.store", "storage.foreign_zarr"},
-    "numcodecs": {"storage.store"},
-    "google_crc32c": {"storage.store"},
+    "numcodecs": {"storage.frames"},
+    "google_crc32c": {"storage.frames"},
     "pyarrow": {"data.readers"},
     "pynndescent": {"graph.descent"},
     "pyamg": {"solvers.amg"},

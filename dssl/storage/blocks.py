@@ -216,6 +216,19 @@ class Parts(ABC):
         """Return the named arrays of one part, or those of them that `names` asks for."""
 
     @abstractmethod
+    def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
+                      ) -> None:
+        """Write rows `order[starts[b]:starts[b + 1]]` of the arrays as bucket b of one part (see `shuffle`)."""
+
+    @abstractmethod
+    def bucket_rows(self, index: int, bucket: int) -> int:
+        """Return the number of rows in a bucket of one part."""
+
+    @abstractmethod
+    def read_bucket(self, index: int, bucket: int) -> dict[str, np.ndarray]:
+        """Return the rows of a bucket of one part; the caller must not write to them."""
+
+    @abstractmethod
     def within(self, name: str) -> "Parts":
         """Return a place of its own inside this one, for a step whose parts are not the result."""
 
@@ -262,6 +275,11 @@ class PartWriter:
         self.parts.write_range(start, arrays, axis=1)
         return {"columns": [start, start + next(iter(arrays.values())).shape[1]], "arrays": sorted(arrays)}
 
+    def write_buckets(self, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]) -> Receipt:
+        """Write this task's buckets (see `Parts.write_buckets`)."""
+        self.parts.write_buckets(self.index, order, starts, arrays)
+        return {"buckets": len(starts) - 1}
+
 
 class MemoryParts(Parts):
     """Parts in this process."""
@@ -269,6 +287,7 @@ class MemoryParts(Parts):
     def __init__(self) -> None:
         self._shared: dict[str, np.ndarray] = {}
         self._parts: dict[int, dict[str, np.ndarray]] = {}
+        self._buckets: dict[int, tuple[np.ndarray, dict[str, np.ndarray]]] = {}
         self._receipts: dict[int, Receipt] = {}
         self._within: dict[str, MemoryParts] = {}
         self._lock = Lock()
@@ -300,6 +319,20 @@ class MemoryParts(Parts):
         part = self._parts[index]
         return part if names is None else {name: part[name] for name in names}
 
+    def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
+                      ) -> None:
+        sorted_rows = {name: array[order] for name, array in arrays.items()}
+        with self._lock:
+            self._buckets[index] = starts, sorted_rows
+
+    def bucket_rows(self, index: int, bucket: int) -> int:
+        starts, _ = self._buckets[index]
+        return int(starts[bucket + 1] - starts[bucket])
+
+    def read_bucket(self, index: int, bucket: int) -> dict[str, np.ndarray]:
+        starts, arrays = self._buckets[index]
+        return {name: array[starts[bucket]:starts[bucket + 1]] for name, array in arrays.items()}
+
     def within(self, name: str) -> Parts:
         with self._lock:
             return self._within.setdefault(name, MemoryParts())
@@ -312,5 +345,5 @@ class MemoryParts(Parts):
 
     def remove(self) -> None:
         with self._lock:
-            for held in (self._shared, self._parts, self._receipts, self._within):
+            for held in (self._shared, self._parts, self._buckets, self._receipts, self._within):
                 held.clear()

@@ -20,22 +20,21 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
 
-import google_crc32c
 import numpy as np
 import zarr
-from numcodecs.zstd import Zstd
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from ..errors import DataError, IntegrityError, explain, require
 from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk
+from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
 from .files import draft_of, read_json, write_json
+from .frames import CRC_BYTES, ZSTD_LEVEL, damaged, lost, pack, unpack
 
 NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
+BUCKETS = "buckets"  # what a part holds for others
 MANIFEST = "dataset.json"  # of a data set; written last
 CHUNK_BYTES = 16 << 20  # of a part's array
 CACHE_BYTES = 1 << 30
-ZSTD_LEVEL = 1
-CRC_BYTES = 4  # behind the compressed bytes of a chunk
 
 # Bytes that reading or writing takes beside the values, of a chunk: the chunk, and the chunk as it is stored, half as
 # large. Measured: 1.3 of numbers with two decimals, 2.0 of normal deviates, which do not shrink.
@@ -119,16 +118,16 @@ def _write_chunks(array: zarr.Array, path: Path, axis: int, start: int, block: n
     require(beside[0] == beside[1] and stop <= array.shape[axis],
             f"a block of shape {block.shape} for {path.name} of shape {array.shape}, at {start}",
             why="what it does not fill would be zeros", fix="pass a block of the array's own shape")
-    codec, dtype = Zstd(level=ZSTD_LEVEL), _stored_dtype(array)
+    dtype = _stored_dtype(array)
     for file, box in _chunks(array, path, axis, start, stop):
         box[axis] = slice(box[axis].start - start, box[axis].stop - start)
         chunk = np.ascontiguousarray(block[tuple(box)], dtype)
         if chunk.shape != array.chunks:  # at the end of an axis a chunk is filled up
             chunk = np.pad(chunk, [(0, full - size) for size, full in zip(chunk.shape, array.chunks, strict=True)])
-        packed = codec.encode(chunk)
+        packed, checksum_bytes = pack(chunk)
         with draft_of(file) as draft, open(draft, "wb") as out:
             out.write(packed)
-            out.write(google_crc32c.value(packed).to_bytes(CRC_BYTES, "little"))
+            out.write(checksum_bytes)
 
 
 def _decoded(array: zarr.Array, path: Path, file: Path) -> np.ndarray:
@@ -136,16 +135,18 @@ def _decoded(array: zarr.Array, path: Path, file: Path) -> np.ndarray:
     try:
         with open(file, "rb") as stored:
             packed = stored.read(max(os.fstat(stored.fileno()).st_size - CRC_BYTES, 0))
-            sum_matches = google_crc32c.value(packed).to_bytes(CRC_BYTES, "little") == stored.read()
+            behind = stored.read()
     except FileNotFoundError:
-        raise _lost(f"{file} is missing", path,
-                    "its values cannot be guessed, and Zarr would read them as zeros") from None
-    if not sum_matches:
-        raise _damaged(file, path, "its bytes do not match their checksum")
+        raise lost(f"{file} is missing", path,
+                   "its values cannot be guessed, and Zarr would read them as zeros") from None
     try:
-        return np.frombuffer(Zstd(level=ZSTD_LEVEL).decode(packed), _stored_dtype(array)).reshape(array.chunks)
-    except (ValueError, RuntimeError) as error:
-        raise _damaged(file, path, f"it is no chunk of {array.chunks} {array.dtype} ({error})") from error
+        values = unpack(packed, behind)
+    except ValueError as error:
+        raise damaged(file, path, str(error)) from error
+    try:
+        return np.frombuffer(values, _stored_dtype(array)).reshape(array.chunks)
+    except ValueError as error:
+        raise damaged(file, path, f"it is no chunk of {array.chunks} {array.dtype} ({error})") from error
 
 
 def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
@@ -167,18 +168,6 @@ def check_chunks(path: Path, axis: int, start: int, stop: int) -> None:
     array = _open(path)
     for file, _ in _chunks(array, path, axis, start, stop):
         _decoded(array, path, file)
-
-
-def _damaged(chunk: Path, path: Path, why: str) -> IntegrityError:
-    return _lost(f"{chunk} is damaged", path, why, "; then check the disk")
-
-
-def _lost(what: str, path: Path, why: str, then: str = "") -> IntegrityError:
-    """Return the error for an array that is not as it was written; the fix names the artifact that it belongs to."""
-    marks = ("manifest.json", "begun.json")
-    artifact = next((above for above in path.parents if any((above / mark).exists() for mark in marks)), path)
-    return IntegrityError(explain(what, why=why, fix=f"delete {artifact} and run again: only that artifact is made anew"
-                                                     + then))
 
 
 class StoredRows(Rows):
@@ -256,11 +245,30 @@ class StoredParts(Parts):
         held = self.names(index)
         return {name: _read_whole(self.part(index) / name) for name in (held if names is None else names)}
 
+    def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
+                      ) -> None:
+        write_buckets(self.part(index) / BUCKETS, index, order, starts, arrays)
+
+    def bucket_rows(self, index: int, bucket: int) -> int:
+        return bucket_rows(self.part(index) / BUCKETS, index, bucket)
+
+    def read_bucket(self, index: int, bucket: int) -> dict[str, np.ndarray]:
+        return read_bucket(self.part(index) / BUCKETS, index, bucket)
+
+    def check(self, index: int, receipt: Receipt) -> None:
+        """Read all that a part holds; raise IntegrityError if it is not as written, or not what the receipt says."""
+        folder = self.part(index)
+        held = [path.name for path in folder.glob("*") if not path.name.startswith(".")]  # and no draft
+        if "buckets" in receipt or BUCKETS in held:
+            check_buckets(folder / BUCKETS, index)
+        if folder.is_dir() and held != [BUCKETS]:
+            self.read(index)
+
     def names(self, index: int) -> list[str]:
         """Return the names of the arrays of one part."""
         folder = self.part(index)
         if not folder.is_dir():
-            raise _lost(f"{folder} is missing", folder, "the part is recorded as written, but its arrays are gone")
+            raise lost(f"{folder} is missing", folder, "the part is recorded as written, but its arrays are gone")
         return read_json(folder / NAMES)
 
     def within(self, name: str) -> "StoredParts":
@@ -280,7 +288,7 @@ def _read_whole(path: Path) -> np.ndarray:
     array = _open(path)
     value = _rows_of(array, path, 0, array.shape[0])
     if checksum(value) != array.attrs["sha256"]:
-        raise _lost(f"{path} does not hold what was written", path, "its SHA-256 differs from the one recorded with it")
+        raise lost(f"{path} does not hold what was written", path, "its SHA-256 differs from the one recorded with it")
     return value.reshape(()) if array.attrs["scalar"] else value
 
 

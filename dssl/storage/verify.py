@@ -10,8 +10,9 @@ def verify_parts(parts: StoredParts) -> None:
         rows = StoredRows(path)
         for start, stop in row_ranges(len(rows), rows.chunk_rows):
             rows.read(start, stop)
-    for path in sorted((parts.folder / "parts").glob("*")):
-        parts.read(int(path.name))
+    receipts = parts.receipts()
+    for index in sorted({*receipts, *(int(path.name) for path in (parts.folder / "parts").glob("*"))}):
+        parts.check(index, receipts.get(index, {}))
     for folder in sorted((parts.folder / "within").glob("*")):
         verify_parts(StoredParts(folder))
 
@@ -23,8 +24,7 @@ def verify_finished(parts: StoredParts) -> int:
     """
     receipts = parts.receipts()
     for index, receipt in receipts.items():
-        if parts.part(index).is_dir():
-            parts.read(index)
+        parts.check(index, receipt)
         axis = "rows" if "rows" in receipt else "columns"
         for name in receipt.get("arrays", ()):
             check_chunks(parts.folder / "shared" / name, int(axis == "columns"), *receipt[axis])

@@ -1,0 +1,57 @@
+"""A bucket shuffle: what one block found for others goes into their buckets, and each then reads its own.
+
+P tasks write into P' buckets with `scatter`, P' tasks read one each with `gather`: a task holds the rows of its block
+and those of its bucket, whatever the number of rows in all. It is a stable sort by bucket: rows of a bucket are in the
+order of the tasks that wrote them, and of one task in that in which it had them.
+
+Bytes: all rows are written once and read once. A task that reads opens the P files and reads of each one frame.
+"""
+
+import numpy as np
+
+from ..errors import require
+from .blocks import Parts, PartWriter, Receipt
+
+
+def scatter(out: PartWriter, bucket: np.ndarray, n_buckets: int, **arrays: np.ndarray) -> Receipt:
+    """Write each row of arrays (m, ...) into the bucket that it belongs to; once a task.
+
+    bucket : (m,) integers in [0, n_buckets). Beside what it is given it holds 12 bytes a row, and one bucket twice (of
+    parts in memory, all rows).
+
+    Raises
+    ------
+    ParameterError : no array, arrays of other lengths, or a bucket that there is not. DataError : not numbers.
+    """
+    bucket = np.asarray(bucket)
+    require(len(arrays) > 0 and bucket.ndim == 1 and all(len(array) == len(bucket) for array in arrays.values()),
+            f"{len(bucket)} buckets for arrays of {[len(array) for array in arrays.values()]} rows",
+            why="each row goes into one bucket", fix="pass one or more arrays of equal length")
+    require(not len(bucket) or 0 <= int(bucket.min()) <= int(bucket.max()) < n_buckets,
+            f"a bucket outside 0 to {n_buckets - 1}", why="no task would read it", fix="check what numbers the blocks")
+    # Of 16 bits it is sorted by radix, in linear time.
+    order = np.argsort(bucket.astype(np.uint16) if n_buckets <= 1 << 16 else bucket, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=n_buckets))])
+    return out.write_buckets(order, starts, arrays)
+
+
+def gather(parts: Parts, n_writers: int, bucket: int) -> dict[str, np.ndarray]:
+    """Return the rows that tasks 0 .. n_writers - 1 wrote into a bucket, in the order of the tasks.
+
+    Reads nothing of other buckets; holds the result and one task's share of it, compressed and not.
+
+    Raises
+    ------
+    IntegrityError : the buckets of a task are missing, or not as they were written.
+    """
+    require(n_writers >= 1, f"n_writers={n_writers}, expected >= 1", why="types and widths are those that were written",
+            fix="pass the number of tasks that called scatter")
+    ends = np.cumsum([parts.bucket_rows(index, bucket) for index in range(n_writers)])
+    found: dict[str, np.ndarray] = {}
+    for index, end in enumerate(ends):
+        piece = parts.read_bucket(index, bucket)
+        if not found:
+            found = {name: np.empty((int(ends[-1]), *array.shape[1:]), array.dtype) for name, array in piece.items()}
+        for name, array in piece.items():
+            found[name][end - len(array):end] = array
+    return found
