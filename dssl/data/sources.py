@@ -1,12 +1,14 @@
 """Where data come from: a path, a URL, or a name that stands for a file.
 
-A name is looked up in `$DSSL_DATA`, then in the cache (`$DSSL_CACHE`, default ~/.cache/dssl), then among the sets
+`manifolds:POINTSxCOLUMNS` or `manifolds:POINTSxCOLUMNS:SEED` stands for curved manifolds of that size (`synthetic.py`).
+Another name is looked up in `$DSSL_DATA`, then in the cache (`$DSSL_CACHE`, default ~/.cache/dssl), then among the sets
 that scikit-learn bundles, then on OpenML. Whatever it is, it ends as a local file, addressed by its bytes.
 """
 
 import difflib
 import hashlib
 import os
+import re
 import shutil
 import socket
 import urllib.request
@@ -27,8 +29,11 @@ from .patterns import is_url, matching_paths, path_of
 from .readers.compressed import OPENERS
 from .readers.formats import ENDINGS, files_of, folder_format, format_of_ending
 from .readers.idx import IdxReader, labels_beside, labels_name
+from .readers.manifolds import write_manifolds
+from .synthetic import ManifoldParams
 from .targets import target_of, whole_numbers
 
+MANIFOLDS = re.compile(r"manifolds:(\d+)x(\d+)(?::(\d+))?$")  # points, columns, seed
 TWO_MOONS = "two_moons"  # 2,000 points of scikit-learn's `make_moons` with noise 0.05
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", TWO_MOONS, "wine")  # of scikit-learn
 OPENML_NAMES = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST", "usps": "USPS", "covtype": "covertype"}
@@ -139,6 +144,8 @@ def _local(text: str, download: bool) -> Path:
     path = path_of(text)
     if path.is_file() or folder_format(path):
         return path
+    if made := MANIFOLDS.match(text):
+        return _manifolds(*(int(number or 0) for number in made.groups()))
     looks_like_path = len(path.parts) > 1 or path.suffix in ENDINGS or path.suffix in OPENERS
     require(not looks_like_path or not path.is_dir(), f"{text} is a folder", error=DataError,
             why="it is neither a data set that dssl wrote nor a Zarr array or group",
@@ -194,6 +201,14 @@ def _bundled(name: str) -> Path:
         bunch = getattr(datasets, f"load_{name}")()
         names = [str(label) for label in getattr(bunch, "target_names", [])]
         save_npz(path, bunch.data, bunch.target, [str(name) for name in bunch.feature_names], names)
+    return path
+
+
+def _manifolds(points: int, columns: int, seed: int) -> Path:
+    """Return the file that describes curved manifolds of these sizes."""
+    path = cache_folder() / "generated" / f"manifolds-{points}x{columns}-{seed}.manifolds"
+    if not path.is_file():
+        write_manifolds(path, ManifoldParams(points=points, columns=columns, seed=seed))
     return path
 
 

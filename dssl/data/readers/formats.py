@@ -11,6 +11,7 @@ from .base import Reader
 from .compressed import OPENERS, unpack
 from .csv import CsvReader
 from .idx import IdxReader
+from .manifolds import ManifoldReader
 from .npy import NpyReader
 from .npz import NpzReader
 from .parquet import ParquetReader
@@ -20,12 +21,12 @@ from .zarr_store import ZarrReader
 
 FORMATS: dict[str, type[Any]] = {
     reader.format: reader for reader in (NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader,
-                                         ZarrReader, StoredReader)
+                                         ZarrReader, StoredReader, ManifoldReader)
 }
 ENDINGS = {
     ".npz": "npz", ".npy": "npy", ".csv": "csv", ".tsv": "csv", ".data": "csv",
     ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight", ".idx": "idx",
-    ".parquet": "parquet", ".pq": "parquet",
+    ".parquet": "parquet", ".pq": "parquet", ".manifolds": "manifolds",
 }
 IDX_NAME = re.compile(r"idx\d(-\w+)?$")  # train-images-idx3-ubyte
 

@@ -1,0 +1,45 @@
+"""Curved manifolds: a file of a few numbers, whose rows are made where they are read."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar
+
+from ...errors import DataError, ParameterError, explain, sentences
+from ...storage.files import draft_of
+from ..synthetic import CurvedManifolds, ManifoldParams
+from .base import Block, Reader, Scan
+
+
+def write_manifolds(path: Path, params: ManifoldParams) -> None:
+    """Write the file that describes them; a reader sees all of it or nothing."""
+    with draft_of(path) as draft:
+        draft.write_text(json.dumps(asdict(params), sort_keys=True), encoding="utf-8")
+
+
+class ManifoldReader(Reader):
+    """X and classes of `ManifoldParams`, which the file holds as JSON."""
+
+    format: ClassVar[str] = "manifolds"
+
+    def __init__(self, path: Path, name: str, scratch: Path):
+        self.path, self.name = path, name
+
+    def _look(self) -> Scan:
+        try:
+            fields = json.loads(self.path.read_text(encoding="utf-8"))
+            params = ManifoldParams(**fields)
+        except ParameterError as error:
+            what, why, fix = sentences(str(error))
+            raise DataError(explain(f"{self.name}: {what}", why=why, fix=fix)) from error
+        except (ValueError, TypeError) as error:
+            raise DataError(explain(f"{self.name} describes no manifolds: {error}", why="it holds their sizes as JSON",
+                                    fix="name manifolds:POINTSxCOLUMNS, which writes such a file")) from error
+        self._made = CurvedManifolds(params)
+        return Scan(n_rows=params.points, n_columns=params.columns, dtype="float32", target="class",
+                    row_bytes=4 * params.columns + 8)
+
+    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
+        self.scan()
+        X, y = self._made.read(start, stop)
+        return Block(X, y.astype(str).astype(object) if text_target else y)

@@ -1,0 +1,102 @@
+"""Data that are made and not read, of any size: curved manifolds.
+
+Any range of rows is made on its own, and is the same whatever else is made.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import require
+from ..params import require_seed
+from ..storage.blocks import Rows, block_rng, take_by_chunk
+
+BLOCK_ROWS = 4096  # that share a random stream
+MAPS, POINTS = 0, 1  # random streams
+FOLDS = 16  # waves that a manifold is made of
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifoldParams:
+    """Points of curved manifolds, one a class.
+
+    A point of class c has coordinates u, uniform in [0, 1]^dimension, and is `A sin(B_c' u + p_c)` plus normal noise:
+    A (columns, 16) is one for all classes, with orthonormal columns where there are 16 or more; B_c (dimension, 16) is
+    normal, p_c uniform in [0, 2 pi).
+
+    points, columns : the shape. classes : as likely one as another. dimension : of each manifold. noise : its standard
+    deviation in every column. seed : of all of it.
+    """
+
+    points: int
+    columns: int = 64
+    classes: int = 10
+    dimension: int = 10
+    noise: float = 0.02
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("points", 1), ("columns", 1), ("classes", 1), ("dimension", 1)):
+            value = getattr(self, name)
+            require(isinstance(value, int) and not isinstance(value, bool) and value >= least,
+                    f"{name}={value!r}, expected a whole number >= {least}",
+                    why="it is a size of the points that are made", fix="write manifolds:1000000x64, for example")
+        require(isinstance(self.noise, (int, float)) and 0 <= self.noise < 1e6, f"noise={self.noise!r}",
+                why="it is a standard deviation", fix="use 0.02")
+        require_seed(self.seed)
+
+
+class CurvedManifolds:
+    """The points that `ManifoldParams` describes, made by ranges of rows."""
+
+    def __init__(self, params: ManifoldParams):
+        self.params = params
+
+    @cached_property
+    def _maps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return A (columns, 16), B (classes, dimension, 16) and p (classes, 16)."""
+        of = self.params
+        rng = block_rng(of.seed, MAPS)
+        A = rng.standard_normal((of.columns, FOLDS))
+        A = np.linalg.qr(A)[0] if of.columns >= FOLDS else A / np.sqrt(FOLDS)
+        return A, rng.standard_normal((of.classes, of.dimension, FOLDS)), rng.uniform(0, 2 * np.pi, (of.classes, FOLDS))
+
+    def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows [start, stop) of X, float32, and their classes, int64."""
+        X, y = np.empty((stop - start, self.params.columns), np.float32), np.empty(stop - start, np.int64)
+        for block in range(start // BLOCK_ROWS, -(-stop // BLOCK_ROWS)):
+            first = block * BLOCK_ROWS
+            own = slice(max(start, first) - first, min(stop, first + BLOCK_ROWS) - first)
+            to = slice(first + own.start - start, first + own.stop - start)
+            points, classes = self._block(block)
+            X[to], y[to] = points[own], classes[own]
+        return X, y
+
+    def _block(self, block: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of one random stream: all of them, so that a range does not depend on where it ends."""
+        of, (A, B, p), rng = self.params, self._maps, block_rng(self.params.seed, POINTS, block)
+        y = rng.integers(of.classes, size=BLOCK_ROWS)
+        u = rng.random((BLOCK_ROWS, of.dimension))
+        waves = np.empty((BLOCK_ROWS, FOLDS))
+        for c in range(of.classes):
+            mine = y == c
+            waves[mine] = np.sin(u[mine] @ B[c] + p[c])
+        noise = rng.standard_normal((BLOCK_ROWS, of.columns), np.float32)
+        return (waves @ A.T).astype(np.float32) + np.float32(of.noise) * noise, y
+
+
+class ManifoldRows(Rows):
+    """X of curved manifolds, made each time it is read."""
+
+    chunk_rows = BLOCK_ROWS
+
+    def __init__(self, params: ManifoldParams):
+        self.made = CurvedManifolds(params)
+        self.shape, self.dtype = (params.points, params.columns), np.dtype(np.float32)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.made.read(start, min(stop, self.shape[0]))[0]
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return take_by_chunk(self, ids, BLOCK_ROWS)
