@@ -366,6 +366,31 @@ def test_the_plan_shows_what_a_stage_takes(made, workspace):
     assert document["memory_budget"] == 300_000_000
 
 
+def test_a_plan_for_a_shape_and_workers(made, workspace):
+    asked = ("plan", made / "spec.yaml", "--set", "data.source=nowhere.npz", "--columns", "64", "--workspace", workspace)
+    shown = invoke(*asked, "--points", "1e5", "--workers", "8", "--memory", "4GiB")
+    assert shown.exit_code == 0, shown.stderr
+    for text in ("one core", "8 workers", "in all", "to run"):
+        assert text in shown.stdout
+    found = invoke(*asked, "--points", "1e8", "--memory", "4GiB", "--dtype", "float64", "--json")
+    assert found.exit_code == 1
+    document = json.loads(found.stdout)
+    refused = {stage["name"]: stage["refused"] for stage in document["stages"] if stage["refused"]}
+    assert "bytes" in refused["columns"]
+    assert document["stages"][0]["read_bytes"] == 10**8 * 64 * 8
+    assert document["total"]["core_seconds"] == pytest.approx(
+        sum(stage["core_seconds"] or 0 for stage in document["stages"]))
+    assert document["task_limit"] < 4 << 30
+    assert "refused: stage columns" in invoke(*asked, "--points", "100_000_000").stdout
+
+
+@pytest.mark.parametrize("number", ["many", "0", "1.5", "-3", "1e999"])
+def test_a_number_of_points_that_is_none(made, number):
+    wrong = invoke("plan", made / "spec.yaml", "--points", number, "--columns", "3")
+    assert wrong.exit_code == 2
+    assert "such as 1e8" in wrong.stderr
+
+
 def test_from_and_until(made, workspace):
     stopped = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--from", "subsample",
                      "--until", "columns", "--json")

@@ -1,6 +1,7 @@
 """What the commands share: their options, the console, and sizes as people read them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,17 @@ def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     from ..execution.size import size_of
 
     return None if text is None else size_of(text)
+
+
+def _count_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Return a whole number that may be written as 1e8 or 100_000_000."""
+    if text is None:
+        return None
+    with suppress(ValueError, OverflowError):
+        number = float(text)
+        if number == int(number) and number >= 1:
+            return int(number)
+    raise click.BadParameter(f"{text!r} is no whole number of {parameter.name}, such as 1e8", ctx, parameter)
 
 
 def _place_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
@@ -54,6 +66,17 @@ read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALU
 memory_option = click.option("--memory-budget", default=None, metavar="SIZE", callback=_bytes_of,
                              help="Memory one task may take, such as 500MB or 2GiB. Default: 1GiB.")
 
+SHAPE_OPTIONS = (
+    click.option("--points", default=None, metavar="N", callback=_count_of,
+                 help="Plan for a dense source of so many rows, such as 1e8, which need not exist; with --columns."),
+    click.option("--columns", default=None, metavar="D", callback=_count_of, help="Features of such a source."),
+    click.option("--dtype", default=None, type=click.Choice(["float32", "float64"]),
+                 help="In which features are stored: data.read.dtype of the spec."),
+    click.option("--workers", default=1, show_default=True, type=click.IntRange(min=1),
+                 help="How many tasks run at a time; of one thread each."),
+    click.option("--memory", "worker_memory", default=None, metavar="SIZE", callback=_bytes_of,
+                 help="Memory limit of a worker; what it could not hold is refused."),
+)
 PLAN_OPTIONS = (
     click.argument("spec", type=click.Path(path_type=Path)),
     click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
@@ -71,15 +94,27 @@ def planned(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command SPEC and the options that say what of it to make; it is called with the plan of that first."""
     @wraps(command)
     def with_plan(spec: Path, overrides: tuple[str, ...], workspace: str, memory_budget: int | None, fresh: bool,
-                  from_stage: str | None, until: str | None, **others: Any) -> None:
+                  from_stage: str | None, until: str | None, points: int | None = None, columns: int | None = None,
+                  dtype: str | None = None, workers: int = 1, worker_memory: int | None = None, **others: Any) -> None:
         from ..pipeline.plan import make_plan
 
-        command(make_plan(spec, set=overrides, workspace=workspace, memory_budget=memory_budget, fresh=fresh,
-                          from_stage=from_stage, until=until), **others)
+        read = () if dtype is None else (f"data.read.dtype={dtype}",)
+        command(make_plan(spec, set=(*overrides, *read), workspace=workspace, memory_budget=memory_budget, fresh=fresh,
+                          from_stage=from_stage, until=until, points=points, columns=columns, workers=workers,
+                          worker_memory=worker_memory), **others)
 
-    for option in reversed(PLAN_OPTIONS):
-        with_plan = option(with_plan)
-    return with_plan
+    return _with_options(with_plan, PLAN_OPTIONS)
+
+
+def shaped(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that is `planned` the options of a source that need not exist, and of workers to plan for."""
+    return _with_options(command, SHAPE_OPTIONS)
+
+
+def _with_options(command: Callable[..., None], options: Sequence[Callable[..., Any]]) -> Callable[..., None]:
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def size_text(nbytes: float) -> str:
@@ -89,3 +124,11 @@ def size_text(nbytes: float) -> str:
             return f"{nbytes:.0f} {unit}" if unit == "B" or nbytes >= 99.5 else f"{nbytes:.1f} {unit}"
         nbytes /= 1000
     return f"{nbytes:.1f} TB"
+
+
+def time_text(seconds: float) -> str:
+    """Return a duration as people read it."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 0.95 * size:
+            return f"{seconds / size:,.0f} {unit}" if seconds >= 9.5 * size else f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import DataError, require
-from .options import console, json_option, on_option, planned, size_text, workspace_option
+from .options import console, json_option, on_option, planned, shaped, size_text, time_text, workspace_option
 
 if TYPE_CHECKING:
     from ..pipeline.plan import Plan
@@ -66,20 +66,28 @@ def _print_result(result: dict[str, Any]) -> None:
 
 @click.command("plan")
 @planned
+@shaped
 @json_option
-def plan_command(made: Plan, as_json: bool) -> None:
+@click.pass_context
+def plan_command(ctx: click.Context, made: Plan, as_json: bool) -> None:
     """Show what a run of SPEC would do: which stages are cached, partial, or to run, why, and what they take.
 
     Bytes are those of arrays before compression, peak memory that of the largest task. "<" marks a figure that follows
     from something an earlier stage has yet to find, taken from above; ">" one from below, of a stage that does not fit
-    by the most that this may be.
+    by the most that this may be. Times are estimates from rates that were measured on one core.
+
+    Exit code 1 where a run would be refused because a stage cannot fit the memory budget, or --memory.
     """
-    stages = [stage.to_dict() for stage in made.selected]
-    if as_json:
-        click.echo(json.dumps({"stages": stages, "memory_budget": made.budget}, indent=1))
-        return
+    click.echo(json.dumps(made.to_dict(), indent=1)) if as_json else _print_plan(made)
+    if made.refused:
+        ctx.exit(1)
+
+
+def _print_plan(made: Plan) -> None:
+    stages, total = [stage.to_dict(made.workers) for stage in made.selected], made.total()
+    several = made.workers > 1
     table = Table("stage", "status", "why", box=None)
-    for title in ("tasks", "read", "written", "peak memory"):
+    for title in ("tasks", "read", "written", "peak memory", "one core", *([f"{made.workers} workers"] * several)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("address", no_wrap=True)
     for stage in stages:
@@ -87,16 +95,24 @@ def plan_command(made: Plan, as_json: bool) -> None:
         is_cached = stage["status"] == "cached"
         sizes = ["" if is_cached else "?" if size is None else f"{sign * bool(size)}{size_text(size)}"
                  for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
+        times = ["" if is_cached else "?" if seconds is None else time_text(seconds)
+                 for seconds in (stage["core_seconds"], *([stage["wall_seconds"]] * several))]
         name = f"{stage['name']} ({stage['graph']})" if "graph" in stage else stage["name"]
-        table.add_row(name, stage["status"], stage["why"], str(stage["tasks"] or ""), *sizes,
-                      stage["address"][:12])
-    out = Console(width=None if sys.stdout.isatty() else 140)
+        table.add_row(name, stage["status"], "refused" if stage["refused"] else stage["why"], str(stage["tasks"] or ""),
+                      *sizes, *times, stage["address"][:12])
+    if total["tasks"]:
+        table.add_row("in all", "", "", str(total["tasks"]), size_text(total["read_bytes"]),
+                      size_text(total["written_bytes"]), size_text(total["peak_bytes"]),
+                      time_text(total["core_seconds"]), *([time_text(total["wall_seconds"])] * several), "")
+    out = Console(width=None if sys.stdout.isatty() else 160)
     out.print(table)
     estimated = sorted({name for stage in stages for name in stage["estimated"]})
     if estimated:
         out.print(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
     if any(stage["bound"] == "least" for stage in stages):
         out.print(">: from below, since the most that this may be does not fit the memory budget")
+    for item in made.refused:
+        out.print(f"refused: {item.refused}", markup=False, soft_wrap=True)
 
 
 @click.command("report")

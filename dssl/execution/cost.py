@@ -8,7 +8,12 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
+# Measured on one core: bytes of arrays that are read and decoded, or written, a second; floating-point operations of a
+# matrix product, half of what an idle core does; an entry of a kernel's block; and what any task takes.
+STORED_RATE, FLOP_RATE, KERNEL_SECONDS, TASK_SECONDS = 3.5e8, 4e10, 1.1e-8, 0.01
 SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
+PAUSE_SHARE = 0.8  # of its memory limit that a worker holds when Dask hands it no more tasks, which NumPy never leaves
+WORKER_BYTES = 250 << 20  # that a worker holds before its first task: its libraries, measured
 COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
 MATRICES = 12  # (rank, rank) held at a time: Gram sums of two runs are 8, covariances and factors of LapSVC 7 to 9
 
@@ -22,11 +27,39 @@ class Cost:
     written: int
     peak: int  # bytes of the largest task, or of a step of the driver
     least: int  # that the peak can be, however small the blocks
+    seconds: float = 0.0  # of computing on one core, over all tasks; an estimate
+
+    @property
+    def core_seconds(self) -> float:
+        """Return the estimated seconds of one core: computing, reading and writing, and the handling of tasks."""
+        return self.seconds + (self.read + self.written) / STORED_RATE + TASK_SECONDS * self.tasks
+
+    def wall_seconds(self, workers: int) -> float:
+        """Return the estimated seconds with so many tasks at a time, of one length; without tasks one core works."""
+        return self.core_seconds * (block_count(self.tasks, workers) / self.tasks if self.tasks else 1)
 
 
-def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0) -> Cost:
+def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0, seconds: float = 0.0) -> Cost:
     """Return a cost whose peak leaves room for what any step takes."""
-    return Cost(int(tasks), int(read), int(written), int(peak) + SMALL, int(least))
+    return Cost(int(tasks), int(read), int(written), int(peak) + SMALL, int(least), float(seconds))
+
+
+def gram_seconds(n: float, s: float, d: float = 0) -> float:
+    """Return the estimated seconds of the Gram product (s, s) of a matrix (n, s), a kernel's values at d features.
+
+    Without features the matrix is there already.
+    """
+    return 2.0 * n * s * s / FLOP_RATE + (kernel_seconds(n * s, d) if d else 0.0)
+
+
+def kernel_seconds(entries: float, d: float) -> float:
+    """Return the estimated seconds of this many values of a kernel between points of d features."""
+    return entries * (KERNEL_SECONDS + 2.0 * d / FLOP_RATE)
+
+
+def worker_room(memory_limit: int, threads: int = 1) -> int:
+    """Return the bytes that a worker of a memory limit has for each of its threads' tasks before Dask pauses it."""
+    return max(1, (int(PAUSE_SHARE * memory_limit) - WORKER_BYTES) // threads)
 
 
 def block_count(n_rows: int, height: int) -> int:

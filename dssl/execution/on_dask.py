@@ -19,6 +19,7 @@ from ..params import digest
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
+from .cost import worker_room
 from .in_process import InProcess, delayed_parts
 from .tasks import MEMORY_BUDGET, SHARED_CHUNK, Execution, Task, run_part
 from .window import Finished, run_in_window
@@ -42,10 +43,11 @@ class OnDask(Execution):
     def __init__(self, client: Client, memory_budget: int | None = None):
         self.client = client
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        shares = [worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]]
-        self.memory_limit = min(shares, default=None)  # of a task's share of the smallest worker
-        # Half of it unless told otherwise, since NumPy cannot spill.
-        self.memory_budget = memory_budget or min(MEMORY_BUDGET, (self.memory_limit or 2 * MEMORY_BUDGET) // 2)
+        limited = [(worker["memory_limit"], worker["nthreads"]) for worker in workers if worker["memory_limit"]]
+        self.memory_limit = min((worker_room(*own) for own in limited), default=None)
+        # Half of a task's share unless told otherwise, since NumPy cannot spill.
+        share = min((limit // threads for limit, threads in limited), default=2 * MEMORY_BUDGET)
+        self.memory_budget = memory_budget or min(MEMORY_BUDGET, share // 2)
         self.tasks_per_process = max(client.nthreads().values(), default=1)
         self._folder: str | None = None
         self._scratches = 0

@@ -98,7 +98,7 @@ class Execution(ABC):
 
     memory_budget: int  # bytes that one task may take
     scratch_folder: str | None = None  # where parts that are not kept go, if they have to be stored
-    memory_limit: int | None = None  # bytes above which a task's process is ended, per task; None where there is none
+    memory_limit: int | None = None  # bytes that the smallest worker has for a task; None where nobody says
     tasks_per_process: int = 1  # that run side by side
     largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None
 

@@ -26,6 +26,7 @@ from .spec import GraphPipeline, GraphSpec, Spec
 
 Bound = Literal["most", "least"]
 S = TypeVar("S", bound=Spec)
+DISTINCT = "distinct points"
 GUESSED_CLASSES = 20  # where neither the spec nor the file names them
 
 
@@ -174,8 +175,9 @@ class Facts(Generic[S]):
             return self.found("split", "n_train", data.points, data.points, "training points")
         most = self.n_rows - (0 if data.test.none else data.test.count or 1)
         # Classes and official test rows may be left out, and rows without a label are never test points.
-        whole = data.keep is None and data.classes is None and data.rows == "all"
-        least = most if data.test.count and whole else 2
+        whole = data.keep is None and data.classes is None and data.rows == "all" and not data.test.official
+        tests = data.test.count or math.ceil((data.test.fraction or 0) * self.n_rows)
+        least = self.n_rows - tests if whole else 2
         return self.found("split", "n_train", max(most, 2), max(least, 2), "training points")
 
     @property
@@ -200,9 +202,15 @@ class Facts(Generic[S]):
 
     @property
     def vertices(self) -> int:
-        """Return the number of vertices: of the training points, the distinct ones."""
-        collapse = self.graph.duplicates == "collapse" and self.graph.given is None
-        return self.found("vertices", "vertices", self.n, 2 if collapse else self.n, "distinct points")
+        """Return the number of vertices: of the training points, the distinct ones.
+
+        Until they are counted they count as distinct, from below too: hardly any source has so many copies that it
+        would matter, and what would not fit otherwise is to be known before hours are spent on it.
+        """
+        n = self.n
+        if "vertices" not in self.attributes and self.graph.duplicates == "collapse" and self.graph.given is None:
+            self.estimated.add(DISTINCT)
+        return self.found("vertices", "vertices", n, n, DISTINCT)
 
     @property
     def nnz(self) -> int:

@@ -4,57 +4,30 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+import numpy as np
 
 from ..data.ingest import open_source
 from ..data.readers.base import Scan
 from ..data.readers.formats import format_of
 from ..data.scaling import require_kept_zeros
-from ..data.sources import find_source, fingerprint
-from ..errors import BudgetError, SpecError, explain, require, sentences
-from ..execution.cost import Cost
-from ..execution.tasks import Execution
+from ..data.sources import Source, find_source, fingerprint
+from ..errors import SpecError, explain, require
+from ..execution.cost import worker_room
 from ..params import digest, plain
 from ..storage.artifacts import Artifact, Workspace
-from .facts import Bound, Facts
+from .facts import Facts
 from .graphs import given_file
 from .kinds.registry import KINDS, all_stage_names
 from .load import load_spec
+from .preflight import PlannedStage, Room, Status, price
 from .spec import KernelPipeline, Spec
-from .stage import File, Kind, Stage
+from .stage import File, Kind
 
 DEFAULT_WORKSPACE = "dssl-work"
 SELECTION = "selection"  # the stage by which graphs are compared
-Status = Literal["cached", "partial", "to run"]
-
-
-@dataclass(frozen=True)
-class PlannedStage:
-    """A stage with its parameters and artifact: "cached", "partial" (some parts are finished) or "to run", and why.
-
-    cost : of what a run would do; None for a stage that is cached, or that has no cost function.
-    estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find; bound : from
-    where they are taken, "least" where the stage would not fit by the most that they may be. graph : where several are
-    tried, the values of the one that the stage is of.
-    """
-
-    stage: Stage
-    params: Any
-    artifact: Artifact
-    status: Status
-    why: str
-    cost: Cost | None = None
-    estimated: tuple[str, ...] = ()
-    bound: Bound = "most"
-    graph: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; of a cached stage nothing is run, so its figures are 0."""
-        cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
-        return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
-                "tasks": cost and cost.tasks, "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,
-                "peak_bytes": cost and cost.peak, "estimated": list(self.estimated),
-                "bound": self.bound, **({"graph": self.graph} if self.graph else {})}
+SUMS = ("tasks", "read_bytes", "written_bytes", "core_seconds", "wall_seconds")  # figures of stages that add up
 
 
 def check_stage(name: str, option: str, kind: Kind) -> str:
@@ -85,6 +58,24 @@ def find_files(spec: Spec) -> dict[str, File]:
         file = given_file(given.kind, given.path)
         found[given.kind] = File(file, fingerprint(file))
     return found
+
+
+def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[Spec, dict[str, File], Scan]:
+    """Return the spec, files and scan of a dense source of so many points and columns, which need not exist.
+
+    Labels from a file are left out. Raises SpecError: one of the two is missing, or is no number of points or columns.
+    """
+    if points is None or columns is None or points < 2 or columns < 1:
+        raise SpecError(explain(f"points={points}, columns={columns}", why="what a run takes follows from both",
+                                fix="give both, such as --points 1e8 --columns 64"))
+    data, labels = spec.data, spec.labels
+    dtype = np.dtype(data.ingest_params().dtype)
+    scan = Scan(n_rows=points, n_columns=columns, dtype=dtype.name, target=None if data.task == "clustering" else "y",
+                row_bytes=columns * dtype.itemsize, has_split=data.test.official or data.rows == "official_train")
+    if labels is not None and labels.file is not None:
+        spec = spec.model_copy(update={"labels": labels.model_copy(update={"file": None})})
+    shape = f"{points:,} points, {columns:,} columns"
+    return spec, {"source": File(Source(shape, Path()), digest({"points": points, "columns": columns}))}, scan
 
 
 def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[str, File],
@@ -118,7 +109,8 @@ class Plan:
     """A checked spec, its source, and what a run of it would do.
 
     budget : bytes one task may take. remake : stages to be made anew. until : the last stage that is run.
-    facts : what the costs follow from; None where nothing is to run.
+    facts : what the costs follow from; None where nothing is to run. limit : bytes that a worker has for a task, None
+    where nobody says. workers : tasks that run at a time, by which seconds are estimated.
     given : the spec as it was given. values : where several graphs are tried, those of this one. tried : the plans of
     all of them, up to the selection; this one is then of the graph that was chosen, or of the first until all have one.
     """
@@ -135,6 +127,8 @@ class Plan:
     given: Spec
     values: dict[str, Any] = field(default_factory=dict)
     tried: tuple["Plan", ...] = ()
+    limit: int | None = None
+    workers: int = 1
 
     def again(self, budget: int, done: Collection[str] = ()) -> "Plan":
         """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again.
@@ -158,8 +152,8 @@ class Plan:
         facts.require_rows()
         if facts.sparse_entries is not None and self.spec.data.scaling is not None:
             require_kept_zeros(self.spec.data.scaling.kind, facts.n_rows, facts.d)
-        return replace(self, facts=facts, stages=[item if item.status == "cached" else price(item, facts)
-                                                  for item in stages])
+        room = Room(self.budget, self.limit)
+        return replace(self, facts=facts, stages=[price(item, facts, room) for item in stages])
 
     def _scan(self) -> Scan:
         """Return what the source holds; a compressed file is unpacked meanwhile, into a folder for temporary files."""
@@ -190,6 +184,26 @@ class Plan:
         return item.graph or (own[0].named if len(own) == 1 else "")
 
     @property
+    def refused(self) -> list[PlannedStage]:
+        """Return the stages that a run would refuse, which it would do before it made anything."""
+        return [item for item in self.selected if item.refused]
+
+    def total(self) -> dict[str, Any]:
+        """Return what the stages to run take together, as far as they have figures: JSON.
+
+        tasks; read_bytes; written_bytes, most of which stays on disk, compressed; peak_bytes, of the largest task;
+        core_seconds, wall_seconds.
+        """
+        rows = [item.to_dict(self.workers) for item in self.selected]
+        total = {name: sum(row[name] or 0 for row in rows) for name in SUMS}
+        return {**total, "peak_bytes": max((row["peak_bytes"] or 0 for row in rows), default=0)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"stages": [item.to_dict(self.workers) for item in self.selected], "total": self.total(),
+                "memory_budget": self.budget, "task_limit": self.limit, "workers": self.workers}
+
+    @property
     def named(self) -> str:
         """Return the values of the graph in words."""
         return ", ".join(f"{name} {value}" for name, value in self.values.items())
@@ -197,13 +211,16 @@ class Plan:
 
 def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
               workspace: str | Path = DEFAULT_WORKSPACE, memory_budget: int | None = None, fresh: bool = False,
-              from_stage: str | None = None, until: str | None = None) -> Plan:
+              from_stage: str | None = None, until: str | None = None, points: int | None = None,
+              columns: int | None = None, workers: int = 1, worker_memory: int | None = None) -> Plan:
     """Return what a run would do.
 
     Parameters
     ----------
     fresh : make every stage anew. from_stage : this one, and all that depend on it; not with fresh. until : run no
         stage after it.
+    points, columns : plan for a dense source of so many rows and features, which need not exist: nothing is read.
+    workers : how many tasks run at a time. worker_memory : memory limit (bytes) of a worker of one thread.
 
     Raises
     ------
@@ -223,11 +240,18 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
     require(begins <= names.index(last), f"--from {from_stage} --until {last}", error=SpecError,
             why=f"{from_stage} comes after {last}, so nothing would be made",
             fix="name an earlier stage in --from, or a later one in --until")
-    files, budget = find_files(checked), memory_budget or checked.budget
+    budget, facts = memory_budget or checked.budget, None
+    if points is None and columns is None:
+        files = find_files(checked)
+    else:
+        checked, files, scan = shaped_source(checked, points, columns)
+        facts = Facts(checked, budget, scan, {})
+    limit = worker_room(worker_memory) if worker_memory else None
     graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
     if isinstance(checked, KernelPipeline):
         graphs = checked.graphs()
-    plans = [Plan(own, kind, files, place, budget, remake, last, [], None, checked, values) for values, own in graphs]
+    plans = [Plan(own, kind, files, place, budget, remake, last, [], facts, checked, values, (), limit, workers)
+             for values, own in graphs]
     if len(plans) == 1:
         return plans[0].again(budget)
     ends, first = min(last, SELECTION, key=names.index), plans[0].again(budget)
@@ -250,56 +274,16 @@ def tried_graphs(made: Plan) -> list[dict[str, Any]]:
 
 
 def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace: str | Path = DEFAULT_WORKSPACE,
-         memory_budget: int | None = None) -> list[dict[str, Any]]:
-    """Return what a run would do, one mapping a stage.
+         memory_budget: int | None = None, points: int | None = None, columns: int | None = None, workers: int = 1,
+         worker_memory: int | None = None) -> list[dict[str, Any]]:
+    """Return what a run would do, one mapping a stage; the other parameters are those of `make_plan`.
 
     name, status ("cached", "partial", "to run"), why, address; tasks; read_bytes and written_bytes, of arrays before
     compression; peak_bytes, the predicted memory of its largest task; estimated, the names of the numbers behind
     these that an earlier stage has yet to find, taken from above where bound is "most"; "least" is from below, of a
-    stage that would not fit by the most.
+    stage that would not fit by the most. core_seconds on one core, and wall_seconds with these workers, are estimates.
+    refused : why a run would refuse the stage, or None.
     """
-    made = make_plan(spec, set=set, workspace=workspace, memory_budget=memory_budget)
-    return [item.to_dict() for item in made.selected]
-
-
-def price(item: PlannedStage, facts: Facts[Any]) -> PlannedStage:
-    """Return the stage with its cost; what cannot fit has none."""
-    bounds: tuple[Bound, ...] = ("most", "least") if item.stage.cost else ()
-    for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
-        own = replace(facts, bound=bound, estimated=set())
-        try:
-            cost = item.stage.cost(own)  # type: ignore[misc]
-            return replace(item, cost=cost, estimated=tuple(sorted(own.estimated)), bound=bound)
-        except BudgetError:
-            continue
-    return item
-
-
-def refuse_what_cannot_fit(made: Plan, execution: Execution) -> None:
-    """Raise BudgetError for the first stage to run whose smallest possible task exceeds what a task may take.
-
-    Numbers that are not known yet are taken from below, so nothing is refused that could be done.
-    """
-    for own in made.tried:
-        refuse_what_cannot_fit(own, execution)
-    if made.facts is None:
-        return
-    facts = replace(made.facts, budget=execution.memory_budget, bound="least", estimated=set())
-    limit = min(execution.memory_budget, execution.memory_limit or execution.memory_budget)
-    lower = limit < execution.memory_budget
-    whose, also = ("a worker's share of its memory limit", " and the workers' memory_limit") if lower else (
-        "the memory budget", "")
-    have = f"{whose} is {limit:,} bytes"
-    for item in made.own_stages:
-        name, cost = item.stage.name, item.stage.cost
-        if item.status == "cached" or cost is None:
-            continue
-        fix = f"{item.stage.remedy}, or raise memory_budget, in the spec or by --memory-budget{also}"
-        try:
-            least = cost(facts).least
-        except BudgetError as error:
-            what, why, remedy = sentences(str(error))
-            raise BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
-                                      fix=f"{remedy}; {fix}")) from error
-        require(least <= limit, f"stage {name} needs at least {least:,} bytes in one task, {have}", error=BudgetError,
-                why="it would fail only after the stages before it were paid for", fix=fix)
+    made = make_plan(spec, set=set, workspace=workspace, memory_budget=memory_budget, points=points, columns=columns,
+                     workers=workers, worker_memory=worker_memory)
+    return [item.to_dict(workers) for item in made.selected]

@@ -23,12 +23,10 @@ from .plan import (
     DEFAULT_WORKSPACE,
     SELECTION,
     Plan,
-    PlannedStage,
     make_plan,
-    price,
-    refuse_what_cannot_fit,
     tried_graphs,
 )
+from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
 from .stage import Context, Kind
 
 Events = Callable[[dict[str, Any]], None]
@@ -71,7 +69,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     execution = execution or current_execution(memory_budget)
     if made.spec.memory_budget is not None:
         execution = execution.within(made.budget)
-    refuse_what_cannot_fit(made, execution)
+    for own in (*made.tried, made):
+        refuse_what_cannot_fit(own.own_stages, own.facts, Room.of(execution))
     with place.lock():
         scratch = place.root / "scratch"  # the lock is ours: what is there was left by a run that was killed
         shutil.rmtree(scratch, ignore_errors=True)
@@ -106,8 +105,9 @@ def _run_stages(made: Plan, whole: Plan, records: dict[str, dict[str, Any]], exe
                 tell: Events) -> None:
     """Make the artifacts of a plan, one of several graphs or the whole, and add the records of addresses without."""
     known = made.facts and replace(made.facts, attributes=dict(made.facts.attributes))
-    for item in made.own_stages:
+    for place, item in enumerate(made.own_stages):
         if item.artifact.address not in records:
+            refuse_what_cannot_fit(made.own_stages[place:], known, Room.of(execution))
             graph = whole.graph_of(item)
             records[item.artifact.address] = _run_stage(item, made, known, execution, tell) | (
                 {"graph": graph} if graph else {})

@@ -1,10 +1,19 @@
-"""Ranks that fit a budget: the largest that does, one where none does, and never fewer of a larger budget."""
+"""Ranks that fit a budget, the room of a worker, and what a cost says of seconds."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dssl.execution.cost import MATRICES, largest_within, rank_budget
+from dssl.execution.cost import (
+    MATRICES,
+    TASK_SECONDS,
+    WORKER_BYTES,
+    cost_of,
+    largest_within,
+    rank_budget,
+    worker_room,
+)
 
 
 @given(st.integers(0, 10**12), st.integers(1, 10**6), st.integers(1, 10**4))
@@ -20,3 +29,16 @@ def test_a_larger_budget_has_no_smaller_rank(budget, most, more):
     rank = largest_within(budget, most, rank_budget)
     assert rank <= largest_within(budget + more, most, rank_budget)
     assert rank == 0 or MATRICES * np.zeros((rank, 1)).nbytes * rank <= budget / 2
+
+
+def test_seconds_are_of_computing_bytes_and_tasks_and_workers_share_the_tasks():
+    cost = cost_of(5, 7e8, 0, 0, seconds=10.0)
+    assert cost.core_seconds == pytest.approx(10 + 2 + 5 * TASK_SECONDS)
+    assert cost.wall_seconds(2) == pytest.approx(cost.core_seconds * 3 / 5)
+    assert cost_of(0, 0, 0, 0, seconds=4.0).wall_seconds(100) == 4.0
+
+
+def test_the_room_of_a_worker_is_what_it_has_before_it_is_paused():
+    assert worker_room(4 << 30) == int(0.8 * (4 << 30)) - WORKER_BYTES
+    assert worker_room(4 << 30, 2) == worker_room(4 << 30) // 2
+    assert worker_room(100 << 20) == 1  # no task fits

@@ -12,8 +12,9 @@ from dssl.execution.cost import Cost
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import plan as plan_module
 from dssl.pipeline.kinds.registry import KINDS
-from dssl.pipeline.plan import make_plan, plan, price, refuse_what_cannot_fit
+from dssl.pipeline.plan import make_plan, plan
 from dssl.pipeline.prediction import open_model
+from dssl.pipeline.preflight import Room, price, refusal, refuse_what_cannot_fit
 from dssl.pipeline.run import run
 
 from .conftest import by_name
@@ -30,7 +31,7 @@ def test_a_plan_of_nothing_made_estimates(spec, tmp_path):
     assert list(rows) == NAMES
     for row in rows.values():
         assert set(row) == {"name", "status", "why", "address", "tasks", "read_bytes", "written_bytes", "peak_bytes",
-                            "estimated", "bound"}
+                            "core_seconds", "wall_seconds", "estimated", "bound", "refused"}
         assert row["peak_bytes"] > 0
         assert row["bound"] == "most"
     assert rows["dataset"]["estimated"] == []
@@ -104,19 +105,98 @@ def test_figures_of_a_stage_that_does_not_fit_by_the_most_are_from_below(spec, t
     assert (priced["peak_bytes"], priced["estimated"], priced["bound"]) == (4, ["landmarks"], "least")
 
 
+def with_cost(made, name, cost):
+    """Return a stage of a plan whose cost is a function of another."""
+    item = {item.stage.name: item for item in made.stages}[name]
+    return replace(item, stage=replace(item.stage, cost=cost))
+
+
 def test_a_workers_limit_refuses_too(spec, tmp_path):
+    made = make_plan(spec, workspace=tmp_path / "work")
+    item = with_cost(made, "models", lambda facts: Cost(1, 2, 3, 200_000, 150_000))
+    error = refusal(item, made.facts, Room(1 << 30, 100_000))
+    assert "at least 150,000 bytes in one task, a worker's share of its memory limit is 100,000 bytes" in str(error)
+    assert "memory_limit" in str(error)
     execution = InProcess(1)
     execution.memory_limit = 100_000
-    with pytest.raises(BudgetError, match=r"a worker's share of its memory limit is 100,000 bytes") as error:
-        run(spec, set=["subsample.size=200"], workspace=tmp_path / "work", execution=execution)
-    assert "memory_limit" in str(error.value)
+    with pytest.raises(BudgetError, match="a worker has 100,000 bytes for it"):
+        run(spec, workspace=tmp_path / "work", execution=execution)
+    assert not (tmp_path / "work").exists()
+
+
+def test_blocks_that_fill_the_budget_are_refused_where_a_worker_has_less(spec, tmp_path):
+    made = make_plan(spec, workspace=tmp_path / "work")
+    item = with_cost(made, "models", lambda facts: Cost(9, 2, 3, facts.budget // 2, 1000))
+    error = refusal(item, made.facts, Room(1 << 30, 200 << 20))
+    assert "takes 536,870,912 bytes in one task, a worker has 209,715,200 bytes for it" in str(error)
+    assert f"lower memory_budget to {1 << 28:,}, or raise the workers' memory_limit" in str(error)
+    assert refusal(item, made.facts, Room(1 << 28, 200 << 20)) is None
+    assert refusal(item, made.facts, Room(1 << 30)) is None
+    driver = with_cost(made, "models", lambda facts: Cost(0, 2, 3, facts.budget // 2, 1000))  # of no worker
+    assert refusal(driver, made.facts, Room(1 << 30, 200 << 20)) is None
+
+
+def test_a_solver_of_ten_million_points_is_refused_on_a_fresh_run_with_the_way_out(spec):
+    big = {**spec, "data": {"source": "nowhere.npz", "test": {"fraction": 0.1}}, "labels": {"per_class": 50}}
+    made = make_plan(big, points=10_000_000, columns=64, workers=2, worker_memory=4 << 30)
+    refused = {item.stage.name: str(item.refused) for item in made.refused}
+    assert {"system", "columns"} <= set(refused)
+    assert "model.kind laprls" in refused["system"]
+    assert "the points are equal, have them counted first: --until vertices" in refused["system"]
+    assert not make_plan(big, points=500_000, columns=64, workers=2, worker_memory=4 << 30).refused
+    counted = make_plan({**big, "graph": {"duplicates": "keep"}}, points=10_000_000, columns=64)
+    assert all("--until vertices" not in str(item.refused) for item in counted.refused)
+
+
+def test_what_a_stage_found_refuses_a_later_one_before_the_stages_between(spec, tmp_path, monkeypatch):
+    scored = replace(KINDS["svm"], stages=tuple(
+        replace(stage, cost=lambda facts: Cost(1, 0, 0, 0, 10**8 * facts.n_test)) if stage.name == "scores" else stage
+        for stage in KINDS["svm"].stages))
+    monkeypatch.setitem(KINDS, "svm", scored)
+    fields = {**spec, "data": {**spec["data"], "test": {"fraction": 0.2}}}  # how many have labels is not known
+    with pytest.raises(BudgetError, match=r"stage scores needs at least 5,200,000,000 bytes in one task"):
+        run(fields, workspace=tmp_path / "work", execution=InProcess(1))
+    made = {folder.parent.name for folder in (tmp_path / "work" / "artifacts").glob("*/*")}
+    assert made == {"dataset", "split"}
+
+
+# For a shape alone
+
+
+def test_a_plan_for_a_shape_reads_nothing_and_grows_with_it(spec, tmp_path):
+    fields = {**spec, "data": {**spec["data"], "source": "nowhere/at/all.npz"}, "labels": {
+        "count": 50, "file": "nowhere.csv"}}
+    small, large = (make_plan(fields, points=n, columns=64, workspace=tmp_path / "w") for n in (100_000, 400_000))
+    assert large.total()["read_bytes"] / small.total()["read_bytes"] > 3.5
+    assert large.total()["core_seconds"] > 2 * small.total()["core_seconds"]
+    assert {item.status for item in large.stages} == {"to run"}
+    assert large.stages[0].artifact.address != small.stages[0].artifact.address
+    wider = make_plan(fields, set=["data.read.dtype=float64"], points=100_000, columns=64)
+    assert wider.stages[0].cost.read == 2 * small.stages[0].cost.read
+    assert not (tmp_path / "w").exists()
+
+
+def test_workers_share_what_is_in_tasks(spec):
+    rows = {workers: {row["name"]: row for row in plan(spec, points=1_000_000, columns=64, workers=workers)}
+            for workers in (1, 8)}
+    for name, row in rows[1].items():
+        assert row["wall_seconds"] == row["core_seconds"] == rows[8][name]["core_seconds"]
+        shared = -(-row["tasks"] // 8) / row["tasks"] if row["tasks"] else 1
+        assert rows[8][name]["wall_seconds"] == pytest.approx(shared * row["wall_seconds"], rel=1e-2, abs=2e-3), name
+
+
+@pytest.mark.parametrize("shape", [{"points": 1000}, {"columns": 5}, {"points": 1, "columns": 5}])
+def test_a_shape_is_points_and_columns(spec, shape):
+    with pytest.raises(SpecError, match="--points 1e8 --columns 64"):
+        make_plan(spec, **shape)
 
 
 def test_what_is_cached_is_never_refused(spec, workspace):
     made = make_plan(spec, workspace=workspace)
-    refuse_what_cannot_fit(made, InProcess(1, memory_budget=1))
+    refuse_what_cannot_fit(made.own_stages, made.facts, Room(1))
+    changed = make_plan(spec, set=["model.eta=3"], workspace=workspace)
     with pytest.raises(BudgetError, match="stage models"):
-        refuse_what_cannot_fit(make_plan(spec, set=["model.eta=3"], workspace=workspace), InProcess(1, memory_budget=1))
+        refuse_what_cannot_fit(changed.own_stages, changed.facts, Room(1))
 
 
 # From and until

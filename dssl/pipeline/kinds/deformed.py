@@ -247,6 +247,8 @@ BASELINES = (BASE, Baseline(
                 "from a graph that knows nothing about the points. A real gain must also beat this one."), Baseline(
     "subsample_graph", "The model with a graph of the subsample alone, which costs almost nothing. What the model "
                        "gains over it is what the many other unlabeled points brought."))
+WHOLE_GRAPH = ("use model.kind laprls, which has no task with the whole graph: a solver has; or lower data.points, and "
+               "predict the others with the model, or graph.n_neighbors")
 STAGES = (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("subsample", VERSIONS["subsample"], ("labels", "vertices"),
@@ -254,9 +256,9 @@ STAGES = (
           lambda f: cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f), 24 * f.n + 16 * n_subsample(f), 24 * f.n),
           "lower data.points"),
     Stage("system", VERSIONS["system"], ("vertices", "graph"), RegularizerSystem.of, make_system, _system_cost,
-          "lower graph.n_neighbors or data.points"),
+          WHOLE_GRAPH),
     Stage("columns", VERSIONS["columns"], ("system", "subsample"), ColumnParams.of, make_columns, _columns_cost,
-          "lower graph.n_neighbors or data.points"),
+          WHOLE_GRAPH),
     Stage("covariance", VERSIONS["covariance"], ("vertices", "system", "subsample", "columns"), ColumnParams.of,
           make_covariance,
           lambda f: product_cost(f.vertices, n_subsample(f), f.spec.powers, f.spec.solver.block_columns,

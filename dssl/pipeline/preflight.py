@@ -1,0 +1,139 @@
+"""What the stages of a plan take, and what is refused of it: before a run, and again as soon as more is known."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ..errors import BudgetError, explain, sentences
+from ..execution.cost import Cost
+from ..execution.tasks import Execution
+from ..storage.artifacts import Artifact
+from .facts import DISTINCT, Bound, Facts
+from .stage import Stage
+
+Status = Literal["cached", "partial", "to run"]
+LEAST_TRIED = 1 << 20  # bytes; of the budgets that are tried where a smaller one would do
+
+
+@dataclass(frozen=True)
+class Room:
+    """The bytes that a task may take: its memory budget, and what a worker has for it, None where nobody says."""
+
+    budget: int
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, execution: Execution) -> "Room":
+        return cls(execution.memory_budget, execution.memory_limit)
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage with its parameters and artifact: "cached", "partial" (some parts are finished) or "to run", and why.
+
+    cost : of what a run would do; None for a stage that is cached, or that cannot fit.
+    estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find; bound : from
+    where they are taken, "least" where the stage would not fit by the most that they may be. graph : where several are
+    tried, the values of the one that the stage is of. refused : why a run would refuse it, if it would.
+    """
+
+    stage: Stage
+    params: Any
+    artifact: Artifact
+    status: Status
+    why: str
+    cost: Cost | None = None
+    estimated: tuple[str, ...] = ()
+    bound: Bound = "most"
+    graph: str = ""
+    refused: BudgetError | None = None
+
+    def to_dict(self, workers: int = 1) -> dict[str, Any]:
+        """Return the JSON form; of a cached stage nothing is run, so its figures are 0."""
+        cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
+        return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
+                "tasks": cost and cost.tasks, "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,
+                "peak_bytes": cost and cost.peak, "core_seconds": cost and round(cost.core_seconds, 3),
+                "wall_seconds": cost and round(cost.wall_seconds(workers), 3), "estimated": list(self.estimated),
+                "bound": self.bound, "refused": self.refused and str(self.refused),
+                **({"graph": self.graph} if self.graph else {})}
+
+
+def price(item: PlannedStage, facts: Facts[Any], room: Room | None = None) -> PlannedStage:
+    """Return the stage with its cost, and with why it is refused; what cannot fit has no cost."""
+    if item.status == "cached":
+        return item
+    refused = refusal(item, facts, room or Room(facts.budget))
+    bounds: tuple[Bound, ...] = ("most", "least") if item.stage.cost else ()
+    for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
+        own = replace(facts, bound=bound, estimated=set())
+        try:
+            cost = item.stage.cost(own)  # type: ignore[misc]
+            return replace(item, cost=cost, estimated=tuple(sorted(own.estimated)), bound=bound, refused=refused)
+        except BudgetError:
+            continue
+    return replace(item, refused=refused)
+
+
+def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | None:
+    """Return the error for a stage to run that cannot fit, whatever is yet to be found; None where it can.
+
+    Numbers that are not known are taken from below, but for copies among the points: until they are counted there are
+    none. It cannot fit where its smallest possible task exceeds the budget or the room of a worker; or where tasks that
+    are as large as the budget lets them be exceed the room of a worker, which would end them each time.
+    """
+    name, cost = item.stage.name, item.stage.cost
+    if item.status == "cached" or cost is None:
+        return None
+    own = replace(facts, budget=room.budget, bound="least", estimated=set())
+    limit = min(room.budget, room.limit or room.budget)
+    lower = limit < room.budget
+    whose, also = ("a worker's share of its memory limit", " and the workers' memory_limit") if lower else (
+        "the memory budget", "")
+    have = f"{whose} is {limit:,} bytes"
+    fix = f"{item.stage.remedy}, or raise memory_budget, in the spec or by --memory-budget{also}"
+    try:
+        found = cost(own)
+    except BudgetError as error:
+        what, why, remedy = sentences(str(error))
+        return BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
+                                   fix=f"{remedy}; {fix}{_if_copies(own)}"))
+    if found.least > limit:
+        return BudgetError(explain(
+            f"stage {name} needs at least {found.least:,} bytes in one task, {have}",
+            why="it would fail only after the stages before it were paid for", fix=f"{fix}{_if_copies(own)}"))
+    if room.limit is None or not found.tasks or found.peak <= room.limit:
+        return None
+    smaller = _budget_that_fits(cost, own, room.limit)
+    return BudgetError(explain(
+        f"stage {name} takes {found.peak:,} bytes in one task, a worker has {room.limit:,} bytes for it",
+        why="blocks are as large as the memory budget lets them be, and a worker that is full ends its task",
+        fix=(f"lower memory_budget to {smaller:,}, or " if smaller else f"{item.stage.remedy}, or ")
+        + f"raise the workers' memory_limit{_if_copies(own)}"))
+
+
+def refuse_what_cannot_fit(stages: Iterable[PlannedStage], facts: Facts[Any] | None, room: Room) -> None:
+    """Raise BudgetError for the first of some stages that is refused; see `refusal`."""
+    for item in stages:
+        error = refusal(item, facts, room) if facts is not None else None
+        if error is not None:
+            raise error
+
+
+def _if_copies(facts: Facts[Any]) -> str:
+    """Return what to do where the points were taken as distinct."""
+    return "; if many of the points are equal, have them counted first: --until vertices" \
+        if DISTINCT in facts.estimated else ""
+
+
+def _budget_that_fits(cost: Any, facts: Facts[Any], limit: int) -> int | None:
+    """Return the largest of halves of the budget by which a stage fits a limit; None if there is none."""
+    budget = facts.budget // 2
+    while budget >= LEAST_TRIED:
+        try:
+            if cost(replace(facts, budget=budget, estimated=set())).peak <= limit:
+                return budget
+        except BudgetError:
+            return None
+        budget //= 2
+    return None
