@@ -367,7 +367,8 @@ def test_the_plan_shows_what_a_stage_takes(made, workspace):
 
 
 def test_a_plan_for_a_shape_and_workers(made, workspace):
-    asked = ("plan", made / "spec.yaml", "--set", "data.source=nowhere.npz", "--columns", "64", "--workspace", workspace)
+    asked = ("plan", made / "spec.yaml", "--set", "data.source=nowhere.npz", "--columns", "64",
+             "--workspace", workspace)
     shown = invoke(*asked, "--points", "1e5", "--workers", "8", "--memory", "4GiB")
     assert shown.exit_code == 0, shown.stderr
     for text in ("one core", "8 workers", "in all", "to run"):
