@@ -301,13 +301,42 @@ def test_ingest_of_sparse_rows_and_missing_cells(tmp_path):
     assert "one_hot" in unknown.stderr
 
 
+def test_gc_lists_sizes_and_removes_when_told(made, workspace):
+    kept = json.loads(invoke("gc", "--workspace", workspace, "--json").stdout)
+    assert (kept["removed"], kept["items"], len(kept["kept_runs"])) == (False, [], 1)
+    listed = invoke("gc", "--workspace", workspace, "--keep-runs", "0", "--dry-run")
+    assert listed.exit_code == 0
+    for text in ("columns", "on disk", "can be removed", "0 runs are kept", "--yes"):
+        assert text in listed.stdout
+    assert invoke("verify", "--workspace", workspace).exit_code == 0
+    done = json.loads(invoke("gc", "--workspace", workspace, "--keep-runs", "0", "--yes", "--json").stdout)
+    assert done["removed"]
+    assert done["bytes"] == sum(item["bytes"] for item in done["items"]) > 0
+    assert invoke("verify", "--workspace", workspace).exit_code == 1  # there is nothing
+    planned = json.loads(invoke("plan", made / "spec.yaml", "--workspace", workspace, "--json").stdout)["stages"]
+    assert {stage["status"] for stage in planned} == {"to run"}
+    assert invoke("gc", "--workspace", workspace, "--yes", "--dry-run").exit_code == 2
+    assert "there is no workspace" in invoke("gc", "--workspace", workspace / "none").stderr
+
+
+@pytest.mark.filterwarnings("always::dssl.storage.lock.WaitsForLock")
+def test_a_run_waits_for_another_as_long_as_it_is_told(made, workspace):
+    from dssl.storage.artifacts import Workspace
+    with Workspace.at(workspace).lock():
+        found = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--wait", "0.1")
+    assert found.exit_code == 5
+    assert "waiting for it" in found.stderr.replace("\n", " ")
+    assert invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--wait").exit_code == 0
+
+
 def test_schema_help_and_version():
     schema = json.loads(invoke("schema").stdout)
     for part in schema["anyOf"]:
         kind = schema["$defs"][part["$ref"].rsplit("/")[-1]]
         assert {"name", "data", "labels", "model", "memory_budget"} <= set(kind["properties"])
     shown = invoke("--help")
-    for command in ("run", "plan", "ingest", "predict", "suggest", "verify", "inspect", "report", "doctor", "schema"):
+    for command in ("run", "plan", "ingest", "predict", "suggest", "verify", "inspect", "gc", "report", "doctor",
+                    "schema"):
         assert command in shown.stdout
         assert invoke(command, "--help").exit_code == 0
     assert invoke("--version").stdout == f"dssl, version {__version__}\n"

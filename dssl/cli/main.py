@@ -1,4 +1,4 @@
-"""The command line: `dssl run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `doctor`,
+"""The command line: `dssl run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `gc`, `doctor`,
 `schema`.
 
 One JSON document on standard output with --json, everything else on standard error. Exit codes: 0 done, 1 failed
@@ -19,7 +19,7 @@ from .data import ingest_command, predict_command
 from .options import console
 from .runs import plan_command, report_command, run_command
 from .suggest import suggest_command
-from .workspace import doctor_command, inspect_command, verify_command
+from .workspace import doctor_command, gc_command, inspect_command, verify_command
 
 INTERRUPTED = 130
 
@@ -54,7 +54,8 @@ def main() -> None:
 
     def tell(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None,
              line: str | None = None) -> None:
-        if category is UserWarning:  # dssl's own, of which the line of code says nothing
+        # dssl's own, of which the line of code says nothing.
+        if category is UserWarning or category.__module__.startswith("dssl."):
             console.print(f"warning: {message}", markup=False)
         else:
             shown(message, category, filename, lineno, file, line)
@@ -71,5 +72,5 @@ def schema_command() -> None:
 
 
 for command in (run_command, plan_command, ingest_command, predict_command, suggest_command, verify_command,
-                inspect_command, doctor_command, report_command):
+                inspect_command, gc_command, doctor_command, report_command):
     main.add_command(command)

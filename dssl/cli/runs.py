@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 @planned
 @on_option
 @json_option
+@click.option("--wait", default=0.0, is_flag=False, flag_value="inf", metavar="[SECONDS]",
+              type=click.FloatRange(min=0),
+              help="Wait for another run in the workspace: so many seconds, or as long as it takes.")
 @click.option("--quiet", is_flag=True, help="Tell nothing of the progress.")
-def run_command(made: Plan, runtime: str | None, as_json: bool, quiet: bool) -> None:
+def run_command(made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float) -> None:
     """Run the pipeline SPEC; what an earlier run made is used again."""
     from ..pipeline.run import run
     from ..progress import Reporter
@@ -31,7 +34,7 @@ def run_command(made: Plan, runtime: str | None, as_json: bool, quiet: bool) -> 
     if all(stage.status == "cached" for stage in made.selected):
         runtime = "in-process"  # nothing will be computed, so nothing is started
     with open_runtime(runtime, made.budget) as (execution, where), Reporter(where, console, quiet=quiet) as reporter:
-        result = run(made, execution=execution, events=reporter.tell)
+        result = run(made, execution=execution, events=reporter.tell, wait=wait)
     if as_json:
         click.echo(json.dumps(result, indent=1))
     elif result["status"] == "stopped":

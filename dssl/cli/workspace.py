@@ -1,4 +1,4 @@
-"""`dssl verify`, `inspect` and `doctor`: what lies in a workspace, and whether all is well."""
+"""`dssl verify`, `inspect`, `gc` and `doctor`: what lies in a workspace, and whether all is well."""
 
 import json
 
@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import DataError, require
+from ..errors import DataError, SpecError, require
 from .options import json_option, on_option, size_text, workspace_option
 
 
@@ -27,6 +27,46 @@ def verify_command(workspace: str, as_json: bool) -> None:
     unfinished = f", and so are {parts} finished parts of unfinished ones" if parts else ""
     click.echo(json.dumps({"artifacts": checked, "unfinished_parts": parts}) if as_json else
                f"{checked} artifacts are as they were written{unfinished}")
+
+
+@click.command("gc")
+@workspace_option
+@click.option("--keep-runs", default=None, metavar="N", type=click.IntRange(min=0),
+              help="Keep the newest N runs and remove the others; by default all runs are kept.")
+@click.option("--drop", multiple=True, metavar="RUN", help="Remove this run; may be repeated.")
+@click.option("--yes", is_flag=True, help="Remove what is listed.")
+@click.option("--dry-run", is_flag=True, help="Only list, as without --yes.")
+@json_option
+def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], yes: bool, dry_run: bool,
+               as_json: bool) -> None:
+    """Remove the artifacts that no run needs, what stopped runs left unfinished, and scratch; with --yes.
+
+    Without --yes their sizes are listed, and nothing is removed. What an estimator kept in the workspace is of no run.
+    """
+    from ..pipeline.gc import collect_garbage, find_garbage
+    from ..storage.artifacts import Workspace
+
+    require(not (yes and dry_run), "--yes and --dry-run", error=SpecError, why="one removes, the other does not",
+            fix="leave one of them out")
+    place = Workspace.at(workspace)
+    require(place.root.is_dir(), f"there is no workspace {workspace}", error=DataError, why="nothing can be removed",
+            fix="check --workspace")
+    found = (collect_garbage if yes else find_garbage)(place, keep_runs=keep_runs, drop=drop)
+    if as_json:
+        click.echo(json.dumps({"removed": yes, **found.to_dict()}, indent=1))
+        return
+    table = Table("what", "stage", "folder", box=None)
+    table.add_column("on disk", justify="right", no_wrap=True)
+    for item in sorted(found.items, key=lambda item: -item.size):
+        table.add_row(item.what, item.stage, item.path.name, size_text(item.size))
+    out = Console()
+    if found.items:
+        out.print(table)
+    kept = f"{len(found.kept)} runs are kept, and {size_text(found.kept_bytes)} that they need"
+    verb = "removed" if yes else "can be removed"
+    out.print(f"{size_text(found.size)} in {len(found.items)} folders {verb}; {kept}", soft_wrap=True)
+    if found.items and not yes:
+        out.print("to remove it, say --yes")
 
 
 @click.command("inspect")

@@ -85,6 +85,7 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
     remake : names of stages that are to be made anew, whatever is there, but for addresses that are `done`.
     """
     planned: dict[str, PlannedStage] = {}
+    removed = workspace.removed()
     for stage in kind.stages:
         params = stage.params(spec)
         inputs = {name: planned[name].artifact.address for name in stage.needs}
@@ -100,6 +101,8 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
             status, why = "partial", f"{finished} parts are finished"
         else:
             why = f"after {', '.join(waiting)}" if waiting else "not made yet"
+            day = removed.get(f"{stage.name}/{artifact.folder.name}")
+            why = f"removed by dssl gc on {day}" if day else why
         planned[stage.name] = PlannedStage(stage, params, artifact, status, why)
     return list(planned.values())
 

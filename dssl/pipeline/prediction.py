@@ -24,7 +24,7 @@ from ..learners.coding import ClassCoding, margins_of
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
 from ..learners.probabilities import CALIBRATION, Calibration
-from ..storage.artifacts import read_manifest
+from ..storage.artifacts import Workspace, read_manifest
 from ..storage.blocks import Rows
 from ..storage.csr import as_csr, as_rows
 from ..storage.files import read_json
@@ -269,9 +269,26 @@ def model_folder(path: str | Path) -> Path:
     if result.is_file():
         folder = _model_of(result)
     if not (folder / "manifest.json").is_file():
+        _refuse_removed(folder)
         raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",
                                 fix='pass the "model" path of `dssl run --json`, or the result.json of the run'))
     return folder
+
+
+def _refuse_removed(folder: Path) -> None:
+    """Raise DataError if an artifact's folder was removed by `dssl gc`."""
+    workspace = Workspace(folder.resolve().parents[2]) if len(folder.resolve().parents) > 2 else None
+    day = workspace.removed().get(f"{folder.parent.name}/{folder.name}") if workspace else None
+    require(day is None, f"{folder} was removed by dssl gc on {day}", error=DataError,
+            why="no run that was kept needed it",
+            fix="run the pipeline again: what is missing is made anew, with equal bytes")
+
+
+def _manifest_of(folder: Path) -> dict[str, Any]:
+    """Return the manifest of an artifact that a model needs; raise DataError if it was removed."""
+    if not (folder / "manifest.json").is_file():
+        _refuse_removed(folder)
+    return read_manifest(folder / "manifest.json")
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
@@ -289,9 +306,9 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
                                 fix=f"choose one of {', '.join(models)}"))
     artifacts = folder.parent.parent
     points = artifacts / "points" / described["inputs"]["points"][:24]
-    prepared = read_manifest(points / "manifest.json")
+    prepared = _manifest_of(points)
     scaling = Scaling.from_arrays(StoredParts(points).within("scaling").read(0), prepared["attributes"]["scaling"])
-    data = read_manifest(artifacts / "dataset" / prepared["inputs"]["dataset"][:24] / "manifest.json")
+    data = _manifest_of(artifacts / "dataset" / prepared["inputs"]["dataset"][:24])
     model = stored_models(StoredParts(folder), {name: models[name]}).open()[name]
     return FittedPipeline(scaling, model, data["attributes"]["dataset"],
                           ingest_params({name: value for name, value in data["params"].items() if name != "type"},

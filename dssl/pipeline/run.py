@@ -18,6 +18,7 @@ from ..report.sections.ran import spec_section, stages_section
 from ..storage.artifacts import libraries
 from ..storage.files import read_json, write_json
 from .facts import Facts
+from .gc import write_stages
 from .graphs import write_unreached
 from .plan import (
     DEFAULT_WORKSPACE,
@@ -35,7 +36,7 @@ Events = Callable[[dict[str, Any]], None]
 def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         workspace: str | Path = DEFAULT_WORKSPACE, execution: Execution | None = None,
         memory_budget: int | None = None, fresh: bool = False, from_stage: str | None = None, until: str | None = None,
-        events: Events | None = None) -> dict[str, Any]:
+        events: Events | None = None, wait: float = 0.0) -> dict[str, Any]:
     """Run a pipeline and return its result: metrics, baselines, what each stage took, and the report's path.
 
     Parameters
@@ -47,6 +48,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         artifact anew.
     from_stage : make this stage and all that depend on it anew; not with fresh. until : stop after this stage; the
         result then has the status "stopped", and neither metrics nor a report.
+    wait : seconds for which another run in the workspace is waited for; inf as long as it takes.
     events : called with {"event": "stage" | "progress", ...} as the run goes on.
 
     Raises
@@ -71,7 +73,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         execution = execution.within(made.budget)
     for own in (*made.tried, made):
         refuse_what_cannot_fit(own.own_stages, own.facts, Room.of(execution))
-    with place.lock():
+    with place.lock(wait):
         scratch = place.root / "scratch"  # the lock is ours: what is there was left by a run that was killed
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
@@ -81,10 +83,12 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         folder = place.root / "runs" / identity
         # Paths as well as addresses: a run's record is read by people.
         write_json(folder / "spec.json", made.given.model_dump())
+        write_stages(folder, [item.artifact.folder for item in made.selected])
         records: dict[str, dict[str, Any]] = {}
         for own in made.tried:
             _run_stages(own.again(execution.memory_budget, records), made, records, execution, tell)
         made = made.again(execution.memory_budget, records)
+        write_stages(folder, [item.artifact.folder for item in made.selected])  # of the graph that was chosen
         _run_stages(made, made, records, execution, tell)
         result = _result(identity, made, list(records.values()))
         if result["status"] == "done":

@@ -8,7 +8,10 @@ its manifest does; without one, its finished parts are what the next run keeps.
 
 import hashlib
 import json
+import os
 import shutil
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -22,6 +25,7 @@ from .lock import FolderLock
 from .store import StoredParts
 from .verify import verify_finished, verify_parts
 
+REMOVED = "removed.json"  # which artifacts `dssl gc` removed, and when
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pynndescent", "pyamg")
 
 
@@ -107,9 +111,21 @@ class Artifact:
         verify_parts(self.parts)
 
     def remove(self) -> None:
-        """Delete the artifact, its manifest first."""
-        (self.folder / "manifest.json").unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Delete the artifact; see `remove_folder`."""
+        remove_folder(self.root, self.folder)
+
+
+def remove_folder(root: Path, folder: Path) -> None:
+    """Delete an artifact's folder in a workspace: its manifest first, then all of it at once.
+
+    Half of an artifact would look like one to go on with; what is moved to scratch is swept away by the next run.
+    """
+    (folder / "manifest.json").unlink(missing_ok=True)
+    gone = root / "scratch" / f"removed-{folder.name}-{os.urandom(4).hex()}"
+    gone.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        folder.replace(gone)
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 @cache
@@ -165,6 +181,16 @@ class Workspace:
         begun = sorted((self.root / "artifacts").glob("*/*/begun.json"))
         return sum(verify_finished(StoredParts(path.parent)) for path in begun
                    if not (path.parent / "manifest.json").is_file())
+
+    def note_removed(self, folders: Sequence[Path], day: str) -> None:
+        """Write down that artifacts are removed, so that whoever misses one is told."""
+        gone = {f"{folder.parent.name}/{folder.name}": day for folder in folders}
+        write_json(self.root / REMOVED, self.removed() | gone)
+
+    def removed(self) -> dict[str, str]:
+        """Return the day on which artifacts were removed, by STAGE/FOLDER; some may have been made again."""
+        path = self.root / REMOVED
+        return read_json(path) if path.is_file() else {}
 
     def lock(self, wait: float = 0.0) -> FolderLock:
         """Return the lock of the workspace; wait : seconds for which another writer is waited for."""
