@@ -2,6 +2,12 @@
 
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
+
+from dssl.execution.in_process import InProcess
+from dssl.execution.tasks import SHARED_CHUNK, run_part
+from dssl.storage.blocks import write_dense
+from dssl.storage.store import StoredParts
 
 
 def traced_peak(work: Callable[[], object], expected: float) -> int:
@@ -20,3 +26,49 @@ def traced_peak(work: Callable[[], object], expected: float) -> int:
         finally:
             tracemalloc.stop()
     return min(peaks)
+
+
+class Traced(InProcess):
+    """Runs one task at a time, in storage, and notes how much memory each kind of task and the driver take.
+
+    Within `with`, `tasks` are the most bytes that a task of each class held beside what was there when it began, and
+    `driver` is what was held beside that of the beginning whenever no task ran.
+    """
+
+    def __init__(self, folder: Path, memory_budget: int):
+        super().__init__(1, memory_budget)
+        self.folder, self.tasks, self.driver = folder, dict[str, int](), 0
+        self._scratches, self._begin = 0, 0
+
+    def scratch(self) -> StoredParts:
+        self._scratches += 1
+        return StoredParts(self.folder / f"scratch{self._scratches}")
+
+    def share_rows(self, rows):
+        if not rows.held:
+            return rows
+        chunk = min(SHARED_CHUNK, self.memory_budget // 8)
+        return write_dense(rows, self.scratch(), "rows", max(1, chunk // rows.row_bytes))
+
+    def __enter__(self):
+        tracemalloc.start()
+        self._begin = tracemalloc.get_traced_memory()[0]
+        return self
+
+    def __exit__(self, *exc):
+        self._note()
+        tracemalloc.stop()
+
+    def _note(self):
+        self.driver = max(self.driver, tracemalloc.get_traced_memory()[1] - self._begin)
+
+    def _run(self, pending, parts, done):
+        for index, task in pending:
+            self._note()
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            receipt = run_part(task, parts, index)
+            peak, name = tracemalloc.get_traced_memory()[1] - before, type(task).__name__
+            self.tasks[name] = max(self.tasks.get(name, 0), peak)
+            tracemalloc.reset_peak()
+            done(index, receipt)

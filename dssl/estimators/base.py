@@ -18,7 +18,7 @@ from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, graph_of
 from ..graph.vertices import require_distinct, rows_differ
-from ..graph.weights import KERNEL_WIDTH
+from ..graph.weight_rule import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from
 from ..learners.coding import ClassCoding
 from ..learners.model import Model

@@ -11,7 +11,7 @@ from ..execution.cost import Cost, cost_of
 from ..storage.blocks import ArrayRows, PartWriter, Receipt
 from .laplacian import check_weights
 from .neighbor_lists import Neighbors
-from .weights import FLOOR
+from .weight_rule import FLOOR
 
 NO_NEIGHBOR = -1  # the id that fills a list shorter than others
 SHOWN = 5

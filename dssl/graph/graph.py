@@ -17,7 +17,8 @@ from .given import checked_neighbors, checked_weights, described_weights, store_
 from .neighbor_lists import Neighbors
 from .neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
-from .weights import WIDTH, WeightParams, read_graph, warn_raised, weigh
+from .weight_rule import WIDTH, WeightParams, warn_raised
+from .weights import read_graph, weigh
 
 VERSIONS = {"vertices": 2, "neighbors": 3, "graph": 4}  # of the code of each step; to be raised when its output changes
 

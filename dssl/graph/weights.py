@@ -1,203 +1,194 @@
 """Weights of the neighbor graph: a symmetric sparse matrix, made and stored in blocks of rows.
 
-    binary      w = 1
-    heat        w = exp(-d^2 / (2 h^2)), one bandwidth h; by default the median distance to the k-th neighbor
-    self_tuned  w = exp(-d_ij^2 / (width^2 s_i s_j)), s_i the distance of point i to its k-th neighbor
-                (Zelnik-Manor, Perona, "Self-tuning spectral clustering", NIPS 2004, with width 1)
+A block weighs the entries of its own lists, and those of others that end in it. The latter come by a shuffle, with the
+scales of the points whose lists they are; the scales of the points that its own entries end at come back by a second:
 
-A weight that underflows makes the Laplacian useless to iterative solvers and infinite to multigrid, so none is
-smaller than 1e-10 of the median; how many were raised to that floor is counted.
+    ListsTask     scatters (i, j, d, s_i) of each entry to the block of j
+    LogsTask      gathers these, scatters s_j back to the block of i, and keeps the logs of a sample for the median
+    WeightsTask   gathers both, and writes its rows of W
+
+so that a task holds the entries of its block, and each entry is written twice and read four times, whatever n is. Of
+binary weights there is nothing to send back.
 """
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataError, IntegrityError, explain, require
+from ..errors import DataError, IntegrityError, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges
+from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges, rows_that_fit
+from ..storage.shuffle import bucket_order, gather, rows_of_writers, scatter
+from .median import median_of_parts, most_collected
 from .neighbor_lists import Neighbors
+from .weight_rule import FLOOR, LEAST_LOG, WIDTH, WeightParams, WeightRule, warn_raised
 
-KINDS = ("binary", "heat", "self_tuned")
-SYMMETRIZATIONS = ("maximum", "minimum", "mean")
-FLOOR = 1e-10  # of the median weight
-# Of self-tuned weights: for learners on the graph, and for those with a base kernel. Half gives the former 1.5 to 3
-# points at every label rate; the latter lose up to 12 by it at one label a class, and 14 on two moons at five.
-WIDTH, KERNEL_WIDTH = 0.5, 1.0
-FEW_RAISED = 0.02  # of all entries
-LEAST_LOG = -600.0  # exp(-708) is the last normal float64
 BLOCK_ROWS = 1 << 16
-MEDIAN_ENTRIES = 10_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightParams:
-    """How lists become weights.
-
-    kind : "binary", "heat" or "self_tuned".
-    bandwidth : h of "heat", in units of distance; None takes the median distance to the k-th neighbor.
-    width : of "self_tuned", in units of the distances to the k-th neighbors. The smaller, the less a far neighbor
-        counts beside a near one; 0.5 has a k-th neighbor count exp(-4). Other kinds do not read it.
-    symmetrize : of the two directed weights of a pair, 0 where one does not list the other, take the "maximum"
-        (an edge where either lists the other), the "minimum" (where both do) or the "mean".
-    """
-
-    kind: Literal["binary", "heat", "self_tuned"] = "self_tuned"
-    bandwidth: float | None = None
-    width: float = WIDTH
-    symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
-
-    def __post_init__(self) -> None:
-        require(self.kind in KINDS, f"kind={self.kind!r}, expected one of {KINDS}",
-                why="no other weight is defined", fix='use "self_tuned", which needs no bandwidth')
-        require(self.symmetrize in SYMMETRIZATIONS,
-                f"symmetrize={self.symmetrize!r}, expected one of {SYMMETRIZATIONS}",
-                why="a Laplacian needs one weight per pair", fix='use "maximum", which isolates no point')
-        distance = isinstance(self.bandwidth, Real) and 1e-100 <= float(self.bandwidth) <= 1e100
-        require(self.bandwidth is None or (self.kind == "heat" and distance),
-                f"bandwidth={self.bandwidth!r} with kind={self.kind!r}",
-                why="only heat weights have a bandwidth, and it is a distance, 1e-100 to 1e100",
-                fix="leave bandwidth out, or choose a distance between near points")
-        number = isinstance(self.width, Real) and not isinstance(self.width, bool) and 1e-3 <= float(self.width) <= 1e3
-        require(number, f"width={self.width!r}, expected 0.001 to 1000", why="it is a multiple of the distances to the "
-                "k-th neighbors", fix=f"leave width at {WIDTH}, or try 0.35 to 1")
-
-
-@dataclass(frozen=True)
-class WeightRule:
-    """Parameters with everything that depends on all lists filled in.
-
-    scale : the bandwidth of "heat", the width of "self_tuned". least_log : the log of the least weight.
-    """
-
-    kind: str
-    scale: float
-    least_log: float
-
-    def log_weights(self, distances: np.ndarray, scales: np.ndarray, other_scales: np.ndarray) -> np.ndarray:
-        """Return the log weights of edges of these lengths between points of these scales; 0 between copies."""
-        squared = distances.astype(np.float64) ** 2
-        if self.kind == "binary":
-            return np.zeros_like(squared)
-        if self.kind == "heat":
-            return -squared / (2 * self.scale**2)
-        product = scales * other_scales
-        # A point whose k nearest are all copies of it has no scale; it takes the other's.
-        product = np.where(product > 0, product, np.maximum(scales, other_scales) ** 2)
-        return -np.divide(squared, self.scale**2 * product, out=np.zeros_like(squared), where=squared > 0)
-
-    def weights(self, distances: np.ndarray, scales: np.ndarray, other_scales: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the weights and the number of those raised to the floor."""
-        logs = self.log_weights(distances, scales, other_scales)
-        low = logs < self.least_log
-        return np.exp(np.where(low, self.least_log, logs)), int(low.sum())
+ENTRY_BYTES = 130  # of a task, measured: an entry of its lists and one that ends in its block
+MEDIAN_ENTRIES = 10_000_000  # of all lists, from which the median is taken
 
 
 def _blocks(neighbors: Neighbors) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    return neighbors.blocks(max(1, BLOCK_ROWS * 10 // neighbors.k))
+    return neighbors.blocks(_sampled_rows(neighbors.k))
+
+
+def _sampled_rows(k: int) -> int:
+    """Return the rows of which every so many-th is in the sample of the median, from their first on."""
+    return max(1, BLOCK_ROWS * 10 // k)
+
+
+def id_type(n: int) -> type[np.signedinteger]:
+    """Return the type of vertex numbers as they are stored."""
+    return np.int32 if n < 2**31 else np.int64
+
+
+def last_distances(ids: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Return the distance to the last neighbor of each list (b, k), 0 of an empty one, in the type of the distances."""
+    return distances[:, -1] if (ids[:, -1] >= 0).all() else np.where(ids >= 0, distances, 0).max(axis=1)
 
 
 def kth_distances(neighbors: Neighbors) -> np.ndarray:
     """Return the distance of each point to its last neighbor, (n,) float64; 0 for a point without any."""
-    return np.concatenate([distances[:, -1] if (ids[:, -1] >= 0).all() else np.where(ids >= 0, distances, 0).max(axis=1)
-                           for _, ids, distances in _blocks(neighbors)]).astype(np.float64)
+    return np.concatenate([last_distances(ids, distances) for _, ids, distances in _blocks(neighbors)]).astype(
+        np.float64)
 
 
-def weight_rule(neighbors: Neighbors, params: WeightParams) -> WeightRule:
-    """Return the rule of these lists; reads them twice, and keeps 8 bytes a point and up to 80 MB of weights."""
-    if params.kind == "binary":
-        return WeightRule("binary", 1.0, -np.inf)
-    scales = kth_distances(neighbors)
-    positive = scales[scales > 0]
-    typical = float(np.median(positive)) if len(positive) else 1.0  # copies say nothing about the scale
-    bandwidth = typical if params.bandwidth is None else params.bandwidth
-    rule = WeightRule(params.kind, bandwidth if params.kind == "heat" else params.width, -np.inf)
-    step = max(1, -(-len(neighbors) * neighbors.k // MEDIAN_ENTRIES))
-    logs = []
-    for first, ids, distances in _blocks(neighbors):
-        row, column = np.nonzero(ids[::step] >= 0)
-        logs.append(rule.log_weights(distances[::step][row, column], scales[first:first + len(ids):step][row],
-                                     scales[ids[::step][row, column]]))
-    median = float(np.median(np.concatenate(logs)))
-    name, near = ("width", f"{WIDTH}") if params.kind == "self_tuned" else (
-        "bandwidth", f"{typical:.3g}, the median distance to the k-th neighbor")
-    require(median > LEAST_LOG, f"with {name}={rule.scale:.3g} the median weight is exp({median:.4g})",
-            why="half of all weights, or more, are zero in float64", fix=f"choose a {name} near {near}")
-    return replace(rule, least_log=median + float(np.log(FLOOR)))
+@dataclass(frozen=True)
+class ListBlocks:
+    """Neighbor lists in blocks of `height` rows, and what the tasks of earlier passes wrote of them.
 
-
-def weights_in_rows(start: int, stop: int, n: int, lists: Iterator[tuple[int, np.ndarray, np.ndarray]],
-                    scales: np.ndarray, rule: WeightRule, symmetrize: str) -> tuple[sp.csr_array, int]:
-    """Return rows [start, stop) of W as CSR (stop - start, n), and how many of their own list entries were raised.
-
-    `lists` runs over the lists of all n rows: an edge is in these rows if it starts or ends there. An id of -1 ends a
-    list that is shorter than others.
+    lists : by `ListsTask`. scales : by `LogsTask`.
     """
-    leaving, entering, raised = [], [], 0
-    for first, ids, distances in lists:
-        rows = np.repeat(np.arange(first, first + len(ids)), ids.shape[1])
-        columns, lengths = ids.ravel(), distances.ravel()
-        mine = (rows >= start) & (rows < stop) & (columns >= 0)
-        i, j = rows[mine], columns[mine]
-        values, low = rule.weights(lengths[mine], scales[i], scales[j])
-        leaving.append((i, j, values))
-        raised += low
-        mine = (columns >= start) & (columns < stop)
-        i, j = rows[mine], columns[mine]
-        entering.append((j, i, rule.weights(lengths[mine], scales[i], scales[j])[0]))
-    out, back = _assemble(leaving, start, stop, n), _assemble(entering, start, stop, n)
-    W = sp.csr_array((out + back) * 0.5 if symmetrize == "mean" else getattr(out, symmetrize)(back))
-    W.eliminate_zeros()
-    W.sort_indices()
-    return W, raised
+
+    neighbors: Neighbors
+    height: int
+    kind: str
+    lists: Parts
+    scales: Parts
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        return row_ranges(len(self.neighbors), self.height)
+
+    @property
+    def count(self) -> int:
+        return block_count(len(self.neighbors), self.height)
+
+    def own(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the entries of a block of lists: i, counted from its first row, j and d, (e,); and s of its rows."""
+        start, stop = self.ranges[index]
+        ids, distances = self.neighbors.ids.read(start, stop), self.neighbors.distances.read(start, stop)
+        there = ids >= 0
+        i = np.repeat(np.arange(stop - start, dtype=np.int32), there.sum(axis=1))
+        return i, ids[there], distances[there], last_distances(ids, distances)
 
 
-def _assemble(triples: list[tuple[np.ndarray, np.ndarray, np.ndarray]], start: int, stop: int, n: int) -> sp.csr_array:
-    rows, columns, values = (np.concatenate(column) for column in zip(*triples, strict=True))
-    return sp.csr_array((values, (rows - start, columns)), shape=(stop - start, n))
+@dataclass(frozen=True)
+class ListsTask:
+    """Scatter the entries of a block of lists to the blocks of the points that they name; write `scales` (b,)."""
+
+    blocks: ListBlocks
+    index: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        blocks = self.blocks
+        start, _ = blocks.ranges[self.index]
+        i, j, d, s = blocks.own(self.index)
+        block = j // blocks.height
+        names = {"s": s[i]} if blocks.kind == "self_tuned" else {}
+        receipt = scatter(out, block, blocks.count, i=i + id_type(len(blocks.neighbors))(start),
+                          j=(j - block * blocks.height).astype(np.int32), d=d, **names)
+        return {**receipt, **out.write(scales=s[s > 0] if blocks.kind == "heat" else s), "positive": int((s > 0).sum())}
+
+
+@dataclass(frozen=True)
+class LogsTask:
+    """Write the log weights of the sampled entries that end in a block; send back the scales of its points.
+
+    Every `step`-th list of each `_sampled_rows` is in the sample.
+    """
+
+    blocks: ListBlocks
+    rule: WeightRule
+    step: int
+    index: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        blocks, tuned = self.blocks, self.rule.kind == "self_tuned"
+        own = blocks.lists.read(self.index, ["scales"])["scales"]
+        entering = gather(blocks.lists, blocks.count, self.index)
+        receipt: Receipt = {}
+        if tuned:
+            sent = rows_of_writers(blocks.lists, blocks.count, self.index)
+            receipt = scatter(out, np.repeat(np.arange(len(sent)), sent), blocks.count, s=own[entering["j"]])
+        sampled = entering["i"] % _sampled_rows(blocks.neighbors.k) % self.step == 0
+        ends = (entering["s"][sampled], own[entering["j"][sampled]]) if tuned else (np.zeros(1), np.zeros(1))
+        logs = self.rule.log_weights(entering["d"][sampled], *(scales.astype(np.float64) for scales in ends))
+        return {**receipt, **out.write(logs=logs), "logs": len(logs)}
 
 
 @dataclass(frozen=True)
 class WeightsTask:
-    """Write rows [start, stop) of W as `data`, `indices` (columns of W) and `indptr`; reads all lists by blocks.
+    """Write the rows of W of a block as `data`, `indices` (columns of W) and `indptr`."""
 
-    Takes 8 n bytes for the scales, and about 100 bytes per edge of its rows.
-    """
-
-    neighbors: Neighbors
+    blocks: ListBlocks
     rule: WeightRule
     symmetrize: str
-    start: int
-    stop: int
+    index: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        n = len(self.neighbors)
-        scales = kth_distances(self.neighbors) if self.rule.kind == "self_tuned" else np.zeros(n)
-        W, raised = weights_in_rows(self.start, self.stop, n, _blocks(self.neighbors), scales, self.rule,
-                                    self.symmetrize)
-        receipt = out.write(data=W.data, indices=W.indices.astype(np.int32 if n < 2**31 else np.int64),
+        blocks, n = self.blocks, len(self.blocks.neighbors)
+        start, stop = blocks.ranges[self.index]
+        i, j, d, s = blocks.own(self.index)
+        other = np.zeros_like(s, shape=len(j))
+        if self.rule.kind == "self_tuned":  # back from the blocks of j, in the order in which they were sent
+            other[bucket_order(j // blocks.height, blocks.count)] = gather(blocks.scales, blocks.count, self.index)["s"]
+        weights, raised = self.rule.weights(d, s[i].astype(np.float64), other.astype(np.float64))
+        shape = (stop - start, n)
+        leaving = sp.csr_array((weights, (i, j)), shape=shape)
+        del i, j, d, other, weights
+        entering = gather(blocks.lists, blocks.count, self.index)
+        i_scales = entering["s"] if "s" in entering else np.zeros(1)
+        weights, _ = self.rule.weights(entering["d"], i_scales.astype(np.float64), s[entering["j"]].astype(np.float64))
+        back = sp.csr_array((weights, (entering["j"], entering["i"])), shape=shape)
+        del entering, i_scales, weights
+        W = sp.csr_array((leaving + back) * 0.5 if self.symmetrize == "mean" else
+                         getattr(leaving, self.symmetrize)(back))
+        W.eliminate_zeros()
+        W.sort_indices()
+        receipt = out.write(data=W.data, indices=W.indices.astype(id_type(n)),
                             indptr=W.indptr.astype(np.int64))
-        return {**receipt, "rows": [self.start, self.stop], "n": n, "nnz": int(W.nnz), "raised": raised}
+        return {**receipt, "rows": [start, stop], "n": n, "nnz": int(W.nnz), "raised": raised}
+
+
+def block_rows(n: int, k: int, budget: int) -> int:
+    """Return the rows of a block of lists: those that take half the budget, as more entries may end in one; 65,536."""
+    return rows_that_fit(budget, ENTRY_BYTES * k, min(n, BLOCK_ROWS), share=2)
 
 
 def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, parts: Parts,
-          block_rows: int = BLOCK_ROWS) -> dict[str, Any]:
+          height: int | None = None) -> dict[str, Any]:
     """Write W into `parts`, one part a block of rows, to be read by `read_graph`; return its attributes (JSON).
 
     The attributes: parameters, the bandwidth used, `nnz`, `entries` (of all lists), `floor` (the least weight) and
     `raised` (the list entries that were below it).
+
+    height : rows of a block; by default those that fit the budget of the execution. W does not depend on it.
+    Raises ParameterError: a bandwidth or width at which the median weight is zero.
     """
-    n = len(neighbors)
-    rule = weight_rule(neighbors, params)
-    receipts = execution.map([WeightsTask(neighbors, rule, params.symmetrize, start, stop)
-                              for start, stop in row_ranges(n, block_rows)], parts)
+    n, lists, scales = len(neighbors), parts.within("lists"), parts.within("scales")
+    height = height or block_rows(n, neighbors.k, execution.memory_budget)
+    blocks = ListBlocks(neighbors, height, params.kind, lists, scales)
+    rule = weight_rule(blocks, params, execution)
+    receipts = execution.map([WeightsTask(blocks, rule, params.symmetrize, index) for index in range(blocks.count)],
+                             parts)
+    for passed in (lists, scales):
+        passed.remove()
     return {**asdict(params), "bandwidth": rule.scale if params.kind == "heat" else None,
             "width": rule.scale if params.kind == "self_tuned" else None, "n": n,
             "nnz": sum(receipt["nnz"] for receipt in receipts),
@@ -205,17 +196,38 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
             "floor": float(np.exp(rule.least_log)), "raised": sum(receipt["raised"] for receipt in receipts)}
 
 
-def weights_cost(n: int, k: int, nnz: int, kind: str) -> Cost:
+def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) -> WeightRule:
+    """Run the passes before the last, and return the rule of these lists: medians that are exact (see `median`)."""
+    n, k = len(blocks.neighbors), blocks.neighbors.k
+    receipts = execution.map([ListsTask(blocks, index) for index in range(blocks.count)], blocks.lists)
+    if params.kind == "binary":
+        return WeightRule("binary", 1.0, -np.inf)
+    typical = 1.0  # copies say nothing about the scale
+    if params.kind == "heat" and any(receipt["positive"] for receipt in receipts):
+        typical = median_of_parts(blocks.lists, "scales", [receipt["positive"] for receipt in receipts], execution)
+    bandwidth = typical if params.bandwidth is None else params.bandwidth
+    rule = WeightRule(params.kind, bandwidth if params.kind == "heat" else params.width, -np.inf)
+    step = max(1, -(-n * k // MEDIAN_ENTRIES))
+    receipts = execution.map([LogsTask(blocks, rule, step, index) for index in range(blocks.count)], blocks.scales)
+    median = median_of_parts(blocks.scales, "logs", [receipt["logs"] for receipt in receipts], execution)
+    name, near = ("width", f"{WIDTH}") if params.kind == "self_tuned" else (
+        "bandwidth", f"{typical:.3g}, the median distance to the k-th neighbor")
+    require(median > LEAST_LOG, f"with {name}={rule.scale:.3g} the median weight is exp({median:.4g})",
+            why="half of all weights, or more, are zero in float64", fix=f"choose a {name} near {near}")
+    return replace(rule, least_log=median + float(np.log(FLOOR)))
+
+
+def weights_cost(n: int, k: int, nnz: int, kind: str, budget: int) -> Cost:
     """Return what `weigh` takes for k neighbors a row and a W of nnz entries.
 
-    In a task the entries of a block of rows, in both directions, before and after they are joined (130 bytes each,
-    measured), and the scales of all points twice; in the driver a median.
+    Entries of 12 bytes as they are listed and 12 to 16 as they are sent, 4 that come back.
     """
-    tasks, entries = block_count(n, BLOCK_ROWS), n * k
-    tuned, block = kind == "self_tuned", 130 * min(n, BLOCK_ROWS) * k
-    median = 0 if kind == "binary" else 24 * min(entries, MEDIAN_ENTRIES) + 24 * n
-    return cost_of(tasks, (tasks * (1 + tuned) + 2 * (median > 0)) * 12 * entries, 12 * nnz + 8 * n,
-                   max(block + 16 * n * tuned, median), block)
+    height, entries, tuned = block_rows(n, k, budget), n * k, kind == "self_tuned"
+    blocks, sent, back = block_count(n, height), (16 if tuned else 12) * entries, 4 * entries * tuned
+    binary = kind == "binary"
+    peak = ENTRY_BYTES * height * k + 24 * most_collected(budget) * (not binary)
+    return cost_of(blocks * (2 if binary else 3), 24 * entries + sent * (1 if binary else 2) + back,
+                   sent + back + 12 * nnz + 16 * n, peak, ENTRY_BYTES * k)
 
 
 def read_graph(parts: Parts) -> sp.csr_array:
@@ -240,26 +252,6 @@ def read_graph(parts: Parts) -> sp.csr_array:
     W = sp.vstack(pieces, format="csr")
     W.has_sorted_indices = True
     return W
-
-
-class WeightsRaised(UserWarning):
-    """Some weights were below the floor."""
-
-
-def warn_raised(attributes: dict[str, Any], stacklevel: int = 4) -> None:
-    """Warn with WeightsRaised if weights with these attributes were raised to the floor.
-
-    Of self-tuned weights a few always are, where a point far from others lists one among its near neighbors: no more
-    than `FEW_RAISED` of them are told by the report alone.
-    """
-    if attributes["raised"] > (FEW_RAISED * attributes["entries"] if attributes["kind"] == "self_tuned" else 0):
-        warnings.warn(explain(
-            f"{attributes['raised']} of {attributes['entries']} weights were below {attributes['floor']:.3g}",
-            why="they are zero beside the others, and were raised to 1e-10 of the median weight",
-            fix={"heat": "choose a larger bandwidth, or self_tuned weights",
-                 "self_tuned": "choose a larger width, or drop points far from others",
-                 "given": "give weights that differ less"}.get(attributes["kind"], "drop points far from others"),
-        ), WeightsRaised, stacklevel=stacklevel)
 
 
 def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float | None = None, width: float = WIDTH,

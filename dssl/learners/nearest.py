@@ -6,7 +6,7 @@ import numpy as np
 
 from ..execution.tasks import Execution
 from ..graph.index import NeighborIndex
-from ..graph.weights import WeightRule
+from ..graph.weight_rule import WeightRule
 from ..storage.blocks import Rows, SelectedRows
 from .on_graph.model import GraphModel, scored, signed
 from .target import Target

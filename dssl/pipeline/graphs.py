@@ -36,7 +36,8 @@ from ..graph.health import graph_health, health_cost, unreached_points
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_distinct, vertices_cost
-from ..graph.weights import WeightParams, read_graph, weigh, weights_cost
+from ..graph.weight_rule import WeightParams
+from ..graph.weights import read_graph, weigh, weights_cost
 from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
@@ -266,7 +267,7 @@ NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "poin
 GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
                                       spec.graph.weighting()), make_graph,
-              lambda f: weights_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.spec.graph.weights),
+              lambda f: weights_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.spec.graph.weights, f.budget),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.
 HEALTH = Stage("health", 3, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,

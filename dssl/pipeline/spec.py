@@ -19,7 +19,7 @@ from ..errors import DsslError, SpecError, explain, require, said
 from ..execution.size import budget_of, size_of
 from ..graph.graph import KNNGraph
 from ..graph.neighbors import NeighborParams
-from ..graph.weights import KERNEL_WIDTH, WIDTH, WeightParams
+from ..graph.weight_rule import KERNEL_WIDTH, WIDTH, WeightParams
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
 from ..params import BANDWIDTH
 from ..selection.held_out_scores import require_measure

@@ -29,10 +29,20 @@ def scatter(out: PartWriter, bucket: np.ndarray, n_buckets: int, **arrays: np.nd
             why="each row goes into one bucket", fix="pass one or more arrays of equal length")
     require(not len(bucket) or 0 <= int(bucket.min()) <= int(bucket.max()) < n_buckets,
             f"a bucket outside 0 to {n_buckets - 1}", why="no task would read it", fix="check what numbers the blocks")
-    # Of 16 bits it is sorted by radix, in linear time.
-    order = np.argsort(bucket.astype(np.uint16) if n_buckets <= 1 << 16 else bucket, kind="stable")
+    order = bucket_order(bucket, n_buckets)
     starts = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=n_buckets))])
     return out.write_buckets(order, starts, arrays)
+
+
+def bucket_order(bucket: np.ndarray, n_buckets: int) -> np.ndarray:
+    """Return the order (m,) in which `scatter` writes rows of these buckets: what comes back for them has it too."""
+    # Of 16 bits it is sorted by radix, in linear time.
+    return np.argsort(bucket.astype(np.uint16) if n_buckets <= 1 << 16 else bucket, kind="stable")
+
+
+def rows_of_writers(parts: Parts, n_writers: int, bucket: int) -> list[int]:
+    """Return how many rows each of tasks 0 .. n_writers - 1 wrote into a bucket, as they follow each other there."""
+    return [parts.bucket_rows(index, bucket) for index in range(n_writers)]
 
 
 def gather(parts: Parts, n_writers: int, bucket: int) -> dict[str, np.ndarray]:
@@ -46,7 +56,7 @@ def gather(parts: Parts, n_writers: int, bucket: int) -> dict[str, np.ndarray]:
     """
     require(n_writers >= 1, f"n_writers={n_writers}, expected >= 1", why="types and widths are those that were written",
             fix="pass the number of tasks that called scatter")
-    ends = np.cumsum([parts.bucket_rows(index, bucket) for index in range(n_writers)])
+    ends = np.cumsum(rows_of_writers(parts, n_writers, bucket))
     found: dict[str, np.ndarray] = {}
     for index, end in enumerate(ends):
         piece = parts.read_bucket(index, bucket)

@@ -54,7 +54,8 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
     """Print one JSON line a solver and rule."""
     from dssl.execution.in_process import InProcess
     from dssl.graph.neighbors import NeighborParams, find_neighbors
-    from dssl.graph.weights import WeightParams, weigh
+    from dssl.graph.weight_rule import WeightParams
+    from dssl.graph.weights import weigh
     from dssl.kernels.base import RBF, median_bandwidth
     from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
     from dssl.learners.laprls.params import LabelLines, SystemParams

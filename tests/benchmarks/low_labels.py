@@ -51,7 +51,7 @@ from dssl import (
     TransductiveSVC,
 )
 from dssl.estimators.calibrated import CalibratedClassifier
-from dssl.graph.weights import KERNEL_WIDTH
+from dssl.graph.weight_rule import KERNEL_WIDTH
 from dssl.learners.on_graph.graph_ridge import RIDGES
 
 from .graph_learners import Peer

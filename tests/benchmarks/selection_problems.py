@@ -14,7 +14,8 @@ from scipy.linalg.lapack import dpstrf
 
 import dssl
 from dssl.graph.energy import GraphEnergy
-from dssl.graph.weights import WeightsRaised, kth_distances
+from dssl.graph.weight_rule import WeightsRaised
+from dssl.graph.weights import kth_distances
 from dssl.kernels.base import RBF
 
 REGRESSION = ("bodyfat_scale", "mpg_scale", "housing_scale", "abalone_scale", "cpusmall_scale")

@@ -43,7 +43,7 @@ from dssl import (
     TransductiveSVC,
 )
 from dssl.errors import DataError, ParameterError
-from dssl.graph.weights import KERNEL_WIDTH
+from dssl.graph.weight_rule import KERNEL_WIDTH
 from dssl.selection.folds import LabeledKFold
 from dssl.storage.blocks import ArrayRows
 from tests.moons import two_moons

@@ -27,7 +27,8 @@ from dssl.graph import functions as functions_module
 from dssl.graph.functions import FunctionParams, graph_functions
 from dssl.graph.neighbors import neighbors
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
-from dssl.graph.weights import weights
+from dssl.graph.weight_rule import WeightParams
+from dssl.graph.weights import read_graph, weigh, weights
 from dssl.kernels.base import RBF
 from dssl.kernels.stochastic import StochasticParams, stochastic_eigensystem
 from dssl.learners import kmeans as kmeans_module
@@ -45,6 +46,7 @@ from dssl.solvers.lanczos import Functions
 from dssl.solvers.solve import SolverParams
 from dssl.storage.csr import as_csr, as_rows, csr_arrays
 from dssl.storage.store import StoredParts
+from tests.graph.made_lists import made_lists
 
 GRID = {"grid": {"gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}}
 Found = dict[str, Any]  # arrays and other values to compare, by name
@@ -293,6 +295,15 @@ def clusters_and_their_number(execution: Execution, folder: Path) -> Found:
     with patch.object(kmeans_module, "SAMPLE", 100):
         fitted = KernelKMeans("gap", space="base", n_landmarks=20, n_init=2, max_clusters=3).fit(points(200)[0])
     return {"labels": fitted.labels_, "gaps": np.array(fitted.evidence_["chosen"]["gaps"])}
+
+
+@example(memory_budget=2 << 20)
+def graph_in_blocks(execution: Execution, folder: Path) -> Found:
+    """Lists of so many entries that their median is sought in passes."""
+    parts = StoredParts(folder / "W")
+    described = weigh(made_lists(7000).shared(execution), WeightParams(), execution, parts)
+    W = read_graph(parts)
+    return {**described, "data": W.data, "indices": W.indices}
 
 
 @example()

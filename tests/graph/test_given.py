@@ -21,7 +21,8 @@ from dssl.graph.given import (
 from dssl.graph.graph import Graph
 from dssl.graph.health import graph_health
 from dssl.graph.neighbors import neighbors
-from dssl.graph.weights import WeightParams, read_graph, weigh, weights
+from dssl.graph.weight_rule import WeightParams
+from dssl.graph.weights import read_graph, weigh, weights
 from dssl.storage.blocks import MemoryParts, PartWriter
 
 
@@ -32,7 +33,7 @@ def points(n=60, seed=0):
 def weighed(lists, **params):
     """Return the dense weights of lists, without the check that refuses short ones."""
     parts = MemoryParts()
-    attributes = weigh(lists, WeightParams(**params), InProcess(1), parts, block_rows=17)
+    attributes = weigh(lists, WeightParams(**params), InProcess(1), parts, height=17)
     return read_graph(parts).toarray(), attributes
 
 

@@ -1,5 +1,7 @@
 """Weights against their formulas, dense, and against scikit-learn's neighbor graph."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,10 +11,15 @@ from sklearn.neighbors import kneighbors_graph
 
 from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
+from dssl.graph import median
 from dssl.graph.neighbor_lists import Neighbors
 from dssl.graph.neighbors import neighbors
-from dssl.graph.weights import WeightParams, WeightsRaised, read_graph, weigh, weights
+from dssl.graph.weight_rule import WeightParams, WeightsRaised
+from dssl.graph.weights import read_graph, weigh, weights
+from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
+from tests.graph.made_lists import made_lists
+from tests.memory import Traced
 
 
 def points(n=200, d=4, seed=0):
@@ -79,7 +86,7 @@ def test_blocks_and_storage_do_not_change_the_graph(tmp_path, symmetrize):
     params = WeightParams(kind="self_tuned", symmetrize=symmetrize)
     whole = weights(found, symmetrize=symmetrize)
     parts = StoredParts(tmp_path)
-    attributes = weigh(found, params, InProcess(2), parts, block_rows=77)
+    attributes = weigh(found, params, InProcess(2), parts, height=77)
     assert len(parts.receipts()) == 7
     W = read_graph(parts)
     for name in ("data", "indices", "indptr"):
@@ -88,6 +95,39 @@ def test_blocks_and_storage_do_not_change_the_graph(tmp_path, symmetrize):
     (tmp_path / "receipts" / "000006.json").unlink()
     with pytest.raises(IntegrityError, match="row 462 of 500"):
         read_graph(parts)
+
+
+@pytest.mark.parametrize("kind", ["heat", "self_tuned"])
+def test_no_task_and_no_driver_holds_more_than_a_budget_for_blocks(tmp_path, kind):
+    """Of 200,000 entries anywhere, of which the median is sought in passes, the same W as in one block."""
+    lists, params = made_lists(20_000), WeightParams(kind=kind)
+    parts, small = StoredParts(tmp_path / "W"), Traced(tmp_path, 4 << 20)
+    with small:
+        attributes = weigh(lists.shared(small), params, small, parts)
+    assert len(parts.receipts()) > 10
+    assert "WithinTask" in small.tasks
+    assert max(small.tasks.values()) <= small.memory_budget
+    whole = MemoryParts()
+    assert weigh(lists, params, InProcess(1), whole) == attributes
+    assert len(whole.receipts()) == 1
+    W, expected = read_graph(parts), read_graph(whole)
+    for name in ("data", "indices", "indptr"):
+        assert_array_equal(getattr(W, name), getattr(expected, name))
+    assert not list((tmp_path / "W" / "within").glob("*"))  # what only the passes need is gone
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=32)
+
+
+@given(st.lists(st.lists(NUMBERS, max_size=9), min_size=1, max_size=5).filter(any))
+@settings(max_examples=60, deadline=None)
+def test_the_median_of_parts_is_that_of_all_values(pieces):
+    parts, values = MemoryParts(), [np.array(piece, np.float64) for piece in pieces]
+    for index, own in enumerate(values):
+        parts.write(index, {"x": own})
+    with patch.object(median, "most_collected", lambda budget: 2):
+        found = median.median_of_parts(parts, "x", [len(own) for own in values], InProcess(1))
+    assert found == np.median(np.concatenate(values))
 
 
 def test_copies_have_weight_1_and_borrow_a_scale():

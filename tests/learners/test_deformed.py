@@ -13,7 +13,8 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph, KNNGraph
 from dssl.graph.neighbors import neighbors
 from dssl.graph.regularizer import RegularizerParams
-from dssl.graph.weights import WeightsRaised, weights
+from dssl.graph.weight_rule import WeightsRaised
+from dssl.graph.weights import weights
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import check_eta, check_share, deform, shuffled
 from dssl.learners.deformed import GraphKernelParams, draw_subsample, graph_covariance

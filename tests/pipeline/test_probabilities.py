@@ -15,7 +15,7 @@ from dssl import KNNGraph, LapRLSClassifier, LapSVM, SemiSupervisedClassifier
 from dssl.cli.main import main
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.graph.weights import KERNEL_WIDTH
+from dssl.graph.weight_rule import KERNEL_WIDTH
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import read_manifest

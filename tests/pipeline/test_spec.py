@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from dssl.errors import SpecError
-from dssl.graph.weights import KERNEL_WIDTH, WeightParams
+from dssl.graph.weight_rule import KERNEL_WIDTH, WeightParams
 from dssl.learners.ridge_and_svm import LearnerParams
 from dssl.pipeline.kinds.registry import DEFAULT, KINDS
 from dssl.pipeline.load import load_spec, schema

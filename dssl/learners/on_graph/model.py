@@ -19,7 +19,8 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...graph.index import NeighborIndex
 from ...graph.vertices import distinct_rows
-from ...graph.weights import WeightRule, kth_distances
+from ...graph.weight_rule import WeightRule
+from ...graph.weights import kth_distances
 from ...storage.blocks import Rows
 from ..coding import ClassCoding, Coding, Scores
 from ..model import Model, coding_of, described_model, register_model

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ...graph.weights import WIDTH
+from ...graph.weight_rule import WIDTH
 from ...learners.kmeans import KMeansParams
 from ...learners.spaces import ETA, SpaceParams
 from ...selection.number_of_clusters import NumberRule, require_number

@@ -18,7 +18,8 @@ from ...execution.in_process import InProcess
 from ...graph.laplacian import Laplacian
 from ...graph.neighbors import NeighborParams, find_neighbors
 from ...graph.regularizer import RegularizerParams
-from ...graph.weights import WeightParams, weights
+from ...graph.weight_rule import WeightParams
+from ...graph.weights import weights
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.deformed import shuffled
 from ...kernels.subsample import inverse_on_subsample
