@@ -119,15 +119,20 @@ class Dataset:
         """The names of the columns, or None."""
         return self.attributes.get("feature_names")
 
-    def targets(self) -> np.ndarray:
-        """Return y whole, shape (n,); raise DataError if there is none."""
+    @property
+    def target(self) -> Rows:
+        """Return y; raise DataError if there is none."""
         if self.y is None:
             own = self.attributes.get("format")
             raise DataError(explain(
                 f"{self.attributes.get('source', 'the data set')} has no target", why="labels are read from it",
                 fix="pass y" if own is None else "name the file of the labels with `labels:` (data.read.labels)"
                 if own in LABELS_APART else "name it with `target:` (data.read.target)"))
-        return self.y.read_all()
+        return self.y
+
+    def targets(self) -> np.ndarray:
+        """Return y whole, shape (n,); raise DataError if there is none."""
+        return self.target.read_all()
 
     def named_targets(self) -> np.ndarray:
         """Return y whole, shape (n,), with the names of classes where it is coded text, None where there is none."""

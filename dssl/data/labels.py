@@ -1,9 +1,14 @@
 """Which points are labeled, trained on, tested on.
 
-Every choice draws one random order of the points and takes them in that order, so it depends on the seed and on
-which points share a class, not on what the classes are called, and a larger choice contains a smaller one.
+Every choice draws a random order of the points and takes them in that order, so it depends on the seed and on which
+points share a class, not on what the classes are called, and a larger choice contains a smaller one.
+
+Points come in blocks of `DRAW_ROWS`, each with a random stream of its own, and no more than one block is held: the
+orders of blocks are one order of all points, those of a block evenly spread over it (`dealt`).
 """
 
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +17,109 @@ from ..errors import DataError, require
 from ..storage.blocks import block_rng
 
 CHOOSE, SPLIT, SAMPLE = 1, 2, 3  # random streams: the labeled points say nothing about the test points
+DRAW_ROWS = 1 << 20  # points of a block; what is drawn depends on it
+
+CodeBlocks = Callable[[], Iterable[np.ndarray]]  # gives, each time, the codes of block after block; -1 of no label
 
 
-def choose_labels(codes: np.ndarray, *, count: int | None = None, per_class: int | None = None,
+def in_blocks(codes: np.ndarray) -> CodeBlocks:
+    """Return codes (n,) in blocks."""
+    return lambda: (codes[start:start + DRAW_ROWS] for start in range(0, max(len(codes), 1), DRAW_ROWS))
+
+
+def dealt(count: int, sizes: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return how many of `count` things each of the groups of these sizes (g,) gives, in proportion, (g,).
+
+    They are the first `count` of all things in the order of (place within the group + start) / size, with starts (g,)
+    uniform in [0, 1): each thing is as likely as another, and a larger count takes no fewer of any group. count is at
+    most the sum of the sizes.
+    """
+    share = count / max(int(sizes.sum()), 1)
+    given = np.clip(np.ceil(share * sizes - starts).astype(np.int64), 0, sizes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        while given.sum() < count:
+            given[np.argmin(np.where(given < sizes, (given + starts) / sizes, np.inf))] += 1
+        while given.sum() > count:
+            given[np.argmax(np.where(given > 0, (given - 1 + starts) / sizes, -np.inf))] -= 1
+    return given
+
+
+def _order(seed: int, stream: int, block: int, n: int) -> np.ndarray:
+    """Return the random order of the n points of a block."""
+    return block_rng(seed, stream, *([block] if block else [])).permutation(n)
+
+
+def _start(seed: int, stream: int, block: int, n_classes: int = 0) -> np.ndarray:
+    """Return where the order of a block begins among those of others: of all its points, and of each class, (1 + c,).
+    """
+    return block_rng(seed, stream, block, 1).random(1 + n_classes)
+
+
+def _starts(seed: int, stream: int, n_blocks: int, n_classes: int = 0) -> np.ndarray:
+    """Return the same of all blocks, (n_blocks, 1 + c)."""
+    return np.array([_start(seed, stream, block, n_classes) for block in range(n_blocks)])
+
+
+@dataclass(frozen=True)
+class _Census:
+    """Points that have a code, by code and block.
+
+    codes (c,) : those that occur, the one whose point comes first first. sizes (b, c) : how many points of each.
+    """
+
+    codes: np.ndarray
+    sizes: np.ndarray
+
+    @classmethod
+    def of(cls, blocks: CodeBlocks, seed: int, stream: int) -> "_Census":
+        """Count the points; raise DataError if there is none."""
+        first: dict[int, tuple[float, int]] = {}
+        counts: list[dict[int, int]] = []
+        for block, codes in enumerate(blocks()):
+            require(codes.ndim == 1 and codes.dtype.kind in "iu", f"codes have shape {codes.shape} and type "
+                    f"{codes.dtype}", why="codes are integers, one a point", fix="make them with encode_labels",
+                    error=DataError)
+            order = codes[_order(seed, stream, block, len(codes))]
+            order = order[order >= 0]
+            present, begin, sizes = np.unique(order, return_index=True, return_counts=True)
+            start = _start(seed, stream, block)[0]
+            counts.append(dict(zip(present.tolist(), sizes.tolist(), strict=True)))
+            for code, place in zip(present.tolist(), begin.tolist(), strict=True):
+                key = ((place + start) / len(order), block)
+                first[code] = min(first.get(code, key), key)
+        require(bool(first), "no point has a label", why="there is nothing to choose from", error=DataError,
+                fix="check the target column and the marker of unlabeled points")
+        ordered = sorted(first, key=lambda code: first[code])
+        return cls(np.array(ordered), np.array([[own.get(code, 0) for code in ordered] for own in counts], np.int64))
+
+    @property
+    def n(self) -> int:
+        return int(self.sizes.sum())
+
+
+def _ranks(codes: np.ndarray) -> np.ndarray:
+    """Return how many of the same code stand before each of the codes (n,)."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    ranks = np.empty(len(codes), np.int64)
+    ranks[order] = np.arange(len(codes)) - np.repeat(starts, np.diff(starts, append=len(codes)))
+    return ranks
+
+
+def _first_of_each(codes: np.ndarray, order: np.ndarray, wanted: dict[int, int]) -> np.ndarray:
+    """Return the points that come first in an order of points with a code, so many of each code."""
+    most = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
+    for code, count in wanted.items():
+        if count:
+            most[code] = count
+    return order[_ranks(codes[order]) < most[codes[order]]]
+
+
+def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: int | None = None,
                   fraction: float | None = None, seed: int, n_classes: int | None = None) -> np.ndarray:
     """Return the ascending numbers of the points whose labels are shown to the method.
 
-    codes : ndarray, shape (n,), -1 where the label is unknown.
+    blocks : codes, -1 where the label is unknown.
     count : so many points, at random, with at least one of each class. per_class : so many of each class.
     fraction : `count` as a share of the points whose label is known. Exactly one of the three is given.
     n_classes : the number of classes, where the codes may lack one.
@@ -26,70 +127,114 @@ def choose_labels(codes: np.ndarray, *, count: int | None = None, per_class: int
     Raises ParameterError: none or several of the three are given, or a number is out of range. DataError: a class has
     too few points; the message names it.
     """
-    codes = np.asarray(codes)
     _exactly_one(count=count, per_class=per_class, fraction=fraction)
-    order, groups = _random_order(codes, n_classes, seed, CHOOSE)
+    census = _Census.of(blocks, seed, CHOOSE)
+    expected = n_classes if n_classes is not None else int(census.codes.max()) + 1
+    lacking = sorted(set(range(expected)) - set(census.codes.tolist()))
+    require(not lacking, f"class {lacking} (code) has no points", error=DataError,
+            why="every class needs a labeled point", fix="leave the class out, or draw from points that have it")
+    classes, total = len(census.codes), census.n
     if per_class is not None:
         require(per_class >= 1, f"per_class={per_class}", why="a class without labels cannot be learned", fix="use 1")
-        short = {int(codes[group[0]]): len(group) for group in groups if len(group) < per_class}
+        sizes = dict(zip(census.codes.tolist(), census.sizes.sum(axis=0).tolist(), strict=True))
+        short = {code: size for code, size in sizes.items() if size < per_class}
         shown = ", ".join(f"class {code} has {size}" for code, size in sorted(short.items())[:12])
         require(not short, f"{per_class} labeled points a class asked for; by code, {shown}", error=DataError,
                 why="a point is labeled once",
                 fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out")
-        return np.sort(np.concatenate([group[:per_class] for group in groups]))
+        return np.sort(np.concatenate([start + own for start, own in _of_each_class(
+            blocks, census, np.full(classes, per_class), seed, CHOOSE)]))
     if fraction is not None:
         require(0 < fraction <= 1, f"fraction={fraction}", why="it is a share of the points", fix="use 0 to 1")
-        count = max(1, round(fraction * len(order)))
+        count = max(1, round(fraction * total))
     assert count is not None
-    classes = f"points of {len(groups)} classes" if n_classes != 1 else "points that have one"
-    require(len(groups) <= count <= len(order), error=DataError,
-            what=f"{count} labeled points asked for, from {len(order)} {classes}",
+    named = f"points of {classes} classes" if n_classes != 1 else "points that have one"
+    require(classes <= count <= total, error=DataError,
+            what=f"{count} labeled points asked for, from {total} {named}",
             why=f"{'every class needs one, and ' if n_classes != 1 else ''}no more can be shown than are known",
-            fix=f"choose from {len(groups)} to {len(order)}")
-    first = np.array([group[0] for group in groups])
-    rest = order[~np.isin(order, first)]
-    # A random sample that lacks a class gets its first point in place of the last points that were drawn.
-    return np.sort(np.concatenate([first, rest[:count - len(first)]]))
+            fix=f"choose from {classes} to {total}")
+    return _covering(blocks, census, count, seed)
 
 
-def split_test(codes: np.ndarray | int, *, count: int | None = None, fraction: float | None = None,
-               official: np.ndarray | None = None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ascending numbers of the training points and of the test points.
+def _covering(blocks: CodeBlocks, census: _Census, count: int, seed: int) -> np.ndarray:
+    """Return the first `count` points of a random order, with the first point of each class in place of the last."""
+    found: list[np.ndarray] = []
+    keys: list[np.ndarray] = []
+    codes_of: list[np.ndarray] = []
+    begin, starts = 0, _starts(seed, CHOOSE, len(census.sizes))[:, 0]
+    for block, (codes, size) in enumerate(zip(blocks(), dealt(count, census.sizes.sum(axis=1), starts), strict=True)):
+        order = _order(seed, CHOOSE, block, len(codes))
+        order = order[codes[order] >= 0]
+        leading = np.arange(len(order)) < size
+        kept = np.flatnonzero(leading | (_ranks(codes[order]) == 0))
+        found.append(begin + order[kept])
+        keys.append((kept + starts[block]) / max(len(order), 1))
+        codes_of.append(codes[order[kept]])
+        begin += len(codes)
+    block_of = np.repeat(np.arange(len(found)), [len(own) for own in found])
+    order = np.lexsort((block_of, np.concatenate(keys)))
+    points, codes = np.concatenate(found)[order], np.concatenate(codes_of)[order]
+    is_first = _ranks(codes) == 0
+    return np.sort(np.concatenate([points[is_first], points[~is_first][:count - int(is_first.sum())]]))
 
-    codes : ndarray, shape (n,), or n. Points of code -1 are never tested: there is nothing to compare with.
-    count : so many test points. fraction : a share of the points that can be tested.
-    official : ndarray, shape (n,), 0 for training and 1 for test. Exactly one of the three is given.
+
+def _of_each_class(blocks: CodeBlocks, census: _Census, counts: np.ndarray, seed: int,
+                   stream: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield, of each block, the number of its first point, and the points that `counts` (c,) of each class choose."""
+    starts = _starts(seed, stream, len(census.sizes), len(census.codes))[:, 1:]
+    shares = np.array([dealt(int(count), sizes, own)
+                       for count, sizes, own in zip(counts, census.sizes.T, starts.T, strict=True)])
+    begin = 0
+    for block, codes in enumerate(blocks()):
+        order = _order(seed, stream, block, len(codes))
+        order = order[codes[order] >= 0]
+        wanted = dict(zip(census.codes.tolist(), shares[:, block].tolist(), strict=True))
+        yield begin, _first_of_each(codes, order, wanted)
+        begin += len(codes)
+
+
+def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float | None = None,
+               seed: int) -> Iterator[np.ndarray]:
+    """Yield, of each block, which points (n,) bool are tested; the others are trained on.
+
+    blocks : codes; points of code -1 are never tested: there is nothing to compare with.
+    count : so many test points. fraction : a share of the points that can be tested. Exactly one of the two is given.
     The shares of the classes are kept, to within one point, and a training point of each class.
 
-    Raises ParameterError: none or several of the three are given. DataError: there are too few points.
+    Raises ParameterError: none or both of the two are given. DataError: there are too few points.
     """
-    codes = np.zeros(int(codes), np.int64) if np.ndim(codes) == 0 else np.asarray(codes)
-    n = len(codes)
-    _exactly_one(count=count, fraction=fraction, official=official)
-    if official is not None:
-        official = np.asarray(official)
-        require(official.shape == (n,) and bool(np.isin(official, (0, 1)).all()), error=DataError,
-                what=f"the official split has shape {official.shape} and values {np.unique(official)[:5].tolist()}",
-                why=f"each of the {n} points is 0, training, or 1, test", fix="check the split of the data set")
-        return np.flatnonzero(official == 0), np.flatnonzero(official == 1)
-    order, groups = _random_order(codes, None, seed, SPLIT)
+    _exactly_one(count=count, fraction=fraction)
+    census = _Census.of(blocks, seed, SPLIT)
     if fraction is not None:
         require(0 < fraction < 1, f"fraction={fraction}", why="it is the share of test points", fix="use 0 to 1")
-        count = max(1, round(fraction * len(order)))
+        count = max(1, round(fraction * census.n))
     assert count is not None
-    most = sum(max(len(group) - 1, 0) for group in groups)
-    require(1 <= count <= most, f"{count} test points asked for, at most {most} of {n} can be", error=DataError,
+    sizes = census.sizes.sum(axis=0)
+    most = int(np.maximum(sizes - 1, 0).sum())
+    require(1 <= count <= most, f"{count} test points asked for, at most {most} of {census.n} can be", error=DataError,
             why="every class keeps a training point, and unlabeled points cannot be tested",
             fix=f"ask for 1 to {most}" if most else "label more points")
-    tested = np.concatenate([group[:size] for group, size in zip(groups, _shares(groups, count), strict=True)])
-    is_test = np.zeros(n, bool)
-    is_test[tested] = True
-    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+    chosen = _of_each_class(blocks, census, np.array(_shares(sizes, count)), seed, SPLIT)
+    for codes, (_, own) in zip(blocks(), chosen, strict=True):
+        is_test = np.zeros(len(codes), bool)
+        is_test[own] = True
+        yield is_test
 
 
-def _shares(groups: list[np.ndarray], count: int) -> list[int]:
+def official_test(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield, of each block of an official split, 0 for training and 1 for test, which points (n,) bool are tested.
+
+    Raises DataError: another value.
+    """
+    for official in blocks:
+        require(bool(np.isin(official, (0, 1)).all()), error=DataError,
+                what=f"the official split has values {np.unique(official)[:5].tolist()}",
+                why="each point is 0, training, or 1, test", fix="check the split of the data set")
+        yield official == 1
+
+
+def _shares(sizes: np.ndarray, count: int) -> list[int]:
     """Return how many of each group make `count`, in proportion to their sizes, and fewer than all of any."""
-    sizes = np.array([len(group) for group in groups])
     exact = count * sizes / sizes.sum()
     shares = np.minimum(np.floor(exact).astype(int), np.maximum(sizes - 1, 0))
     while shares.sum() < count:
@@ -98,36 +243,19 @@ def _shares(groups: list[np.ndarray], count: int) -> list[int]:
     return shares.tolist()
 
 
-def sample_points(ids: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Return `count` of the points with these numbers, at random, in ascending order.
+def sample_points(sizes: np.ndarray, count: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield, of each block, which `count` of all points are drawn: ascending places within the block.
+
+    sizes : points of each block.
 
     Raises DataError: there are fewer points.
     """
-    ids = np.asarray(ids)
-    require(1 <= count <= len(ids), f"{count} points asked for, from {len(ids)}", why="points are drawn once each",
-            fix=f"ask for 1 to {len(ids)}", error=DataError)
-    return np.sort(ids[block_rng(seed, SAMPLE).permutation(len(ids))[:count]])
-
-
-def _random_order(codes: np.ndarray, n_classes: int | None, seed: int,
-                  stream: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the labeled points in random order, and the same by class, the class whose point comes first first."""
-    require(codes.ndim == 1 and codes.dtype.kind in "iu", f"codes have shape {codes.shape} and type {codes.dtype}",
-            why="codes are integers, one a point", fix="make them with encode_labels", error=DataError)
-    order = block_rng(seed, stream).permutation(len(codes))
-    order = order[codes[order] >= 0]
-    require(len(order) > 0, "no point has a label", why="there is nothing to choose from", error=DataError,
-            fix="check the target column and the marker of unlabeled points")
-    present, first, inverse = np.unique(codes[order], return_index=True, return_inverse=True)
-    expected = n_classes if n_classes is not None else int(present[-1]) + 1
-    lacking = sorted(set(range(expected)) - set(present.tolist()))
-    require(not lacking or stream != CHOOSE, f"class {lacking} (code) has no points", error=DataError,
-            why="every class needs a labeled point", fix="leave the class out, or draw from points that have it")
-    rank = np.empty(len(present), np.int64)
-    rank[np.argsort(first)] = np.arange(len(present))
-    by_class = np.argsort(rank[inverse], kind="stable")
-    sizes = np.bincount(rank[inverse])
-    return order, np.split(order[by_class], np.cumsum(sizes)[:-1])
+    total = int(sizes.sum())
+    require(1 <= count <= total, f"{count} points asked for, from {total}", why="points are drawn once each",
+            fix=f"ask for 1 to {total}", error=DataError)
+    shares = dealt(count, sizes, _starts(seed, SAMPLE, len(sizes))[:, 0])
+    for block, (size, share) in enumerate(zip(sizes.tolist(), shares.tolist(), strict=True)):
+        yield np.sort(_order(seed, SAMPLE, block, size)[:share])
 
 
 def _exactly_one(**given: Any) -> None:

@@ -16,7 +16,7 @@ from ..errors import DataError, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
-from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges, rows_that_fit
 from ..storage.csr import as_csr
 
 ScalingKind = Literal["standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
@@ -92,11 +92,14 @@ class MomentsTask:
     rows: Rows
     start: int
     stop: int
-    chosen: np.ndarray | None  # numbers within the block; None for all rows
+    ids: Rows | None  # numbers of the chosen rows, ascending; None for all
+    begin: int  # of `ids`, those from here
+    end: int  # to here lie in the block
 
     def __call__(self, out: PartWriter) -> Receipt:
         block = self.rows.read(self.start, self.stop)
-        return out.write(**moments_of(block if self.chosen is None else block[self.chosen]))
+        return out.write(**moments_of(block if self.ids is None else block[self.ids.read(self.begin, self.end)
+                                                                           - self.start]))
 
 
 @dataclass(frozen=True)
@@ -183,17 +186,17 @@ def require_kept_zeros(kind: ScalingKind, n: int, d: int) -> None:
                 "as dense rows: `read: {sparse: false}`")
 
 
-def fit_scaling(rows: Rows, ids: np.ndarray | None, params: ScalingParams, execution: Execution, *,
+def fit_scaling(rows: Rows, ids: Rows | None, params: ScalingParams, execution: Execution, *,
                 feature_names: list[str] | None = None) -> Scaling:
     """Return the scaling of some training rows; see `fit_scalings`."""
     return fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names)[params.kind]
 
 
-def fit_scalings(rows: Rows, ids: np.ndarray | None, kinds: Sequence[ScalingKind], execution: Execution, *,
+def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], execution: Execution, *,
                  feature_names: list[str] | None = None) -> dict[ScalingKind, Scaling]:
     """Return scalings of some training rows by kind, from one pass over these.
 
-    rows : shape (n, d). ids : numbers of the training rows; None for all.
+    rows : shape (n, d). ids : numbers of the training rows, ascending; None for all.
     feature_names : names of the columns, for the attributes.
 
     A task needs 24 d bytes a row: the block in float64, its deviations and their squares; of sparse rows 5 times the
@@ -203,15 +206,15 @@ def fit_scalings(rows: Rows, ids: np.ndarray | None, kinds: Sequence[ScalingKind
     for its variance to be a float64.
     """
     n, d = rows.shape
-    numbers = np.arange(0) if ids is None else np.unique(np.asarray(ids, np.int64))
-    require(n > 0 and (ids is None or len(numbers) > 0), "no training rows to fit the scaling on", error=DataError,
+    require(n > 0 and (ids is None or len(ids) > 0), "no training rows to fit the scaling on", error=DataError,
             why="it is made of their means and ranges", fix="check the split into training and test points")
-    require(not len(numbers) or (numbers[0] >= 0 and numbers[-1] < n), f"training rows up to {numbers.max(initial=0)}",
-            why=f"there are {n} rows", fix="choose the rows from this data set", error=DataError)
+    first, last = (0, 0) if ids is None else (int(own[0]) for own in (ids.read(0, 1), ids.read(len(ids) - 1, len(ids))))
+    require(first >= 0 and last < n, f"training rows from {first} to {last}", why=f"there are {n} rows",
+            fix="choose the rows from this data set", error=DataError)
     if rows.is_sparse:
         for kind in kinds:
             require_kept_zeros(kind, n, d)
-    found = None if set(kinds) <= {"none"} else _moments(rows, None if ids is None else numbers, execution)
+    found = None if set(kinds) <= {"none"} else _moments(rows, ids, execution)
     made = dict[ScalingKind, Scaling]()
     for kind in kinds:
         made[kind] = Scaling("none", np.empty(0), np.empty(0), {"n_columns": d}) if kind == "none" or found is None \
@@ -265,15 +268,16 @@ def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
     return min(fit, max(1, SCALED_CHUNK // row_bytes))
 
 
-def _moments(rows: Rows, ids: np.ndarray | None, execution: Execution) -> Share:
+def _moments(rows: Rows, ids: Rows | None, execution: Execution) -> Share:
     n, d = rows.shape
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = moment_rows(n, d, chunk, execution.memory_budget, rows.row_bytes if rows.is_sparse else None)
-    tasks = []
-    for start, stop in row_ranges(n, height):
-        chosen = None if ids is None else ids[np.searchsorted(ids, start):np.searchsorted(ids, stop)] - start
-        if chosen is None or len(chosen):
-            tasks.append(MomentsTask(rows, start, stop, chosen))
+    ranges = row_ranges(n, height)
+    shared = None if ids is None else execution.share_rows(ids)
+    edges = np.array([0, *(stop for _, stop in ranges)])
+    places = edges if ids is None else counts_below(ids, edges)
+    tasks = [MomentsTask(rows, start, stop, shared, int(begin), int(end))
+             for (start, stop), begin, end in zip(ranges, places[:-1], places[1:], strict=True) if end > begin]
     # By pairs of blocks, then pairs of these, ...: rounding grows with the height of this tree only.
     return execution.reduce(Reduction(tasks, merged, lambda share: share, fan_in=2))
 

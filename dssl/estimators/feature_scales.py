@@ -26,12 +26,12 @@ TILE = 512  # points whose distances to all others are held
 SCALE_STREAM = 12  # of the seed
 
 
-def choose_scale(rows: Rows, ids: np.ndarray | None, target: Target, execution: Execution,
+def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution,
                  seed: int) -> tuple[Scaling, dict[str, Any]]:
     """Return the scaling of some rows (n, d), and what it was chosen by: `ranges`, and the nearest neighbors' errors.
 
-    ids : numbers of the n rows; None for all. target : of these. At most `MOST_JUDGED` labeled points are judged, by
-    their nearest among all that `MOST_SEARCHED_BYTES` hold in this process.
+    ids : numbers of the n rows, ascending; None for all. target : of these. At most `MOST_JUDGED` labeled points are
+    judged, by their nearest among all that `MOST_SEARCHED_BYTES` hold in this process.
     """
     candidates = SPARSE if rows.is_sparse else DENSE
     first, evidence = candidates[0], dict[str, Any]()
@@ -47,7 +47,7 @@ def choose_scale(rows: Rows, ids: np.ndarray | None, target: Target, execution: 
     most = max(MOST_JUDGED, MOST_SEARCHED_BYTES // (rows.row_bytes if rows.is_sparse else 8 * rows.shape[1]))
     searched = block_rng(seed, SCALE_STREAM).permutation(n_labels)[:most]
     places = target.labeled[searched]
-    X, Y = rows.take(places if ids is None else ids[places]), target.indicators()[searched]
+    X, Y = rows.take(places if ids is None else ids.take(places)), target.indicators()[searched]
     unit = 1.0 if target.n_strata > 1 else max(float(Y.var(axis=0).sum()), np.finfo(float).tiny)
     errors = {kind: _nearest_errors(fitted[kind].transform(X), Y) / unit for kind in candidates
               if kind != "unit_norm" or not int(fitted[kind].attributes["zero_rows"])}

@@ -48,10 +48,7 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
         marked = np.array([type(value) is type(unlabeled) and bool(value == unlabeled) for value in values], bool) \
             if values.dtype == object else np.broadcast_to(np.asarray(values == unlabeled, bool), values.shape)
         minus_one = values.dtype.kind in "iuf" and bool((values == UNLABELED).any())
-        missing = isinstance(unlabeled, float) and np.isnan(unlabeled)
-        require(not occurs or bool(marked.any()) or minus_one or missing or not len(values), error=DataError,
-                what=f"no label is the marker of unlabeled points, {unlabeled!r}",
-                why="every point would be taken as labeled", fix="correct the marker, or leave it out")
+        require_marker(not occurs or bool(marked.any()) or minus_one or not len(values), unlabeled, "label")
         hidden |= marked
     known = _typed(values[~hidden])
     classes, inverse = np.unique(known, return_inverse=True)
@@ -82,11 +79,12 @@ def require_no_quantities(classes: np.ndarray, fix: str) -> None:
             why=f"fractions, and more than {MOST_CLASSES:,} values, are quantities, not classes")
 
 
-def encode_values(y: Any, unlabeled: float | None = None) -> np.ndarray:
+def encode_values(y: Any, unlabeled: float | None = None, *, occurs: bool = True, first_row: int = 0) -> np.ndarray:
     """Return a target of quantities as float64, shape (n,), NaN where a point has none.
 
     y : array-like of numbers, shape (n,). Missing values (NaN, None, pandas.NA) are unlabeled.
     unlabeled : a number that marks unlabeled points too. No number does by itself, -1 neither.
+    occurs : False takes a marker that does not occur: y may be some rows of many. first_row : the number of y[0].
 
     Raises DataError: y is not one-dimensional, holds text, booleans or values beyond `LARGEST_VALUE`; the marker does
     not occur.
@@ -100,20 +98,26 @@ def encode_values(y: Any, unlabeled: float | None = None) -> np.ndarray:
     found[~hidden] = known
     if unlabeled is not None:
         marked = found == unlabeled
-        require(bool(marked.any()) or bool(np.isnan(unlabeled)) or not len(found), error=DataError,
-                what=f"no target is the marker of unlabeled points, {unlabeled!r}",
-                why="every point would be taken as labeled", fix="correct the marker, or leave it out")
+        require_marker(not occurs or bool(marked.any()) or not len(found), unlabeled, "target")
         found[marked] = np.nan
-    require_within(found)
+    require_within(found, first_row)
     return found
 
 
-def require_within(targets: np.ndarray) -> None:
+def require_marker(occurs: bool, unlabeled: Any, name: str) -> None:
+    """Raise DataError if a marker of unlabeled points was named, other than NaN, and no label or target is one."""
+    missing = isinstance(unlabeled, float) and np.isnan(unlabeled)
+    require(occurs or unlabeled is None or missing, f"no {name} is the marker of unlabeled points, {unlabeled!r}",
+            why="every point would be taken as labeled", fix="correct the marker, or leave it out", error=DataError)
+
+
+def require_within(targets: np.ndarray, first_row: int = 0) -> None:
     """Raise DataError if quantities (n, ...), NaN where there is none, are beyond `LARGEST_VALUE`."""
     beyond = np.argwhere(np.abs(targets) > LARGEST_VALUE)
     require(len(beyond) == 0, error=DataError,
             what=f"values of the target beyond {LARGEST_VALUE:g}: {len(beyond):,}; the first is "
-                 f"{targets[tuple(beyond[0])] if len(beyond) else 0:g} in row {beyond[:1, 0].tolist()}, counted from 0",
+                 f"{targets[tuple(beyond[0])] if len(beyond) else 0:g} in row {(beyond[:1, 0] + first_row).tolist()}, "
+                 "counted from 0",
             why="no model can fit them: their squares are not finite",
             fix="drop these rows, mark them unlabeled with NaN, or give the target in other units")
 

@@ -40,7 +40,7 @@ from ..graph.weight_rule import WeightParams
 from ..graph.weights import read_graph, weigh, weights_cost
 from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from .facts import Facts
 from .spec import GraphPipeline
 from .stage import Context, NoParams, Stage
@@ -112,11 +112,11 @@ class GivenTask:
 
     kind: str
     path: str
-    split: Arrays  # train (n,): rows of the source
+    train: Rows  # (n,), rows of the source
     n_rows: int  # of the source
 
     def __call__(self, out: PartWriter) -> Receipt:
-        found, train = _read(self.path, self.kind), self.split.load()["train"]
+        found, train = _read(self.path, self.kind), self.train.read_all()
         if self.kind == "weights":
             W = checked_weights(found, self.n_rows)[train][:, train]
             require(W.nnz > 0, f"the weights of {self.path} join none of the {len(train)} training points",
@@ -135,7 +135,7 @@ class GivenTask:
 
 def _given(context: Context, kind: str) -> Receipt:
     """Return the receipt of the task that reads the given weights or neighbors."""
-    task = GivenTask(kind, str(context.files[kind].source.path), context.inputs["split"].parts.arrays(0),
+    task = GivenTask(kind, str(context.files[kind].source.path), context.rows("split", "train"),
                      context.attributes("dataset")["n"])
     receipt, = context.execution.map([task], context.parts)
     return receipt
@@ -199,11 +199,11 @@ class HealthTask:
     neighbors: Neighbors | None  # None where the weights were given
     graph: Parts
     labels: Arrays | None  # None of a kind without labels
-    split: Arrays
+    train: Rows
     vertices: Arrays
 
     def __call__(self, out: PartWriter) -> Receipt:
-        labels, train = self.labels.load() if self.labels else {}, self.split.load()["train"]
+        labels, train = self.labels.load() if self.labels else {}, self.train.read_all()
         points, W = Vertices.from_arrays(self.vertices.load()), read_graph(self.graph)
         labeled, y = labels.get("labeled"), None  # quantities have no classes that neighbors could share
         if "codes" in labels:
@@ -221,7 +221,7 @@ def make_health(context: Context, params: NoParams) -> dict[str, Any]:
     """Describe the graph, and list the points that no label reaches."""
     labels = context.inputs["labels"].parts.arrays(0) if "labels" in context.inputs else None
     task = HealthTask(_neighbors(context), context.inputs["graph"].parts, labels,
-                      context.inputs["split"].parts.arrays(0), context.inputs["vertices"].parts.arrays(0))
+                      context.rows("split", "train"), context.inputs["vertices"].parts.arrays(0))
     receipt, = context.execution.map([task], context.parts)
     return receipt["health"]
 

@@ -8,7 +8,7 @@ from ..report.sections.scores import scores_section
 from ..report.words import Baseline
 from ..selection.scores import points_to_draw, predict_test, scores_of, unlabeled_verdict
 from .facts import Facts
-from .points import split_target
+from .split import split_target
 from .stage import Context, NoParams, Stage
 
 

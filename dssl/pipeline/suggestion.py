@@ -135,7 +135,7 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
     if described is not None:
         likely = Calibration.from_described(described).probabilities(margins_of(values, coding)).max(axis=1)
         probability = np.where(lost, np.nan, likely)
-    return SuggestedRows(context.arrays("split")["train"][found.ids], found.scores, predicted, probability,
+    return SuggestedRows(context.rows("split", "train").take(found.ids), found.scores, predicted, probability,
                          found.attributes)
 
 

@@ -16,6 +16,7 @@ from scipy import sparse
 from ..errors import BudgetError, require
 from ..params import require_seed
 
+STREAM_ROWS = 1 << 16  # in one chunk of an array that is written from its first row to its last
 Receipt = dict[str, Any]  # JSON: what a task reports about the part it wrote
 
 
@@ -251,6 +252,43 @@ def write_dense(rows: Rows, parts: Parts, name: str, block_rows: int) -> Rows:
     for start, block in rows.blocks(block_rows):
         parts.write_range(start, {name: block})
     return parts.rows(name)
+
+
+class RowStream:
+    """A shared array of numbers (n,) that is written from its first row to its last, however many come at a time."""
+
+    def __init__(self, parts: Parts, name: str, n: int, dtype: Any):
+        self.parts, self.name, self.n, self.height = parts, name, n, max(1, min(n, STREAM_ROWS))
+        self._pending = [np.empty(0, dtype)]
+        self._written = 0
+        parts.allocate(name, (n,), dtype, self.height)
+
+    def add(self, rows: np.ndarray) -> None:
+        """Add rows after those before them; whole chunks are written."""
+        self._pending.append(rows)
+        held = sum(map(len, self._pending))
+        if held >= self.height:
+            self._write(held // self.height * self.height)
+
+    def _write(self, count: int) -> None:
+        rows = np.concatenate(self._pending, dtype=self._pending[0].dtype)
+        if count:
+            self.parts.write_range(self._written, {self.name: rows[:count]})
+        self._written, self._pending = self._written + count, [rows[count:].copy()]
+
+    def close(self) -> None:
+        """Write what is left; raise ParameterError unless all n rows have come."""
+        self._write(sum(map(len, self._pending)))
+        require(self._written == self.n, f"{self._written} of {self.n} rows of {self.name} have come",
+                why="the others would be zeros", fix="add as many rows as were announced")
+
+
+def counts_below(ids: Rows, edges: np.ndarray) -> np.ndarray:
+    """Return how many of ascending numbers (n,) are below each of the edges (e,); a block of them is held at a time."""
+    found = np.zeros(len(edges), np.int64)
+    for _, block in ids.blocks(STREAM_ROWS):
+        found += np.searchsorted(block, edges)
+    return found
 
 
 @dataclass(frozen=True)

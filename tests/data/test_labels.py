@@ -6,12 +6,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dssl.data.labels import (
-    choose_labels,
-    sample_points,
-    split_test,
-)
+from dssl.data import labels
+from dssl.data.labels import dealt, in_blocks, official_test
 from dssl.errors import DataError, ParameterError
+
+
+def choose_labels(codes, **options):
+    return labels.choose_labels(in_blocks(codes), **options)
+
+
+def split_test(codes, **options):
+    is_test = np.concatenate(list(labels.split_test(in_blocks(codes), **options)))
+    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+def sample_points(n, count, seed):
+    sizes = np.array([min(labels.DRAW_ROWS, n - start) for start in range(0, n, labels.DRAW_ROWS)])
+    drawn = labels.sample_points(sizes, count, seed)
+    return np.concatenate([start + own for start, own in zip(range(0, n, labels.DRAW_ROWS), drawn, strict=True)])
+
+
+@pytest.fixture(params=[None, 11], ids=["one block", "many blocks"], autouse=True)
+def _blocks(request, monkeypatch):
+    """Draw from all points at once, and from blocks of a few."""
+    if request.param:
+        monkeypatch.setattr(labels, "DRAW_ROWS", request.param)
 
 CODES = st.lists(st.integers(-1, 3), min_size=8, max_size=80).map(lambda y: np.array([0, 1, 2, 3, *y]))
 
@@ -87,26 +106,37 @@ def test_test_points_keep_the_shares_of_the_classes(codes, seed, data):
 
 
 def test_other_splits():
-    train, test = split_test(10, fraction=0.3, seed=1)
+    train, test = split_test(np.zeros(10, int), fraction=0.3, seed=1)
     assert (len(train), len(test)) == (7, 3)
-    train, test = split_test(4, official=np.array([0, 1, 1, 0]), seed=0)
-    assert (train.tolist(), test.tolist()) == ([0, 3], [1, 2])
-    with pytest.raises(ParameterError, match="exactly one of count, fraction, official"):
-        split_test(10, seed=0)
+    assert [own.tolist() for own in official_test([np.array([0, 1]), np.array([1, 0])])] == [
+        [False, True], [True, False]]
+    with pytest.raises(ParameterError, match="exactly one of count, fraction"):
+        split_test(np.zeros(10, int), seed=0)
     with pytest.raises(DataError, match="official split"):
-        split_test(3, official=np.array([0, 1, 2]), seed=0)
+        list(official_test([np.array([0, 1, 2])]))
     with pytest.raises(DataError, match="at most 1 of 3"):
         split_test(np.array([0, 0, 1]), count=2, seed=0)
 
 
 def test_sampled_points():
-    ids = sample_points(np.arange(100, 200), 10, seed=3)
-    assert len(set(ids.tolist())) == 10
-    assert_array_equal(ids, np.sort(ids))
-    assert set(ids) <= set(range(100, 200))
-    assert set(ids) <= set(sample_points(np.arange(100, 200), 11, seed=3))
+    drawn = sample_points(100, 10, seed=3)
+    assert len(set(drawn.tolist())) == 10
+    assert_array_equal(drawn, np.sort(drawn))
+    assert set(drawn) <= set(range(100))
+    assert set(drawn) <= set(sample_points(100, 11, seed=3))
     with pytest.raises(DataError, match="11 points asked for, from 10"):
-        sample_points(np.arange(10), 11, seed=0)
+        sample_points(10, 11, seed=0)
 
 
-# Quantities
+@given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=12).map(np.array), data=st.data())
+def test_things_are_dealt_in_proportion_and_a_larger_count_takes_no_fewer(sizes, data):
+    starts = np.array(data.draw(st.lists(st.floats(0, 0.99), min_size=len(sizes), max_size=len(sizes))))
+    count = data.draw(st.integers(0, int(sizes.sum())))
+    shares = dealt(count, sizes, starts)
+    assert shares.sum() == count
+    assert (shares <= sizes).all()
+    given_, left = shares > 0, shares < sizes
+    last, following = ((shares - 1 + starts)[given_] / sizes[given_], (shares + starts)[left] / sizes[left])
+    assert last.max(initial=0) <= following.min(initial=1) + 1e-12
+    if count < sizes.sum():
+        assert (dealt(count + 1, sizes, starts) >= shares).all()

@@ -22,7 +22,8 @@ from dssl.storage.csr import CsrRows, as_csr
 
 
 def fit(X, kind, ids=None, **options):
-    return fit_scaling(ArrayRows(X), ids, ScalingParams(kind=kind), InProcess(1), **options)
+    chosen = None if ids is None else ArrayRows(ids)
+    return fit_scaling(ArrayRows(X), chosen, ScalingParams(kind=kind), InProcess(1), **options)
 
 
 def points(n=300, d=4, seed=0):
@@ -147,8 +148,8 @@ def test_a_cluster_fits_the_same_scaling(tmp_path, cluster_client, monkeypatch):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with dask.config.set({"temporary-directory": str(scratch)}):
-        there = fit_scaling(data.X, np.arange(0, 3000, 2), ScalingParams(), OnDask(cluster_client))
-    here = fit_scaling(data.X, np.arange(0, 3000, 2), ScalingParams(), InProcess(1))
+        there = fit_scaling(data.X, ArrayRows(np.arange(0, 3000, 2)), ScalingParams(), OnDask(cluster_client))
+    here = fit_scaling(data.X, ArrayRows(np.arange(0, 3000, 2)), ScalingParams(), InProcess(1))
     assert_array_equal(there.shift, here.shift)
     assert_array_equal(there.factor, here.factor)
     assert list(scratch.glob("*/*")) == []  # the parts of the fit are gone
@@ -167,7 +168,7 @@ def sparse_points(n=80, d=9, seed=0, dtype=np.float64):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sparse_rows_are_scaled_as_dense_ones(kind, dtype):
     X, ids = sparse_points(dtype=dtype), np.arange(0, 80, 3)
-    on_sparse = fit_scaling(CsrRows(X), ids, ScalingParams(kind=kind), InProcess(2, memory_budget=20_000))
+    on_sparse = fit_scaling(CsrRows(X), ArrayRows(ids), ScalingParams(kind=kind), InProcess(2, memory_budget=20_000))
     on_dense = fit(X.toarray(), kind, ids)
     assert_array_equal(on_sparse.factor, on_dense.factor)
     assert on_sparse.attributes == on_dense.attributes

@@ -31,7 +31,7 @@ def test_rows_are_taken_by_number_and_differ_by_seed():
 
 
 def test_a_class_is_a_curved_manifold_of_its_dimension():
-    """What the first `dimension` axes leave out: of a small ball's points next to nothing, of a whole class much more."""
+    """What the first axes leave out: of a small ball's points next to nothing, of a whole class much more."""
     made = CurvedManifolds(ManifoldParams(points=60_000, columns=20, classes=1, dimension=2, noise=0.0))
     points = made.read(0, 60_000)[0].astype(np.float64)
     near = np.argsort(((points - points[0]) ** 2).sum(axis=1))[:100]

@@ -33,7 +33,6 @@ from .task_examples import EXAMPLES
 
 LARGEST_TASK = 4000  # bytes of a description that goes to a worker
 MOST_ROWS = 3200  # of an example
-WITH_ROW_NUMBERS = {"dssl.data.scaling.MomentsTask", "dssl.pipeline.points.ScaleTask"}  # eight bytes a row of its block
 # Of a receipt: where, when and how the part was made (`ingest` digests the times of the files).
 OF_THE_PLACE = {"task_peak_bytes", "seconds", "peak_rss_bytes", "process", "ingest"}
 
@@ -119,8 +118,7 @@ def watched(log, names):
         assert real_map(self, [Refused()] * len(tasks), parts) == receipts
         if isinstance(self, OnDask):
             for task in tasks:
-                numbers = 8 * MOST_ROWS if name_of(task) in WITH_ROW_NUMBERS else 0
-                assert len(pickle.dumps(task)) <= LARGEST_TASK + numbers, task
+                assert len(pickle.dumps(task)) <= LARGEST_TASK, task
         log.append(contents(tasks, parts, receipts))
         return receipts
 

@@ -20,12 +20,14 @@ from dssl.kernels.base import MercerKernel, register_kernel
 from dssl.kernels.points import squared_distances
 from dssl.learners.coding import OneVsRest
 from dssl.learners.model import Model, register_model
+from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.facts import Facts
 from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from dssl.pipeline.kinds.registry import register_kind
-from dssl.pipeline.points import DATASET, LABELS, POINTS, SPLIT
+from dssl.pipeline.points import LABELS, POINTS
 from dssl.pipeline.scoring import SCORES
 from dssl.pipeline.spec import GraphPipeline, LabelSpec, ModelSpec
+from dssl.pipeline.split import SPLIT
 from dssl.pipeline.stage import Context, Kind, Stage
 from dssl.storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 

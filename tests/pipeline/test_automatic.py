@@ -18,6 +18,8 @@ from dssl.storage.artifacts import read_manifest
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
 
+from .split_arrays import split_arrays
+
 
 @pytest.fixture(scope="module")
 def digits_file(tmp_path_factory):
@@ -37,7 +39,7 @@ def automatic_spec(source, labels=None, task="classification", scale=None, **mod
 def shown(workspace, source):
     """Return the raw training points, and the labels that were shown, as an estimator takes them."""
     artifacts = workspace / "artifacts"
-    train = StoredParts(next((artifacts / "split").iterdir())).read(0)["train"]
+    train = split_arrays(next((artifacts / "split").iterdir()))["train"]
     labels = StoredParts(next((artifacts / "labels").iterdir())).read(0)
     known = labels.get("codes", labels.get("values"))
     y = np.full(len(train), -1 if "codes" in labels else np.nan)
@@ -74,7 +76,7 @@ def test_the_baseline_is_what_the_labels_alone_say(digits_file, tmp_path):
     X, y, _ = shown(tmp_path, digits_file)
     own = SemiSupervisedClassifier().fit(X, y)
     with np.load(digits_file) as arrays:
-        split = StoredParts(next((tmp_path / "artifacts" / "split").iterdir())).read(0)
+        split = split_arrays(next((tmp_path / "artifacts" / "split").iterdir()))
         test, true = arrays["X"][split["test"]].astype(np.float32), arrays["y"][split["test"]]
     alone = own.model_.alone.predict(own.scaling_.transform(test))
     assert result["baselines"]["base"]["error"] == pytest.approx((alone != true).mean())

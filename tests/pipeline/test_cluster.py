@@ -22,6 +22,8 @@ from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 from tests.moons import moons_spec
 
+from .split_arrays import split_arrays
+
 GRID = {"grid": {"bandwidth": ["0.1*median", "0.5*median"], "transfer": ["poly_step", "polynomial"], "C": [1, 10]},
         "folds": 3}
 
@@ -66,7 +68,8 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
 def test_the_model_is_that_of_the_estimator(fields, tmp_path):
     result = run(fields, workspace=tmp_path, execution=InProcess(2))
     X = pd.read_csv(fields["data"]["source"]).iloc[:, :2].to_numpy(np.float32)
-    split, labels = (StoredParts(manifest_of(result, tmp_path, stage)[0]).read(0) for stage in ("split", "labels"))
+    split = split_arrays(manifest_of(result, tmp_path, "split")[0])
+    labels = StoredParts(manifest_of(result, tmp_path, "labels")[0]).read(0)
     y = np.full(len(split["train"]), -1)
     y[labels["labeled"]] = labels["codes"]
     own = ClusterKernelSVC(landmarks=150).fit(X[split["train"]], y)

@@ -23,6 +23,8 @@ from dssl.solvers.solve import SolverParams
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 
+from .split_arrays import split_arrays
+
 
 @pytest.fixture
 def spec(tmp_path):
@@ -58,7 +60,8 @@ def test_equal_rows_are_one_vertex(spec, tmp_path):
     which = np.random.default_rng(0).integers(0, 60, size=300)
     save(spec, X[which], y[which])
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    vertices, split = part(spec, tmp_path / "work", "vertices").read(0), part(spec, tmp_path / "work", "split").read(0)
+    vertices, split = part(spec, tmp_path / "work", "vertices").read(0), split_arrays(
+        part(spec, tmp_path / "work", "split"))
     train = which[split["train"]]
     assert len(vertices["first"]) == len(np.unique(train))
     assert_array_equal(train[vertices["first"]][vertices["vertex"]], train)
@@ -83,7 +86,7 @@ def test_the_pipeline_and_the_estimators_functions_agree_on_copies(spec, tmp_pat
     save(spec, X[which], y[which])
     run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     work = tmp_path / "work"
-    split, labels = part(spec, work, "split").read(0), part(spec, work, "labels").read(0)
+    split, labels = split_arrays(part(spec, work, "split")), part(spec, work, "labels").read(0)
     params = GraphKernelParams(n_subsample=30, solver=SolverParams(method="jacobi", tolerance=1e-10))
     rows = as_rows(X[which][split["train"]].astype(np.float32))  # as they are read
     graph = KNNGraph(n_neighbors=5, width=1.0).build(rows, InProcess(1))
@@ -110,7 +113,7 @@ def test_given_graphs_give_what_the_same_graph_made_here_gives(spec, tmp_path):
     X, y = blobs(160)
     save(spec, X, y)
     made = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    train = part(spec, tmp_path / "work", "split").read(0)["train"]
+    train = split_arrays(part(spec, tmp_path / "work", "split"))["train"]
     found = neighbors(X[train], 5).to_arrays()
     ids, distances = np.zeros((160, 6), int), np.ones((160, 6))
     ids[:, 0] = (np.arange(160) + 1) % 160  # lists of test points are dropped, whatever they name
@@ -172,7 +175,7 @@ def test_given_files_that_are_refused(spec, tmp_path, kind, arrays, message):
 def test_a_graph_of_the_test_points_alone_is_refused(spec, tmp_path):
     save(spec, *blobs(160))
     run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    test = part(spec, tmp_path / "work", "split").read(0)["test"]
+    test = split_arrays(part(spec, tmp_path / "work", "split"))["test"]
     W = sp.lil_array((160, 160))
     W[test[0], test[1]] = W[test[1], test[0]] = 1.0
     sp.save_npz(tmp_path / "W.npz", sp.csr_array(W))

@@ -29,6 +29,8 @@ from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
 from dssl.storage.store import StoredParts
 
+from .split_arrays import split_arrays
+
 NAMES = KINDS["laprls"].names
 GRID = {"folds": 3, "grid": {
     "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", "2*median"]}}
@@ -122,7 +124,7 @@ def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file,
     result = run(fields, workspace=tmp_path, execution=InProcess(2))
     split, = (tmp_path / "artifacts" / "split").iterdir()
     labels, = (tmp_path / "artifacts" / "labels").iterdir()
-    split, labels = StoredParts(split).read(0), StoredParts(labels).read(0)
+    split, labels = split_arrays(split), StoredParts(labels).read(0)
     with np.load(points_file) as arrays:
         X, y = arrays["X"], arrays["y"]
     known = np.full(len(split["train"]), -1)
@@ -396,7 +398,7 @@ def test_only_the_official_training_rows(fields, points_file, tmp_path):
                    "data.test.count=30").model_dump()
     run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="labels")
     split, = (tmp_path / "work" / "artifacts" / "split").iterdir()
-    found = StoredParts(split).read(0)
+    found = split_arrays(split)
     assert (half[np.concatenate([found["train"], found["test"]])] == 0).all()
     assert (len(found["train"]), len(found["test"])) == (100, 30)
     assert_array_equal(found["train_codes"], y[found["train"]])

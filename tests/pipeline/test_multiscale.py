@@ -20,6 +20,8 @@ from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 from tests.moons import moons_spec
 
+from .split_arrays import split_arrays
+
 MODEL = {"kind": "multiscale", "carriers": 60, "q": 0.7}
 
 
@@ -44,7 +46,8 @@ def manifest_of(done, stage):
 
 def test_the_model_is_that_of_the_estimator(fields, done):
     X = pd.read_csv(fields["data"]["source"]).iloc[:, :2].to_numpy(np.float32)
-    split, labels = (StoredParts(manifest_of(done, stage)[0]).read(0) for stage in ("split", "labels"))
+    split = split_arrays(manifest_of(done, "split")[0])
+    labels = StoredParts(manifest_of(done, "labels")[0]).read(0)
     y = np.full(len(split["train"]), -1)
     y[labels["labeled"]] = labels["codes"]
     own = MultiscaleKernelClassifier(n_carriers=60, q=0.7).fit(X[split["train"]], y)

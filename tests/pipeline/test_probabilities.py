@@ -22,6 +22,8 @@ from dssl.storage.artifacts import read_manifest
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 
+from .split_arrays import split_arrays
+
 KINDS = {
     "automatic": {"kind": "automatic"}, "svm": {"kind": "svm"}, "hinge": {"kind": "svm", "loss": "hinge"},
     "ridge": {"kind": "ridge"}, "graph": {"kind": "graph"}, "laplace": {"kind": "graph", "learner": "laplace"},
@@ -85,8 +87,8 @@ def test_they_are_those_of_the_estimator(made, model, estimator):
     _, X, table = made
     folder = Path(fitted(made, model))
     inputs = read_manifest(folder / "manifest.json")["inputs"]
-    labels, train = (StoredParts(folder.parents[1] / stage / inputs[stage][:24]).read(0)[name]
-                     for stage, name in (("labels", "labeled"), ("split", "train")))
+    labels, split = (StoredParts(folder.parents[1] / stage / inputs[stage][:24]) for stage in ("labels", "split"))
+    labels, train = labels.read(0)["labeled"], split_arrays(split)["train"]
     y = np.full(len(train), -1)
     y[labels] = np.unique(table["kind"], return_inverse=True)[1][train][labels]
     own = estimator.fit(X[train], y)

@@ -21,6 +21,7 @@ from dssl.pipeline.run import run
 from dssl.storage.store import StoredParts
 
 from .conftest import by_name
+from .split_arrays import split_arrays
 
 N = 260
 
@@ -75,7 +76,7 @@ def part(workspace, stage):
 def test_the_scores_are_those_of_the_models_on_the_test_points(finished, curve_file):
     workspace, result = finished
     assert set(result["baselines"]) == {"base", "shuffled", "subsample_graph"}
-    split = part(workspace, "split")[0].read(0)
+    split = split_arrays(part(workspace, "split")[0])
     X, y = curve()
     assert_allclose(split["test_values"], y[split["test"]])
     errors = {}
@@ -168,7 +169,8 @@ def test_points_without_a_target_are_in_the_graph_and_not_in_the_test(fields, tm
     y[hidden] = np.nan
     given = {**fields, "data": {**fields["data"], "source": write(tmp_path, y)}, "labels": {"given": True}}
     result = run(given, workspace=tmp_path / "work", execution=InProcess(2))
-    split, labels = (part(tmp_path / "work", stage)[0].read(0) for stage in ("split", "labels"))
+    split = split_arrays(part(tmp_path / "work", "split")[0])
+    labels = part(tmp_path / "work", "labels")[0].read(0)
     assert result["metrics"]["n_test"] == 60
     assert np.isfinite(split["test_values"]).all()
     assert len(split["train"]) == N - 60
@@ -282,7 +284,7 @@ def test_a_ridge_classifier_has_an_rmse_from_the_codes(small_spec, tmp_path, n_c
     result = run(spec, workspace=tmp_path, execution=InProcess(2))
     with np.load(spec["data"]["source"]) as arrays:
         X = arrays["X"]
-    split = part(tmp_path, "split")[0].read(0)
+    split = split_arrays(part(tmp_path, "split")[0])
     fitted = open_model(result["model"])
     values = fitted.model.values(fitted.scaling.transform(X[split["test"]]))
     signs = np.where(split["test_codes"][:, None] == np.arange(n_classes), 1, -1)

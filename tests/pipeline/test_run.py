@@ -21,6 +21,8 @@ from dssl.storage.artifacts import Workspace
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 
+from .split_arrays import split_arrays
+
 NAMES = KINDS["svm"].names
 BEFORE_COLUMNS = NAMES[:NAMES.index("system")]
 
@@ -232,7 +234,7 @@ def test_a_budget_that_holds_no_row_is_an_error(spec, tmp_path):
 @pytest.mark.parametrize("name", ["model", "base", "shuffled", "subsample_graph"])
 def test_an_opened_model_predicts_what_the_run_scored(spec, finished, points_file, name):
     workspace, result = finished
-    split = StoredParts(folder_of(workspace, spec, "split")).read(0)
+    split = split_arrays(folder_of(workspace, spec, "split"))
     codes = StoredParts(folder_of(workspace, spec, "scores")).rows("codes").read_all()
     column = ["base", "model", "shuffled", "subsample_graph"].index(name)
     X = open_dataset(points_file).X
@@ -302,7 +304,7 @@ def test_unlabeled_rows_of_the_file_are_trained_on_and_never_tested(spec, points
     np.savez(tmp_path / "half.npz", X=X, y=y)
     spec["data"]["source"] = str(tmp_path / "half.npz")
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    split = StoredParts(folder_of(tmp_path / "work", spec, "split")).read(0)
+    split = split_arrays(folder_of(tmp_path / "work", spec, "split"))
     assert len(split["train"]) == 200
     assert (split["train_codes"] == -1).sum() == 65
     assert (y[split["test"]] >= 0).all()

@@ -8,12 +8,13 @@ import yaml
 from dssl.errors import SpecError
 from dssl.graph.weight_rule import KERNEL_WIDTH, WeightParams
 from dssl.learners.ridge_and_svm import LearnerParams
+from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.kinds.registry import DEFAULT, KINDS
 from dssl.pipeline.load import load_spec, schema
 from dssl.pipeline.plan import plan
-from dssl.pipeline.points import DATASET, SPLIT
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import KernelPipeline
+from dssl.pipeline.split import SPLIT
 from dssl.pipeline.stage import Kind
 from dssl.plain_yaml import parse_yaml
 

@@ -17,6 +17,8 @@ from dssl.pipeline.plan import make_plan
 from dssl.pipeline.run import run
 from dssl.pipeline.suggestion import artifacts_behind, finished_models, suggest_rows
 
+from .split_arrays import split_arrays
+
 MODELS = {"graph": {"kind": "graph"}, "automatic": {"kind": "automatic"}, "cluster": {"kind": "cluster",
                                                                                       "landmarks": 20}}
 
@@ -72,7 +74,8 @@ def test_labels_that_were_asked_for_lower_the_error(problem, finished, tmp_path)
     assert errors[0] > 0.2
     assert errors[2] <= 0.05
     again = artifacts_behind(finished_models(tmp_path / "spec.yaml", folder / "work"))
-    assert not set(found.rows) & set(again["split"].parts.read(0)["train"][again["labels"].parts.read(0)["labeled"]])
+    labeled = again["labels"].parts.read(0)["labeled"]
+    assert not set(found.rows) & set(split_arrays(again["split"].parts)["train"][labeled])
 
 
 @pytest.mark.parametrize("kind", ["graph", "cluster", pytest.param("automatic", marks=pytest.mark.slow)])
@@ -81,7 +84,7 @@ def test_nothing_is_made_anew(problem, finished, monkeypatch, kind):
     monkeypatch.setattr(KNNGraph, "build", None)
     monkeypatch.setattr("dssl.graph.graph.find_neighbors", None)
     found = suggest_rows(result["run"], InProcess(1), count=5, workspace=folder / "work")
-    split = artifacts_behind(finished_models(result["model"], "")).get("split").parts.read(0)
+    split = split_arrays(artifacts_behind(finished_models(result["model"], "")).get("split").parts)
     assert np.isin(found.rows, split["train"]).all()
     assert len(set(found.rows)) == 5
     assert set(found.predicted) <= {"oak", "elm", "fir", None}

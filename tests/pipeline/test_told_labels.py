@@ -11,6 +11,7 @@ from dssl.pipeline.plan import make_plan
 from dssl.pipeline.run import run
 
 from ..moons import moons_spec
+from .split_arrays import split_arrays
 
 
 @pytest.fixture
@@ -32,13 +33,13 @@ def told(tmp_path):
 def labels_of(made):
     """Return the rows of the source and the codes of the labeled points."""
     found = made.artifact("labels").parts.read(0)
-    return dict(zip(made.artifact("split").parts.read(0)["train"][found["labeled"]].tolist(), found["codes"].tolist(),
-                    strict=True)), found["labeled"]
+    rows = split_arrays(made.artifact("split").parts)["train"][found["labeled"]]
+    return dict(zip(rows.tolist(), found["codes"].tolist(), strict=True)), found["labeled"]
 
 
 def test_labels_of_a_file_are_shown_beside_the_others(told):
     planned, plain = told
-    train, (before, _) = plain.artifact("split").parts.read(0)["train"], labels_of(plain)
+    train, (before, _) = split_arrays(plain.artifact("split").parts)["train"], labels_of(plain)
     wrong = next(iter(before))  # is corrected, not doubled
     new = np.setdiff1d(train, [*before])[:2]
     made = planned([new[1], wrong, new[0]], ["up", "down" if before[wrong] else "up", "down"])
@@ -57,7 +58,7 @@ def test_labels_of_a_file_are_shown_beside_the_others(told):
 
 def test_labels_that_cannot_be_used_are_refused(told):
     planned, plain = told
-    split = plain.artifact("split").parts.read(0)
+    split = split_arrays(plain.artifact("split").parts)
     for rows, labels, message in (([split["test"][0]], ["up"], "1 of 1 rows are no training points"),
                                   ([split["train"][0]], ["left"], "told.csv: no class is 'left'"),
                                   ([10**6], ["up"], "1 of 1 rows are no training points")):
@@ -75,7 +76,7 @@ def test_labels_of_a_file_are_quantities_in_a_regression(tmp_path):
     (tmp_path / "told.csv").write_text("row,label\n40,2.5\n", encoding="utf-8")
     made = make_plan(spec, workspace=tmp_path / "work", until="labels")
     run(made, execution=InProcess(1))
-    found, train = made.artifact("labels").parts.read(0), made.artifact("split").parts.read(0)["train"]
+    found, train = made.artifact("labels").parts.read(0), split_arrays(made.artifact("split").parts)["train"]
     assert found["values"][train[found["labeled"]] == 40].tolist() == [2.5]
     assert len(found["values"]) == 26
     (tmp_path / "told.csv").write_text("row,label\n40,many\n", encoding="utf-8")

@@ -29,10 +29,12 @@ from ...selection.calibration import calibrated
 from ...selection.graph_gain import gain_of
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter, SelectedRows
+from ..dataset import DATASET, dataset_of
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
-from ..points import DATASET, LABELS, POINTS, SPLIT, dataset_of, labeled_target, make_points
+from ..points import LABELS, POINTS, labeled_target, make_points
 from ..scoring import SCORES, make_scores
+from ..split import SPLIT
 from ..stage import Context, Kind, NoParams, Stage
 from .automatic_spec import AutomaticPipeline
 from .graph import transductive_scores
@@ -57,7 +59,7 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
     """Choose the scale of the features, and scale the training and test points."""
     if params.scaling is not None:
         return make_points(context, params.scaling)
-    scaling, tried = choose_scale(dataset_of(context).X, context.arrays("split")["train"], labeled_target(context),
+    scaling, tried = choose_scale(dataset_of(context).X, context.rows("split", "train"), labeled_target(context),
                                   context.execution, params.seed)
     return {**make_points(context, ScalingParams(kind=scaling.kind)), "scale": {"kind": scaling.kind, **tried}}
 

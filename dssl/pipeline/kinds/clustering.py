@@ -30,9 +30,11 @@ from ...selection.agreement import clustering_scores
 from ...selection.number_of_clusters import NumberRule, chosen_clusters, require_number
 from ...solvers.eigen import eigenpairs_bytes
 from ...storage.blocks import PartWriter, Rows, block_rng
+from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
-from ..points import DATASET, POINTS, SPLIT, known_target
+from ..points import POINTS
+from ..split import SPLIT, known_target
 from ..stage import Context, Kind, NoParams, Stage
 from .clustering_spec import ClusteringPipeline, GraphClusteringPipeline, KernelClusteringPipeline
 from .multiscale import USUAL_SCALES

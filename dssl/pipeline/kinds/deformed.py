@@ -26,10 +26,12 @@ from ...selection.search import VERSIONS, GridParams
 from ...solvers.direct import LARGEST
 from ...solvers.solve import METHODS, Solver, SolverParams, stored_bytes
 from ...storage.blocks import PartWriter
+from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
-from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
+from ..points import LABELS, POINTS, labeled_target
 from ..scoring import BASE, SCORES, scores_cost
+from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .deformed_fit import DeformedProblem, FitTask, LearningParams, SearchTask, fit_cost, n_subsample, search_cost
 from .deformed_spec import DeformedSpec, RidgePipeline, SvmPipeline

@@ -52,10 +52,12 @@ from ...selection.scores import scores_of, withheld
 from ...solvers.direct import LARGEST
 from ...solvers.solve import SolverParams
 from ...storage.blocks import PartWriter, Rows
+from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of, vertices_of
-from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target, split_target
+from ..points import LABELS, POINTS, labeled_target
 from ..scoring import SCORES, make_scores
+from ..split import SPLIT, split_target
 from ..stage import Context, Kind, NoParams, Stage
 from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModelSpec, SizeParams
 

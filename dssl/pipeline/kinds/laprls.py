@@ -42,10 +42,12 @@ from ...selection.calibration import FOLDS, calibrated, calibration_folds
 from ...selection.chosen import chosen_folds
 from ...selection.laprls import VERSIONS
 from ...storage.blocks import PartWriter, SelectedRows
+from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
-from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
+from ..points import LABELS, POINTS, labeled_target
 from ..scoring import BASE, SCORES, scores_cost
+from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .laprls_search import FitParams, KernelsParams, landmarks_for, make_selection
 from .laprls_spec import LapRLSPipeline

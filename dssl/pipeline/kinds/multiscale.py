@@ -29,9 +29,11 @@ from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.cluster import rows_of_samples
 from ...selection.folds import FoldParams
 from ...storage.blocks import PartWriter, Rows
+from ..dataset import DATASET
 from ..facts import Facts
-from ..points import DATASET, LABELS, POINTS, SPLIT, labeled_target
+from ..points import LABELS, POINTS, labeled_target
 from ..scoring import SCORES, scores_cost
+from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .cluster import base_map
 from .laprls_search import KernelsParams

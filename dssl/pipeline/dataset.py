@@ -1,0 +1,42 @@
+"""The stage of the data set: the source, read into parts."""
+
+from typing import Any
+
+from ..data.dataset import Dataset
+from ..data.ingest import ingest
+from ..data.ingest_params import IngestParams, ingest_cost
+from ..execution.cost import Cost
+from ..storage.blocks import Rows
+from ..storage.pieces import BlockedCsrRows
+from .facts import Facts
+from .stage import Context, Stage
+
+
+def make_dataset(context: Context, params: IngestParams) -> dict[str, Any]:
+    """Read the source into parts."""
+    dataset = ingest(context.files["source"].source, context.parts, context.execution, params,
+                     progress=context.progress)
+    names = [name for name in ("X", "y", "split") if getattr(dataset, name) is not None]
+    attributes = {name: value for name, value in dataset.attributes.items() if name != "source"}
+    described = dataset.X.describe() if isinstance(dataset.X, BlockedCsrRows) else None
+    return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "X": described, "dataset": attributes}
+
+
+def dataset_of(context: Context) -> Dataset:
+    """Return the data set as it was read."""
+    attributes = context.attributes("dataset")
+    described = attributes["X"]  # of sparse rows, which are no shared array
+    arrays: dict[str, Rows] = {name: context.rows("dataset", name) for name in attributes["arrays"]
+                               if name != "X" or described is None}
+    if described is not None:
+        arrays["X"] = BlockedCsrRows.of(context.inputs["dataset"].parts, described)
+    return Dataset(arrays["X"], arrays.get("y"), arrays.get("split"), attributes["dataset"])
+
+
+def _dataset_cost(f: Facts[Any]) -> Cost:
+    assert f.scan is not None
+    return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
+
+
+DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
+                "read fewer columns (data.read.drop)", files=("source",))
