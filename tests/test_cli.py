@@ -319,6 +319,27 @@ def test_gc_lists_sizes_and_removes_when_told(made, workspace):
     assert "there is no workspace" in invoke("gc", "--workspace", workspace / "none").stderr
 
 
+def test_workers_read_and_predict_what_threads_do(made, tmp_path, cluster_client):
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "threads").mkdir()
+    for name, place in (("threads", "in-process"), ("workers", cluster_client.scheduler.address)):
+        common = ("--on", place, "--memory-budget", "100kB")
+        done = invoke("ingest", made / "points.csv", tmp_path / name / "data", "--read", "target=kind", *common)
+        assert done.exit_code == 0, done.stderr
+        added = invoke("ingest", made / "points.csv", tmp_path / name / "data", "--append", *common, "--json")
+        assert json.loads(added.stdout)["n"] == 400
+        for out in ("labels.csv", "labels.npy", "labels.zarr"):
+            done = invoke("predict", made / "result.json", made / "new.csv", tmp_path / name / out, *common, "--json")
+            assert done.exit_code == 0, done.stderr
+            assert json.loads(done.stdout)["n"] == 200
+        left = {path.name for path in (tmp_path / name).iterdir()}
+        assert left == {"data", "labels.csv", "labels.npy", "labels.zarr"}
+    for path in (tmp_path / "threads").rglob("*"):
+        if path.is_file() and "receipts" not in path.parts and path.name not in (".lock", "dataset.json"):
+            other = tmp_path / "workers" / path.relative_to(tmp_path / "threads")
+            assert other.read_bytes() == path.read_bytes(), path
+
+
 @pytest.mark.filterwarnings("always::dssl.storage.lock.WaitsForLock")
 def test_a_run_waits_for_another_as_long_as_it_is_told(made, workspace):
     from dssl.storage.artifacts import Workspace

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..errors import DataError, SpecError, require
-from .options import console, json_option, read_option
+from .options import console, json_option, memory_option, place_option, read_option
 
 
 @click.command("ingest")
@@ -16,26 +16,36 @@ from .options import console, json_option, read_option
 @read_option
 @click.option("--append", "adds", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. The same "
                                                      "source may be added again; its rows are then there twice.")
+@place_option
+@memory_option
 @json_option
-def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any], adds: bool, as_json: bool) -> None:
+def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any], adds: bool, runtime: str,
+                   memory_budget: int | None, as_json: bool) -> None:
     """Read SOURCE (names, paths, URLs, or patterns such as 'part-*.csv') into FOLDER as checksummed Zarr.
 
     Several files are read as one, in the order given; those that match a pattern in natural order: part-2 before
     part-10.
+
+    With --on the workers read and write blocks of rows; they must be able to open SOURCE and FOLDER. Every format can
+    be cut into blocks; text is counted once before, and what is compressed unpacked, by this process.
     """
     from ..data.append import append
     from ..data.ingest import ingest
-    from ..execution.in_process import InProcess
     from ..pipeline.spec import ingest_params
+    from ..runtime.start import open_runtime
     from ..storage.store import StoredParts
 
     if adds:
-        _print_dataset(append(source, folder, **options), folder, as_json)
+        with open_runtime(runtime, memory_budget) as (execution, _):
+            added = append(source, folder.resolve(), execution, **options)
+        _print_dataset(added, folder, as_json)
         return
     require(not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
             why="a data set is written once", fix="name another folder, or add the rows to it with --append")
     params = ingest_params(options, "--read")
-    _print_dataset(ingest(source, StoredParts(folder), InProcess(), params).save(folder), folder, as_json)
+    with open_runtime(runtime, memory_budget) as (execution, _):
+        found = ingest(source, StoredParts(folder.resolve()), execution, params).save(folder.resolve())
+    _print_dataset(found, folder, as_json)
 
 
 def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
@@ -56,15 +66,19 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
                                               "cell in csv, -1 in npy, NaN among values.")
 @click.option("--probabilities", is_flag=True, help="Write the probability of each class: in csv columns beside the "
                                                     "label, in npy and zarr an array (n, n_classes) instead of it.")
+@place_option
+@memory_option
 @json_option
 def predict_command(model: Path, source: str, out: Path, options: dict[str, Any], name: str, abstain: bool,
-                    probabilities: bool, as_json: bool) -> None:
+                    probabilities: bool, runtime: str, memory_budget: int | None, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv, npy or zarr).
 
-    SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'.
+    SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'. It is read and
+    predicted in blocks, which lie beside OUT meanwhile; with --on by workers, which must be able to open all three.
     """
-    from ..execution.in_process import InProcess
     from ..pipeline.prediction import open_model
+    from ..runtime.start import open_runtime
+    from ..storage.store import StoredParts
 
     require(out.suffix in (".csv", ".npy", ".zarr"), f"{out} ends in {out.suffix or 'nothing'}",
             why="predictions are written as text or as an array", fix="name a .csv, .npy or .zarr path")
@@ -79,15 +93,19 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
     require(not abstain or probabilities or out.suffix == ".csv" or coding.has_room, error=SpecError,
             what=f"--abstain with {out} and classes such as {coding.classes[:3].tolist()}",
             why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
-    dataset = fitted.dataset_of(source, InProcess(), **options)
-    imputed, unseen = dataset.attributes.get("imputed", 0), dataset.attributes.get("unseen", {})
-    for column, found in unseen.items():
-        texts = ", ".join("(missing)" if text is None else repr(text) for text in found["texts"])
-        click.echo(f"{found['rows']} rows have a text in column {column!r} that the training data did not have, such "
-                   f"as {texts}; it counts as none of the known ones", err=True)
-    if imputed:
-        click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
-    written = fitted.write(dataset.X, out, InProcess(), abstain=abstain, probabilities=probabilities)
+    target = out.resolve()  # beside which workers write their blocks, whatever folder they began in
+    points, scratch = (StoredParts(target.with_name(f".{out.name}.{part}")) for part in ("points", "scratch"))
+    try:
+        points.remove()
+        scratch.folder.mkdir(exist_ok=True)
+        with open_runtime(runtime, memory_budget) as (execution, _):
+            execution.scratch_folder = str(scratch.folder)
+            dataset = fitted.dataset_of(source, execution, points, **options)
+            imputed, unseen = _tell_filled(dataset.attributes)
+            written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities)
+    finally:
+        points.remove()
+        scratch.remove()
     facts = {"out": str(out), **written, "imputed": imputed, "unseen": unseen}
     if facts["unsupported"]:
         why = "have no neighbor that a label or a cluster reaches; they have none"
@@ -98,3 +116,15 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
     summary = facts["counts"] if "counts" in facts else facts["values"]
     told = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
     click.echo(json.dumps(facts) if as_json else f"{facts['n']} predictions in {out}: {told}")
+
+
+def _tell_filled(attributes: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Return how many missing cells were filled, and the texts that no level is of; say so."""
+    imputed, unseen = attributes.get("imputed", 0), attributes.get("unseen", {})
+    for column, found in unseen.items():
+        texts = ", ".join("(missing)" if text is None else repr(text) for text in found["texts"])
+        click.echo(f"{found['rows']} rows have a text in column {column!r} that the training data did not have, such "
+                   f"as {texts}; it counts as none of the known ones", err=True)
+    if imputed:
+        click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
+    return imputed, unseen

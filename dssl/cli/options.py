@@ -59,6 +59,9 @@ workspace_option = click.option("--workspace", default="dssl-work", show_default
 on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callback=_place_of,
                          help="A cluster description (YAML), a scheduler's address, or in-process. "
                               "Default: one process a core on this machine.")
+place_option = click.option("--on", "runtime", default="in-process", metavar="WHERE", callback=_place_of,
+                            help="A cluster description (YAML) or a scheduler's address, whose workers share the "
+                                 "blocks of rows. Default: threads of this process.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE", callback=_fields_of,
                            help="A reader's option, such as target=y, or target=none for points without labels.")

@@ -1,11 +1,9 @@
 """Open the model of a run, to predict new points."""
 
-import csv
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,9 +21,10 @@ from ..execution.tasks import Execution
 from ..learners.coding import ClassCoding, margins_of
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
+from ..learners.predict_to_file import predict_to_file
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..storage.artifacts import Workspace, read_manifest
-from ..storage.blocks import Rows
+from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_csr, as_rows
 from ..storage.files import read_json
 from ..storage.store import StoredParts
@@ -86,8 +85,10 @@ class FittedPipeline:
               probabilities: bool = False) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a .csv, .npy or .zarr path; return what they are (JSON).
 
-        Only the last is written in blocks, without all predictions in memory; see `predict_to_zarr`, which tells what
-        is returned. abstain : whether points without support get no label; those of a model that abstains never do.
+        They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,
+        which tells what is returned.
+
+        abstain : whether points without support get no label; those of a model that abstains never do.
         probabilities : whether a table has a column a class beside the label's, and an array holds them in its place,
         (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
 
@@ -98,24 +99,13 @@ class FittedPipeline:
         rows, abstain = self._scaled(X, execution), abstain or self.model.abstains
         if out.suffix == ".zarr":
             return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, calibration=calibration)
-        values, beyond = self.model.values_and_beyond(rows, execution)
-        coding, empty = self.model.coding, beyond & abstain
-        probable = None if calibration is None else np.where(
-            empty[:, None], np.nan, calibration.probabilities(margins_of(values, coding)))
-        require(out.suffix == ".csv" or probable is not None or coding.has_room or not empty.any(), error=DataError,
-                what=f"{int(empty.sum())} points get no label, with {out} and classes such as "
-                     f"{coding.classes[:3].tolist()}",
-                why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
-        columns = {} if probable is None else {
-            f"probability {name}": probable[:, place] for place, name in enumerate(coding.classes)}
-        write_predictions(out, coding.labels(values) if probable is None or out.suffix == ".csv" else probable, empty,
-                          name=coding.written_as, columns=columns)
-        return {"n": len(values), "unsupported": int(beyond.sum()),
-                **coding.total([coding.summary(coding.entries(values)[~empty])])}
+        return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration)
 
-    def dataset_of(self, source: str | Path | Sequence[str | Path], execution: Execution, **options: Any) -> Dataset:
+    def dataset_of(self, source: str | Path | Sequence[str | Path], execution: Execution, parts: Parts | None = None,
+                   **options: Any) -> Dataset:
         """Return the points of a source, read as the training points were, with `options` of the reader on top.
 
+        parts : where they are written; scratch of the execution by default.
         Columns with the same names are matched by name, in any order, and a table may hold the target or not. Files
         of another format, whose names are others or none, are taken column by column. A stored data set is not copied.
         Missing cells and text become what they became in the training data: its means and its levels. A text that it
@@ -153,7 +143,7 @@ class FittedPipeline:
             assert isinstance(reader, StoredReader)
             dataset = self._as_stored(reader.dataset, str(source))
         else:
-            dataset = ingest(found, execution.scratch(), execution, params, columns=columns)
+            dataset = ingest(found, parts or execution.scratch(), execution, params, columns=columns)
         if columns is not None:
             return dataset
         X, names = dataset.X, dataset.feature_names
@@ -206,7 +196,7 @@ class ChosenColumns(Rows):
     """Some columns of rows, in an order of their own."""
 
     def __init__(self, rows: Rows, columns: list[int]):
-        self.rows, self.columns = rows, np.asarray(columns)
+        self.rows, self.columns, self.held = rows, np.asarray(columns), rows.held
         self.shape, self.dtype = (len(rows), len(columns)), rows.dtype
         self.is_sparse = rows.is_sparse
 
@@ -218,29 +208,6 @@ class ChosenColumns(Rows):
 
     def _chosen(self, block: Any) -> Any:
         return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]
-
-
-def write_predictions(out: Path, labels: np.ndarray, left_out: np.ndarray, *, name: str = "label",
-                      columns: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
-    """Write predictions (n,) to a .csv or .npy file, all or none; those left out, (n,) bool, as no label.
-
-    That is an empty cell; in an array NaN among floats and -1 among integers. Rows of an array (n, c) are written as
-    they are. columns : more of the table, (n,) each, whose NaN is an empty cell.
-    """
-    draft = out.with_name(f".{out.name}.draft{out.suffix}")
-    try:
-        if out.suffix == ".npy":
-            nothing = np.nan if labels.dtype.kind == "f" else -1
-            np.save(draft, np.where(left_out, nothing, labels) if labels.ndim == 1 and left_out.any() else labels)
-        else:
-            cells = ("" if empty else label for label, empty in zip(labels.tolist(), left_out, strict=True))
-            others = [["" if value != value else repr(value) for value in own.tolist()] for own in columns.values()]
-            with open(draft, "w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(
-                    [[name, *columns], *(list(row) for row in zip(cells, *others, strict=True))])
-        draft.replace(out)  # a reader sees all predictions or none
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _model_of(result: Path) -> Path:

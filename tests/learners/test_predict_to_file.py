@@ -1,0 +1,113 @@
+"""Predictions in tables and files of arrays: what NumPy and the csv module write of all, whatever the blocks."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from dssl.errors import DataError
+from dssl.execution.in_process import InProcess
+from dssl.kernels.base import RBF
+from dssl.learners.coding import CODINGS, margins_of
+from dssl.learners.kernel_model import KernelModel
+from dssl.learners.predict_to_file import predict_to_file
+from dssl.learners.probabilities import Calibration
+from dssl.storage.blocks import ArrayRows, write_dense
+from dssl.storage.store import StoredParts
+from tests.memory import traced_peak
+
+POINTS = np.random.default_rng(0).normal(size=(12, 3))
+FAR = 2  # of the new points, of which the model says nothing
+
+
+def model(coding, columns, classes, points=POINTS):
+    rng = np.random.default_rng(len(points))
+    return KernelModel(RBF(1.5), points, rng.normal(size=(len(points), columns)), rng.normal(size=columns),
+                       CODINGS[coding](np.array(classes)), {"n_labeled": 12})
+
+
+def new_points(n):
+    X = np.random.default_rng(1).normal(size=(n, 3))
+    X[:FAR] += 1000
+    return X
+
+
+def as_table(head, labels, empty, probable=None):
+    """Return what the csv module makes of labels, and of probabilities."""
+    text = io.StringIO()
+    rows = [["" if none else label] for label, none in zip(labels.tolist(), empty, strict=True)]
+    for row, own in zip(rows, [] if probable is None else probable.tolist(), strict=probable is not None):
+        row.extend("" if value != value else repr(value) for value in own)
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue()
+
+
+@pytest.mark.parametrize(("coding", "columns", "classes", "absent"), [
+    ("one_vs_rest", 3, ["a", 'the "b"', "ccc"], None), ("one_vs_one", 3, [3, 4, 9], -1),
+    ("one_vs_rest", 1, [0.5, 1.5], None), ("one_vs_rest", 1, [False, True], None),
+    ("values", 1, [], np.nan), ("values", 2, [], None)])
+@pytest.mark.parametrize("n", [0, 150])
+def test_a_file_holds_what_the_model_predicts(coding, columns, classes, absent, n, tmp_path):
+    made, X = model(coding, columns, classes), new_points(n)
+    labels, far = made.predict(X), np.arange(n) < FAR
+    for budget in (6000, 1 << 30):  # blocks of some 15 rows, and one
+        execution = InProcess(2, budget)
+        facts = predict_to_file(made, X, tmp_path / "all.npy", execution)
+        np.testing.assert_array_equal(np.load(tmp_path / "all.npy"), labels)
+        assert np.load(tmp_path / "all.npy").dtype == labels.dtype
+        assert (facts["n"], facts["unsupported"]) == (n, int(far.sum()))
+        predict_to_file(made, X, tmp_path / "all.csv", execution)
+        assert (tmp_path / "all.csv").read_text() == as_table([made.coding.written_as], labels, far & False)
+        predict_to_file(made, X, tmp_path / "some.csv", execution, abstain=True)
+        assert (tmp_path / "some.csv").read_text() == as_table([made.coding.written_as], labels, far)
+        if n and absent is None and classes:
+            with pytest.raises(DataError, match="2 points get no label"):
+                predict_to_file(made, X, tmp_path / "some.npy", execution, abstain=True)
+            assert not (tmp_path / "some.npy").exists()
+        elif n and absent is not None:
+            predict_to_file(made, X, tmp_path / "some.npy", execution, abstain=True)
+            np.testing.assert_array_equal(np.load(tmp_path / "some.npy"), np.where(far, absent, labels))
+    assert {path.name for path in tmp_path.iterdir()} <= {"all.npy", "all.csv", "some.csv", "some.npy"}
+
+
+def test_the_file_of_an_array_is_that_of_numpy(tmp_path):
+    made, X = model("one_vs_rest", 3, ["a", "b", "c"]), new_points(100)
+    predict_to_file(made, X, tmp_path / "ours.npy", InProcess(1, 6000))
+    np.save(tmp_path / "theirs.npy", made.predict(X))
+    assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
+
+
+def test_probabilities_stand_beside_labels_or_in_their_place(tmp_path):
+    made, X, calibration = model("one_vs_rest", 3, ["a", "b", "c"]), new_points(100), Calibration(1.3, np.ones(3, bool))
+    expected = calibration.probabilities(margins_of(made.values(X), made.coding))
+    far = np.arange(100) < FAR
+    expected[far] = np.nan
+    for budget in (6000, 1 << 30):
+        predict_to_file(made, X, tmp_path / "p.npy", InProcess(1, budget), abstain=True, calibration=calibration)
+        np.testing.assert_allclose(np.load(tmp_path / "p.npy"), expected, rtol=1e-12)
+        predict_to_file(made, X, tmp_path / "p.csv", InProcess(1, budget), abstain=True, calibration=calibration)
+        head, *rows = csv.reader((tmp_path / "p.csv").read_text().splitlines())
+        assert head == ["label", "probability a", "probability b", "probability c"]
+        assert rows[0] == [""] * 4
+        np.testing.assert_allclose(np.array([row[1:] for row in rows[FAR:]], float), expected[FAR:], rtol=1e-12)
+        assert [row[0] for row in rows[FAR:]] == made.predict(X)[FAR:].tolist()
+
+
+def test_the_memory_of_a_prediction_is_that_of_a_block_whatever_the_number_of_points(tmp_path):
+    """A block of the kernel, and the model; and the lines of a table, beside a chunk of what they are made of."""
+    made = model("one_vs_rest", 3, ["a", "b", "c"], np.random.default_rng(3).normal(size=(500, 3)))
+    budget, peaks = 2_000_000, {}
+    for n in (5_000, 20_000):
+        rows = write_dense(ArrayRows(new_points(n)), StoredParts(tmp_path / str(n)), "X", 1000)
+        for kind in ("npy", "csv"):
+            peaks[n, kind] = traced_peak(
+                lambda rows=rows, out=tmp_path / f"out.{kind}": predict_to_file(made, rows, out, InProcess(1, budget)),
+                1.25 * budget)
+    held = made.points.nbytes + made.coef.nbytes + made.intercept.nbytes
+    height = made.block_height(rows, budget, held)
+    formula = held + made.fixed_bytes(rows) + height * made.row_bytes(rows)
+    assert 0.5 * budget < formula <= budget
+    for (n, kind), peak in peaks.items():
+        assert peak <= 1.25 * formula, (n, kind)
+        assert peak >= 0.5 * formula, (n, kind)
