@@ -207,7 +207,8 @@ def test_verify(workspace, tmp_path):
     assert (sound.exit_code, sound.stdout) == (0, f"{len(KINDS['svm'].stages)} artifacts are as they were written\n")
     assert json.loads(invoke("verify", "--workspace", workspace, "--json").stdout) == {
         "artifacts": len(KINDS["svm"].stages), "unfinished_parts": 0}
-    chunk = next(path for path in workspace.glob("artifacts/models/*/parts/000000/model.coef/c/**/*") if path.is_file())
+    chunks = workspace.glob("artifacts/models/*/*/parts/000000/*/model.coef/c/**/*")
+    chunk = next(path for path in chunks if path.is_file())
     chunk.unlink()
     damaged = invoke("verify", "--workspace", workspace)
     assert damaged.exit_code == 3

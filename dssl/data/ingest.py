@@ -79,6 +79,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
                            as_text=like is not None and like.attributes.get("label_names") is not None)
     if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
         shutil.rmtree(parts.folder / "within", ignore_errors=True)
+        parts.clear_unfinished()
     known = {"source": source.name, "fingerprint": bytes_digest, "format": format_of(source.path, params.format),
              "params": plain(params)}
     return replace(dataset, attributes=known | dataset.attributes)

@@ -8,6 +8,7 @@ stage that was killed repeats only what is missing, and all give the same parts.
 import os
 import sys
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
@@ -183,13 +184,17 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
     `task_peak_bytes` is how far the process grew during the task, None where that cannot be measured; it is the task's
     own where no other runs in the process. `peak_rss_bytes` is the most that the process has ever held.
     """
-    begin = time.perf_counter()
-    with PeakMemory() as peak:
-        receipt = plain(dict(task(PartWriter(parts, index)) or {}))  # as it is read again by a resumed run
+    begin, attempt = time.perf_counter(), uuid.uuid4().hex[:12]
+    try:
+        with PeakMemory() as peak:
+            # As it is read again by a resumed run.
+            receipt = plain(dict(task(PartWriter(parts, index, attempt)) or {}))
+    except BaseException:
+        parts.discard(index, attempt)
+        raise
     receipt |= {"task_peak_bytes": peak.bytes, "seconds": round(time.perf_counter() - begin, 6),
                 "peak_rss_bytes": process_peak(), "process": os.getpid()}
-    parts.finish(index, receipt)
-    return receipt
+    return parts.finish(index, receipt, attempt)
 
 
 def one_thread() -> Any:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, require
-from ..storage.artifacts import Workspace, read_manifest
+from ..storage.artifacts import Workspace, parts_in, read_manifest
 from ..storage.files import read_json
 from ..storage.store import describe_arrays
 from .kinds.registry import all_stage_names
@@ -55,20 +55,22 @@ def describe_folder(folder: Path) -> dict[str, Any]:
     if (folder / "result.json").is_file() or (folder / "spec.json").is_file():
         return describe_run(folder)
     found: dict[str, Any] = {"path": str(folder.resolve())}
+    arrays = folder
     if (folder / "manifest.json").is_file():
-        manifest = read_manifest(folder / "manifest.json")
+        manifest, arrays = read_manifest(folder / "manifest.json"), parts_in(folder).folder
         found |= {"kind": "artifact", "status": "complete", **{
             name: manifest[name] for name in ("stage", "version", "address", "params", "inputs", "attributes",
                                               "libraries")}}
     elif (folder / "begun.json").is_file():
-        finished = len(list(folder.glob("**/receipts/*.json")))
+        arrays = parts_in(folder).folder
+        finished = len(list(arrays.glob("**/receipts/*.json")))
         found |= {"kind": "artifact", "status": f"unfinished, {finished} parts are finished",
-                  "stage": folder.resolve().parent.name, "params": read_json(folder / "begun.json")}
+                  "stage": folder.resolve().parent.name, "params": read_json(folder / "begun.json")["conditions"]}
     else:
         require((folder / "dataset.json").is_file(), f"{folder} is no artifact, run or data set", error=DataError,
                 why="it has no manifest.json, result.json or dataset.json", fix="name a folder that dssl made")
         found |= {"kind": "data set", "attributes": read_json(folder / "dataset.json")["attributes"]}
-    return {**found, "arrays": describe_arrays(folder), "bytes_on_disk": disk_bytes(folder)}
+    return {**found, "arrays": describe_arrays(arrays), "bytes_on_disk": disk_bytes(folder)}
 
 
 def describe_run(folder: Path) -> dict[str, Any]:

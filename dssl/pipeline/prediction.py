@@ -23,11 +23,10 @@ from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
 from ..learners.predict_to_file import predict_to_file
 from ..learners.probabilities import CALIBRATION, Calibration
-from ..storage.artifacts import Workspace, read_manifest
+from ..storage.artifacts import Workspace, parts_in, read_manifest
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_csr, as_rows
 from ..storage.files import read_json
-from ..storage.store import StoredParts
 from .kinds import registry  # noqa: F401  (a kind registers the types of its models)
 from .spec import ingest_params
 
@@ -274,9 +273,9 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     artifacts = folder.parent.parent
     points = artifacts / "points" / described["inputs"]["points"][:24]
     prepared = _manifest_of(points)
-    scaling = Scaling.from_arrays(StoredParts(points).within("scaling").read(0), prepared["attributes"]["scaling"])
+    scaling = Scaling.from_arrays(parts_in(points).within("scaling").read(0), prepared["attributes"]["scaling"])
     data = _manifest_of(artifacts / "dataset" / prepared["inputs"]["dataset"][:24])
-    model = stored_models(StoredParts(folder), {name: models[name]}).open()[name]
+    model = stored_models(parts_in(folder), {name: models[name]}).open()[name]
     return FittedPipeline(scaling, model, data["attributes"]["dataset"],
                           ingest_params({name: value for name, value in data["params"].items() if name != "type"},
                                         "the training data's options"))

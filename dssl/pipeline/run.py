@@ -153,7 +153,7 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     files = {name: made.files[name] for name in item.stage.files if name in made.files}
     with PeakMemory() as driver:
         attributes = item.stage.make(Context(inputs, files, artifact.parts, execution, progress), item.params)
-    receipts = [read_json(path) for path in artifact.folder.glob("**/receipts/*.json")]
+    receipts = [read_json(path) for path in artifact.parts.folder.glob("**/receipts/*.json")]
     artifact.publish(attributes)
     cost = None
     if known is not None:

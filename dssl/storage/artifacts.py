@@ -1,19 +1,22 @@
 """Artifacts: what a stage made, in a folder named by what made it.
 
-    <workspace>/artifacts/<stage>/<address>/   begun.json, receipts/, parts/, shared/, and manifest.json last
+    <workspace>/artifacts/<stage>/<address>/            begun.json, and manifest.json last
+    <workspace>/artifacts/<stage>/<address>/<layout>/   receipts/, parts/, shared/
 
 The address is the SHA-256 of stage, code version, parameters and the addresses of the inputs. An artifact exists when
-its manifest does; without one, its finished parts are what the next run keeps.
+its manifest does; without one, its finished parts are what the next run keeps, if it begins under the same conditions.
+Else it has a layout of its own, a folder with a name that none had before: what a worker of the dead run still writes
+comes to where nobody looks, and is gone when the artifact is published.
 """
 
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,10 +25,12 @@ from ..errors import IntegrityError, explain
 from ..params import digest, plain
 from .files import local_path, read_json, write_json
 from .lock import FolderLock
-from .store import StoredParts
+from .store import WRITTEN, StoredParts
 from .verify import verify_finished, verify_parts
 
+BEGUN, PUBLISHED = "begun.json", "manifest.json"
 REMOVED = "removed.json"  # which artifacts `dssl gc` removed, and when
+STORAGE = 2  # the version of how artifacts lie in a workspace, so that those of another are made anew
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pynndescent", "pyamg")
 
 
@@ -42,7 +47,8 @@ class Artifact:
     @property
     def address(self) -> str:
         """Return the SHA-256 of what makes it."""
-        return digest({"stage": self.stage, "version": self.version, "params": self.params, "inputs": self.inputs})
+        return digest({"storage": STORAGE, "stage": self.stage, "version": self.version, "params": self.params,
+                       "inputs": self.inputs})
 
     @property
     def folder(self) -> Path:
@@ -50,25 +56,27 @@ class Artifact:
 
     @property
     def parts(self) -> StoredParts:
-        return StoredParts(self.folder)
+        """Return where its parts lie, of a complete one and of one that is begun; IntegrityError if it is neither."""
+        return parts_in(self.folder)
 
     @property
     def exists(self) -> bool:
         """Return whether it is complete: its manifest is there."""
-        return (self.folder / "manifest.json").is_file()
+        return (self.folder / PUBLISHED).is_file()
 
     @property
     def finished_parts(self) -> int:
         """Return how many parts an interrupted run has left."""
-        return len(list(self.folder.glob("**/receipts/*.json"))) if self.folder.is_dir() else 0
+        begun = (self.folder / BEGUN).is_file()
+        return len(list(self.parts.folder.glob("**/receipts/*.json"))) if begun else 0
 
     @property
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of a complete artifact; raise IntegrityError if it is damaged or of another artifact."""
-        manifest = read_manifest(self.folder / "manifest.json")
+        manifest = read_manifest(self.folder / PUBLISHED)
         if manifest["address"] != self.address:
             raise IntegrityError(explain(
-                f"{self.folder / 'manifest.json'} is of artifact {manifest['address'][:24]}",
+                f"{self.folder / PUBLISHED} is of artifact {manifest['address'][:24]}",
                 why="the folder's name and its content disagree", fix=f"delete {self.folder} and run again"))
         return manifest
 
@@ -79,22 +87,32 @@ class Artifact:
 
     def begin(self, conditions: dict[str, Any]) -> None:
         """Prepare the folder; parts of an attempt under other conditions (another block size) are removed."""
-        begun = self.folder / "begun.json"
-        if self.folder.exists() and (not begun.is_file() or read_json(begun) != plain(conditions)):
-            shutil.rmtree(self.folder)
-        write_json(begun, plain(conditions))
+        begun, wanted = self.folder / BEGUN, plain(conditions)
+        if not begun.is_file() or read_json(begun)["conditions"] != wanted:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            write_json(begun, {"conditions": wanted, "layout": os.urandom(6).hex()})
 
-    def publish(self, attributes: dict[str, Any]) -> None:
-        """Write the manifest, last; if another run was first, its manifest stays."""
+    def publish(self, attributes: dict[str, Any], allowed: Callable[[], None] = lambda: None) -> None:
+        """Write the manifest, last; if another run was first, its manifest stays.
+
+        allowed : called just before, and raises if this run may not.
+        """
+        parts = self.parts
+        parts.clear_unfinished()
+        for other in self.folder.iterdir():
+            if other.is_dir() and other != parts.folder:  # what an orphan has written where no run looks
+                shutil.rmtree(other, ignore_errors=True)
         manifest = {
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
-            "inputs": self.inputs, "attributes": plain(attributes), "files": self._files(),
-            "libraries": libraries()}
-        write_json(self.folder / "manifest.json", {**manifest, "seal": _seal(manifest)}, exclusive=True)
+            "inputs": self.inputs, "attributes": plain(attributes), "layout": parts.folder.name,
+            "files": self._files(), "libraries": libraries()}
+        allowed()
+        write_json(self.folder / PUBLISHED, {**manifest, "seal": _seal(manifest)}, exclusive=True)
 
     def _files(self) -> dict[str, str]:
-        """Return the SHA-256 of the description of every array and of every receipt, by path in the folder."""
-        described = [*self.folder.glob("**/zarr.json"), *self.folder.glob("**/receipts/*.json")]
+        """Return the SHA-256 of the description of every array and of every part, by path in the folder."""
+        folder = self.parts.folder
+        described = [*folder.glob("**/zarr.json"), *folder.glob("**/receipts/*.json"), *folder.glob(f"**/{WRITTEN}")]
         return {str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
                 for path in sorted(described)}
 
@@ -120,7 +138,7 @@ def remove_folder(root: Path, folder: Path) -> None:
 
     Half of an artifact would look like one to go on with; what is moved to scratch is swept away by the next run.
     """
-    (folder / "manifest.json").unlink(missing_ok=True)
+    (folder / PUBLISHED).unlink(missing_ok=True)
     gone = root / "scratch" / f"removed-{folder.name}-{os.urandom(4).hex()}"
     gone.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
@@ -132,6 +150,24 @@ def remove_folder(root: Path, folder: Path) -> None:
 def libraries() -> dict[str, str]:
     """Return the versions of what a result may depend on; a quarter second of reading metadata."""
     return {name: version(name) for name in LIBRARIES}
+
+
+def parts_in(folder: Path) -> StoredParts:
+    """Return the parts of the artifact in a folder; raise IntegrityError if none has begun there."""
+    for path, read in ((folder / PUBLISHED, read_manifest), (folder / BEGUN, read_json)):
+        try:
+            stamp = path.stat()
+        except FileNotFoundError:
+            continue
+        return StoredParts(folder / _layout_in(path, read, stamp.st_mtime_ns, stamp.st_ino))
+    raise IntegrityError(explain(f"{folder} holds no artifact", why="it has neither manifest.json nor begun.json",
+                                 fix=f"delete {folder} and run again: only that artifact is made anew"))
+
+
+@lru_cache(maxsize=1024)
+def _layout_in(path: Path, read: Callable[[Path], Any], *stamp: int) -> str:
+    """Return the layout that a file names, which is read once as long as it has the same stamp."""
+    return read(path)["layout"]
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -165,7 +201,7 @@ class Workspace:
 
     def verify(self) -> int:
         """Read every byte of every complete artifact and return their number; raise IntegrityError on the first bad."""
-        manifests = sorted((self.root / "artifacts").glob("*/*/manifest.json"))
+        manifests = sorted((self.root / "artifacts").glob(f"*/*/{PUBLISHED}"))
         for path in manifests:
             described = read_manifest(path)
             made = self.artifact(described["stage"], described["version"], described["params"], described["inputs"])
@@ -178,9 +214,9 @@ class Workspace:
 
     def verify_unfinished(self) -> int:
         """Read what the finished parts of artifacts without a manifest wrote; return the number of these parts."""
-        begun = sorted((self.root / "artifacts").glob("*/*/begun.json"))
-        return sum(verify_finished(StoredParts(path.parent)) for path in begun
-                   if not (path.parent / "manifest.json").is_file())
+        begun = sorted((self.root / "artifacts").glob(f"*/*/{BEGUN}"))
+        return sum(verify_finished(parts_in(path.parent)) for path in begun
+                   if not (path.parent / PUBLISHED).is_file())
 
     def note_removed(self, folders: Sequence[Path], day: str) -> None:
         """Write down that artifacts are removed, so that whoever misses one is told."""

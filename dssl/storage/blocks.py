@@ -188,7 +188,8 @@ class HeldArrays(Arrays):
 class Parts(ABC):
     """Where the tasks of one stage write: one part a task, and shared arrays that the tasks fill by rows.
 
-    A part is done when its receipt exists; the receipt is written after the arrays.
+    A part is done when its receipt exists; the receipt is written after the arrays, once, and names the attempt that
+    wrote them: a task that runs twice leaves one part, whichever attempt is first, and none is written over another.
     """
 
     @abstractmethod
@@ -197,28 +198,40 @@ class Parts(ABC):
         """Create a shared array that tasks fill in blocks of rows, or of columns; an equal one that exists stays."""
 
     @abstractmethod
-    def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write the named arrays of one part."""
+    def write(self, index: int, arrays: Mapping[str, np.ndarray], attempt: str | None = None) -> None:
+        """Write the named arrays of one part.
+
+        attempt : of a task, whose arrays are the part's once `finish` has named it; None: in the place of what was
+        there, at once.
+        """
 
     @abstractmethod
     def write_range(self, start: int, arrays: Mapping[str, np.ndarray], axis: int = 0) -> None:
         """Write whole blocks of rows (axis 0) or columns (1) of shared arrays, from number `start` on."""
 
     @abstractmethod
-    def finish(self, index: int, receipt: Receipt) -> None:
-        """Record that the part is complete."""
+    def finish(self, index: int, receipt: Receipt, attempt: str | None = None) -> Receipt:
+        """Record that the part is complete; return the receipt that stands, of another attempt if that was first."""
+
+    @abstractmethod
+    def discard(self, index: int, attempt: str) -> None:
+        """Delete what an attempt that failed has written."""
 
     @abstractmethod
     def receipts(self) -> dict[int, Receipt]:
-        """Return the receipts of the parts that are complete."""
+        """Return the receipts of the parts that are complete; a list of files, which may be old in other processes."""
+
+    @abstractmethod
+    def receipt(self, index: int) -> Receipt:
+        """Return the receipt of a part that is known to be complete; raise IntegrityError if it is not."""
 
     @abstractmethod
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         """Return the named arrays of one part, or those of them that `names` asks for."""
 
     @abstractmethod
-    def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
-                      ) -> None:
+    def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray],
+                      attempt: str | None = None) -> None:
         """Write rows `order[starts[b]:starts[b + 1]]` of the arrays as bucket b of one part (see `shuffle`)."""
 
     @abstractmethod
@@ -293,14 +306,15 @@ def counts_below(ids: Rows, edges: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PartWriter:
-    """The one part that a task may write."""
+    """The one part that a task may write, in one attempt of it."""
 
     parts: Parts
     index: int
+    attempt: str | None = None
 
     def write(self, /, **arrays: np.ndarray) -> Receipt:
         """Write this task's own arrays."""
-        self.parts.write(self.index, arrays)
+        self.parts.write(self.index, arrays, self.attempt)
         return {}
 
     def write_rows(self, start: int, /, **arrays: np.ndarray) -> Receipt:
@@ -315,7 +329,7 @@ class PartWriter:
 
     def write_buckets(self, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]) -> Receipt:
         """Write this task's buckets (see `Parts.write_buckets`)."""
-        self.parts.write_buckets(self.index, order, starts, arrays)
+        self.parts.write_buckets(self.index, order, starts, arrays, self.attempt)
         return {"buckets": len(starts) - 1}
 
 
@@ -337,7 +351,7 @@ class MemoryParts(Parts):
             if held is None or held.shape != tuple(shape) or held.dtype != np.dtype(dtype):
                 self._shared[name] = np.empty(shape, dtype)
 
-    def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+    def write(self, index: int, arrays: Mapping[str, np.ndarray], attempt: str | None = None) -> None:
         with self._lock:
             self._parts[index] = dict(arrays)
 
@@ -345,20 +359,30 @@ class MemoryParts(Parts):
         for name, block in arrays.items():
             self._shared[name].swapaxes(0, axis)[start:start + block.shape[axis]] = block.swapaxes(0, axis)
 
-    def finish(self, index: int, receipt: Receipt) -> None:
+    def finish(self, index: int, receipt: Receipt, attempt: str | None = None) -> Receipt:
         with self._lock:
             self._receipts[index] = receipt
+        return receipt
+
+    def discard(self, index: int, attempt: str) -> None:
+        with self._lock:
+            self._parts.pop(index, None)
+            self._buckets.pop(index, None)
 
     def receipts(self) -> dict[int, Receipt]:
         with self._lock:
             return dict(self._receipts)
 
+    def receipt(self, index: int) -> Receipt:
+        with self._lock:
+            return self._receipts[index]
+
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         part = self._parts[index]
         return part if names is None else {name: part[name] for name in names}
 
-    def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
-                      ) -> None:
+    def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray],
+                      attempt: str | None = None) -> None:
         sorted_rows = {name: array[order] for name, array in arrays.items()}
         with self._lock:
             self._buckets[index] = starts, sorted_rows

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..errors import DataError, require
-from .files import draft_of
+from .files import draft_of, outlasting
 from .frames import CRC_BYTES, crc, damaged, lost, pack, unpack
 
 ENTRY = np.dtype([("start", "<u8"), ("bytes", "<u8"), ("rows", "<u8"), ("frame", "<u4"), ("entry", "<u4")])
@@ -28,6 +28,7 @@ LONGEST_DESCRIPTION = 1 << 20
 Description = dict[str, Any]
 
 
+@outlasting
 def write_buckets(file: Path, part: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
                   ) -> None:
     """Write rows `order[starts[b]:starts[b + 1]]` of each array as bucket b; holds one bucket twice beside the arrays.
@@ -98,12 +99,14 @@ def _entry(stored: BinaryIO, file: Path, described: Description, bucket: int) ->
     raise damaged(file, file, f"the entry of bucket {bucket} does not match its checksum")
 
 
+@outlasting
 def bucket_rows(file: Path, part: int, bucket: int) -> int:
     """Return the number of rows in a bucket; raise IntegrityError if the file is missing or its entry damaged."""
     with _open(file) as stored:
         return int(_entry(stored, file, _described(stored, file, part), bucket)["rows"])
 
 
+@outlasting
 def read_bucket(file: Path, part: int, bucket: int) -> dict[str, np.ndarray]:
     """Return the rows of a bucket, not to be written to; raise IntegrityError if they are not as they were written."""
     with _open(file) as stored:

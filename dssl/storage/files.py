@@ -1,14 +1,41 @@
-"""JSON files that are there whole or not at all, and the folder that a URL names."""
+"""Files that are there whole or not at all, errors that pass, and the folder that a URL names."""
 
+import errno
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ..errors import IntegrityError, explain, require
+
+# What a file server says that is busy or starts again; a full disk and a missing permission do not pass.
+PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, errno.EINTR, errno.EBUSY, errno.ECONNRESET,
+                     errno.ENOTCONN, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EREMOTEIO})
+PAUSES = (0.05, 0.2, 0.8, 3.0)  # seconds before the second, third, ... attempt
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+def outlasting(action: Callable[Given, Made]) -> Callable[Given, Made]:
+    """Have a function, which may be called again, try again after an `OSError` that passes; a few times, 4 seconds."""
+    @wraps(action)
+    def tried(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        for pause in PAUSES:
+            try:
+                return action(*args, **kwargs)
+            except OSError as error:
+                if error.errno not in PASSING:
+                    raise
+            time.sleep(pause)
+        return action(*args, **kwargs)
+
+    return tried
 
 
 @contextmanager
@@ -23,13 +50,24 @@ def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace) -> 
         draft.unlink(missing_ok=True)
 
 
+def publish_once(draft: Path, path: Path) -> None:
+    """Give a draft its name; raise FileExistsError if another has it."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        if not os.path.samefile(draft, path):  # a file server may have done it, and lost its answer
+            raise
+
+
+@outlasting
 def write_json(path: Path, value: Any, *, exclusive: bool = False) -> bool:
     """Write one JSON file so that a reader sees all of it or nothing.
 
     With `exclusive`, return False and change nothing if the file already exists; the first writer wins.
     """
     try:
-        with draft_of(path, os.link if exclusive else os.replace) as draft, open(draft, "w", encoding="utf-8") as file:
+        publish = publish_once if exclusive else os.replace
+        with draft_of(path, publish) as draft, open(draft, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=1, sort_keys=True, allow_nan=False)
             file.flush()
             os.fsync(file.fileno())
@@ -40,6 +78,7 @@ def write_json(path: Path, value: Any, *, exclusive: bool = False) -> bool:
     return True
 
 
+@outlasting
 def read_json(path: Path) -> Any:
     """Return the value of one JSON file; raise IntegrityError if it is not JSON."""
     try:

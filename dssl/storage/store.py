@@ -9,12 +9,15 @@ and `crc32c`, one after the other in the thread of the task: Zarr passes each th
 1 to 2 ms of a core, which is most of what a small array takes.
 """
 
+import errno
 import hashlib
 import itertools
 import os
 import shutil
+import uuid
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -27,11 +30,12 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from ..errors import DataError, IntegrityError, explain, require
 from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk
 from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
-from .files import draft_of, read_json, write_json
+from .files import draft_of, outlasting, read_json, write_json
 from .frames import CRC_BYTES, ZSTD_LEVEL, damaged, lost, pack, unpack
 
 NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
 BUCKETS = "buckets"  # what a part holds for others
+WRITTEN = "written.json"  # names the attempt that a part is of where no task wrote it
 MANIFEST = "dataset.json"  # of a data set; written last
 CHUNK_BYTES = 16 << 20  # of a part's array
 CACHE_BYTES = 1 << 30
@@ -69,6 +73,7 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
                              fill_value=0, overwrite=True)
 
 
+@outlasting
 def _open(path: Path) -> zarr.Array:
     try:
         stamp = (path / "zarr.json").stat()
@@ -124,18 +129,20 @@ def _write_chunks(array: zarr.Array, path: Path, axis: int, start: int, block: n
         chunk = np.ascontiguousarray(block[tuple(box)], dtype)
         if chunk.shape != array.chunks:  # at the end of an axis a chunk is filled up
             chunk = np.pad(chunk, [(0, full - size) for size, full in zip(chunk.shape, array.chunks, strict=True)])
-        packed, checksum_bytes = pack(chunk)
-        with draft_of(file) as draft, open(draft, "wb") as out:
-            out.write(packed)
-            out.write(checksum_bytes)
+        _write_chunk(file, *pack(chunk))
+
+
+@outlasting
+def _write_chunk(file: Path, packed: bytes, checksum_bytes: bytes) -> None:
+    with draft_of(file) as draft, open(draft, "wb") as out:
+        out.write(packed)
+        out.write(checksum_bytes)
 
 
 def _decoded(array: zarr.Array, path: Path, file: Path) -> np.ndarray:
     """Return one chunk, whole; raise IntegrityError if it is missing, cut short, or was changed."""
     try:
-        with open(file, "rb") as stored:
-            packed = stored.read(max(os.fstat(stored.fileno()).st_size - CRC_BYTES, 0))
-            behind = stored.read()
+        packed, behind = _read_chunk(file)
     except FileNotFoundError:
         raise lost(f"{file} is missing", path,
                    "its values cannot be guessed, and Zarr would read them as zeros") from None
@@ -147,6 +154,12 @@ def _decoded(array: zarr.Array, path: Path, file: Path) -> np.ndarray:
         return np.frombuffer(values, _stored_dtype(array)).reshape(array.chunks)
     except ValueError as error:
         raise damaged(file, path, f"it is no chunk of {array.chunks} {array.dtype} ({error})") from error
+
+
+@outlasting
+def _read_chunk(file: Path) -> tuple[bytes, bytes]:
+    with open(file, "rb") as stored:
+        return stored.read(max(os.fstat(stored.fileno()).st_size - CRC_BYTES, 0)), stored.read()
 
 
 def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
@@ -197,79 +210,150 @@ def checksum(array: np.ndarray) -> str:
 
 
 class StoredParts(Parts):
-    """Parts in a folder: `shared/NAME`, `parts/NUMBER/NAME`, and `receipts/NUMBER.json` written last."""
+    """Parts in a folder: `shared/NAME`, `parts/NUMBER/ATTEMPT/NAME`, and `receipts/NUMBER.json` written last.
+
+    A receipt is an exclusive link, so of two attempts of a task the first to finish is the part. A part that no task
+    wrote is named by `parts/NUMBER/written.json`. Reading a part opens files by their names and lists no folder: a list
+    may be old where directories are cached. Chunks of shared arrays are whole files that take the place of equal ones.
+    """
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
+        self._places: dict[int, Path] = {}  # of parts with a receipt, which stay
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredParts, (self.folder,)
 
     def __repr__(self) -> str:
         return f"StoredParts({str(self.folder)!r})"
 
     def part(self, index: int) -> Path:
-        """Return the folder of one part."""
+        """Return the folder of the attempts of one part."""
         return self.folder / "parts" / f"{index:06d}"
 
     def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
                  block_columns: int | None = None) -> None:
         path = self.folder / "shared" / name
-        if (path / "zarr.json").exists():
-            array = _open(path)
-            chunks = (max(block_rows, 1), *((block_columns,) if block_columns else array.chunks[1:]))
-            if array.shape == tuple(shape) and array.dtype == np.dtype(dtype) and array.chunks[:len(chunks)] == chunks:
-                return
-        create_array(path, shape, dtype, block_rows, block_columns)
+        draft = path.with_name(f".{name}.{uuid.uuid4().hex}")
+        try:
+            while not _is_like(path, shape, dtype, block_rows, block_columns):
+                if draft.exists():  # and so another one is in its place
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    create_array(draft, shape, dtype, block_rows, block_columns)
+                try:
+                    draft.rename(path)
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
 
-    def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-        for name, value in arrays.items():
-            value = np.asarray(value)
-            row_bytes = max(1, value.nbytes // max(len(value), 1)) if value.ndim else value.nbytes
-            rows = value.reshape(1) if value.ndim == 0 else value
-            path = self.part(index) / name
-            # No larger than the array: a chunk is filled up, and held whole, when it is written and read.
-            array = create_array(path, rows.shape, rows.dtype, min(len(rows), max(1, CHUNK_BYTES // row_bytes)), None,
-                                 {"scalar": value.ndim == 0, "sha256": checksum(rows)})
-            _write_chunks(array, path, 0, 0, rows)
-        write_json(self.part(index) / NAMES, sorted(arrays))
+    def write(self, index: int, arrays: Mapping[str, np.ndarray], attempt: str | None = None) -> None:
+        with self._written(index, attempt) as folder:
+            for name, value in arrays.items():
+                value = np.asarray(value)
+                row_bytes = max(1, value.nbytes // max(len(value), 1)) if value.ndim else value.nbytes
+                rows = value.reshape(1) if value.ndim == 0 else value
+                path = folder / name
+                # No larger than the array: a chunk is filled up, and held whole, when it is written and read.
+                array = create_array(path, rows.shape, rows.dtype, min(len(rows), max(1, CHUNK_BYTES // row_bytes)),
+                                     None, {"scalar": value.ndim == 0, "sha256": checksum(rows)})
+                _write_chunks(array, path, 0, 0, rows)
+            write_json(folder / NAMES, sorted(arrays))
+
+    @contextmanager
+    def _written(self, index: int, attempt: str | None) -> Iterator[Path]:
+        """Yield the folder of an attempt; without one, a new folder that then takes the place of what was there."""
+        folder = self.part(index) / (attempt or uuid.uuid4().hex[:12])
+        yield folder
+        if attempt is None:
+            write_json(self.part(index) / WRITTEN, {"attempt": folder.name})
+            self._places.pop(index, None)
+            self._remove_attempts(index, folder.name)
 
     def write_range(self, start: int, arrays: Mapping[str, np.ndarray], axis: int = 0) -> None:
         for name, block in arrays.items():
             write_chunks(self.folder / "shared" / name, axis, start, block)
 
-    def finish(self, index: int, receipt: Receipt) -> None:
-        write_json(self.folder / "receipts" / f"{index:06d}.json", receipt)
+    def finish(self, index: int, receipt: Receipt, attempt: str | None = None) -> Receipt:
+        attempt = attempt or _attempt_of(self.part(index) / WRITTEN)
+        wrote = attempt is not None and (self.part(index) / attempt).is_dir()
+        if write_json(self._receipt(index), {**receipt, "attempt": attempt} if wrote else receipt, exclusive=True):
+            return receipt
+        if attempt is not None and attempt != self._attempt(index):
+            self.discard(index, attempt)
+        return self.receipt(index)
+
+    def discard(self, index: int, attempt: str) -> None:
+        shutil.rmtree(self.part(index) / attempt, ignore_errors=True)
+
+    def _receipt(self, index: int) -> Path:
+        return self.folder / "receipts" / f"{index:06d}.json"
 
     def receipts(self) -> dict[int, Receipt]:
-        return {int(path.stem): read_json(path) for path in sorted((self.folder / "receipts").glob("*.json"))}
+        paths = sorted((self.folder / "receipts").glob("*.json"))
+        return {int(path.stem): _reported(read_json(path)) for path in paths}
+
+    def receipt(self, index: int) -> Receipt:
+        try:
+            return _reported(read_json(self._receipt(index)))
+        except FileNotFoundError:
+            raise lost(f"{self._receipt(index)} is missing", self.folder, "the part is said to be finished") from None
+
+    def place(self, index: int) -> Path:
+        """Return the folder of the arrays of one part: of the attempt that it is of."""
+        folder = self._places.get(index)
+        if folder is None:
+            attempt = self._attempt(index)
+            if attempt is None or not (self.part(index) / attempt).is_dir():
+                raise lost(f"{self.part(index)} is missing", self.part(index),
+                           "the part is recorded as written, but its arrays are gone")
+            folder = self.part(index) / attempt
+            if not (self.part(index) / WRITTEN).exists():
+                self._places[index] = folder
+        return folder
+
+    def _attempt(self, index: int) -> str | None:
+        return _attempt_of(self.part(index) / WRITTEN) or _attempt_of(self._receipt(index))
+
+    def clear_unfinished(self) -> None:
+        """Delete the attempts that are of no part, here and within; nobody may write meanwhile."""
+        for folder in (self.folder / "parts").glob("*"):
+            self._remove_attempts(int(folder.name), self._attempt(int(folder.name)))
+        for folder in (self.folder / "within").glob("*"):
+            StoredParts(folder).clear_unfinished()
+
+    def _remove_attempts(self, index: int, kept: str | None) -> None:
+        for folder in self.part(index).iterdir():
+            if folder.name != kept and folder.is_dir():
+                shutil.rmtree(folder, ignore_errors=True)
 
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
-        held = self.names(index)
-        return {name: _read_whole(self.part(index) / name) for name in (held if names is None else names)}
+        place = self.place(index)
+        return {name: _read_whole(place / name) for name in (read_json(place / NAMES) if names is None else names)}
 
-    def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
-                      ) -> None:
-        write_buckets(self.part(index) / BUCKETS, index, order, starts, arrays)
+    def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray],
+                      attempt: str | None = None) -> None:
+        with self._written(index, attempt) as folder:
+            write_buckets(folder / BUCKETS, index, order, starts, arrays)
 
     def bucket_rows(self, index: int, bucket: int) -> int:
-        return bucket_rows(self.part(index) / BUCKETS, index, bucket)
+        return bucket_rows(self.place(index) / BUCKETS, index, bucket)
 
     def read_bucket(self, index: int, bucket: int) -> dict[str, np.ndarray]:
-        return read_bucket(self.part(index) / BUCKETS, index, bucket)
+        return read_bucket(self.place(index) / BUCKETS, index, bucket)
 
     def check(self, index: int, receipt: Receipt) -> None:
         """Read all that a part holds; raise IntegrityError if it is not as written, or not what the receipt says."""
-        folder = self.part(index)
-        held = [path.name for path in folder.glob("*") if not path.name.startswith(".")]  # and no draft
+        if self._attempt(index) is None and "buckets" not in receipt:  # what an attempt left that did not finish
+            return
+        place = self.place(index)
+        held = [path.name for path in place.glob("*") if not path.name.startswith(".")]  # and no draft
         if "buckets" in receipt or BUCKETS in held:
-            check_buckets(folder / BUCKETS, index)
-        if folder.is_dir() and held != [BUCKETS]:
+            check_buckets(place / BUCKETS, index)
+        if held != [BUCKETS]:
             self.read(index)
-
-    def names(self, index: int) -> list[str]:
-        """Return the names of the arrays of one part."""
-        folder = self.part(index)
-        if not folder.is_dir():
-            raise lost(f"{folder} is missing", folder, "the part is recorded as written, but its arrays are gone")
-        return read_json(folder / NAMES)
 
     def within(self, name: str) -> "StoredParts":
         return StoredParts(self.folder / "within" / name)
@@ -284,6 +368,28 @@ class StoredParts(Parts):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def _reported(stored: Receipt) -> Receipt:
+    """Return a receipt as the task reported it, without the attempt."""
+    return {name: value for name, value in stored.items() if name != "attempt"}
+
+
+def _attempt_of(path: Path) -> str | None:
+    """Return the attempt that a receipt, or what stands for it, names; None where it names none or is not there."""
+    try:
+        return read_json(path).get("attempt")
+    except FileNotFoundError:
+        return None
+
+
+def _is_like(path: Path, shape: tuple[int, ...], dtype: Any, block_rows: int, block_columns: int | None) -> bool:
+    """Return whether an array of this shape, dtype and chunks is there."""
+    if not (path / "zarr.json").exists():
+        return False
+    array = _open(path)
+    chunks = (max(block_rows, 1), *((block_columns,) if block_columns else array.chunks[1:]))
+    return array.shape == tuple(shape) and array.dtype == np.dtype(dtype) and array.chunks[:len(chunks)] == chunks
+
+
 def _read_whole(path: Path) -> np.ndarray:
     array = _open(path)
     value = _rows_of(array, path, 0, array.shape[0])
@@ -295,22 +401,20 @@ def _read_whole(path: Path) -> np.ndarray:
 class StoredArrays(Arrays):
     """The arrays of one part, read whole and kept in this process while other tasks need them."""
 
-    _cache: ClassVar[OrderedDict[tuple[str, ...], dict[str, np.ndarray]]] = OrderedDict()
+    _cache: ClassVar[OrderedDict[str, dict[str, np.ndarray]]] = OrderedDict()
     _lock = Lock()
 
     def __init__(self, parts: StoredParts, index: int):
         self.parts, self.index = parts, index
 
-    def _arrays(self) -> list[zarr.Array]:
-        return [_open(self.parts.part(self.index) / name) for name in self.parts.names(self.index)]
-
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self._arrays())
+        place = self.parts.place(self.index)
+        return sum(_open(place / name).nbytes for name in read_json(place / NAMES))
 
     def load(self) -> dict[str, np.ndarray]:
-        """Return the arrays; the same content is read once a process, up to `CACHE_BYTES` of it."""
-        key = (str(self.parts.part(self.index)), *(str(array.attrs["sha256"]) for array in self._arrays()))
+        """Return the arrays; those of an attempt are read once a process, up to `CACHE_BYTES` of them."""
+        key = str(self.parts.place(self.index))
         with self._lock:
             if key in self._cache:
                 self._cache.move_to_end(key)
@@ -325,10 +429,18 @@ class StoredArrays(Arrays):
             return arrays
 
 
+def _name_in(folder: Path, path: Path) -> str:
+    """Return the path of an array in the folder of its parts, without the attempt that wrote it."""
+    steps = list(path.relative_to(folder).parts)
+    if "parts" in steps[:-2]:
+        del steps[steps.index("parts") + 2]
+    return "/".join(steps)
+
+
 def describe_arrays(folder: Path) -> list[dict[str, Any]]:
     """Return path, shape, dtype, chunks, bytes, and bytes on disk of every array in a folder; reads no values."""
     paths = [description.parent for description in sorted(folder.rglob("zarr.json"))]
-    return [{"name": str(path.relative_to(folder)), "shape": list(array.shape), "dtype": str(array.dtype),
+    return [{"name": _name_in(folder, path), "shape": list(array.shape), "dtype": str(array.dtype),
              "chunks": list(array.chunks), "bytes": int(array.nbytes),
              "bytes_on_disk": sum(file.stat().st_size for file in path.rglob("*") if file.is_file())}
             for path, array in ((path, _open(path)) for path in paths)]

@@ -43,7 +43,7 @@ def tell(step: str, result: dict[str, Any], seconds: float, **more: Any) -> None
 
 
 def receipts(workspace: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in workspace.glob("artifacts/columns/*/receipts/*.json")}
+    return {str(path): path.stat().st_mtime_ns for path in workspace.glob("artifacts/columns/*/*/receipts/*.json")}
 
 
 def main() -> None:

@@ -114,7 +114,7 @@ def undisturbed(dssl, slow_columns, tmp_path_factory) -> dict[str, Any]:
 def receipts(workspace: Path) -> dict[str, tuple[int, bytes]]:
     """Return modification time and content of the receipts of the columns, by number."""
     found = {}
-    for path in workspace.glob("artifacts/columns/*/receipts/[0-9]*.json"):
+    for path in workspace.glob("artifacts/columns/*/*/receipts/[0-9]*.json"):
         found[path.stem] = (path.stat().st_mtime_ns, path.read_bytes())
     return found
 

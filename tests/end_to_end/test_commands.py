@@ -112,7 +112,7 @@ def test_a_process_ends_with_the_code_and_one_message(tmp_path, process):
 
 
 def test_damage_is_3(workspace, dssl):
-    chunk = next(path for path in workspace.glob("artifacts/points/*/shared/train/c/**/*") if path.is_file())
+    chunk = next(path for path in workspace.glob("artifacts/points/*/*/shared/train/c/**/*") if path.is_file())
     data = bytearray(chunk.read_bytes())
     data[len(data) // 2] ^= 4
     chunk.write_bytes(data)

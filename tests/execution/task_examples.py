@@ -44,6 +44,7 @@ from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.solvers.lanczos import Functions
 from dssl.solvers.solve import SolverParams
+from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_csr, as_rows, csr_arrays
 from dssl.storage.store import StoredParts
 from tests.graph.made_lists import made_lists
@@ -116,7 +117,7 @@ def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) ->
     model.write(rows, folder / "labels.zarr", execution)
     return {"metrics": result["metrics"], "baselines": result["baselines"], "labels": model.predict(rows, execution),
             "stored labels": zarr.open_array(folder / "labels.zarr")[:],
-            "support": model.predict_supported(rows, execution)[1], **StoredParts(result["model"]).read(0)}
+            "support": model.predict_supported(rows, execution)[1], **parts_in(Path(result["model"])).read(0)}
 
 
 def stored_points(folder: Path) -> Path:

@@ -846,7 +846,7 @@ def _(folder: Path) -> Outcome:
 @case("Machines and storage", "a flipped byte in a stored chunk", 3, "damaged")
 def _(folder: Path) -> Outcome:
     pipeline(folder, npz(folder))
-    chunk = next(path for path in (folder / "work" / "artifacts" / "points").glob("*/shared/train/c/0/*"))
+    chunk = next(path for path in (folder / "work" / "artifacts" / "points").glob("*/*/shared/train/c/0/*"))
     data = bytearray(chunk.read_bytes())
     data[len(data) // 2] ^= 1
     chunk.write_bytes(data)
@@ -856,7 +856,7 @@ def _(folder: Path) -> Outcome:
 @case("Machines and storage", "a deleted chunk", 3, "is missing")
 def _(folder: Path) -> Outcome:
     pipeline(folder, npz(folder))
-    next(path for path in (folder / "work" / "artifacts" / "points").glob("*/shared/train/c/0/*")).unlink()
+    next(path for path in (folder / "work" / "artifacts" / "points").glob("*/*/shared/train/c/0/*")).unlink()
     return command(folder, "verify", "--workspace", str(folder / "work"))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dssl.errors import IntegrityError
+from dssl.storage.artifacts import parts_in
 from dssl.storage.store import StoredParts
 
 
@@ -14,5 +15,5 @@ def split_arrays(parts: StoredParts | Path) -> dict[str, np.ndarray]:
     found = {}
     for name in (f"{of}{what}" for of in ("train", "test") for what in ("", "_codes", "_values")):
         with suppress(IntegrityError):  # there are either codes or values
-            found[name] = (parts if isinstance(parts, StoredParts) else StoredParts(parts)).rows(name).read_all()
+            found[name] = (parts if isinstance(parts, StoredParts) else parts_in(parts)).rows(name).read_all()
     return found

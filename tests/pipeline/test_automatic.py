@@ -14,9 +14,8 @@ from dssl.learners.on_graph import automatic
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import read_manifest
+from dssl.storage.artifacts import parts_in, read_manifest
 from dssl.storage.blocks import ArrayRows
-from dssl.storage.store import StoredParts
 
 from .split_arrays import split_arrays
 
@@ -40,7 +39,7 @@ def shown(workspace, source):
     """Return the raw training points, and the labels that were shown, as an estimator takes them."""
     artifacts = workspace / "artifacts"
     train = split_arrays(next((artifacts / "split").iterdir()))["train"]
-    labels = StoredParts(next((artifacts / "labels").iterdir())).read(0)
+    labels = parts_in(next((artifacts / "labels").iterdir())).read(0)
     known = labels.get("codes", labels.get("values"))
     y = np.full(len(train), -1 if "codes" in labels else np.nan)
     y[labels["labeled"]] = known

@@ -17,9 +17,8 @@ from dssl.pipeline.kinds import cluster as kind_module
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import read_manifest
+from dssl.storage.artifacts import parts_in, read_manifest
 from dssl.storage.csr import as_rows
-from dssl.storage.store import StoredParts
 from tests.moons import moons_spec
 
 from .split_arrays import split_arrays
@@ -69,7 +68,7 @@ def test_the_model_is_that_of_the_estimator(fields, tmp_path):
     result = run(fields, workspace=tmp_path, execution=InProcess(2))
     X = pd.read_csv(fields["data"]["source"]).iloc[:, :2].to_numpy(np.float32)
     split = split_arrays(manifest_of(result, tmp_path, "split")[0])
-    labels = StoredParts(manifest_of(result, tmp_path, "labels")[0]).read(0)
+    labels = parts_in(manifest_of(result, tmp_path, "labels")[0]).read(0)
     y = np.full(len(split["train"]), -1)
     y[labels["labeled"]] = labels["codes"]
     own = ClusterKernelSVC(landmarks=150).fit(X[split["train"]], y)
@@ -119,7 +118,7 @@ def test_a_run_that_was_killed_goes_on_after_the_kernels_that_were_done(fields, 
 def test_results_do_not_depend_on_threads_or_tiles(fields, tmp_path, monkeypatch):
     first = run(fields, workspace=tmp_path / "1", execution=InProcess(1))
     second = run(fields, workspace=tmp_path / "2", execution=InProcess(2))
-    models = [StoredParts(manifest_of(result, tmp_path / name, "models")[0]).read(0)
+    models = [parts_in(manifest_of(result, tmp_path / name, "models")[0]).read(0)
               for result, name in ((first, "1"), (second, "2"))]
     assert models[0].keys() == models[1].keys()
     for name in models[0]:

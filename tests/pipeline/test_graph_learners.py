@@ -23,8 +23,8 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
+from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows
-from dssl.storage.store import StoredParts
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def islands(tmp_path):
 def trained_on(tmp_path):
     """Return the training points, and the labels that were shown, as an estimator takes them."""
     artifacts = tmp_path / "artifacts"
-    rows = StoredParts(next((artifacts / "points").iterdir())).rows("train").read_all()
-    labels = StoredParts(next((artifacts / "labels").iterdir())).read(0)
+    rows = parts_in(next((artifacts / "points").iterdir())).rows("train").read_all()
+    labels = parts_in(next((artifacts / "labels").iterdir())).read(0)
     known = labels.get("codes", labels.get("values"))
     y = np.full(len(rows), -1 if "codes" in labels else np.nan)
     y[labels["labeled"]] = known

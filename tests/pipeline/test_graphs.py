@@ -20,8 +20,8 @@ from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.solvers.solve import SolverParams
+from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows
-from dssl.storage.store import StoredParts
 
 from .split_arrays import split_arrays
 
@@ -45,7 +45,7 @@ def blobs(n=160, seed=0):
 
 def part(spec, workspace, stage, *overrides):
     address = {item["name"]: item["address"] for item in plan(spec, set=overrides, workspace=workspace)}[stage]
-    return StoredParts(Path(workspace) / "artifacts" / stage / address[:24])
+    return parts_in(Path(workspace) / "artifacts" / stage / address[:24])
 
 
 def ran(result):

@@ -9,6 +9,8 @@ from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.storage.artifacts import Workspace
 
+from ..stored import stored
+
 
 def test_an_artifact_by_all_its_names(spec, finished):
     workspace, _ = finished
@@ -43,7 +45,7 @@ def test_a_run_by_all_its_names(finished):
 def test_what_was_interrupted(workspace):
     folder = next((workspace / "artifacts" / "columns").iterdir())
     (folder / "manifest.json").unlink()
-    (folder / "receipts" / "000004.json").unlink()
+    stored(folder, "receipts/000004.json").unlink()
     found = inspect(str(folder), Workspace.at(workspace))
     assert found["status"] == "unfinished, 4 parts are finished"
     assert found["stage"] == "columns"
@@ -89,7 +91,7 @@ def test_a_damaged_manifest(workspace):
 def unfinish(workspace, stage, drop):
     folder = next((workspace / "artifacts" / stage).iterdir())
     (folder / "manifest.json").unlink()
-    (folder / "receipts" / f"{drop:06d}.json").unlink()
+    stored(folder, f"receipts/{drop:06d}.json").unlink()
     return folder
 
 
@@ -97,7 +99,7 @@ def test_finished_parts_of_an_unfinished_stage_are_verified(workspace):
     folder = unfinish(workspace, "columns", 4)
     place = Workspace.at(workspace)
     assert (place.verify(), place.verify_unfinished()) == (len(KINDS["svm"].stages) - 1, 4)
-    chunks = sorted(path for path in (folder / "shared" / "Z1" / "c").rglob("*") if path.is_file())
+    chunks = sorted(path for path in stored(folder, "shared/Z1/c").rglob("*") if path.is_file())
     chunks[4].write_bytes(b"half of a chunk")  # of the part that is under way
     assert place.verify_unfinished() == 4
     sound = chunks[2].read_bytes()
@@ -115,6 +117,6 @@ def test_a_part_or_a_receipt_that_is_damaged(workspace):
     (folder / "manifest.json").unlink()
     place = Workspace.at(workspace)
     assert place.verify_unfinished() == 1
-    (folder / "receipts" / "000000.json").write_text('{"rows": [0')
+    stored(folder, "receipts/000000.json").write_text('{"rows": [0')
     with pytest.raises(IntegrityError, match="is not a JSON file"):
         place.verify_unfinished()

@@ -26,8 +26,7 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import Workspace
-from dssl.storage.store import StoredParts
+from dssl.storage.artifacts import Workspace, parts_in
 
 from .split_arrays import split_arrays
 
@@ -62,7 +61,7 @@ def changed(fields, *overrides):
 def models_of(result):
     """Return the arrays and the attributes of a run's models."""
     folder = Workspace.at(result["model"]).root
-    return StoredParts(folder).read(0), json.loads((folder / "manifest.json").read_text())["attributes"]
+    return parts_in(folder).read(0), json.loads((folder / "manifest.json").read_text())["attributes"]
 
 
 def selection_of(result):
@@ -124,7 +123,7 @@ def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file,
     result = run(fields, workspace=tmp_path, execution=InProcess(2))
     split, = (tmp_path / "artifacts" / "split").iterdir()
     labels, = (tmp_path / "artifacts" / "labels").iterdir()
-    split, labels = split_arrays(split), StoredParts(labels).read(0)
+    split, labels = split_arrays(split), parts_in(labels).read(0)
     with np.load(points_file) as arrays:
         X, y = arrays["X"], arrays["y"]
     known = np.full(len(split["train"]), -1)
@@ -262,9 +261,9 @@ def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, t
     assert_same_models(run(spec, workspace=tmp_path / "work", execution=InProcess(1)), undisturbed)
     assert made == shares  # none of them twice
     folder, = (tmp_path / "work" / "artifacts" / "selection").iterdir()
-    assert not list(folder.glob("within/shares*"))
+    assert not list(folder.glob("*/within/shares*"))
     used = {choice["bandwidth"] for choice in selection_of(undisturbed)["choices"].values()}
-    assert len(list(folder.glob("within/gram*"))) == len(used)  # what the fit goes on from
+    assert len(list(folder.glob("*/within/gram*"))) == len(used)  # what the fit goes on from
 
 
 @pytest.mark.parametrize("kind", ["laprls", "lapsvm"])

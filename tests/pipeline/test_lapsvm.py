@@ -13,8 +13,8 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
+from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows
-from dssl.storage.store import StoredParts
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def test_the_model_is_that_of_the_estimator(fields, points_file, tmp_path, loss)
     spec["kernel"] = {"bandwidth": 2.0}
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
     artifacts = tmp_path / "artifacts"
-    rows = StoredParts(next((artifacts / "points").iterdir())).rows("train").read_all()
-    labels = StoredParts(next((artifacts / "labels").iterdir())).read(0)
+    rows = parts_in(next((artifacts / "points").iterdir())).rows("train").read_all()
+    labels = parts_in(next((artifacts / "labels").iterdir())).read(0)
     y = np.full(len(rows), -1)
     y[labels["labeled"]] = labels["codes"]
     own = LapSVM(loss=HuberHinge(0.2) if "h" in loss else "logistic", bandwidth=2.0, gamma_A=0.01, gamma_I=1.0,

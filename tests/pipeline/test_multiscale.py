@@ -15,9 +15,8 @@ from dssl.kernels import multiscale as kernel_module
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import read_manifest
+from dssl.storage.artifacts import parts_in, read_manifest
 from dssl.storage.csr import as_rows
-from dssl.storage.store import StoredParts
 from tests.moons import moons_spec
 
 from .split_arrays import split_arrays
@@ -47,7 +46,7 @@ def manifest_of(done, stage):
 def test_the_model_is_that_of_the_estimator(fields, done):
     X = pd.read_csv(fields["data"]["source"]).iloc[:, :2].to_numpy(np.float32)
     split = split_arrays(manifest_of(done, "split")[0])
-    labels = StoredParts(manifest_of(done, "labels")[0]).read(0)
+    labels = parts_in(manifest_of(done, "labels")[0]).read(0)
     y = np.full(len(split["train"]), -1)
     y[labels["labeled"]] = labels["codes"]
     own = MultiscaleKernelClassifier(n_carriers=60, q=0.7).fit(X[split["train"]], y)
@@ -120,7 +119,7 @@ def test_a_run_that_was_killed_goes_on_after_the_scales_that_were_done(fields, d
     result = run(fields, workspace=tmp_path, execution=InProcess(1))
     assert not set(seen[:5]) & set(seen[6:12])
     assert result["metrics"] == done[1]["metrics"]
-    whole, again = (StoredParts(manifest_of(own, "models")[0]).read(0) for own in (done, (tmp_path, result)))
+    whole, again = (parts_in(manifest_of(own, "models")[0]).read(0) for own in (done, (tmp_path, result)))
     for name in whole:
         assert_array_equal(again[name], whole[name])
 

@@ -17,6 +17,7 @@ from dssl.pipeline.prediction import open_model
 from dssl.pipeline.preflight import Room, price, refusal, refuse_what_cannot_fit
 from dssl.pipeline.run import run
 
+from ..stored import stored
 from .conftest import by_name
 
 NAMES = KINDS["svm"].names
@@ -61,11 +62,12 @@ def test_plan_and_run_agree_on_tasks_and_bytes(spec, finished):
     rows = {row["name"]: row for row in plan(spec, workspace=workspace / "elsewhere")}
     for name in ("points", "neighbors", "columns", "scores"):
         folder, = (workspace / "artifacts" / name).iterdir()
-        receipts = len(list(folder.glob("receipts/*.json")))
-        stored = sum(array["bytes"] for array in describe_arrays(folder) if array["name"].startswith("shared"))
+        receipts = len(list(folder.glob("*/receipts/*.json")))
+        arrays = describe_arrays(stored(folder))
+        written = sum(array["bytes"] for array in arrays if array["name"].startswith("shared"))
         # The moments, and the layout of points, are tasks and arrays of the stage that are not kept.
         assert rows[name]["tasks"] - receipts == (1 if name == "points" else 0), name
-        assert stored <= rows[name]["written_bytes"], name
+        assert written <= rows[name]["written_bytes"], name
 
 
 # Refused early

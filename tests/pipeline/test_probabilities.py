@@ -18,9 +18,8 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.weight_rule import KERNEL_WIDTH
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import read_manifest
+from dssl.storage.artifacts import parts_in, read_manifest
 from dssl.storage.csr import as_rows
-from dssl.storage.store import StoredParts
 
 from .split_arrays import split_arrays
 
@@ -87,7 +86,7 @@ def test_they_are_those_of_the_estimator(made, model, estimator):
     _, X, table = made
     folder = Path(fitted(made, model))
     inputs = read_manifest(folder / "manifest.json")["inputs"]
-    labels, split = (StoredParts(folder.parents[1] / stage / inputs[stage][:24]) for stage in ("labels", "split"))
+    labels, split = (parts_in(folder.parents[1] / stage / inputs[stage][:24]) for stage in ("labels", "split"))
     labels, train = labels.read(0)["labeled"], split_arrays(split)["train"]
     y = np.full(len(train), -1)
     y[labels] = np.unique(table["kind"], return_inverse=True)[1][train][labels]

@@ -18,7 +18,7 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import make_plan, plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.store import StoredParts
+from dssl.storage.artifacts import parts_in
 
 from .conftest import by_name
 from .split_arrays import split_arrays
@@ -67,7 +67,7 @@ def changed(fields, path, value):
 
 def part(workspace, stage):
     folder, = (workspace / "artifacts" / stage).iterdir()
-    return StoredParts(folder), json.loads((folder / "manifest.json").read_text())["attributes"]
+    return parts_in(folder), json.loads((folder / "manifest.json").read_text())["attributes"]
 
 
 # What comes of it

@@ -17,10 +17,10 @@ from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import Workspace
+from dssl.storage.artifacts import Workspace, parts_in
 from dssl.storage.csr import as_rows
-from dssl.storage.store import StoredParts
 
+from ..stored import contents, stored
 from .split_arrays import split_arrays
 
 NAMES = KINDS["svm"].names
@@ -38,13 +38,6 @@ def ran(result):
 def folder_of(workspace, spec, stage, *overrides):
     planned = {item["name"]: item["address"] for item in plan(spec, set=overrides, workspace=workspace)}
     return Path(workspace) / "artifacts" / stage / planned[stage][:24]
-
-
-def chunks(workspace):
-    """Return the bytes of every stored chunk by its path; JSON holds times and process numbers, and is left out."""
-    root = Path(workspace) / "artifacts"
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*")
-            if path.is_file() and path.suffix != ".json"}
 
 
 def outcome(result):
@@ -105,7 +98,7 @@ def test_plan_tells_a_stage_that_was_interrupted(spec, workspace):
     columns = folder_of(workspace, spec, "columns")
     (columns / "manifest.json").unlink()
     for index in (1, 3, 4):
-        (columns / "receipts" / f"{index:06d}.json").unlink()
+        stored(columns, f"receipts/{index:06d}.json").unlink()
     planned = {stage["name"]: stage for stage in plan(spec, workspace=workspace)}
     assert planned["columns"]["status"] == "partial"
     assert planned["columns"]["why"] == "2 parts are finished"
@@ -116,12 +109,12 @@ def test_plan_tells_a_stage_that_was_interrupted(spec, workspace):
 
 
 def test_a_second_run_computes_nothing(spec, finished, workspace):
-    before = chunks(workspace)
+    before = contents(workspace)
     result = run(spec, workspace=workspace, execution=InProcess(2))
     assert ran(result) == []
     assert {stage["status"] for stage in result["stages"]} == {"cached"}
     assert outcome(result) == outcome(finished[1])
-    assert chunks(workspace) == before
+    assert contents(workspace) == before
 
 
 def test_another_eta_fits_and_scores_only(spec, finished, workspace):
@@ -149,12 +142,12 @@ def test_an_interrupted_stage_repeats_the_missing_parts_only(spec, finished, wor
     """The state that a kill leaves: no manifest, receipts of the finished parts, and a part that is half written."""
     columns = folder_of(workspace, spec, "columns")
     (columns / "manifest.json").unlink()
-    receipts = {int(path.stem): path for path in (columns / "receipts").iterdir()}
+    receipts = {int(path.stem): path for path in stored(columns, "receipts").iterdir()}
     for index, path in receipts.items():
         if index not in left:
             path.unlink()
     if 4 not in left:
-        next(iter((columns / "shared" / "Z1" / "c").rglob("4"))).write_bytes(b"half of a chunk")
+        next(iter(stored(columns, "shared/Z1/c").rglob("4"))).write_bytes(b"half of a chunk")
     for stage in ("covariance", "selection", "models", "scores"):
         shutil.rmtree(folder_of(workspace, spec, stage))
     before = {index: (receipts[index].stat().st_mtime_ns, receipts[index].read_bytes()) for index in left}
@@ -162,17 +155,18 @@ def test_an_interrupted_stage_repeats_the_missing_parts_only(spec, finished, wor
     assert ran(result) == ["columns", "covariance", "selection", "models", "scores"]
     assert before == {index: (receipts[index].stat().st_mtime_ns, receipts[index].read_bytes()) for index in left}
     assert outcome(result) == outcome(finished[1])
-    assert chunks(workspace) == chunks(finished[0])
+    assert contents(workspace) == contents(finished[0])
 
 
 def test_parts_of_another_budget_are_not_mixed(spec, finished, workspace):
     """The budget decides the blocks; finished parts of other blocks would be of other columns."""
     columns = folder_of(workspace, spec, "columns")
     (columns / "manifest.json").unlink()
-    (columns / "receipts" / "000004.json").unlink()
-    old = (columns / "receipts" / "000000.json").stat().st_mtime_ns
+    stored(columns, "receipts/000004.json").unlink()
+    old = stored(columns, "receipts/000000.json")
     result = run(spec, workspace=workspace, execution=InProcess(2, memory_budget=1 << 29))
-    assert (columns / "receipts" / "000000.json").stat().st_mtime_ns > old
+    assert not old.exists()
+    assert stored(columns, "receipts/000000.json").exists()
     assert outcome(result) == outcome(finished[1])
 
 
@@ -205,7 +199,7 @@ def test_the_same_spec_gives_the_same_bytes(spec, finished, tmp_path):
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
     assert outcome(result) == outcome(finished[1])
     assert [stage["address"] for stage in result["stages"]] == [stage["address"] for stage in finished[1]["stages"]]
-    assert chunks(tmp_path) == chunks(finished[0])
+    assert contents(tmp_path) == contents(finished[0])
 
 
 @pytest.mark.slow
@@ -218,7 +212,7 @@ def test_the_memory_budget_changes_blocks_and_not_metrics(spec, tmp_path):
     for budget in (9 << 20, 1 << 30):
         place = tmp_path / str(budget)
         found[budget] = run(spec, workspace=place, execution=InProcess(2, memory_budget=budget))
-        blocks[budget] = len(list((folder_of(place, spec, "columns") / "receipts").iterdir()))
+        blocks[budget] = len(list(stored(folder_of(place, spec, "columns"), "receipts").iterdir()))
     assert blocks[9 << 20] > blocks[1 << 30] == 1
     assert outcome(found[9 << 20]) == outcome(found[1 << 30])
 
@@ -235,7 +229,7 @@ def test_a_budget_that_holds_no_row_is_an_error(spec, tmp_path):
 def test_an_opened_model_predicts_what_the_run_scored(spec, finished, points_file, name):
     workspace, result = finished
     split = split_arrays(folder_of(workspace, spec, "split"))
-    codes = StoredParts(folder_of(workspace, spec, "scores")).rows("codes").read_all()
+    codes = parts_in(folder_of(workspace, spec, "scores")).rows("codes").read_all()
     column = ["base", "model", "shuffled", "subsample_graph"].index(name)
     X = open_dataset(points_file).X
     for path in (result["model"], workspace / "runs" / result["run"] / "result.json"):
@@ -267,7 +261,7 @@ def test_what_is_not_a_model(spec, finished, place, name, message):
 
 def test_a_damaged_model_is_not_opened(spec, workspace):
     models = folder_of(workspace, spec, "models")
-    chunk = next(path for path in (models / "parts" / "000000" / "model.coef" / "c").rglob("*") if path.is_file())
+    chunk = next(path for path in stored(models, "parts/000000/model.coef/c").rglob("*") if path.is_file())
     flip(chunk)
     with pytest.raises(IntegrityError, match=str(chunk)):
         open_model(models)

@@ -1,0 +1,33 @@
+"""Where the files of an artifact lie."""
+
+from pathlib import Path
+
+from dssl.storage.artifacts import parts_in
+from dssl.storage.store import StoredParts
+
+
+def stored_in(parts: StoredParts, name: str = "") -> Path:
+    """Return a path in a folder of parts, such as `parts/000000/data`, in the attempt that wrote the part."""
+    steps = list(Path(name).parts)
+    if "parts" in steps[:-2]:
+        at = steps.index("parts")
+        within = parts.folder.joinpath(*steps[:at])
+        steps[:at + 2] = [*steps[:at + 2], StoredParts(within).place(int(steps[at + 1])).name]
+    return parts.folder.joinpath(*steps)
+
+
+def stored(artifact: Path, name: str = "") -> Path:
+    """Return a path among the parts of the artifact in a folder."""
+    return stored_in(parts_in(artifact), name)
+
+
+def contents(workspace: Path) -> dict[str, bytes]:
+    """Return the bytes of every stored chunk by its path without layouts and attempts; JSON holds times, and is out."""
+    root, found = Path(workspace) / "artifacts", {}
+    for path in root.rglob("*"):
+        if path.is_file() and path.suffix != ".json":
+            stage, address, _, *steps = path.relative_to(root).parts
+            if "parts" in steps:
+                del steps[steps.index("parts") + 2]
+            found["/".join((stage, address, *steps))] = path.read_bytes()
+    return found
