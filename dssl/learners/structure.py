@@ -17,6 +17,7 @@ from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, block_rng, row_
 SAMPLE, COLUMNS = 128, 16  # vertices, and how many of them are solved for side by side
 RIDGE, POWER = 0.01, 2
 STREAM = 14  # of the seed
+ENTRY_BYTES = 12  # of a stored weight, with its column
 SOLVER = SolverParams(method="jacobi", tolerance=1e-3)
 
 
@@ -47,8 +48,14 @@ class StructureTask:
         return {**out.write(), "structure": float(structure)}
 
 
-def sampled_structure(graph: Parts, vertices: Arrays | None, v: int, seed: int, execution: Execution) -> float:
-    """Return the structure of a stored graph of v vertices, from `SAMPLE` of them, drawn by the seed."""
+def sampled_structure(graph: Parts, vertices: Arrays | None, v: int, seed: int, execution: Execution) -> float | None:
+    """Return the structure of a stored graph of v vertices, from `SAMPLE` of them, drawn by the seed.
+
+    None where the graph is too large for the memory budget of a task: its structure is not known then.
+    """
+    nnz = sum(graph.arrays(index).nbytes for index in graph.receipts()) // ENTRY_BYTES
+    if not fits_a_task(v, nnz, execution.memory_budget):
+        return None
     chosen: Sequence[int] = np.sort(block_rng(seed, STREAM).choice(v, min(v, SAMPLE), replace=False)).tolist()
     parts = execution.scratch()
     receipt, = execution.map([StructureTask(graph, vertices, tuple(chosen))], parts)
@@ -62,3 +69,8 @@ def structure_cost(v: int, nnz: int) -> Cost:
     width = min(COLUMNS, columns)
     solving = METHODS["jacobi"].solve_bytes(v, width, width) + 8 * v * width
     return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.least)
+
+
+def fits_a_task(v: int, nnz: int, budget: int) -> bool:
+    """Return whether a task with so many bytes finds the structure of v vertices and nnz weights."""
+    return structure_cost(v, nnz).least <= budget

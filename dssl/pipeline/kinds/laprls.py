@@ -33,7 +33,7 @@ from ...learners.laprls.problem import (
 from ...learners.laprls.products import gram_bytes
 from ...learners.probabilities import Calibration, calibration_attributes
 from ...learners.smooth_losses import SQUARES
-from ...learners.structure import structure_cost
+from ...learners.structure import fits_a_task, structure_cost
 from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
@@ -235,6 +235,8 @@ def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
     found = _preparing_cost(f, _systems(f)) if _tried(f)[1] else cost_of(0, 0, 0, 0)
     params = f.spec.laprls()
     if not (params.chosen and params.uses_graph and f.n_labeled <= MOST_LABELS):
+        return found
+    if not fits_a_task(f.vertices, f.nnz, f.budget):
         return found
     structure = structure_cost(f.vertices, f.nnz)
     return Cost(found.tasks + structure.tasks, found.read + structure.read, found.written,
