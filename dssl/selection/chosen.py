@@ -55,8 +55,8 @@ class ProbablePair(ChoiceRule):
 
     @classmethod
     def of(cls, problem: LapRLSProblem, execution: Execution, bandwidths: Sequence[Any]) -> "ProbablePair":
-        """Return the rule of all pairs of a problem, with its folds; the structure is asked where labels are few, and is
-        not known of a graph that no task can hold.
+        """Return the rule of all pairs of a problem, with its folds; the structure is asked where labels are few, and
+        is not known of a graph that no task can hold.
 
         bandwidths : those that are tried, one or `BANDWIDTHS`, as rows name them.
         """
