@@ -7,6 +7,7 @@ from typing import Any
 import dask
 
 from ..storage.blocks import MemoryParts, Parts, Receipt
+from ..storage.kept import ARRAYS
 from .tasks import MEMORY_BUDGET, Execution, Task, available_cores, one_thread, run_part
 from .window import Finished, run_in_window
 
@@ -25,6 +26,7 @@ class InProcess(Execution):
         # One core a task, for a lone one too: BLAS rounds differently on two threads than on one, and a spec gives the
         # same bits in threads, in workers and on any number of cores.
         threads = min(self.threads, len(pending))
+        ARRAYS.limit = self.memory_budget
         with one_thread():
             if threads <= 1:
                 for index, task in pending:

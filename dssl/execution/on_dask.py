@@ -5,6 +5,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from tempfile import mkdtemp
 from typing import Any
 
@@ -19,22 +20,24 @@ from ..params import digest
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
-from .cost import worker_room
+from .cost import PAUSE_SHARE, worker_room
 from .in_process import InProcess, delayed_parts
 from .tasks import MEMORY_BUDGET, SHARED_CHUNK, Execution, Task, run_part
 from .window import Finished, run_in_window
+from .worker_memory import WorkerMemory
 
 _LIMITED = False
 
 
-def run_on_worker(task: Task, parts: Parts, index: int) -> Receipt:
+def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory) -> Receipt:
     """Run one task in a worker that has one core for it, whatever started the worker."""
     global _LIMITED
     if not _LIMITED:  # Dask's nanny limits BLAS and OpenMP but neither Numba nor workers started without a nanny
         threadpool_limits(1)
         numba.set_num_threads(1)
         _LIMITED = True
-    return run_part(task, parts, index)
+    with memory.around(task):
+        return run_part(task, parts, index)
 
 
 class OnDask(Execution):
@@ -45,6 +48,7 @@ class OnDask(Execution):
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         limited = [(worker["memory_limit"], worker["nthreads"]) for worker in workers if worker["memory_limit"]]
         self.memory_limit = min((worker_room(*own) for own in limited), default=None)
+        self._pause = min((int(PAUSE_SHARE * limit) for limit, _ in limited), default=None)
         # Half of a task's share unless told otherwise, since NumPy cannot spill.
         share = min((limit // threads for limit, threads in limited), default=2 * MEMORY_BUDGET)
         self.memory_budget = memory_budget or min(MEMORY_BUDGET, share // 2)
@@ -74,20 +78,25 @@ class OnDask(Execution):
         parts = self.scratch()
         return write_sparse(rows, parts, height) if rows.is_sparse else write_dense(rows, parts, "rows", height)
 
+    @property
+    def _memory(self) -> WorkerMemory:
+        return WorkerMemory(self.memory_budget, self._pause, self.tasks_per_process)
+
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
-        return self.client.gather(self.client.compute(delayed_parts(run_on_worker, blocks, task, parts)))
+        run = partial(run_on_worker, memory=self._memory)
+        return self.client.gather(self.client.compute(delayed_parts(run, blocks, task, parts)))
 
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
         if not pending:
             return
-        stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
+        stage, memory = digest({"parts": repr(parts), "at": time.time_ns()})[:12], self._memory
 
         def submit(index: int, task: Task) -> Any:
             home = getattr(task, "home", None)
             place = {} if home is None or not homes else {
                 "workers": [homes[home % len(homes)]], "allow_other_workers": True}
             # No retries: an exception would come again. A task whose worker died is run again by the scheduler.
-            return self.client.submit(run_on_worker, task, parts, index, pure=False,
+            return self.client.submit(run_on_worker, task, parts, index, memory, pure=False,
                                       key=f"{type(task).__name__}-{stage}-{index}", **place)
 
         running: dict[Any, int] = {}

@@ -15,13 +15,11 @@ import itertools
 import os
 import shutil
 import uuid
-from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import zarr
@@ -32,13 +30,13 @@ from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk
 from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
 from .files import draft_of, outlasting, read_json, write_json
 from .frames import CRC_BYTES, ZSTD_LEVEL, damaged, lost, pack, unpack
+from .kept import ARRAYS
 
 NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
 BUCKETS = "buckets"  # what a part holds for others
 WRITTEN = "written.json"  # names the attempt that a part is of where no task wrote it
 MANIFEST = "dataset.json"  # of a data set; written last
 CHUNK_BYTES = 16 << 20  # of a part's array
-CACHE_BYTES = 1 << 30
 
 # Bytes that reading or writing takes beside the values, of a chunk: the chunk, and the chunk as it is stored, half as
 # large. Measured: 1.3 of numbers with two decimals, 2.0 of normal deviates, which do not shrink.
@@ -401,9 +399,6 @@ def _read_whole(path: Path) -> np.ndarray:
 class StoredArrays(Arrays):
     """The arrays of one part, read whole and kept in this process while other tasks need them."""
 
-    _cache: ClassVar[OrderedDict[str, dict[str, np.ndarray]]] = OrderedDict()
-    _lock = Lock()
-
     def __init__(self, parts: StoredParts, index: int):
         self.parts, self.index = parts, index
 
@@ -413,20 +408,9 @@ class StoredArrays(Arrays):
         return sum(_open(place / name).nbytes for name in read_json(place / NAMES))
 
     def load(self) -> dict[str, np.ndarray]:
-        """Return the arrays; those of an attempt are read once a process, up to `CACHE_BYTES` of them."""
+        """Return the arrays; those of an attempt are read once a process, if they fit what that keeps."""
         key = str(self.parts.place(self.index))
-        with self._lock:
-            if key in self._cache:
-                self._cache.move_to_end(key)
-                return self._cache[key]
-            arrays = self.parts.read(self.index)
-            for array in arrays.values():
-                array.flags.writeable = False
-            self._cache[key] = arrays
-            while len(self._cache) > 1 and sum(
-                    array.nbytes for cached in self._cache.values() for array in cached.values()) > CACHE_BYTES:
-                self._cache.popitem(last=False)
-            return arrays
+        return ARRAYS.get(key, lambda: self.nbytes, lambda: self.parts.read(self.index))
 
 
 def _name_in(folder: Path, path: Path) -> str:

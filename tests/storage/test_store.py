@@ -8,8 +8,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from dssl.errors import DataError, IntegrityError, ParameterError
-from dssl.storage import store
+from dssl.storage import kept, store
 from dssl.storage.files import read_json, write_json
+from dssl.storage.kept import ArrayCache, give_back
 from dssl.storage.store import StoredArrays, StoredParts, StoredRows, create_array
 from dssl.storage.verify import verify_parts
 
@@ -170,16 +171,31 @@ def test_arrays_are_read_once_until_their_content_changes(parts):
 
 
 def test_the_cache_of_arrays_keeps_to_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "CACHE_BYTES", 2000)
-    monkeypatch.setattr(StoredArrays, "_cache", type(StoredArrays._cache)())
+    cache = ArrayCache(2000)
+    monkeypatch.setattr(store, "ARRAYS", cache)
     parts = StoredParts(tmp_path)
     for index in range(4):
         parts.write(index, {"a": np.full(100, index)})
         StoredArrays(parts, index).load()
-    kept = [arrays["a"][0] for arrays in StoredArrays._cache.values()]
-    assert kept == [2, 3]
+        assert cache.nbytes <= 2000
+    assert [arrays["a"][0] for arrays in cache.entries.values()] == [2, 3]
     parts.write(4, {"a": np.zeros(1000)})
-    assert len(StoredArrays(parts, 4).load()["a"]) == 1000  # larger than the cache: still read
+    large = [StoredArrays(parts, 4).load()["a"] for _ in range(2)]  # larger than the cache: read, and not kept
+    assert large[0] is not large[1]
+    assert [arrays["a"][0] for arrays in cache.entries.values()] == [2, 3], "nothing goes for what is not kept"
+    assert not large[0].flags.writeable
+
+
+def test_what_is_kept_is_given_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "_EVERYTHING", [])
+    cache, parts = ArrayCache(2000), StoredParts(tmp_path)
+    monkeypatch.setattr(store, "ARRAYS", cache)
+    parts.write(0, {"a": np.full(100, 7)})
+    held = StoredArrays(parts, 0).load()
+    assert give_back()
+    assert cache.nbytes == 0
+    assert held["a"][0] == 7  # who has it has it still
+    assert not give_back(), "there is nothing left"
 
 
 def test_of_many_exclusive_writers_one_wins(tmp_path):

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from ...kernels.features import LandmarkMap
 from ...storage.blocks import Arrays, PartWriter, Receipt
+from ...storage.kept import Kept
 from .products import Landmarked, add_product, halo_chunks, times
 
 
@@ -32,19 +33,20 @@ class BlockKernels:
             A.data.nbytes + A.indices.nbytes + A.indptr.nbytes for A in matrices)
 
 
-class KernelCache:
+class KernelCache(Kept):
     """Kernel blocks that stay in this process from one task to the next, of one problem at a time.
 
     A block that does not fit beside those that are kept is evaluated again each time: nothing is evicted, since the
-    blocks come round in the same order.
+    blocks come round in the same order. A process that is short of memory gives all of them back.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock, self._token, self.blocks = Lock(), "", dict[int, BlockKernels]()
 
     @property
     def nbytes(self) -> int:
-        return sum(block.nbytes for block in self.blocks.values())
+        return sum(block.nbytes for block in list(self.blocks.values()))
 
     def get(self, token: str, index: int) -> BlockKernels | None:
         """Return what is kept of a block; blocks of another problem are let go."""

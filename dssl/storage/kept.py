@@ -1,0 +1,82 @@
+"""What a process keeps from one task to the next: arrays that many tasks read, bounded, and given back when asked."""
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from threading import Lock
+
+import numpy as np
+
+KEPT_BYTES = 1 << 30  # where no execution has said how much
+
+Loaded = dict[str, np.ndarray]
+
+
+class Kept(ABC):
+    """Something that this process keeps; each one is known to `give_back`."""
+
+    def __init__(self) -> None:
+        _EVERYTHING.append(self)
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Return the bytes that are kept."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Let go of all of it; who uses some of it at the moment has it still."""
+
+
+_EVERYTHING: list[Kept] = []
+
+
+def give_back() -> bool:
+    """Let go of everything that this process keeps; return whether there was something."""
+    kept = [one for one in _EVERYTHING if one.nbytes]
+    for one in kept:
+        one.clear()
+    return bool(kept)
+
+
+class ArrayCache(Kept):
+    """Named arrays by key, up to `limit` bytes, of which those go first that were asked for longest ago.
+
+    limit : the memory budget of the tasks that run here. Arrays that exceed it are read by each task, and not kept.
+    """
+
+    def __init__(self, limit: int = KEPT_BYTES):
+        super().__init__()
+        self.limit, self.entries, self._lock = limit, OrderedDict[Hashable, Loaded](), Lock()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(_bytes_of(arrays) for arrays in list(self.entries.values()))
+
+    def get(self, key: Hashable, measure: Callable[[], int], read: Callable[[], Loaded]) -> Loaded:
+        """Return the arrays of a key, read where they are not kept; there is room for their bytes before that."""
+        with self._lock:
+            if key in self.entries:
+                self.entries.move_to_end(key)
+                return self.entries[key]
+            nbytes = measure()
+            keeps = nbytes <= self.limit
+            while keeps and self.entries and self.nbytes + nbytes > self.limit:
+                self.entries.popitem(last=False)
+            arrays = read()
+            for array in arrays.values():
+                array.flags.writeable = False
+            if keeps:
+                self.entries[key] = arrays
+            return arrays
+
+    def clear(self) -> None:
+        with self._lock:
+            self.entries.clear()
+
+
+def _bytes_of(arrays: Mapping[str, np.ndarray]) -> int:
+    return sum(array.nbytes for array in arrays.values())
+
+
+ARRAYS = ArrayCache()
