@@ -14,7 +14,7 @@ class Reporter:
     """Shows the events of a run.
 
     On a terminal a bar a stage. Elsewhere a line when a stage ends, one when it begins to run tasks, and of a long one
-    no more than one every `EVERY` seconds, with its tasks and its seconds. With `quiet`, nothing.
+    one every `EVERY` seconds, with its seconds, tasks, their rate and the time left. With `quiet`, nothing.
     """
 
     def __init__(self, where: str, console: Console, *, quiet: bool = False,
@@ -41,6 +41,9 @@ class Reporter:
             self._move_bar(self.bars, event)
         elif event["event"] == "progress":
             self._tell_progress(event)
+        elif event["event"] == "heartbeat":
+            if self.clock() - self._told >= EVERY / 2:  # and nothing was told meanwhile
+                self._tell_running(event)
         elif "seconds" in event:
             self._say(f"{event['stage']:>12}  {event['status']:<7} {event['seconds']:8.2f} s")
         else:
@@ -52,11 +55,19 @@ class Reporter:
         first = self._told < self._begun
         if of < 2 or done == of or (not first and now - self._told < EVERY):
             return
-        self._told = now
-        self._say(f"{event['stage']:>12}  {'running':<7} {now - self._begun:8.2f} s  {done} of {of} tasks")
+        self._tell_running(event)
+
+    def _tell_running(self, event: dict[str, Any]) -> None:
+        self._told = self.clock()
+        tasks = "" if event["of"] is None else f"  {event['done']} of {event['of']} tasks"
+        if event.get("rate"):
+            tasks += f", {event['rate']:.3g} a second, {_duration(event['time_left'])} left"
+        self._say(f"{event['stage']:>12}  {'running':<7} {self._told - self._begun:8.2f} s{tasks}")
 
     def _move_bar(self, bars: Progress, event: dict[str, Any]) -> None:
         name = event["stage"]
+        if event["event"] == "heartbeat":
+            return
         if name not in self.tasks:
             self.tasks[name] = bars.add_task(name, total=None)
         if event["event"] == "progress":
@@ -67,3 +78,9 @@ class Reporter:
     def _say(self, text: str) -> None:
         if not self.quiet:
             self.console.print(text)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

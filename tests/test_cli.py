@@ -4,7 +4,6 @@ import csv
 import json
 import shutil
 import socket
-import time
 from pathlib import Path
 
 import numpy as np
@@ -276,7 +275,7 @@ def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
         assert (found.exit_code, told in found.stderr) == (code, True), found.stderr
     process = psutil.Process()
     Path("one/lock.json").write_text(json.dumps({"host": socket.gethostname(), "pid": process.pid, "token": "another",
-                                                 "started": process.create_time(), "renewed": time.time()}))
+                                                 "started": process.create_time()}))
     held = invoke("ingest", "later.csv", "one", "--append")
     assert held.exit_code == 5
     assert "two appends" in held.stderr

@@ -39,7 +39,7 @@ BELOW = {
 }
 
 DOORS = {
-    "zarr": {"storage.store", "storage.foreign_zarr"},
+    "zarr": {"storage.array_files", "storage.foreign_zarr"},
     "numcodecs": {"storage.frames"},
     "google_crc32c": {"storage.frames"},
     "pyarrow": {"data.readers"},
@@ -189,4 +189,4 @@ def test_the_rule_finds_an_arrow_that_points_back(tmp_path):
         assert (len(messages) == 1 and found in messages[0]) if found else not messages, (text, messages)
     file.write_text("import numpy\nfrom zarr.codecs import ZstdCodec\n")
     found = wrong_doors("graph.neighbors", file)[0]
-    assert "zarr, whose door is dssl.storage.foreign_zarr and dssl.storage.store" in found
+    assert "zarr, whose door is dssl.storage.array_files and dssl.storage.foreign_zarr" in found

@@ -46,3 +46,19 @@ def test_a_stage_without_tasks_and_a_cached_one():
 
 def test_quiet_tells_nothing():
     assert told(run_of("columns", 60.0, 600), quiet=True) == []
+
+
+def test_a_heartbeat_tells_rate_and_time_left():
+    """Where nothing else was told for a while: a task of an hour, or a stage that has none."""
+    def beat(seconds, **known):
+        return seconds, {"event": "heartbeat", "stage": "columns", "seconds": seconds, "done": None, "of": None,
+                         "rate": None, "time_left": None} | known
+
+    lines = told([(0.0, {"event": "stage", "stage": "columns", "status": "to run"}),
+                  beat(10.0), (12.0, {"event": "progress", "stage": "columns", "done": 0, "of": 9}),
+                  (18.0, {"event": "progress", "stage": "columns", "done": 1, "of": 9, "rate": 0.1, "time_left": 80.0}),
+                  beat(20.0, done=1, of=9, rate=0.1, time_left=80.0),
+                  beat(30.0, done=2, of=9, rate=0.01, time_left=7000.0)])
+    assert [line.split()[2] for line in lines[1:]] == ["10.00", "20.00", "30.00"]
+    assert lines[2].endswith("1 of 9 tasks, 0.1 a second, 80 s left")
+    assert lines[3].endswith("2 of 9 tasks, 0.01 a second, 1.9 h left")

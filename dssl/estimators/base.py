@@ -25,7 +25,8 @@ from ..learners.model import Model
 from ..learners.predict_to import predict_to_zarr
 from ..learners.target import Classes, Quantities, Target
 from ..params import require_seed
-from ..storage.blocks import Rows, SelectedRows
+from ..storage.blocks import Rows
+from ..storage.views import SelectedRows
 from .groups import GroupedParams
 from .targets import classes_of, quantities_of, require_classes, require_per_class, weighed
 

@@ -9,7 +9,7 @@ import dask
 from ..storage.blocks import MemoryParts, Parts, Receipt
 from ..storage.kept import ARRAYS
 from .tasks import MEMORY_BUDGET, Execution, Task, available_cores, one_thread, run_part
-from .window import Finished, run_in_window
+from .window import Finished, Looks, run_in_window
 
 
 class InProcess(Execution):
@@ -29,14 +29,16 @@ class InProcess(Execution):
         ARRAYS.limit = self.memory_budget
         with one_thread():
             if threads <= 1:
+                looks = Looks(self.allowed)
                 for index, task in pending:
+                    looks.take()
                     done(index, run_part(task, parts, index))
                 return
             running: dict[Any, int] = {}
             with ThreadPoolExecutor(threads) as pool, Finished() as finished:
                 try:
                     run_in_window(pending, threads, lambda index, task: pool.submit(run_part, task, parts, index), done,
-                                  running, finished)
+                                  running, finished, self.allowed)
                 finally:
                     for future in running:
                         future.cancel()

@@ -3,9 +3,10 @@
 import shutil
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
@@ -18,20 +19,31 @@ from threadpoolctl import threadpool_limits
 from ..errors import ClusterError, TaskFailed, explain
 from ..params import digest
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
+from ..storage.files import is_there
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
 from .cost import PAUSE_SHARE, worker_room
 from .in_process import InProcess, delayed_parts
 from .tasks import MEMORY_BUDGET, SHARED_CHUNK, Execution, Task, run_part
+from .watchdog import PATIENCE, Watchdog
 from .window import Finished, run_in_window
 from .worker_memory import WorkerMemory
 
 _LIMITED = False
 
 
-def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory) -> Receipt:
-    """Run one task in a worker that has one core for it, whatever started the worker."""
+def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory, mark: Path | None = None) -> Receipt:
+    """Run one task in a worker that has one core for it, whatever started the worker.
+
+    mark : a file that the driver has made among the parts; raise ClusterError if it is not there.
+    """
     global _LIMITED
+    if mark is not None and not is_there(mark):
+        raise ClusterError(explain(
+            f"the worker {get_worker().address} cannot open {mark.parent}", why="it is there for the process that "
+            "started the run; what the worker writes would come to another place",
+            fix="name a workspace on a file system that every machine mounts at the same path, and have workers run as "
+                "a user who may write there"))
     if not _LIMITED:  # Dask's nanny limits BLAS and OpenMP but neither Numba nor workers started without a nanny
         threadpool_limits(1)
         numba.set_num_threads(1)
@@ -41,10 +53,13 @@ def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory) ->
 
 
 class OnDask(Execution):
-    """Runs tasks on the workers of a Dask client; parts go through storage that every worker can open."""
+    """Runs tasks on the workers of a Dask client; parts go through storage that every worker can open.
 
-    def __init__(self, client: Client, memory_budget: int | None = None):
-        self.client = client
+    patience : seconds without a running worker after which it ends with ClusterError.
+    """
+
+    def __init__(self, client: Client, memory_budget: int | None = None, patience: float = PATIENCE):
+        self.client, self.watchdog = client, Watchdog(client, patience)
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         limited = [(worker["memory_limit"], worker["nthreads"]) for worker in workers if worker["memory_limit"]]
         self.memory_limit = min((worker_room(*own) for own in limited), default=None)
@@ -83,8 +98,12 @@ class OnDask(Execution):
         return WorkerMemory(self.memory_budget, self._pause, self.tasks_per_process)
 
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
+        receipts: dict[int, Receipt] = {}
         run = partial(run_on_worker, memory=self._memory)
-        return self.client.gather(self.client.compute(delayed_parts(run, blocks, task, parts)))
+        with self._waiting(receipts.__setitem__) as collect:
+            futures = self.client.compute(delayed_parts(run, blocks, task, parts))
+            collect(list(enumerate(futures)), len(futures), lambda index, future: future)
+        return [receipts[index] for index in range(len(futures))]
 
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
         if not pending:
@@ -96,16 +115,39 @@ class OnDask(Execution):
             place = {} if home is None or not homes else {
                 "workers": [homes[home % len(homes)]], "allow_other_workers": True}
             # No retries: an exception would come again. A task whose worker died is run again by the scheduler.
-            return self.client.submit(run_on_worker, task, parts, index, memory, pure=False,
+            return self.client.submit(run_on_worker, task, parts, index, memory, mark, pure=False,
                                       key=f"{type(task).__name__}-{stage}-{index}", **place)
 
+        marked = parts.marked() if isinstance(parts, StoredParts) else nullcontext()
+        with self._waiting(done) as collect, marked as mark:
+            threads = self.client.nthreads()
+            homes = sorted(threads)
+            # A window keeps the scheduler small: work on row blocks is never submitted all at once.
+            collect(pending, 3 * max(1, sum(threads.values())), submit)
+
+    @contextmanager
+    def _waiting(self, done: Callable[[int, Receipt], None]) -> Iterator[Callable[..., None]]:
+        """Yield a function that submits a list of numbered tasks, a window of them at a time, and waits for them.
+
+        Raise ClusterError where the cluster is lost or nothing works, TaskFailed where a task ends its workers.
+        """
         running: dict[Any, int] = {}
-        try:
+
+        def finish(index: int, receipt: Receipt) -> None:
+            self.watchdog.saw_work()
+            done(index, receipt)
+
+        def look() -> None:
+            self.allowed()
+            self.watchdog.look()
+
+        def collect(pending: list[tuple[int, Any]], window: int, submit: Callable[[int, Any], Any]) -> None:
+            self.watchdog.begin()
             with Finished() as finished:
-                threads = self.client.nthreads()
-                homes = sorted(threads)
-                # A window keeps the scheduler small: work on row blocks is never submitted all at once.
-                run_in_window(pending, 3 * max(1, sum(threads.values())), submit, done, running, finished)
+                run_in_window(pending, window, submit, finish, running, finished, look)
+
+        try:
+            yield collect
         except KilledWorker as error:
             raise TaskFailed(explain(
                 f"task {error.task} ended {error.last_worker.address} and every worker that tried it",
@@ -120,6 +162,11 @@ class OnDask(Execution):
                     why="tasks that were under way have no one to report to",
                     fix="start the cluster again and repeat the command: finished parts are kept")) from error
             self.client.cancel(list(running))
+            if isinstance(error, FileNotFoundError) and error.filename and Path(error.filename).exists():
+                raise ClusterError(explain(
+                    f"a worker cannot open {error.filename}, which is there for the process that started the run",
+                    why="a task reads it where it runs",
+                    fix="keep data on a file system that every machine mounts at the same path")) from error
             raise
 
 

@@ -102,6 +102,7 @@ class Execution(ABC):
     memory_limit: int | None = None  # bytes that the smallest worker has for a task; None where nobody says
     tasks_per_process: int = 1  # that run side by side
     largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None
+    allowed: Callable[[], None] = staticmethod(lambda: None)  # asked while tasks run; raises to end them
 
     @abstractmethod
     def scratch(self) -> Parts:

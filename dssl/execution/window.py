@@ -2,14 +2,31 @@
 
 import signal
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Self
 
 from ..storage.blocks import Receipt
 from .tasks import Task
+
+LOOK_EVERY = 1.0  # seconds between two looks at whether tasks may and can go on
+
+
+class Looks:
+    """Calls a function every `LOOK_EVERY` seconds, whenever it is given the chance."""
+
+    def __init__(self, look: Callable[[], None]):
+        self._look, self._next = look, time.monotonic() + LOOK_EVERY
+
+    def take(self) -> None:
+        """Look, unless that was a moment ago."""
+        if time.monotonic() >= self._next:
+            self._look()
+            self._next = time.monotonic() + LOOK_EVERY
 
 
 class Finished:
@@ -48,22 +65,27 @@ class Finished:
         """Add what has finished; from any thread."""
         self._queue.put(item)
 
-    def get(self) -> Any:
-        """Return what has finished first; raise KeyboardInterrupt if one has come."""
-        item = None if self._is_interrupted else self._queue.get()
+    def get(self, seconds: float | None = None) -> Any:
+        """Return what has finished first, None if nothing has in some seconds; raise KeyboardInterrupt if one came."""
+        item = None
+        if not self._is_interrupted:
+            with suppress(Empty):
+                item = self._queue.get(timeout=seconds)
         if self._is_interrupted:
             raise KeyboardInterrupt
         return item
 
 
 def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Any],
-                  done: Callable[[int, Receipt], None], running: dict[Any, int], finished: Finished) -> None:
+                  done: Callable[[int, Receipt], None], running: dict[Any, int], finished: Finished,
+                  look: Callable[[], None]) -> None:
     """Submit tasks so that `size` of them are under way, and report each receipt as it arrives.
 
     submit : returns a future with `add_done_callback`. running : the futures under way with their numbers, for the
-    caller to cancel when an error is raised. finished : where they arrive.
+    caller to cancel when an error is raised. finished : where they arrive. look : called about every second, and
+    raises to end it.
     """
-    queue = iter(pending)
+    queue, looks = iter(pending), Looks(look)
 
     def start(most: int) -> None:
         for index, task in islice(queue, most):
@@ -73,6 +95,8 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
 
     start(size)
     while running:
-        future = finished.get()
-        done(running.pop(future), future.result())
-        start(1)
+        future = finished.get(LOOK_EVERY)
+        looks.take()
+        if future is not None:
+            done(running.pop(future), future.result())
+            start(1)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..execution.tasks import Execution
-from ..storage.blocks import ArrayRows, FirstColumns, Rows
+from ..storage.blocks import ArrayRows, Rows
+from ..storage.views import FirstColumns
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from scipy import sparse
 from ..errors import DataError, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Progress
-from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges, rows_that_fit
+from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.store import whole_bytes
+from ..storage.views import SelectedRows
 from .metric import measurable
 
 BLOCK_BYTES = 64 << 20

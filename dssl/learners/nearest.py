@@ -7,7 +7,8 @@ import numpy as np
 from ..execution.tasks import Execution
 from ..graph.index import NeighborIndex
 from ..graph.weight_rule import WeightRule
-from ..storage.blocks import Rows, SelectedRows
+from ..storage.blocks import Rows
+from ..storage.views import SelectedRows
 from .on_graph.model import GraphModel, scored, signed
 from .target import Target
 

@@ -8,6 +8,7 @@ from ..storage.artifacts import Workspace, parts_in, read_manifest
 from ..storage.files import read_json
 from ..storage.store import describe_arrays
 from .kinds.registry import all_stage_names
+from .status import STATUS
 
 SHORTEST_ADDRESS = 4  # characters that name an artifact
 
@@ -75,9 +76,10 @@ def describe_folder(folder: Path) -> dict[str, Any]:
 
 def describe_run(folder: Path) -> dict[str, Any]:
     """Return what a run's folder holds: its spec, and its result if it came to one."""
-    spec, result = folder / "spec.json", folder / "result.json"
+    spec, result, status = folder / "spec.json", folder / "result.json", folder / STATUS
     return {"path": str(folder.resolve()), "kind": "run", "status": "unfinished",
             "spec": read_json(spec) if spec.is_file() else None,
+            **({"progress": read_json(status)} if status.is_file() and not result.is_file() else {}),
             **(read_json(result) if result.is_file() else {}), "bytes_on_disk": disk_bytes(folder)}
 
 

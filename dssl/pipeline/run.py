@@ -4,7 +4,8 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from .plan import (
 )
 from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
 from .stage import Context, Kind
+from .status import Status
 
 Events = Callable[[dict[str, Any]], None]
 
@@ -49,13 +51,13 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     from_stage : make this stage and all that depend on it anew; not with fresh. until : stop after this stage; the
         result then has the status "stopped", and neither metrics nor a report.
     wait : seconds for which another run in the workspace is waited for; inf as long as it takes.
-    events : called with {"event": "stage" | "progress", ...} as the run goes on.
+    events : called with {"event": "stage" | "progress" | "heartbeat", ...} as the run goes on; see `status.Status`.
 
     Raises
     ------
     SpecError, DataError : before any stage runs where the answer is known. BudgetError : a stage cannot fit, before
         any stage runs. IntegrityError : a stored array is damaged or missing. LockedError : another run holds the
-        workspace.
+        workspace, or has taken it over. ClusterError : the cluster is lost, or no worker runs.
     """
     if isinstance(spec, Plan):
         require(not (tuple(set) or fresh or from_stage or until), "a plan, and options that it was made without",
@@ -73,7 +75,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         execution = execution.within(made.budget)
     for own in (*made.tried, made):
         refuse_what_cannot_fit(own.own_stages, own.facts, Room.of(execution))
-    with place.lock(wait):
+    with place.lock(wait) as lock, _held(execution, lock.check):
         scratch = place.root / "scratch"  # the lock is ours: what is there was left by a run that was killed
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
@@ -84,25 +86,43 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         # Paths as well as addresses: a run's record is read by people.
         write_json(folder / "spec.json", made.given.model_dump())
         write_stages(folder, [item.artifact.folder for item in made.selected])
-        records: dict[str, dict[str, Any]] = {}
-        for own in made.tried:
-            _run_stages(own.again(execution.memory_budget, records), made, records, execution, tell)
-        made = made.again(execution.memory_budget, records)
-        write_stages(folder, [item.artifact.folder for item in made.selected])  # of the graph that was chosen
-        _run_stages(made, made, records, execution, tell)
-        result = _result(identity, made, list(records.values()))
-        if result["status"] == "done":
-            facts = _facts(made)
-            if "unreached" in facts.get("health", {}):  # not of a kind without labels
-                result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
-            facts |= {"spec": made.given.model_dump(), "libraries": libraries()}
-            report = folder / "report.html"
-            report.write_text(_page(made.kind, result, facts), encoding="utf-8")
-            result["report"] = str(report)
-        # In the file, paths are relative to it, so that a workspace can be moved.
-        paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
-        write_json(folder / "result.json", result | paths)
+        with Status(folder, identity, made.spec.name, tell) as status:
+            result = _run(made, identity, folder, execution, status.tell)
+            status.end(result["status"])
         return result
+
+
+@contextmanager
+def _held(execution: Execution, check: Callable[[], None]) -> Iterator[None]:
+    """Have an execution ask whether the lock is still held while tasks run."""
+    execution.allowed = check
+    try:
+        yield
+    finally:
+        del execution.allowed
+
+
+def _run(made: Plan, identity: str, folder: Path, execution: Execution, tell: Events) -> dict[str, Any]:
+    """Make what is missing, and write the record of the run into its folder; return its result."""
+    records: dict[str, dict[str, Any]] = {}
+    for own in made.tried:
+        _run_stages(own.again(execution.memory_budget, records), made, records, execution, tell)
+    made = made.again(execution.memory_budget, records)
+    write_stages(folder, [item.artifact.folder for item in made.selected])  # of the graph that was chosen
+    _run_stages(made, made, records, execution, tell)
+    result = _result(identity, made, list(records.values()))
+    if result["status"] == "done":
+        facts = _facts(made)
+        if "unreached" in facts.get("health", {}):  # not of a kind without labels
+            result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
+        facts |= {"spec": made.given.model_dump(), "libraries": libraries()}
+        report = folder / "report.html"
+        report.write_text(_page(made.kind, result, facts), encoding="utf-8")
+        result["report"] = str(report)
+    # In the file, paths are relative to it, so that a workspace can be moved.
+    paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
+    write_json(folder / "result.json", result | paths)
+    return result
 
 
 def _run_stages(made: Plan, whole: Plan, records: dict[str, dict[str, Any]], execution: Execution,
@@ -154,7 +174,7 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     with PeakMemory() as driver:
         attributes = item.stage.make(Context(inputs, files, artifact.parts, execution, progress), item.params)
     receipts = [read_json(path) for path in artifact.parts.folder.glob("**/receipts/*.json")]
-    artifact.publish(attributes)
+    artifact.publish(attributes, execution.allowed)
     cost = None
     if known is not None:
         known.attributes[name] = artifact.attributes

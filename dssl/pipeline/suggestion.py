@@ -16,7 +16,7 @@ from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..selection.suggest import OF_MODEL, Criterion, SuggestParams, suggest
 from ..storage.artifacts import Artifact, Workspace, read_manifest
-from ..storage.blocks import SelectedRows
+from ..storage.views import SelectedRows
 from .graphs import graph_of, vertices_of
 from .plan import DEFAULT_WORKSPACE, make_plan
 from .points import labeled_target

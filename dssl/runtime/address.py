@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..errors import ClusterError, SpecError, explain, require
 from ..execution.on_dask import OnDask
-from .description import Runtime
+from .description import DaskRuntime
 
 
 class TlsFiles(BaseModel):
@@ -24,7 +24,7 @@ class TlsFiles(BaseModel):
     key: str
 
 
-class AddressRuntime(Runtime):
+class AddressRuntime(DaskRuntime):
     """A scheduler that is already running."""
 
     kind: Literal["address"] = "address"
@@ -46,7 +46,7 @@ class AddressRuntime(Runtime):
     @contextmanager
     def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with self._connect() as client:
-            yield OnDask(client, memory_budget), f"the scheduler at {self.address}"
+            yield OnDask(client, memory_budget, self.patience), f"the scheduler at {self.address}"
 
     def _connect(self) -> Client:
         address, tls = urlsplit(self.address), self.tls

@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..execution.tasks import Execution
+from ..execution.watchdog import PATIENCE
 
 
 class Runtime(BaseModel, ABC):
@@ -21,3 +22,10 @@ class Runtime(BaseModel, ABC):
         ------
         ClusterError : it cannot be reached.
         """
+
+
+class DaskRuntime(Runtime):
+    """A place whose tasks run on Dask workers."""
+
+    patience: float = Field(default=PATIENCE, gt=0, allow_inf_nan=False, description="seconds without a running worker "
+                                                                                   "after which a run ends")

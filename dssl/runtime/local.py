@@ -7,16 +7,25 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Literal
 
+import dask
 from distributed import Client, LocalCluster
 from pydantic import Field, field_validator
 
 from ..execution.on_dask import OnDask
 from ..execution.size import size_of
 from ..execution.tasks import available_cores
-from .description import Runtime
+from .description import DaskRuntime
+
+# A worker that is stopped is given up after a minute (Dask: five), and its tasks run elsewhere. One that is full is not
+# paused, since it may wait for ever for memory that nobody gives back: it goes on, and is ended at 95 % of its limit. A
+# task that has ended four workers is named.
+SETTINGS = {
+    "distributed.scheduler.worker-ttl": "60s", "distributed.scheduler.allowed-failures": 3,
+    "distributed.worker.memory.target": False, "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": 0.95}
 
 
-class LocalRuntime(Runtime):
+class LocalRuntime(DaskRuntime):
     """Worker processes on this machine."""
 
     kind: Literal["local"] = "local"
@@ -34,14 +43,14 @@ class LocalRuntime(Runtime):
     @contextmanager
     def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with ExitStack() as stack:
-            with _interrupts_ignored():
+            with _interrupts_ignored(), dask.config.set(SETTINGS):  # which worker processes inherit
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
                     memory_limit=self.memory_limit, dashboard_address=None, silence_logs=logging.CRITICAL,
                     # Without a port of its own choice the scheduler warns where 8787 is taken.
                     scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}))
             client = stack.enter_context(Client(cluster))
-            yield (OnDask(client, memory_budget),
+            yield (OnDask(client, memory_budget, self.patience),
                    f"{self.workers} local processes, {self.threads_per_worker} thread(s) each")
 
 

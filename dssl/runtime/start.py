@@ -1,7 +1,7 @@
 """Where tasks run, from a cluster description: a YAML file that says where, and never what.
 
-    kind: local        workers, threads_per_worker, memory_limit
-    kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}
+    kind: local        workers, threads_per_worker, memory_limit, patience
+    kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}, patience
     kind: in-process   threads
 
 A new kind is a class, and its place in `Described`.

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..params import digest
+from .array_files import checksum
 from .blocks import Rows
 from .csr import csr_arrays
-from .store import checksum
 
 DIGEST_ROWS = 1 << 12  # that are read at a time; the digest depends on it
 

@@ -38,6 +38,16 @@ def outlasting(action: Callable[Given, Made]) -> Callable[Given, Made]:
     return tried
 
 
+@outlasting
+def is_there(path: Path) -> bool:
+    """Return whether this process can see a file."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+    return True
+
+
 @contextmanager
 def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace) -> Iterator[Path]:
     """Yield the name of a file to write beside `path`, which it becomes at once at the end; an error leaves none."""

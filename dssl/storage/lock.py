@@ -29,7 +29,7 @@ class FolderLock:
 
     wait : seconds for which another holder is waited for, after a warning; 0 raises LockedError at once. A lock is
     taken over when its process is gone (on this host) or was not renewed for `LEASE_SECONDS` (on another), so nobody
-    has to remove one by hand.
+    has to remove one by hand. Both times are those of the folder's file system: no two clocks are compared.
     """
 
     def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
@@ -38,6 +38,7 @@ class FolderLock:
         self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": os.urandom(8).hex(),
                       "started": psutil.Process().create_time()}
         self._released = threading.Event()
+        self._renewed = 0.0  # seconds of this process's clock
 
     def __enter__(self) -> Self:
         given_up, told = time.monotonic() + self.wait, False
@@ -56,14 +57,15 @@ class FolderLock:
         """Take the lock; raise LockedError if there is another holder."""
         with self._guard():
             holder = _holder(self.path)
-            if holder and not self._stale(holder):
+            if holder and not self._is_free(holder):
                 raise LockedError(explain(
                     f"process {holder['pid']} on {holder['host']} is running in {self.path.parent}",
                     why=self.why, fix=self.fix))
             self.path.unlink(missing_ok=True)
-            if not write_json(self.path, {**self._mine, "renewed": time.time()}, exclusive=True):
+            if not write_json(self.path, self._mine, exclusive=True):
                 raise LockedError(explain(f"{self.path} was taken by another process", why="several began at once",
                                           fix="try again"))
+        self._renewed = time.monotonic()
         self._renewer = threading.Thread(target=self._renew, daemon=True)
         self._renewer.start()
         return self
@@ -77,14 +79,15 @@ class FolderLock:
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    @staticmethod
-    def _stale(holder: dict[str, Any]) -> bool:
+    def _is_free(self, holder: dict[str, Any]) -> bool:
         if holder["host"] == socket.gethostname():
             try:  # a process with the same number and another start is another process
                 return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder.get("started", 0))) > 1
             except psutil.NoSuchProcess:
                 return True
-        return time.time() - float(holder["renewed"]) > LEASE_SECONDS
+        now = self.path.with_name(".lock")
+        os.utime(now)
+        return now.stat().st_mtime - self.path.stat().st_mtime > LEASE_SECONDS
 
     @property
     def _held(self) -> bool:
@@ -92,9 +95,25 @@ class FolderLock:
 
     def _renew(self) -> None:
         while not self._released.wait(LEASE_SECONDS / 6):
-            with suppress(OSError), self._guard():  # on a full disk, for example, there is time for another attempt
+            with suppress(OSError), self._guard():  # of a file server that is away there is time for another attempt
                 if self._held:
-                    write_json(self.path, {**self._mine, "renewed": time.time()})
+                    os.utime(self.path)
+                    self._renewed = time.monotonic()
+
+    def check(self) -> None:
+        """Raise LockedError if another process holds the lock, or may take it since it could not be renewed."""
+        late = time.monotonic() - self._renewed > LEASE_SECONDS
+        try:
+            holder = _holder(self.path)
+        except OSError:
+            holder = self._mine  # a lock that cannot be read now is ours as long as it was renewed
+        if holder is not None and holder.get("token") == self._mine["token"] and not late:
+            return
+        whose = f"process {holder['pid']} on {holder['host']} has" if holder and not late else "another may have"
+        raise LockedError(explain(
+            f"{whose} taken {self.path} from this process",
+            why=f"it was not renewed for {LEASE_SECONDS:.0f} seconds; {self.why}",
+            fix="see what held this process up, then run again: finished parts are kept"))
 
     def __exit__(self, *exc: object) -> None:
         self._released.set()
@@ -112,4 +131,4 @@ def _holder(path: Path) -> dict[str, Any] | None:
         return None
     except IntegrityError:
         return {}
-    return holder if isinstance(holder, dict) and {"host", "pid", "renewed"} <= set(holder) else {}
+    return holder if isinstance(holder, dict) and {"host", "pid", "token"} <= set(holder) else {}

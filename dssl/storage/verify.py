@@ -1,7 +1,8 @@
 """Read again what was written, to the last byte."""
 
+from .array_files import check_chunks
 from .blocks import row_ranges
-from .store import StoredParts, StoredRows, check_chunks
+from .store import StoredParts, StoredRows
 
 
 def verify_parts(parts: StoredParts) -> None:

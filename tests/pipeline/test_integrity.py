@@ -21,6 +21,7 @@ from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
+from dssl.storage.blocks import MemoryParts
 
 from ..stored import stored
 
@@ -195,16 +196,19 @@ def test_a_lock_that_was_given_back_is_free(tmp_path, holder):
         assert (tmp_path / "lock.json").exists()
 
 
-def lock_file(folder, **fields):
-    mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": "other", "renewed": time.time(),
+def lock_file(folder, age=0.0, **fields):
+    """Write the lock of another, renewed so many seconds ago."""
+    mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": "other",
             "started": psutil.Process().create_time()}
-    (folder / "lock.json").write_text(json.dumps(mine | fields))
+    path = folder / "lock.json"
+    path.write_text(json.dumps(mine | fields))
+    os.utime(path, (time.time(), path.stat().st_mtime - age))
 
 
 @pytest.mark.parametrize(("fields", "free"), [
-    ({}, False), ({"renewed": 0.0}, False),  # a living process that was stopped goes on where it was
+    ({}, False), ({"age": 1000.0}, False),  # a living process that was stopped goes on where it was
     ({"started": 1.0}, True),  # another process that was given its number
-    ({"host": "elsewhere"}, False), ({"host": "elsewhere", "renewed": 0.0}, True),
+    ({"host": "elsewhere", "age": 50.0}, False), ({"host": "elsewhere", "age": 70.0}, True),
     ({"host": "elsewhere", "pid": 2**30}, False),  # no one here can tell whether it lives
     ({"pid": 2**22 + 1}, True), ({"pid": 1}, True),
 ])
@@ -261,9 +265,10 @@ def test_a_held_lock_is_renewed(tmp_path, monkeypatch):
     monkeypatch.setattr("dssl.storage.lock.LEASE_SECONDS", 0.3)
     path = tmp_path / "lock.json"
     with Workspace.at(tmp_path).lock():
-        first = json.loads(path.read_text())["renewed"]
+        first, content = path.stat().st_mtime_ns, path.read_bytes()
         time.sleep(0.6)
-        assert json.loads(path.read_text())["renewed"] > first
+        assert path.stat().st_mtime_ns > first
+        assert path.read_bytes() == content
         with pytest.raises(LockedError), Workspace.at(tmp_path).lock():
             pass
 
@@ -275,3 +280,64 @@ def test_a_lock_that_was_lost_is_left_to_its_new_holder(tmp_path, monkeypatch):
         time.sleep(0.2)
         assert json.loads((tmp_path / "lock.json").read_text())["token"] == "new"
     assert (tmp_path / "lock.json").exists()
+
+
+def test_a_clock_that_is_wrong_takes_no_lock(tmp_path, monkeypatch):
+    """Which of two hosts has the right time does not matter: both ages are those of the file system."""
+    lock_file(tmp_path, host="elsewhere", age=30.0)
+    for wrong in (1e6, -1e6):
+        monkeypatch.setattr(time, "time", lambda now=time.time, wrong=wrong: now() + wrong)
+        with pytest.raises(LockedError), Workspace.at(tmp_path).lock():
+            pass
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("how", ["another took it", "it is gone", "it could not be renewed"])
+def test_who_lost_a_lock_is_told(tmp_path, monkeypatch, how):
+    with Workspace.at(tmp_path).lock() as lock:
+        lock.check()
+        if how == "another took it":
+            lock_file(tmp_path, token="new", host="elsewhere", pid=7)
+        elif how == "it is gone":
+            (tmp_path / "lock.json").unlink()
+        else:
+            lock._renewed -= 61
+        with pytest.raises(LockedError, match="process 7" if "took" in how else "another may") as error:
+            lock.check()
+        assert error.value.exit_code == 5
+
+
+@pytest.mark.parametrize("execution", [InProcess(1), InProcess(2)])
+def test_a_run_that_lost_its_lock_ends(spec, tmp_path, monkeypatch, execution):
+    """Between two stages: what it has begun is not published, and the file of the new holder stays."""
+    def steal(event):
+        if event["event"] == "stage" and event["stage"] == "graph" and "seconds" not in event:
+            lock_file(tmp_path, token="new", host="elsewhere", pid=7)
+
+    with pytest.raises(LockedError, match="process 7 on elsewhere has taken"):
+        run(spec, workspace=tmp_path, execution=execution, events=steal)
+    assert {path.parent.parent.name for path in tmp_path.glob("artifacts/*/*/manifest.json")} == {
+        "dataset", "split", "points", "labels", "vertices", "neighbors"}
+    assert json.loads((tmp_path / "lock.json").read_text())["token"] == "new"
+    status = json.loads(next(tmp_path.glob("runs/*/status.json")).read_text())
+    assert (status["state"], status["stage"]) == ("failed", "graph")
+    assert status["error"].startswith("LockedError: process 7 on elsewhere")
+    (tmp_path / "lock.json").unlink()
+    assert run(spec, workspace=tmp_path, execution=execution)["status"] == "done"
+
+
+def test_tasks_that_run_for_long_end_when_the_lock_is_lost():
+    """In threads, one or several, about a second after."""
+    def lost():
+        raise LockedError("lost")
+
+    def nap(out):
+        time.sleep(0.05)
+        return {}
+
+    for threads in (1, 2):
+        execution, parts = InProcess(threads), MemoryParts()
+        execution.allowed = lost
+        with pytest.raises(LockedError):
+            execution.map([nap] * 200, parts)
+        assert len(parts.receipts()) < 100

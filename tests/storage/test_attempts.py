@@ -221,14 +221,14 @@ def hiccup(monkeypatch):
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
 def test_an_error_that_passes_costs_nothing_but_time(tmp_path, hiccup, number):
-    from dssl.storage import store
+    from dssl.storage import array_files
 
     parts = StoredParts(tmp_path)
     hiccup(files, 2, number)
-    left = hiccup(store, 3, number)
+    left = hiccup(array_files, 3, number)
     run_part(tasks_of(50, parts)[0], parts, 0)
     assert left == [0]
-    hiccup(store, 3, number)
+    hiccup(array_files, 3, number)
     assert_array_equal(parts.read(0)["second"], X[:50].T @ X[:50])
 
 

@@ -12,19 +12,11 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from dssl.errors import BudgetError, IntegrityError, ParameterError
-from dssl.storage.blocks import (
-    ArrayRows,
-    HeldArrays,
-    MemoryParts,
-    PartWriter,
-    SelectedRows,
-    block_rng,
-    row_ranges,
-    rows_that_fit,
-)
+from dssl.storage.blocks import ArrayRows, HeldArrays, MemoryParts, PartWriter, block_rng, row_ranges, rows_that_fit
 from dssl.storage.csr import CsrRows, as_csr, as_rows, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts, StoredRows
+from dssl.storage.views import SelectedRows
 
 TABLE = np.arange(30.0).reshape(10, 3)
 

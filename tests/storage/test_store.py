@@ -9,9 +9,10 @@ from numpy.testing import assert_array_equal
 
 from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.storage import kept, store
+from dssl.storage.array_files import create_array
 from dssl.storage.files import read_json, write_json
 from dssl.storage.kept import ArrayCache, give_back
-from dssl.storage.store import StoredArrays, StoredParts, StoredRows, create_array
+from dssl.storage.store import StoredArrays, StoredParts, StoredRows
 from dssl.storage.verify import verify_parts
 
 

@@ -25,9 +25,10 @@ from ...kernels.features import LandmarkMap
 from ...kernels.landmarks import Landmarks
 from ...kernels.nystrom import lower_trapezoidal, whiten
 from ...solvers.operators import places_of
-from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows, SelectedRows, row_ranges
+from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ...storage.csr import point_arrays, points_of
 from ...storage.pieces import write_sparse
+from ...storage.views import SelectedRows
 from .params import Functions, LabelLines, SystemParams
 from .penalties import Penalties
 from .products import Landmarked, block_bytes

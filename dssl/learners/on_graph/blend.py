@@ -12,7 +12,8 @@ import numpy as np
 
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
-from ...storage.blocks import Rows, SelectedRows
+from ...storage.blocks import Rows
+from ...storage.views import SelectedRows
 from ..average import shares_of
 from ..coding import Coding
 from ..kernel_family import KernelMembers, KernelSum

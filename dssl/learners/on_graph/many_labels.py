@@ -11,7 +11,8 @@ import numpy as np
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...solvers.solve import SolverParams
-from ...storage.blocks import Rows, SelectedRows, block_rng
+from ...storage.blocks import Rows, block_rng
+from ...storage.views import SelectedRows
 from ..measures import PointMeasure
 from ..nearest import fit_nearest
 from ..target import Target

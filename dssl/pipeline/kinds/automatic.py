@@ -28,7 +28,8 @@ from ...report.words import Baseline, Words
 from ...selection.calibration import calibrated
 from ...selection.graph_gain import gain_of
 from ...solvers.direct import LARGEST
-from ...storage.blocks import PartWriter, SelectedRows
+from ...storage.blocks import PartWriter
+from ...storage.views import SelectedRows
 from ..dataset import DATASET, dataset_of
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of

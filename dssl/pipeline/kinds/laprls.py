@@ -41,7 +41,8 @@ from ...report.words import Baseline, Words
 from ...selection.calibration import FOLDS, calibrated, calibration_folds
 from ...selection.chosen import chosen_folds
 from ...selection.laprls import VERSIONS
-from ...storage.blocks import PartWriter, SelectedRows
+from ...storage.blocks import PartWriter
+from ...storage.views import SelectedRows
 from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of

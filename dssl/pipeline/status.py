@@ -1,0 +1,112 @@
+"""What a run is doing, for whoever looks: `status.json` in its folder, and an event every ten seconds."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from ..storage.files import draft_of
+
+STATUS = "status.json"
+LOOK_EVERY = 1.0  # seconds between two looks at whether there is something to write
+BEAT_EVERY = 10.0  # seconds between two events that say the run still runs
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+class Status:
+    """Keeps a run's `status.json`, and passes on its events with what they do not say.
+
+    To "progress" it adds `rate` (tasks a second in this run of the stage) and `time_left` (seconds; both None until a
+    task has finished); and it tells {"event": "heartbeat", "stage", "seconds", "done", "of", "rate", "time_left"} every
+    `BEAT_EVERY` seconds, from a thread of its own, never while another event is told.
+
+    The file says `state` ("running", "done", "stopped", "failed", "interrupted"), stage, tasks, rate and time left, and
+    of what failed the error; `host` and `pid` say whose it is, since a run that is killed leaves "running", and
+    `updated`, at most ten seconds old, that it still runs.
+    """
+
+    def __init__(self, folder: Path, run: str, name: str, tell: Tell):
+        self.path, self._tell = folder / STATUS, tell
+        self._known: dict[str, Any] = {
+            "run": run, "name": name, "state": "running", "stage": None, "done": None, "of": None, "rate": None,
+            "time_left": None, "host": socket.gethostname(), "pid": os.getpid(), "started": _now(), "error": None}
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._failed: Exception | None = None  # in a listener, when it was told of a heartbeat
+        self._stage_begun = self._tasks_begun = time.monotonic()
+        self._before = 0  # tasks that were finished when the stage began
+        self._changed = True
+
+    def __enter__(self) -> Self:
+        self._write()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if error is not None:
+            state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            self._known |= {"state": state, "error": f"{type(error).__name__}: {error}"}
+        self._write()
+
+    def end(self, state: str) -> None:
+        """Say how the run ended."""
+        with self._lock:
+            self._known |= {"state": state, "stage": None, "done": None, "of": None, "rate": None, "time_left": None}
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Take note of an event, and pass it on."""
+        with self._lock:
+            if self._failed is not None:
+                raise self._failed
+            if event["event"] == "progress":
+                event = event | self._progress(event["done"], event["of"])
+            elif event["event"] == "stage" and "seconds" not in event:
+                self._stage_begun = time.monotonic()
+                self._known |= {"stage": event["stage"], "done": None, "of": None, "rate": None, "time_left": None}
+            self._changed = True
+            self._tell(event)
+
+    def _progress(self, done: int, of: int) -> dict[str, Any]:
+        """Note the tasks of a stage; return their rate, and the time left."""
+        if self._known["of"] != of or done < self._known["done"]:  # the first word of these tasks
+            self._tasks_begun, self._before = time.monotonic(), done
+        rate = (done - self._before) / max(time.monotonic() - self._tasks_begun, 1e-9) if done > self._before else None
+        found = {"rate": rate and round(rate, 3), "time_left": rate and round((of - done) / rate, 1)}
+        self._known |= {"done": done, "of": of, **found}
+        return found
+
+    def _beat(self) -> None:
+        told = written = time.monotonic()
+        while not self._ended.wait(LOOK_EVERY):
+            with self._lock:
+                if self._changed or time.monotonic() - written >= BEAT_EVERY:
+                    self._write()
+                    written = time.monotonic()
+                if time.monotonic() - told >= BEAT_EVERY and self._known["stage"] is not None:
+                    told = time.monotonic()
+                    beat = {"event": "heartbeat", "seconds": round(told - self._stage_begun, 3), **{
+                        name: self._known[name] for name in ("stage", "done", "of", "rate", "time_left")}}
+                    try:
+                        self._tell(beat)
+                    except Exception as error:  # raised again where the run tells its next event
+                        self._failed = error
+                        return
+
+    def _write(self) -> None:
+        self._changed = False
+        # Not worth a run, and not a wait for the disk: another is written soon.
+        with suppress(OSError), draft_of(self.path) as draft:
+            draft.write_text(json.dumps(self._known | {"updated": _now()}, indent=1), encoding="utf-8")
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

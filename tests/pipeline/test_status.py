@@ -1,0 +1,88 @@
+"""What a run says of itself while it goes on: its events, the heartbeat, and `status.json`."""
+
+import json
+import os
+import socket
+import time
+
+import pytest
+
+from dssl.errors import NotConverged
+from dssl.execution.in_process import InProcess
+from dssl.pipeline import status as status_module
+from dssl.pipeline.inspection import inspect
+from dssl.pipeline.run import run
+from dssl.pipeline.status import Status
+from dssl.storage.artifacts import Workspace
+
+
+def status_in(workspace):
+    return json.loads(next(workspace.glob("runs/*/status.json")).read_text())
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(status_module, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(status_module, "BEAT_EVERY", 0.1)
+
+
+def test_a_heartbeat_comes_while_nothing_else_does(tmp_path, quick):
+    told = []
+    with Status(tmp_path, "one", "name", told.append) as status:
+        time.sleep(0.25)
+        assert told == []  # no stage has begun
+        status.tell({"event": "stage", "stage": "columns", "status": "to run"})
+        status.tell({"event": "progress", "stage": "columns", "done": 4, "of": 10})
+        time.sleep(0.25)
+        status.tell({"event": "progress", "stage": "columns", "done": 6, "of": 10})
+        time.sleep(0.25)
+        seen = json.loads((tmp_path / "status.json").read_text())
+        status.end("done")
+    beats = [event for event in told if event["event"] == "heartbeat"]
+    assert 3 <= len(beats) <= 5
+    assert (beats[0]["stage"], beats[0]["done"], beats[0]["of"], beats[0]["rate"]) == ("columns", 4, 10, None)
+    progress = [event for event in told if event["event"] == "progress"]
+    assert progress[0]["time_left"] is None
+    assert 4 < progress[1]["rate"] < 8.1  # the four that were there are not of this run
+    assert progress[1]["time_left"] == pytest.approx(4 / progress[1]["rate"], abs=0.1)
+    assert (seen["state"], seen["stage"], seen["done"], seen["of"]) == ("running", "columns", 6, 10)
+    assert (seen["host"], seen["pid"]) == (socket.gethostname(), os.getpid())
+    ended = json.loads((tmp_path / "status.json").read_text())
+    assert (ended["state"], ended["stage"], ended["error"]) == ("done", None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_a_listener_that_fails_at_a_heartbeat_ends_the_run(tmp_path, quick):
+    def listener(event):
+        if event["event"] == "heartbeat":
+            raise ValueError("enough")
+
+    def told():
+        with Status(tmp_path, "one", "name", listener) as status:
+            status.tell({"event": "stage", "stage": "columns", "status": "to run"})
+            time.sleep(0.3)
+            status.tell({"event": "progress", "stage": "columns", "done": 1, "of": 2})
+
+    with pytest.raises(ValueError, match="enough"):
+        told()
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == "failed"
+
+
+def test_a_run_keeps_its_status(spec, tmp_path):
+    run(spec, workspace=tmp_path / "done", execution=InProcess(1))
+    assert status_in(tmp_path / "done")["state"] == "done"
+    with pytest.raises(NotConverged):
+        run(spec, set=["solver.max_iterations=1"], workspace=tmp_path / "failed", execution=InProcess(1))
+    failed = status_in(tmp_path / "failed")
+    assert (failed["state"], failed["stage"], failed["name"]) == ("failed", "columns", "small")
+    assert failed["error"].startswith("NotConverged: ")
+    found = inspect(failed["run"], Workspace.at(tmp_path / "failed"))
+    assert (found["status"], found["progress"]["error"]) == ("unfinished", failed["error"])
+
+    def interrupt(event):
+        if event.get("stage") == "graph":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, workspace=tmp_path / "interrupted", execution=InProcess(1), events=interrupt)
+    assert status_in(tmp_path / "interrupted")["state"] == "interrupted"
