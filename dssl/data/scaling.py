@@ -27,6 +27,9 @@ SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
 LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks share the work
 
 
+SCALED_SECONDS = 6e-9  # of a number, on one core, to take its moments or to scale it
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScalingParams:
     """How features are scaled.
@@ -304,4 +307,5 @@ def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_b
         block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)
         peak = max(peak, block * (row_bytes + (24 * width + 8) * min(1.0, share)))
         tasks, read = tasks + block_count(n_rows, block), read + n_rows * row_bytes
-    return cost_of(tasks, read, (n + n_test) * row_bytes, peak, chunk * row_bytes + 4 * row_bytes)
+    return cost_of(tasks, read, (n + n_test) * row_bytes, peak, chunk * row_bytes + 4 * row_bytes,
+                   SCALED_SECONDS * width * (n + n_test + n_rows * (kind != "none")))

@@ -167,4 +167,4 @@ def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     search = layout + max(whole_bytes(layout), queries) if held else laying_out + queries
     tasks = block_count(n, height)
     return cost_of(tasks, n * X.row_bytes * (4 if held else 4 + tasks) + layout * held, 12 * n * k + layout * held,
-                   max(sample, laying_out, search) + COMPILED, sample)
+                   max(sample, laying_out, search) + COMPILED, sample, TILE_PAIR_NS * 1e-9 * float(n) * n)

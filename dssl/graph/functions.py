@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import require
-from ..execution.cost import COMPILED, Cost, block_count, cost_of
+from ..execution.cost import COMPILED, Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
 from ..solvers.chebyshev import Interval, combined_by_polynomial, polynomials
 from ..solvers.direct import LARGEST
@@ -21,7 +21,7 @@ from ..solvers.solve import Solver, SolverParams, opened_bytes, prepare
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
 from .laplacian import Laplacian
-from .regularizer import system_cost
+from .regularizer import FORMED_SECONDS, system_cost
 from .weights import read_graph
 
 AT_ONCE = 2  # blocks of columns that start before it is known which functions converge
@@ -177,7 +177,8 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     second = stored + 4 * nnz + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
     tasks = len(_even_ranges(t, block, AT_ONCE))
     return cost_of(1 + 2 * tasks, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t,
-                   max(70 * nnz + 60 * n, first, second) + COMPILED, 70 * nnz)
+                   max(70 * nnz + 60 * n, first, second) + COMPILED, 70 * nnz,
+                   solve_seconds(nnz, t + c * m) + FORMED_SECONDS * nnz)
 
 
 def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,

@@ -15,6 +15,9 @@ from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .laplacian import Laplacian
 from .weights import read_graph
 
+# Measured on one core: of a weight, to form the matrix; of a vertex, to prepare a hierarchy or eigenvectors of it.
+FORMED_SECONDS, PREPARED_SECONDS = 5e-7, 2.5e-5
+
 
 @dataclass(frozen=True, kw_only=True)
 class RegularizerParams:
@@ -83,4 +86,5 @@ def system_cost(n: int, nnz: int, n_columns: int, methods: Collection[str], *, g
     forming, kept = 70 * nnz + 160 * n, 40 * nnz + 90 * n
     most = max(METHODS[method].prepare_bytes(n, nnz, n_columns) for method in methods)
     written = max(stored_bytes(method, n, nnz, n_columns, guess=guess) for method in methods)
-    return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most) + COMPILED, forming)
+    return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most) + COMPILED, forming,
+                   FORMED_SECONDS * nnz + PREPARED_SECONDS * n * bool({"amg", "deflated"} & {*methods}))

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from ..errors import BudgetError, require
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of, gram_seconds, kernel_seconds
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_rows
@@ -144,4 +144,6 @@ def basis_cost(n: int, d: int, row_bytes: int, s: int, degrees: Degrees, n_kerne
     pairs = tile * (12 * tile + 2 * each) + 8 * n * (2 + min(SHARES, tiles)) if tiles else 0
     summed = 8 * s * s * (4 + share_count(n, s, budget)) + 24 * s * d + 2 * block
     peak = max(basis_bytes(s, d), summed, 2 * pairs)
-    return cost_of(n_kernels * tasks, n_kernels * read, n_kernels * 8 * s * (s + d), peak, basis_bytes(s, d))
+    pairs_seconds = kernel_seconds(float(n) * n / 2, d) if tiles else 0.0
+    return cost_of(n_kernels * tasks, n_kernels * read, n_kernels * 8 * s * (s + d), peak, basis_bytes(s, d),
+                   n_kernels * (passes * gram_seconds(n, s, d) + pairs_seconds))

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import DataError, explain, require
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, block_rng
 from ..storage.csr import point_arrays, points_of
@@ -201,6 +201,9 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
                                    **found})
 
 
+SAMPLE_PASSES = 20  # of k-means over its sample, as a rule
+
+
 def landmarks_cost(method: LandmarkMethod, n: int, v: int, s: int, row_bytes: int, d: int, kernels: int,
                    budget: int) -> Cost:
     """Return what choosing s landmarks of v distinct rows among n takes; by leverage, of each of several kernels.
@@ -218,7 +221,8 @@ def landmarks_cost(method: LandmarkMethod, n: int, v: int, s: int, row_bytes: in
         height = min(4096, v)
         peak = max(driver, 24 * d * sample, 48 * s * d + height * (8 * s + 32 * d + 48), 8 * 16 * s * d)
         tasks = 1 + 5 * block_count(v, height)
-        return cost_of(tasks, tasks * height * row_bytes, 8 * s * d, peak, max(least, 48 * s * d))
+        return cost_of(tasks, tasks * height * row_bytes, 8 * s * d, peak, max(least, 48 * s * d),
+                       kernel_seconds((5.0 * v + SAMPLE_PASSES * sample) * s, d))
     q = min(v, PILOT)
     peak = max(driver, 40 * q * q, 16 * q * q + min(budget, BLOCK_BYTES))
     return cost_of(kernels * (2 + block_count(8 * v * q, BLOCK_BYTES)), kernels * (v + q) * row_bytes,

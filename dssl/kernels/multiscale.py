@@ -45,7 +45,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from ..errors import BudgetError, DataError, explain, require
-from ..execution.cost import Cost, cost_of, largest_within
+from ..execution.cost import Cost, cost_of, gram_seconds, largest_within
 from ..execution.tasks import MEMORY_BUDGET, Execution
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr import point_arrays, points_of
@@ -380,4 +380,4 @@ def multiscale_cost(n: int, d: int, row_bytes: int, s: int, pairs: int, n_scales
     """
     tasks = 2 * n_scales
     return cost_of(tasks, tasks * s * row_bytes + SAMPLE * row_bytes, 8 * s * (d + pairs) + 8 * n_scales * pairs,
-                   carrier_bytes(s, d, pairs), carrier_bytes(s, d, pairs))
+                   carrier_bytes(s, d, pairs), carrier_bytes(s, d, pairs), tasks * gram_seconds(s, s))

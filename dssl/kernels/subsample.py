@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import require
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of, gram_seconds, solve_seconds
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..solvers.solve import METHODS, Solver, SolverParams, opened_bytes, prepare
@@ -241,7 +241,8 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
     own = stored + opened_bytes(method, n, nnz, guess=guess)
     # The first right-hand sides are nearly all zeros, which the system does not store.
     return cost_of(block_count(s, width), stored, 8 * n * s * len(names),
-                   own + solve_bytes(n, width, width) + 8 * n * width * kept, own + solve_bytes(n, 1, 1))
+                   own + solve_bytes(n, width, width) + 8 * n * width * kept, own + solve_bytes(n, 1, 1),
+                   solve_seconds(nnz, s * steps))
 
 
 def product_cost(n: int, s: int, powers: Sequence[int], block_columns: int, form: Form, budget: int) -> Cost:
@@ -254,9 +255,10 @@ def product_cost(n: int, s: int, powers: Sequence[int], block_columns: int, form
     driver = 2 * product + 2 * square + whole_bytes(square)
     if form == "restriction":
         whole = 8 * n * s * factors
-        return cost_of(0, whole, product, whole + driver, whole)
+        return cost_of(0, whole, product, whole + driver, whole, gram_seconds(n, s) * len(powers))
     height = product_rows(n, s, powers, budget)
     rows, chunk = 8 * s * height * factors, 8 * min(ROW_CHUNK, n) * min(block_columns, s)
     peak = max(rows + decoding_bytes(chunk), rows + product + square // 2, driver)
     tasks = block_count(n, height)
-    return cost_of(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product)
+    return cost_of(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product,
+                   gram_seconds(n, s) * len(powers))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, explain, require
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution, one_thread
 from ..kernels.centers import SAMPLE_BYTES, TASKS, lloyd_bytes, lloyd_height, lloyd_pass, nearest_centers
 from ..params import is_whole, require_seed
@@ -186,4 +186,5 @@ def kmeans_cost(n: int, r: int, k: int, n_init: int, passes: int, budget: int) -
     (each, fixed), height = lloyd_bytes(rows, k), lloyd_height(rows, k, budget)
     peak = max(24 * r * sample, each * height + fixed) + 16 * 8 * k * r
     return cost_of(n_init + passes * min(TASKS, n) + block_count(n, height),
-                   8 * r * (n_init * sample + (passes + 1) * n), 8 * n, peak, 24 * r * sample)
+                   8 * r * (n_init * sample + (passes + 1) * n), 8 * n, peak, 24 * r * sample,
+                   kernel_seconds((n_init * sample + (passes + 1) * n) * k, r))

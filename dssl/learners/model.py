@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import DataError, IntegrityError, require
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..kernels.base import Kernel
@@ -95,7 +95,8 @@ def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: i
     own = n_models * m * (row_bytes + 8 * n_columns)
     height = block_rows(kernel, test, m, budget, kernel_bytes=own)
     return cost_of(block_count(n, height), n * row_bytes + own, n * (predicted + 1) * n_models,
-                   min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + own, 24 * m * d + own)
+                   min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + own, 24 * m * d + own,
+                   kernel_seconds(float(n) * m * n_models, d))
 
 
 class Model(ABC):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..execution.cost import Cost, cost_of
+from ..execution.cost import Cost, cost_of, solve_seconds
 from ..execution.tasks import Execution
 from ..graph.laplacian import Laplacian
 from ..graph.regularizer import system_cost
@@ -68,7 +68,8 @@ def structure_cost(v: int, nnz: int) -> Cost:
     columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, ["jacobi"], guess=False)
     width = min(COLUMNS, columns)
     solving = METHODS["jacobi"].solve_bytes(v, width, width) + 8 * v * width
-    return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.least)
+    return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.least,
+                   prepared.seconds + solve_seconds(nnz, columns))
 
 
 def fits_a_task(v: int, nnz: int, budget: int) -> bool:

@@ -6,7 +6,7 @@ The names of the bounded ones that a cost was computed from are kept in `estimat
 
 import math
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -54,9 +54,13 @@ class Facts(Generic[S]):
         return math.ceil(most if self.bound == "most" else least)
 
     def one_of(self, costs: Iterable[Cost]) -> Cost:
-        """Return the cost of one of several methods, which one is not known yet: the largest or the least figures."""
-        pick = max if self.bound == "most" else min
-        return Cost(*(pick(figures) for figures in zip(*map(astuple, costs), strict=True)))
+        """Return the cost of one of several methods, which one is not known yet: the largest or the least figures.
+
+        But for the seconds: that which takes the fewest is chosen.
+        """
+        pick, several = max if self.bound == "most" else min, list(costs)
+        found = Cost(*(pick(figures) for figures in zip(*map(astuple, several), strict=True)))
+        return replace(found, seconds=min(cost.seconds for cost in several))
 
     # The file
 
@@ -174,8 +178,8 @@ class Facts(Generic[S]):
         if data.points is not None:
             return self.found("split", "n_train", data.points, data.points, "training points")
         most = self.n_rows - (0 if data.test.none else data.test.count or 1)
-        # Classes and official test rows may be left out, and rows without a label are never test points.
-        whole = data.keep is None and data.classes is None and data.rows == "all" and not data.test.official
+        # Rows of other classes and official test rows may be left out; joined classes leave no row out.
+        whole = data.keep is None and data.rows == "all" and not data.test.official
         tests = data.test.count or math.ceil((data.test.fraction or 0) * self.n_rows)
         least = self.n_rows - tests if whole else 2
         return self.found("split", "n_train", max(most, 2), max(least, 2), "training points")

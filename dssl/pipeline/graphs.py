@@ -9,7 +9,7 @@ Each is read whole by one task: weights take 40 bytes an edge in each direction,
 """
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from zipfile import BadZipFile, is_zipfile
@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from ..data.sources import Source, find_source, is_url
 from ..errors import DataError, explain, require
 from ..execution.cost import Cost
-from ..graph.descent import descent_cost
+from ..graph.descent import descent_cost, descent_seconds
 from ..graph.exact import exact_cost
 from ..graph.given import (
     checked_neighbors,
@@ -256,7 +256,8 @@ def _neighbors_cost(f: Facts[Any]) -> Cost:
         f.estimated.add("given graph")
         return given_cost(n * k * (given.kind == "neighbors"))
     return f.one_of([exact_cost(f.distinct, k, graph.metric, f.budget) if search == "exact" else
-                     descent_cost(n, f.width, k, f.dtype, graph.metric) for search in sorted(f.search)])
+                     replace(descent_cost(n, f.width, k, f.dtype, graph.metric), seconds=descent_seconds(f.distinct, k))
+                     for search in sorted(f.search)])
 
 
 VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,

@@ -22,7 +22,7 @@ from .graphs import given_file
 from .kinds.registry import KINDS, all_stage_names
 from .load import load_spec
 from .preflight import PlannedStage, Room, Status, price
-from .spec import KernelPipeline, Spec
+from .spec import KernelPipeline, Spec, TestSplit
 from .stage import File, Kind
 
 DEFAULT_WORKSPACE = "dssl-work"
@@ -63,15 +63,20 @@ def find_files(spec: Spec) -> dict[str, File]:
 def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[Spec, dict[str, File], Scan]:
     """Return the spec, files and scan of a dense source of so many points and columns, which need not exist.
 
-    Labels from a file are left out. Raises SpecError: one of the two is missing, or is no number of points or columns.
+    All of its rows are used, an official test split is a fifth of them, and labels from a file are left out.
+
+    Raises SpecError: one of the two is missing, or is no number of points or columns.
     """
     if points is None or columns is None or points < 2 or columns < 1:
         raise SpecError(explain(f"points={points}, columns={columns}", why="what a run takes follows from both",
                                 fix="give both, such as --points 1e8 --columns 64"))
-    data, labels = spec.data, spec.labels
+    labels, test = spec.labels, spec.data.test
+    used = {"keep": None, "rows": "all", "test": TestSplit(fraction=0.2) if test.official else test}
+    data = spec.data.model_copy(update=used)
     dtype = np.dtype(data.ingest_params().dtype)
     scan = Scan(n_rows=points, n_columns=columns, dtype=dtype.name, target=None if data.task == "clustering" else "y",
-                row_bytes=columns * dtype.itemsize, has_split=data.test.official or data.rows == "official_train")
+                row_bytes=columns * dtype.itemsize, label_names=tuple(map(str, spec.data.keep or ())) or None)
+    spec = spec.model_copy(update={"data": data})
     if labels is not None and labels.file is not None:
         spec = spec.model_copy(update={"labels": labels.model_copy(update={"file": None})})
     shape = f"{points:,} points, {columns:,} columns"

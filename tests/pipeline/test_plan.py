@@ -146,6 +146,8 @@ def test_a_solver_of_ten_million_points_is_refused_on_a_fresh_run_with_the_way_o
     assert "model.kind laprls" in refused["system"]
     assert "the points are equal, have them counted first: --until vertices" in refused["system"]
     assert not make_plan(big, points=500_000, columns=64, workers=2, worker_memory=4 << 30).refused
+    joined = {**big, "data": {**big["data"], "classes": {"odd": [1, 3], "even": [0, 2]}}}  # leave no row out
+    assert "system" in {item.stage.name for item in make_plan(joined, points=10_000_000, columns=64).refused}
     counted = make_plan({**big, "graph": {"duplicates": "keep"}}, points=10_000_000, columns=64)
     assert all("--until vertices" not in str(item.refused) for item in counted.refused)
 
@@ -176,6 +178,15 @@ def test_a_plan_for_a_shape_reads_nothing_and_grows_with_it(spec, tmp_path):
     wider = make_plan(fields, set=["data.read.dtype=float64"], points=100_000, columns=64)
     assert wider.stages[0].cost.read == 2 * small.stages[0].cost.read
     assert not (tmp_path / "w").exists()
+
+
+def test_all_rows_of_a_shape_are_used(spec):
+    whole = make_plan(spec, points=100_000, columns=8)
+    some = {**spec, "data": {**spec["data"], "keep": [1, 2, 3], "test": {"official": True}}}
+    least = [replace(made.facts, bound="least", estimated=set()) for made in (
+        whole, make_plan(some, points=100_000, columns=8))]
+    assert [facts.n for facts in least] == [99_940, 80_000]
+    assert least[1].n_classes == 3
 
 
 def test_workers_share_what_is_in_tasks(spec):

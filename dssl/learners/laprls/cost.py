@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass, replace
 
-from ...execution.cost import Cost, block_count, cost_of
+from ...execution.cost import (
+    FLOP_RATE,
+    USUAL_ITERATIONS,
+    Cost,
+    block_count,
+    cost_of,
+    gram_seconds,
+    kernel_seconds,
+)
 from .closed_form import closed_form_bytes, closed_form_flops
 from .dense import chunk_bytes
 from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
@@ -14,6 +22,8 @@ from .preconditioner import sample_shares
 from .products import block_bytes, gram_bytes
 from .smooth import PAIRS_IN_A_TASK, newton_bytes
 from .system import block_vertices, whitening_bytes
+
+NEWTON_STEPS = 12  # a system of another loss than the squared one, as a rule
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,22 @@ class Systems:
         return 8 * n * self.columns * (self.pairs + self.held)
 
 
+def systems_seconds(of: Systems, method: str, halo: float) -> float:
+    """Return the estimated seconds of systems of landmarks, of one kernel on one core: as `choose_method` counts them.
+
+    Of losses other than the squared one, systems take `NEWTON_STEPS` of it each.
+    """
+    v, s, systems, d = of.v, of.s, of.pairs + of.held, of.row_bytes / 4
+    kernel, steps = kernel_seconds(v * (1 + halo) * s, d), NEWTON_STEPS if of.smooth else 1
+    solved = systems * steps * gram_seconds(s / 6 + of.m * of.smooth, s)
+    if method == "nystrom-direct":
+        factored = solved if not of.closed_form else solved / of.folds
+        return of.repetitions * (kernel + 2 * gram_seconds(v, s) + gram_seconds(of.m, s) + factored)
+    product = 4.0 * v * (1 + halo) * s * systems * of.columns / FLOP_RATE
+    kept = of.params.itemsize * s * v * (1 + halo) <= of.budget / 2
+    return of.repetitions * (kernel + USUAL_ITERATIONS * (product + (0 if kept else kernel)) + solved)
+
+
 def folds_cost(of: Systems, block: int, sums: int) -> Cost:
     """Return what folds take whose points leave the graph, if any do: a task that finds the changes, and one each.
 
@@ -104,6 +130,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
     fixed = max(of.split_bytes, whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     features = label_feature_bytes(of.m, s) if of.smooth else 0
+    seconds = kernels * systems_seconds(of, method, halo)
     folds = folds_cost(of, height * block_bytes(s, of.row_bytes, size), sums)
     if method == "nystrom-direct" and of.smooth:
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
@@ -112,7 +139,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         tasks = 2 + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
         return cost_of(kernels * tasks, kernels * (v * of.row_bytes + folds.read), kernels * runs * sums + of.written,
-                       max(peak, folds.peak), max(whitening, sums + features))
+                       max(peak, folds.peak), max(whitening, sums + features), seconds)
     if method == "nystrom-direct":
         held = of.held if not of.at_once else 0
         right = 8 * s * of.columns * (of.pairs + held)
@@ -125,7 +152,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
             tasks += 0 if of.inductive else of.repetitions * (runs + of.held // max(1, of.folds - 1))
         return cost_of(kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
                        kernels * (again * v * of.row_bytes + folds.read), kernels * again * runs * sums + of.written,
-                       max(peak, folds.peak), max(whitening, again * sums))
+                       max(peak, folds.peak), max(whitening, again * sums), seconds)
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + halo)
     kept = min(int(reached * v), of.budget // 2)
@@ -136,7 +163,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
         + 6 * of.right_bytes(s) * (1 + of.smooth))
     return cost_of(kernels * again * (3 + 2 * runs), kernels * again * v * of.row_bytes, of.written, peak,
-                   max(whitening, 6 * square))
+                   max(whitening, 6 * square), seconds)
 
 
 def dense_cost(of: Systems, method: str) -> Cost:
@@ -152,7 +179,8 @@ def dense_cost(of: Systems, method: str) -> Cost:
         own += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s + 6 * 8 * of.v * of.m * of.smooth
     tasks = of.kernels * of.repetitions
     graph = of.split_bytes + 3 * of.v * of.row_bytes
-    return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + own + 6 * solved.right_bytes(of.v), least)
+    return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + own + 6 * solved.right_bytes(of.v), least,
+                   tasks * (of.pairs + of.held) * gram_seconds(of.v / 6, of.v))
 
 
 def restored_cost(of: Systems, n_models: int, n_labeled: int) -> Cost:

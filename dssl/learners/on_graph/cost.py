@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...execution.cost import COMPILED, Cost, block_count, cost_of
+from ...execution.cost import COMPILED, Cost, block_count, cost_of, kernel_seconds, solve_seconds
 from ...graph.functions import functions_cost
 from ...graph.index import index_bytes, indexing_bytes, require_index
 from ...graph.inverted import measured_row_bytes
@@ -16,6 +16,8 @@ from ..kernel_family import KERNELS
 from .graph_ridge import MEASURED, SAMPLE, GraphRidgeParams, members_bytes
 from .held_out import BLOCK_COLUMNS
 
+INDEXED_SECONDS, QUERY_SECONDS = 1e-5, 1e-4  # of a point of an index, and of one that asks it, on one core
+
 
 def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
     """Return what a task takes that prepares a system of n vertices and nnz weights, and solves c columns of it.
@@ -28,7 +30,7 @@ def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
     solving = max(opened_bytes(method, n, nnz, guess=guess) + METHODS[method].solve_bytes(n, c, c)
                   for method in methods)
     peak = prepared.peak + 16 * nnz + solving + 64 * n * c
-    return cost_of(1, prepared.read, 8 * n * c, peak, prepared.least)
+    return cost_of(1, prepared.read, 8 * n * c, peak, prepared.least, prepared.seconds + solve_seconds(nnz, c))
 
 
 def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,
@@ -42,12 +44,14 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     """
     caller, solved = 40 * nnz + 60 * n + 32 * n * c, solve_cost(n, nnz, c, guess=guess)
     if family is None:
-        return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.least)
+        return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.least,
+                       (1 + sized) * solved.seconds)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
     own = functions_cost(n, nnz, min(max(m, measured), n), sampled, kernels, c, family.functions, guess=guess)
     held = members_bytes(m, kernels)  # four times while they are put together
     peak = max(caller + max(4 * held, 2 * held + 40 * m * (m + sampled)), own.peak, solved.peak if sized else 0)
-    return cost_of(own.tasks + sized, own.read + sized * solved.read, 9 * n * c, peak, max(held, own.least))
+    return cost_of(own.tasks + sized, own.read + sized * solved.read, 9 * n * c, peak, max(held, own.least),
+                   own.seconds + sized * solved.seconds)
 
 
 def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidgeParams], n_folds: int, *, systems: int,
@@ -64,15 +68,15 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
         sampled, held = min(n, m + SAMPLE), members_bytes(m, len(whole))
         made = functions_cost(n, nnz, min(m, n), sampled, len(whole), c, families[0].functions, guess=guess)
         peak = max(made.peak, caller + max(4 * held, 2 * held + 72 * m * (m + sampled)))
-        own.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.least)))
+        own.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.least), made.seconds))
     columns = min(m, n_folds * c)
     blocks = block_count(columns, BLOCK_COLUMNS)
     if systems:
         solved = solve_cost(n, nnz, min(columns, BLOCK_COLUMNS), guess=guess)
         own.append(cost_of(systems * blocks, systems * blocks * solved.read, 0, max(caller, solved.peak) + 8 * m * m,
-                           solved.least))
+                           solved.least, systems * blocks * solved.seconds))
     return cost_of(sum(one.tasks for one in own), sum(one.read for one in own), 0, max(one.peak for one in own),
-                   max(one.least for one in own))
+                   max(one.least for one in own), sum(one.seconds for one in own))
 
 
 def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool, budget: int) -> Cost:
@@ -88,7 +92,7 @@ def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: 
     gram = (32 * m * m + 3 * m * row_bytes) * base
     peak = max(indexing_bytes(points, metric), gram) + whole_bytes(index_bytes(points, metric)) + 8 * n * (c + 2)
     least = max(index_bytes(points, metric), 24 * m * m * base)
-    return cost_of(0, 2 * n * row_bytes, stored, peak + COMPILED, least)
+    return cost_of(0, 2 * n * row_bytes, stored, peak + COMPILED, least, INDEXED_SECONDS * n)
 
 
 def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, c: int,
@@ -107,7 +111,7 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, 
     held = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
     peak = max(own.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + held
     return cost_of(own.tasks * (1 if family else 2), own.read * (1 if family else 2) + model.read, model.written + held,
-                   peak, max(own.least, model.least))
+                   peak, max(own.least, model.least), own.seconds * (1 if family else 2) + model.seconds)
 
 
 def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: int, k: int, metric: str, c: int,
@@ -124,4 +128,5 @@ def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: i
     tasks = block_count(max(n_test, 1), height)
     scored = 8 * n * (c + 2) + n_train * (24 * c + 60)
     return cost_of(tasks, n_test * row_bytes + tasks * held, 50 * n_test,
-                   max(scored, held + whole_bytes(held) + min(height, n_test) * each) + COMPILED, held)
+                   max(scored, held + whole_bytes(held) + min(height, n_test) * each) + COMPILED, held,
+                   QUERY_SECONDS * n_test + kernel_seconds(n_test * m, row_bytes / 4) * base)

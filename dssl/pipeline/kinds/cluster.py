@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...execution.cost import Cost, cost_of
+from ...execution.cost import Cost, cost_of, gram_seconds
 from ...kernels.base import Kernel
 from ...kernels.cluster import ClusterBasis
 from ...kernels.cluster_params import ClusterParams, basis_cost, basis_of
@@ -203,7 +203,8 @@ def _basis_cost(f: Facts[ClusterPipeline]) -> Cost:
     peak = stochastic_bytes(rows, steps.n_features, steps.rank, f.budget, held=False)
     passes = kernels * (steps.steps + 1)
     return cost_of(cost.tasks + passes, cost.read + passes * f.n * (f.row_bytes + 8 * steps.rank),
-                   cost.written + passes * 4 * f.n * steps.rank, max(cost.peak, peak), cost.least)
+                   cost.written + passes * 4 * f.n * steps.rank, max(cost.peak, peak), cost.least,
+                   cost.seconds + passes * gram_seconds(f.n, steps.rank, f.d))
 
 
 def _learner_bytes(f: Facts[ClusterPipeline]) -> int:

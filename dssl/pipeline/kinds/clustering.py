@@ -160,7 +160,7 @@ def _clusters_cost(f: Facts[Any]) -> Cost:
     then = kmeans_cost(n, width, k, own.n_init, PASSES, f.budget)
     held = 8 * n * width + 8 * s * (f.d + width)
     return cost_of(first.tasks + then.tasks, first.read + then.read, first.written + then.written + held,
-                   max(first.peak, then.peak), max(first.least, then.least))
+                   max(first.peak, then.peak), max(first.least, then.least), first.seconds + then.seconds)
 
 
 def _agreement_cost(f: Facts[Any]) -> Cost:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...data.scaling import scaled_rows
-from ...execution.cost import Cost, cost_of
+from ...execution.cost import Cost, cost_of, gram_seconds
 from ...execution.in_process import InProcess
 from ...graph.laplacian import Laplacian
 from ...graph.neighbors import NeighborParams, find_neighbors
@@ -231,11 +231,18 @@ def search_cost(f: Facts[DeformedSpec]) -> Cost:
     values = 8 * m * columns * len(f.spec.grid.C) * chosen.repetitions
     kernels = len(ETAS) - 1 if f.spec.has_several_etas else 1
     return cost_of(tasks, tasks * read, 0,
-                   held + 8 * m * m * 5 * kernels + values + 24 * s * (m + min(s, m)) * kernels, least)
+                   held + 8 * m * m * 5 * kernels + values + 24 * s * (m + min(s, m)) * kernels, least,
+                   tasks * chosen.repetitions * len(grid.power) * len(grid.eta) * _deformed_seconds(m, s))
 
 
 def fit_cost(f: Facts[DeformedSpec]) -> Cost:
     """Return that of one task, which makes one deformed kernel after the other."""
     read, held, least = _training_bytes(f)
     points = n_subsample(f) + f.n_labeled
-    return cost_of(1, read, (len(f.spec.baselines) + 1) * points * (f.row_bytes + 8 * f.n_outputs), held, least)
+    return cost_of(1, read, (len(f.spec.baselines) + 1) * points * (f.row_bytes + 8 * f.n_outputs), held, least,
+                   (len(f.spec.baselines) + 1) * _deformed_seconds(f.n_labeled, n_subsample(f)))
+
+
+def _deformed_seconds(m: float, s: float) -> float:
+    """Return the estimated seconds of a deformed kernel on m labels and a learner in it: factor, solve and values."""
+    return gram_seconds(s / 6, s) + gram_seconds(m / 2, s) + gram_seconds(s, m) + gram_seconds(m, m)

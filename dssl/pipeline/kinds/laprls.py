@@ -241,7 +241,7 @@ def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
         return found
     structure = structure_cost(f.vertices, f.nnz)
     return Cost(found.tasks + structure.tasks, found.read + structure.read, found.written,
-                max(found.peak, structure.peak), max(found.least, structure.least))
+                max(found.peak, structure.peak), max(found.least, structure.least), found.seconds + structure.seconds)
 
 
 def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
