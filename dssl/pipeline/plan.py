@@ -27,6 +27,7 @@ from .stage import File, Kind
 
 DEFAULT_WORKSPACE = "dssl-work"
 SELECTION = "selection"  # the stage by which graphs are compared
+NOWHERE = Path()  # of a source of which there is only the shape
 SUMS = ("tasks", "read_bytes", "written_bytes", "core_seconds", "wall_seconds")  # figures of stages that add up
 
 
@@ -80,7 +81,7 @@ def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[
     if labels is not None and labels.file is not None:
         spec = spec.model_copy(update={"labels": labels.model_copy(update={"file": None})})
     shape = f"{points:,} points, {columns:,} columns"
-    return spec, {"source": File(Source(shape, Path()), digest({"points": points, "columns": columns}))}, scan
+    return spec, {"source": File(Source(shape, NOWHERE), digest({"points": points, "columns": columns}))}, scan
 
 
 def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[str, File],
@@ -190,6 +191,11 @@ class Plan:
         address = item.artifact.address
         own = [plan for plan in self.tried if any(other.artifact.address == address for other in plan.stages)]
         return item.graph or (own[0].named if len(own) == 1 else "")
+
+    @property
+    def has_source(self) -> bool:
+        """Return whether there is a source, and not only the shape of one."""
+        return self.files["source"].source.path != NOWHERE
 
     @property
     def refused(self) -> list[PlannedStage]:

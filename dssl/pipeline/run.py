@@ -63,6 +63,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         require(not (tuple(set) or fresh or from_stage or until), "a plan, and options that it was made without",
                 why="a plan is of one spec and one set of stages", fix="pass the options to make_plan",
                 error=ParameterError)
+        require(spec.has_source, f"a plan for {spec.files['source'].source.name}", error=ParameterError,
+                why="there are no such points to run on", fix="plan without points and columns")
         made = spec
     else:
         made = make_plan(spec, set=set, workspace=workspace, memory_budget=memory_budget, fresh=fresh,

@@ -26,7 +26,7 @@ from ..selection.held_out_scores import require_measure
 from .spec_section import SpecSection, require_no_boolean
 from .spec_selection import KernelSelection, SelectionSpec
 
-READER_OPTIONS = TypeAdapter(IngestParams)
+READER_OPTIONS, READER_TYPES = TypeAdapter(IngestParams), get_type_hints(IngestParams)
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 LearningTask = Literal["classification", "regression", "clustering"]
 
@@ -38,10 +38,9 @@ def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
     if unknown:
         raise SpecError(explain(f"{where}: {', '.join(map(str, unknown))}", why="the readers have no such option",
                                 fix=f"the options are {', '.join(sorted(known))}"))
-    types = get_type_hints(IngestParams)
     for name, value in options.items():
         try:
-            require_no_boolean(types[name], value)
+            require_no_boolean(READER_TYPES[name], value)
         except ValueError as error:
             raise SpecError(explain(f"{where}.{name}={value}", why=str(error), fix="see the options in IngestParams")) \
                 from error

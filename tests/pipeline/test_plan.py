@@ -180,6 +180,11 @@ def test_a_plan_for_a_shape_reads_nothing_and_grows_with_it(spec, tmp_path):
     assert not (tmp_path / "w").exists()
 
 
+def test_a_shape_cannot_be_run(spec, tmp_path):
+    with pytest.raises(ParameterError, match="a plan for 1,000 points, 8 columns"):
+        run(make_plan(spec, points=1000, columns=8, workspace=tmp_path / "w"), execution=InProcess(1))
+
+
 def test_all_rows_of_a_shape_are_used(spec):
     whole = make_plan(spec, points=100_000, columns=8)
     some = {**spec, "data": {**spec["data"], "keep": [1, 2, 3], "test": {"official": True}}}

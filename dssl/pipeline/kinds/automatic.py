@@ -142,7 +142,8 @@ def _scores_cost(f: Facts[AutomaticPipeline]) -> Cost:
                           f.n_outputs, few, f.budget)
 
 
-_FEWER = "lower data.points, or label fewer points"
+_FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "
+          "which has no task with the whole graph")
 WORDS = Words(
     model="Graph kernels and kernels on the labels, averaged by leave-one-out; with many labels harmonic functions on "
           "the graph or the nearest labels, as held-out labels say.",

@@ -308,7 +308,8 @@ def _scores_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
                           f.n_outputs, "base" in f.spec.baselines, f.budget)
 
 
-_FEWER = "lower data.points, or label fewer points"
+_FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "
+          "which has no task with the whole graph")
 WORDS = Words(
     model="A function on the graph itself, fitted to the labels; a new point takes the mean of its neighbors.",
     changed="function that merely changed", cause="changed function", graph="graph.width", norm="model.penalty",
