@@ -145,20 +145,21 @@ class KNNGraph:
     """How a graph of nearest neighbors is made of points. Estimators take it as `graph`; `build` makes it of an array.
 
     n_neighbors : others per point. Beyond the distinct points it is lowered to what there is, with a warning.
-    metric, method, seed : see `NeighborParams`. weights, bandwidth, width, symmetrize : see `WeightParams`.
+    metric, method, seed, recall : see `NeighborParams`. weights, bandwidth, width, symmetrize : see `WeightParams`.
     duplicates : "collapse" makes equal rows one vertex that counts as many points; "keep" a vertex of each row, whose
         nearest neighbors are then its copies.
     """
 
     n_neighbors: int = 10
     metric: Literal["euclidean", "cosine"] = "euclidean"
-    method: Literal["auto", "exact", "descent"] = "auto"
+    method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
     weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
     bandwidth: float | None = None
     width: float = WIDTH
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
     duplicates: Literal["collapse", "keep"] = "collapse"
     seed: int = 0
+    recall: float = 0.95
 
     def __post_init__(self) -> None:
         require_seed(self.seed)
@@ -169,7 +170,8 @@ class KNNGraph:
     @property
     def search(self) -> NeighborParams:
         """Return how neighbors are found."""
-        return NeighborParams(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method, seed=self.seed)
+        return NeighborParams(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method, seed=self.seed,
+                              recall=self.recall)
 
     @property
     def weighting(self) -> WeightParams:

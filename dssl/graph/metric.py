@@ -69,14 +69,8 @@ def stored_distances(squared: np.ndarray) -> np.ndarray:
     return stored
 
 
-def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
-    """Raise unless rows (n, d) have `n_neighbors` others to be near to, and distances that exist; reads X once.
-
-    Raises
-    ------
-    ParameterError : n_neighbors >= n.
-    DataError : not two-dimensional, not numbers, NaN or infinite, too large to square, or zero under the cosine metric.
-    """
+def check_shape(X: Rows, n_neighbors: int) -> None:
+    """Raise unless X is an array of points, of which each has `n_neighbors` others; see `check_rows`."""
     require(len(X.shape) == 2, f"X has shape {X.shape}, expected (n_points, n_features)", error=DataError,
             why="points are rows of a two-dimensional array",
             fix="use X.reshape(-1, 1) for one feature, or X.reshape(len(X), -1) to flatten images")
@@ -88,25 +82,52 @@ def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
     require(n_neighbors < n, f"n_neighbors={n_neighbors} with {n} points",
             why=f"a point is not its own neighbor, so each has {n - 1} others to choose from",
             fix=f"choose n_neighbors <= {n - 1}", error=ParameterError)
+
+
+def check_block(block: Any, first: int, metric: str) -> float:
+    """Return the largest of the absolute values of a block of rows from number `first` on, 0 where they are integers.
+
+    Raises
+    ------
+    DataError : NaN or infinite, too large to square, or zero under the cosine metric.
+    """
+    largest_of_all = 0.0
+    if block.dtype.kind == "f":
+        # A maximum is NaN or infinite if any value is, and takes no copy of the block.
+        largest = (largest_of_rows(block) if sparse.issparse(block) else
+                   np.maximum(block.max(axis=1), -block.min(axis=1)))
+        bad = first + np.flatnonzero(~np.isfinite(largest))
+        require(len(bad) == 0, f"{len(bad)} rows from row {first} on hold NaN or infinite values, first {bad[:5]}",
+                why="their distances do not exist, and one such row would spoil all lists", error=DataError,
+                fix="drop these rows, or fill the values before searching")
+        require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
+                why="their squares are beyond float64", fix="scale the features", error=DataError)
+        largest_of_all = float(largest.max())
+    if metric == "cosine":
+        zero = first + np.flatnonzero(largest_of_rows(block) == 0 if sparse.issparse(block) else ~block.any(axis=1))
+        require(len(zero) == 0, f"{len(zero)} rows from row {first} on are zero, first {zero[:5]}",
+                why="a zero row has no direction, so no cosine", error=DataError,
+                fix='drop these rows, or use metric="euclidean"')
+    return largest_of_all
+
+
+def require_squares(largest: float, dtype: np.dtype) -> None:
+    """Raise DataError where the largest of all values is so small that its square is zero, but not zero."""
+    require(largest == 0 or largest > 1e-150 or dtype.kind != "f", error=DataError,
+            what=f"no value is larger than {largest:.3g}", why="their squares are zero in float64",
+            fix="scale the features")
+
+
+def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
+    """Raise unless rows (n, d) have `n_neighbors` others to be near to, and distances that exist; reads X once.
+
+    Raises
+    ------
+    ParameterError : n_neighbors >= n.
+    DataError : not two-dimensional, not numbers, NaN or infinite, too large to square, or zero under the cosine metric.
+    """
+    check_shape(X, n_neighbors)
     if X.dtype.kind != "f" and metric != "cosine":
         return
-    largest_of_all = 0.0
-    for first, block in X.blocks(max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else d * 8))):
-        if block.dtype.kind == "f":
-            # A maximum is NaN or infinite if any value is, and takes no copy of the block.
-            largest = largest_of_rows(block) if X.is_sparse else np.maximum(block.max(axis=1), -block.min(axis=1))
-            bad = first + np.flatnonzero(~np.isfinite(largest))
-            require(len(bad) == 0, f"{len(bad)} rows from row {first} on hold NaN or infinite values, first {bad[:5]}",
-                    why="their distances do not exist, and one such row would spoil all lists", error=DataError,
-                    fix="drop these rows, or fill the values before searching")
-            require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
-                    why="their squares are beyond float64", fix="scale the features", error=DataError)
-            largest_of_all = max(largest_of_all, float(largest.max()))
-        if metric == "cosine":
-            zero = first + np.flatnonzero(largest_of_rows(block) == 0 if X.is_sparse else ~block.any(axis=1))
-            require(len(zero) == 0, f"{len(zero)} rows from row {first} on are zero, first {zero[:5]}",
-                    why="a zero row has no direction, so no cosine", error=DataError,
-                    fix='drop these rows, or use metric="euclidean"')
-    require(largest_of_all == 0 or largest_of_all > 1e-150 or X.dtype.kind != "f", error=DataError,
-            what=f"no value is larger than {largest_of_all:.3g}", why="their squares are zero in float64",
-            fix="scale the features")
+    height = max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else X.shape[1] * 8))
+    require_squares(max((check_block(block, first, metric) for first, block in X.blocks(height)), default=0.0), X.dtype)

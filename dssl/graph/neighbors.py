@@ -11,13 +11,15 @@ from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, Rows, row_ranges
 from ..storage.csr import as_rows
-from .descent import DescentTask, descent_seconds
+from .descent import DescentTask, descent_cost, descent_seconds
 from .exact import NearestTask, exact_block_rows, plan_exact
 from .metric import METRICS, check_rows
 from .neighbor_lists import Neighbors
+from .partition_sizes import list_rows
+from .partitioned import find_partitioned
 from .recall import certify_recall
 
-METHODS = ("auto", "exact", "descent")
+METHODS = ("auto", "exact", "descent", "partitioned")
 ALWAYS_EXACT_ROWS = 20_000
 
 
@@ -26,18 +28,21 @@ class NeighborParams:
     """How neighbors are found.
 
     n_neighbors : others per point; the point itself is not counted.
-    method : "exact", "descent" (NN-descent, approximate), or "auto" (see `neighbors`).
+    method : "exact", "descent" (NN-descent, approximate), "partitioned" (local joins in leaves that overlap,
+        approximate, of any number of dense rows), or "auto" (see `neighbors`).
     metric : "euclidean", or "cosine": Euclidean between the rows scaled to unit length.
-    seed : of NN-descent and of the sample that certifies it; an exact search does not depend on it.
+    seed : of the approximate searches and of the sample that certifies them; an exact one does not depend on it.
     descent_threads : threads of NN-descent. Its lists depend on their number, so it is a parameter and not a matter
         of the machine; 1 gives the same lists everywhere. A Dask worker needs as many cores.
+    recall : that a partitioned search has to reach, as its certificate bounds it from below.
     """
 
     n_neighbors: int = 10
-    method: Literal["auto", "exact", "descent"] = "auto"
+    method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
     metric: Literal["euclidean", "cosine"] = "euclidean"
     seed: int = 0
     descent_threads: int = 1
+    recall: float = 0.95
 
     def __post_init__(self) -> None:
         require(isinstance(self.n_neighbors, (int, np.integer)) and self.n_neighbors >= 1,
@@ -55,10 +60,13 @@ class NeighborParams:
         require(isinstance(self.descent_threads, (int, np.integer)) and self.descent_threads >= 1,
                 f"descent_threads={self.descent_threads!r}, expected an integer >= 1",
                 why="the search runs in at least one thread", fix="use 1, or the number of cores")
+        require(isinstance(self.recall, (int, float)) and 0 < self.recall < 1,
+                f"recall={self.recall!r}, expected above 0 and below 1", why="a sample certifies no more",
+                fix="use 0.95, or the method exact")
 
 
 def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", seed: int = 0,
-              execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
+              recall: float = 0.95, execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
     """Return the `n_neighbors` nearest other rows of every row, or all others with a warning where there are fewer.
 
     Parameters
@@ -70,16 +78,20 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
         (3.6 us + 45 ns min(d, 200)) (k + 6) a row.
         Sparse rows: what `inverted_seconds` counts, and 650 ns an entry in place of 45 ns min(d, 200).
         So exact up to about 140,000 rows of many effective dimensions, and far beyond where the tree works. Only
-        counts enter, so the choice is reproducible.
+        counts enter, so the choice is reproducible. Where NN-descent does not fit the memory budget, dense rows are
+        partitioned, and their lists have the attribute `ordered`: `parts` hold the row at each place of an order in
+        which near rows lie together, as `order` (n,).
     execution : where the tasks run; threads of this process by default.
     parts : where the lists are written, as shared arrays `ids` and `distances`; finished blocks are kept.
 
     Raises
     ------
     ParameterError : a parameter out of range, or a single row.
-    DataError : X is not two-dimensional, not finite, or has zero rows under the cosine metric.
+    DataError : X is not two-dimensional, not finite, or has zero rows under the cosine metric; it is sparse and is to
+        be partitioned, or no partition reaches the `recall`.
     """
-    params = NeighborParams(n_neighbors=n_neighbors, method=method, metric=metric, seed=seed)  # type: ignore[arg-type]
+    params = NeighborParams(n_neighbors=n_neighbors, method=method, metric=metric, seed=seed,  # type: ignore[arg-type]
+                            recall=recall)
     rows = as_rows(X)
     return find_neighbors(rows, lowered_neighbors(params, len(rows), "points"), execution or InProcess(), parts)
 
@@ -94,26 +106,37 @@ def lowered_neighbors(params: NeighborParams, n: int, points: str) -> NeighborPa
     return replace(params, n_neighbors=n - 1)
 
 
+def approximate_method(X: Rows, k: int, metric: str, budget: int) -> str:
+    """Return the search that "auto" uses where an exact one takes longer: NN-descent, unless it does not fit a task."""
+    fits = descent_cost(len(X), X.shape[1], k, X.dtype, metric).peak <= budget
+    return "descent" if fits or X.is_sparse else "partitioned"
+
+
 def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:
     """Return the neighbors of rows (n, d); see `neighbors`."""
-    k, metric = params.n_neighbors, params.metric
-    check_rows(X, k, metric)
-    n = len(X)
+    k, metric, n = params.n_neighbors, params.metric, len(X)
+    if params.method != "partitioned":
+        check_rows(X, k, metric)
     parts = parts or execution.scratch()
-    block_rows = exact_block_rows(X, k, metric, execution.memory_budget)
-    parts.allocate("ids", (n, k), np.int64, block_rows)
-    parts.allocate("distances", (n, k), np.float32, block_rows)
-    attributes = {**asdict(params), "n": n, "block_rows": block_rows}
-    if params.method != "descent":
+    method: str = params.method
+    if method in ("auto", "exact"):
         points, seconds = plan_exact(X, k, metric, execution)
-        if params.method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= descent_seconds(X, k):
-            execution.map([NearestTask(points, start, stop, k) for start, stop in row_ranges(n, block_rows)], parts)
-            found = {"method": "exact", "search": points.search,
-                     "recall": {"recall": 1.0, "lower": 1.0, "certified": "exact"}}
-            return Neighbors(parts.rows("ids"), parts.rows("distances"), {**attributes, **found})
-    task = DescentTask(X, k, metric, params.seed, params.descent_threads, block_rows)
-    receipt, = execution.map([task], parts)
-    lists = Neighbors(parts.rows("ids"), parts.rows("distances"),
-                      {**attributes, "method": "descent", "filled_exactly": receipt["filled_exactly"]})
-    recall = certify_recall(X, lists, seed=params.seed)
-    return Neighbors(lists.ids, lists.distances, {**lists.attributes, "recall": recall})
+        is_exact = method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= descent_seconds(X, k)
+        method = "exact" if is_exact else approximate_method(X, k, metric, execution.memory_budget)
+    height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else
+              exact_block_rows(X, k, metric, execution.memory_budget))
+    parts.allocate("ids", (n, k), np.int64, height)
+    parts.allocate("distances", (n, k), np.float32, height)
+    found: dict[str, Any] = {"method": method}
+    if method == "exact":
+        execution.map([NearestTask(points, start, stop, k) for start, stop in row_ranges(n, height)], parts)
+        found |= {"search": points.search, "recall": {"recall": 1.0, "lower": 1.0, "certified": "exact"}}
+    elif method == "descent":
+        receipt, = execution.map([DescentTask(X, k, metric, params.seed, params.descent_threads, height)], parts)
+        lists = Neighbors(parts.rows("ids"), parts.rows("distances"), {"metric": metric})
+        found |= {"filled_exactly": receipt["filled_exactly"],
+                  "recall": certify_recall(X, lists, seed=params.seed, execution=execution)}
+    else:
+        found |= find_partitioned(X, k, metric, params.seed, params.recall, execution, parts)
+    return Neighbors(parts.rows("ids"), parts.rows("distances"),
+                     {**asdict(params), "n": n, "block_rows": height, **found})

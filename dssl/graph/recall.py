@@ -1,20 +1,27 @@
-"""Recall of neighbor lists: on a sample of rows, against a search that looks at all points."""
+"""Recall of neighbor lists: on a sample of rows, against a search that looks at all points, a task a block of them."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import DataError, require
-from ..storage.blocks import Rows, block_rng
-from ..storage.csr import as_rows
+from ..execution.cost import SMALL
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution, Reduction, Share
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
+from ..storage.csr import as_rows, point_arrays, points_of
 from .distances import candidate_distances
 from .exact import points_in_blocks
-from .metric import measurable
+from .heap import EMPTY
+from .inverted import measured_row_bytes, tile_bytes
+from .layout import MAX_AXES, layout_bytes
+from .metric import measurable, measured_itemsize
 from .neighbor_lists import Neighbors
 
 SAMPLE = 500
 CONFIDENCE_Z = 1.959964  # two-sided 95 %
-BLOCK_BYTES = 64 << 20
+MOST_BLOCK = 1 << 16
 
 
 def wilson_lower(hits: int, trials: int, z: float = CONFIDENCE_Z) -> float:
@@ -27,11 +34,82 @@ def wilson_lower(hits: int, trials: int, z: float = CONFIDENCE_Z) -> float:
     return float(max(0.0, (middle - width) / (1 + z * z / trials)))
 
 
-def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, seed: int = 0) -> dict[str, Any]:
+@dataclass(frozen=True)
+class TruthTask:
+    """Find the k nearest of rows [start, stop) to each sampled row, and the distances to those that are listed."""
+
+    rows: Rows
+    metric: str
+    sampled: Arrays  # rows (q, d), measurable; ids (q,); listed (q, k)
+    start: int
+    stop: int
+    k: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        held = self.sampled.load()
+        queries, listed = points_of(held, "rows"), held["listed"]
+        block = measurable(self.rows.read(self.start, self.stop), self.metric)
+        points = points_in_blocks(as_rows(block), "euclidean", max(1, block.shape[0]), queries)
+        distances, ids = points.nearest(queries, held["ids"] - self.start, self.k)
+        own = np.where((listed >= self.start) & (listed < self.stop), listed - self.start, -1)
+        return out.write(distances=distances, ids=np.where(ids == EMPTY, EMPTY, ids + self.start),
+                         reached=candidate_distances(queries, block, own))
+
+
+def nearer(total: Share, share: Share) -> Share:
+    """Return the nearest of two blocks, ascending by (distance, id), and what either reached."""
+    k = total["ids"].shape[1]
+    both = {name: np.concatenate([total[name], share[name]], axis=1) for name in ("distances", "ids")}
+    order = np.lexsort((both["ids"], both["distances"]))[:, :k]
+    kept = {name: np.take_along_axis(array, order, axis=1) for name, array in both.items()}
+    return {**kept, "reached": np.minimum(total["reached"], share["reached"])}
+
+
+def sampled_ids(n: int, sample: int, seed: int) -> np.ndarray:
+    """Return the numbers of a random sample of n rows, ascending."""
+    return np.sort(block_rng(seed, n).choice(n, min(sample, n), replace=False))
+
+
+def true_neighbors(rows: Rows, chosen: np.ndarray, listed: np.ndarray, metric: str, execution: Execution) -> Share:
+    """Return `distances` (q, k), squared, and `ids` of the true neighbors of some rows, ascending; and `reached`.
+
+    listed : (q, k) ids, to which `reached` are the squared distances. Each block is read once, by one task.
+    """
+    queries, k = measurable(rows.take(chosen), metric), listed.shape[1]
+    sampled = execution.share(ids=chosen, listed=listed, **point_arrays("rows", queries))
+    tasks = [TruthTask(rows, metric, sampled, start, stop, k)
+             for start, stop in row_ranges(len(rows), truth_rows(rows, metric, execution.memory_budget))]
+    return execution.reduce(Reduction(tasks, nearer, lambda found: found))
+
+
+def truth_rows(rows: Rows, metric: str, budget: int) -> int:
+    """Return the rows of a block: with their layout they fit half of the budget."""
+    if rows.is_sparse:
+        each, fixed = 2 * measured_row_bytes(rows, metric), tile_bytes(rows)
+    else:
+        each, fixed = truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric)), SMALL
+    return min(MOST_BLOCK, rows_that_fit(budget, each, len(rows), fixed_bytes=min(fixed, budget // 8), share=2))
+
+
+def truth_row_bytes(d: int, itemsize: int) -> int:
+    """Return the bytes of a dense row of a block: itself, its layout, and its coordinates before they are sorted."""
+    return d * itemsize + layout_bytes(1, d, itemsize) + 8 * (min(d, MAX_AXES) + 3)
+
+
+def recall_of(is_true: np.ndarray, seed: int) -> dict[str, Any]:
+    """Return the certificate of lists of which each sampled entry (q, k) is a true neighbor or not."""
+    hits, trials = int(is_true.sum()), is_true.size
+    return {"recall": hits / trials, "lower": wilson_lower(hits, trials),
+            "worst_row": float(is_true.mean(axis=1).min()), "rows": len(is_true), "trials": trials, "seed": seed,
+            "certified": "sample"}
+
+
+def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, seed: int = 0,
+                   execution: Execution | None = None) -> dict[str, Any]:
     """Return the recall of neighbor lists, certified by an exact search for a random sample of rows.
 
     A listed neighbor is true if it is no farther than the true k-th neighbor, so the order among ties does not count.
-    Points are read in blocks of `BLOCK_BYTES`; of dense ones at most 400 n d flops, and the tiles of the sample.
+    All points are read once, in blocks, each by a task; of dense ones at most 2 n d flops a sampled row.
 
     Returns
     -------
@@ -44,16 +122,7 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, seed: int
             why="each point has one list", fix="pass the X that the neighbors were found for")
     require(sample >= 1, f"sample={sample}, expected >= 1", why="nothing is certified without a row",
             fix="use 500, or 2000 for a bound within 0.1 %")
-    metric = neighbors.attributes.get("metric", "euclidean")
-    chosen = np.sort(block_rng(seed, n).choice(n, min(sample, n), replace=False))
-    listed, queries = neighbors.ids.take(chosen), rows.take(chosen)
-    measured, self_id = measurable(queries, metric), np.arange(len(chosen))[:, None]
-    reached = np.concatenate([candidate_distances(measured, measurable(rows.take(column), metric), self_id)
-                              for column in listed.T], axis=1)
-    height = max(1, BLOCK_BYTES // (4 * rows.row_bytes if rows.is_sparse else 8 * (rows.shape[1] + len(chosen))))
-    true_kth = points_in_blocks(rows, metric, height, measured).nearest(queries, chosen, listed.shape[1])[0][:, -1]
-    is_true = reached <= true_kth[:, None] * (1 + 1e-9)
-    hits, trials = int(is_true.sum()), is_true.size
-    return {"recall": hits / trials, "lower": wilson_lower(hits, trials),
-            "worst_row": float(is_true.mean(axis=1).min()), "rows": len(chosen), "trials": trials, "seed": seed,
-            "certified": "sample"}
+    chosen = sampled_ids(n, sample, seed)
+    found = true_neighbors(rows, chosen, neighbors.ids.take(chosen), neighbors.attributes.get("metric", "euclidean"),
+                           execution or InProcess())
+    return recall_of(found["reached"] <= found["distances"][:, -1:] * (1 + 1e-9), seed)

@@ -18,7 +18,7 @@ from ..data.sources import find_source
 from ..data.told_labels import read_told_labels
 from ..errors import DataError, require
 from ..execution.cost import Cost
-from ..graph.neighbors import ALWAYS_EXACT_ROWS
+from ..graph.neighbors import ALWAYS_EXACT_ROWS, approximate_method
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
 from ..storage.csr import csr_row_bytes
 from ..storage.pieces import BlockedCsrRows
@@ -226,11 +226,11 @@ class Facts(Generic[S]):
 
     @property
     def search(self) -> set[str]:
-        """Return the search that is used, or those that may be: "exact", "descent"."""
+        """Return the search that is used, or those that may be: "exact", and "descent" or "partitioned"."""
         method = self.graph.method
         if "neighbors" in self.attributes:
             return {self.attributes["neighbors"]["method"]}
         if method == "auto" and self.vertices > ALWAYS_EXACT_ROWS:
             self.estimated.add("search")
-            return {"exact", "descent"}
+            return {"exact", approximate_method(self.distinct, self.graph.n_neighbors, self.graph.metric, self.budget)}
         return {"exact" if method == "auto" else method}

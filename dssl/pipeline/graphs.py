@@ -35,6 +35,7 @@ from ..graph.graph import VERSIONS, Graph
 from ..graph.health import graph_health, health_cost, unreached_points
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
+from ..graph.partition_sizes import partitioned_cost
 from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_distinct, vertices_cost
 from ..graph.weight_rule import WeightParams
 from ..graph.weights import read_graph, weigh, weights_cost
@@ -255,9 +256,14 @@ def _neighbors_cost(f: Facts[Any]) -> Cost:
     if given is not None:
         f.estimated.add("given graph")
         return given_cost(n * k * (given.kind == "neighbors"))
-    return f.one_of([exact_cost(f.distinct, k, graph.metric, f.budget) if search == "exact" else
-                     replace(descent_cost(n, f.width, k, f.dtype, graph.metric), seconds=descent_seconds(f.distinct, k))
-                     for search in sorted(f.search)])
+    descent = descent_seconds(f.distinct, k)
+    costs = {"exact": lambda: exact_cost(f.distinct, k, graph.metric, f.budget),
+             "descent": lambda: replace(descent_cost(n, f.width, k, f.dtype, graph.metric), seconds=descent),
+             "partitioned": lambda: partitioned_cost(f.distinct, k, graph.metric, f.budget)}
+    found = [costs[search]() for search in sorted(f.search)]
+    if len(found) > 1:  # one that takes longer is not chosen
+        found[0] = replace(found[0], seconds=min(found[0].seconds, descent))
+    return f.one_of(found)
 
 
 VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,

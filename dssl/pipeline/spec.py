@@ -143,7 +143,10 @@ class GraphSpec(SpecSection):
                                         "one vertex a row")
     given: GivenGraph | None = Field(default=None, description="a graph from a file; equal rows are then kept apart")
     n_neighbors: int = 10
-    method: Literal["auto", "exact", "descent"] = "auto"
+    method: Literal["auto", "exact", "descent", "partitioned"] = Field(
+        default="auto", description="exact; NN-descent in one task; or partitioned, in tasks of any number of dense "
+                                    "points")
+    recall: float = Field(default=0.95, description="that a partitioned search reaches, certified")
     metric: Literal["euclidean", "cosine"] = "euclidean"
     weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
     bandwidth: float | None = None
@@ -154,7 +157,8 @@ class GraphSpec(SpecSection):
 
     def neighbors(self) -> NeighborParams:
         """Return the search's parameters."""
-        return NeighborParams(n_neighbors=self.n_neighbors, method=self.method, metric=self.metric, seed=self.seed)
+        return NeighborParams(n_neighbors=self.n_neighbors, method=self.method, metric=self.metric, seed=self.seed,
+                              recall=self.recall)
 
     def weighting(self) -> WeightParams:
         """Return the weights' parameters."""
@@ -165,7 +169,7 @@ class GraphSpec(SpecSection):
         """Return both in one, by which new points reach the graph."""
         return KNNGraph(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method, weights=self.weights,
                         bandwidth=self.bandwidth, width=self.width, symmetrize=self.symmetrize,
-                        duplicates=self.duplicates, seed=self.seed)
+                        duplicates=self.duplicates, seed=self.seed, recall=self.recall)
 
 
 class KernelGraph(GraphSpec):

@@ -22,6 +22,7 @@ from dssl import ClusterKernelSVC, KernelKMeans, KNNGraph, LapKernelRidge, LapSV
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.scaling import ScalingParams, fit_scaling
+from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.execution.tasks import MEMORY_BUDGET, Execution
 from dssl.graph import functions as functions_module
 from dssl.graph.functions import FunctionParams, graph_functions
@@ -356,6 +357,17 @@ def multiscale_kernels(execution: Execution, folder: Path) -> Found:
     X, y = points(200)
     fitted = MultiscaleKernelClassifier(n_carriers=40, q=0.5).fit(X, np.where(np.arange(200) < 20, y, -1))
     return {"scores": fitted.decision_function(X), "vectors": fitted.map_.vectors, "values": fitted.map_.values}
+
+
+@example()
+def partitioned_neighbors(execution: Execution, folder: Path) -> Found:
+    """In three leaves that overlap, and joined across their borders; with the order of the rows."""
+    X = ManifoldRows(ManifoldParams(points=3000, columns=8, dimension=5)).read(0, 3000)
+    rows = execution.share_rows(as_rows(X))
+    parts = StoredParts(folder / "lists")
+    found = neighbors(rows, 5, method="partitioned", recall=0.98, execution=execution.within(2 << 20), parts=parts)
+    assert found.attributes["joins"] > 0
+    return {**found.to_arrays(), "order": parts.rows("order").read_all()}
 
 
 @example(slow=True)

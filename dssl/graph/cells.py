@@ -1,0 +1,160 @@
+"""A partition of points into leaves that overlap: cells of k-means, of which some that lie together make a leaf.
+
+A row belongs to the leaf of its nearest cell, its home, and to others that have a cell hardly farther: so a row whose
+neighbors may lie beyond the border of its leaf is searched on both sides, and one in the middle of a leaf only once.
+All of it is fitted to a sample.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from .layout import SAMPLE_ROWS, Frame, principal_frame, project
+from .metric import sample_ids
+
+CELLS_OF_A_LEAF, MOST_CELLS, SAMPLE_OF_A_CELL = 64, 2048, 32
+LLOYD_STEPS = 5
+PRODUCT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class View:
+    """How rows are seen: their coordinates (n, a) float32 along principal axes, and what these miss as a length.
+
+    Distances of coordinates are at most those of the rows times `scale`, and nearly equal.
+    """
+
+    frame: Frame
+    scale: float
+
+    @classmethod
+    def of(cls, sample: np.ndarray) -> "View":
+        """Return the view whose axes are those of a sample (m, d) of rows."""
+        chosen = sample[sample_ids(len(sample), SAMPLE_ROWS)]
+        frame = principal_frame(chosen)
+        return cls(frame, project(chosen, frame).scale)
+
+    @property
+    def axes(self) -> int:
+        """Return the number of coordinates."""
+        return self.frame.basis.shape[1] + 1
+
+    def coordinates(self, rows: np.ndarray) -> np.ndarray:
+        """Return the coordinates (n, a) of rows (n, d)."""
+        seen = project(rows, self.frame, self.scale)
+        return np.concatenate([seen.lead[:, :self.frame.leading], seen.further], axis=1)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Centers (m, a) of cells, and the leaf (m,) of each."""
+
+    centers: np.ndarray
+    leaf: np.ndarray
+
+    @property
+    def leaves(self) -> int:
+        """Return the number of leaves."""
+        return int(self.leaf.max()) + 1
+
+    def homes(self, seen: np.ndarray) -> np.ndarray:
+        """Return the home (n,) of rows of coordinates."""
+        return np.concatenate([self.leaf[squared.argmin(axis=1)] for _, squared in self._distances(seen)]
+                              or [np.zeros(0, np.int64)])
+
+    def members(self, seen: np.ndarray, most: int, reach: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the pairs of a row and a leaf that it belongs to, as two arrays (p,), and which of them are homes.
+
+        That is its home, and up to most - 1 leaves that have a cell within `reach` times the distance of the nearest.
+        """
+        found = []
+        for first, squared in self._distances(seen):
+            rows, leaves, home = _members(squared, self.leaf, self.leaves, most, np.float32(reach * reach))
+            found.append((rows + first, leaves, home))
+        rows, leaves, home = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        return rows, leaves, home
+
+    def _distances(self, seen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the squared distances of blocks of rows to all centers, with the number of the first row."""
+        height, norms = max(64, PRODUCT_BYTES // (4 * len(self.centers))), (self.centers**2).sum(axis=1)
+        for first in range(0, max(len(seen), 1), height):
+            block = seen[first:first + height]
+            squared = block @ (-2 * self.centers.T)
+            squared += norms
+            squared += (block**2).sum(axis=1)[:, None]
+            yield first, np.maximum(squared, 0, out=squared)
+
+
+@njit(nogil=True, cache=True)
+def _members(squared, leaf, n_leaves, most, reach):
+    rows = np.empty(squared.shape[0] * most, np.int64)
+    leaves, home = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint8)
+    nearest = np.empty(n_leaves, np.float32)
+    count = 0
+    for row in range(squared.shape[0]):
+        nearest[:] = np.inf
+        for cell in range(leaf.shape[0]):
+            nearest[leaf[cell]] = min(nearest[leaf[cell]], squared[row, cell])
+        limit = np.float32(np.inf)
+        for turn in range(min(most, n_leaves)):
+            best = np.argmin(nearest)
+            if not nearest[best] <= limit:
+                break
+            if turn == 0:
+                limit = nearest[best] * reach
+            rows[count], leaves[count], home[count] = row, best, turn == 0
+            nearest[best] = np.inf
+            count += 1
+    return rows[:count], leaves[:count], home[:count]
+
+
+def fit_centers(seen: np.ndarray, n_cells: int, seed: int) -> np.ndarray:
+    """Return the centers (m, a) of at most `n_cells` cells: a few steps of Lloyd from random rows of a sample."""
+    rng = np.random.default_rng(seed)
+    centers = seen[np.sort(rng.choice(len(seen), min(n_cells, len(seen)), replace=False))]
+    for _ in range(LLOYD_STEPS):
+        cells = Cells(centers, np.arange(len(centers)))
+        own = cells.homes(seen)
+        order, counts = np.argsort(own, kind="stable"), np.bincount(own, minlength=len(centers))
+        full = np.flatnonzero(counts)
+        sums = np.add.reduceat(seen[order].astype(np.float64), (np.cumsum(counts) - counts)[full], axis=0)
+        centers = (sums / counts[full, None]).astype(np.float32)  # a cell that nobody is nearest to is left out
+    return centers
+
+
+def pack(centers: np.ndarray, weights: np.ndarray, n_leaves: int, seed: int) -> np.ndarray:
+    """Return the leaf (m,) of each cell: halves of nearly equal weight along the widest axis, halved again.
+
+    Axes are the first of the coordinates; where `seed` is not 0, of a random rotation of them.
+    """
+    if seed:
+        axes = centers.shape[1]
+        centers = centers @ np.linalg.qr(np.random.default_rng(seed).normal(size=(axes, axes)))[0]
+    leaf = np.empty(len(centers), np.int64)
+    pending = [(np.arange(len(centers)), 0, n_leaves)]
+    while pending:
+        cells, first, count = pending.pop()
+        if count == 1:
+            leaf[cells] = first
+            continue
+        mean = np.average(centers[cells], axis=0, weights=weights[cells])
+        axis = np.average((centers[cells] - mean) ** 2, axis=0, weights=weights[cells]).argmax()
+        cells = cells[np.argsort(centers[cells, axis], kind="stable")]
+        left = count // 2
+        share = np.cumsum(weights[cells]) / weights[cells].sum()
+        at = int(np.abs(share - left / count).argmin()) + 1
+        at = min(max(at, left), len(cells) - (count - left))  # each leaf has a cell
+        pending += [(cells[:at], first, left), (cells[at:], first + left, count - left)]
+    return leaf
+
+
+def fit_cells(seen: np.ndarray, n_leaves: int, seed: int) -> Cells:
+    """Return cells in `n_leaves` leaves of nearly equally many rows of a sample (m, a) of coordinates."""
+    n_cells = min(MOST_CELLS, CELLS_OF_A_LEAF * n_leaves, max(n_leaves, len(seen) // 8))
+    seen = seen[sample_ids(len(seen), max(SAMPLE_OF_A_CELL * n_cells, SAMPLE_OF_A_CELL))]
+    centers = fit_centers(seen, max(n_cells, n_leaves), seed) if n_leaves > 1 else seen[:1]
+    cells = Cells(centers, np.arange(len(centers)))
+    weights = np.bincount(cells.homes(seen), minlength=len(centers)) + 1e-3
+    return Cells(centers, pack(centers, weights, min(n_leaves, len(centers)), seed))

@@ -1,0 +1,190 @@
+"""Partitioned neighbors against exact ones: lists in many leaves, joined across borders, whatever runs the tasks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.execution.in_process import InProcess
+from dssl.graph.cells import Cells, fit_cells, pack
+from dssl.graph.join import empty_lists, nearest_in_memory, push_all
+from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
+from dssl.graph.partition_sizes import partitioned_cost
+from dssl.graph.places import Places
+from dssl.graph.recall import certify_recall
+from dssl.pipeline.run import run
+from dssl.storage.blocks import ArrayRows, MemoryParts, SelectedRows
+
+N, K, BUDGET = 6000, 8, 3 << 20
+
+
+def search(X, execution=None, parts=None, **params):
+    """Return the lists of a partitioned search in tasks of a small budget."""
+    return neighbors(X, K, method="partitioned", execution=execution or InProcess(2, BUDGET), parts=parts, **params)
+
+
+@pytest.fixture(scope="module")
+def points():
+    return ManifoldRows(ManifoldParams(points=N, columns=24, dimension=4)).read(0, N)[:]
+
+
+@pytest.fixture(scope="module")
+def found(points):
+    execution, parts = InProcess(1, BUDGET), MemoryParts()
+    return search(points, execution, parts), parts
+
+
+def test_lists_of_many_leaves_are_nearly_exact(points, found):
+    """The certificate, a sample, agrees with a comparison of all lists with the exact ones."""
+    lists, _ = found
+    exact, given_ = neighbors(points, K, method="exact").to_arrays(), lists.to_arrays()
+    recall = (given_["distances"] <= exact["distances"][:, -1:]).mean()
+    certificate = lists.attributes["recall"]
+    assert lists.attributes["blocks"] > 4
+    assert certificate["lower"] >= 0.95
+    assert abs(recall - certificate["recall"]) < 0.015
+    assert certificate == certify_recall(points, lists)
+
+
+def test_lists_are_measured_in_float64_and_ascend(points, found):
+    arrays = found[0].to_arrays()
+    ids, distances = arrays["ids"], arrays["distances"]
+    X = points.astype(np.float64)
+    assert_allclose(distances, np.sqrt(((X[:, None] - X[ids]) ** 2).sum(axis=2)), rtol=1e-6)
+    assert (np.diff(distances, axis=1) >= 0).all()
+    assert (ids != np.arange(N)[:, None]).all()
+    assert (np.diff(np.sort(ids, axis=1), axis=1) > 0).all()
+
+
+def test_the_order_is_a_permutation_that_keeps_near_rows_together(points, found):
+    lists, parts = found
+    order = parts.rows("order").read_all()
+    assert lists.attributes["ordered"] is True
+    assert_array_equal(np.sort(order), np.arange(N))
+    place = np.argsort(order)
+    apart = np.abs(place[lists.ids.read_all()] - place[:, None])
+    assert np.median(apart) < N / 8  # of a random order it is 0.29 N
+
+
+def test_lists_do_not_depend_on_threads_or_on_which_task_ends_first(points, found):
+    class Backwards(InProcess):
+        def _run(self, pending, parts, done):
+            super()._run(pending[::-1], parts, done)
+
+    for execution in (InProcess(3, BUDGET), Backwards(1, BUDGET)):
+        again = search(points, execution)
+        assert again.attributes == found[0].attributes
+        for name, array in found[0].to_arrays().items():
+            assert_array_equal(again.to_arrays()[name], array)
+
+
+def test_no_task_takes_more_than_its_budget(points, found):
+    """Warm: kernels are compiled. Rows are taken by numbers, and so copied, as those of a store are."""
+    execution = InProcess(1, 8 << 20)
+    rows = SelectedRows(ArrayRows(np.tile(points, (3, 1)) + np.repeat(np.float32([0, 9, 18]), N)[:, None]),
+                        np.arange(3 * N))
+    lists = find_neighbors(rows, NeighborParams(n_neighbors=K, method="partitioned"), execution)
+    assert lists.attributes["blocks"] > 4
+    assert execution.largest_task_bytes <= execution.memory_budget
+    predicted = partitioned_cost(rows, K, "euclidean", execution.memory_budget).peak
+    assert execution.largest_task_bytes <= predicted
+
+
+def test_cosine_lists_are_those_of_unit_rows(points):
+    shifted = points + 0.5
+    lists = search(shifted, metric="cosine").to_arrays()
+    exact = neighbors(shifted, K, method="exact", metric="cosine").to_arrays()
+    assert (lists["distances"] <= exact["distances"][:, -1:]).mean() > 0.95
+
+
+def test_copies_constant_columns_and_few_rows(points):
+    """Copies are neighbors at distance zero; a column may say nothing; few rows are searched whole."""
+    copied = np.repeat(points[:1000], 3, axis=0)
+    lists = search(np.column_stack([copied, np.full(len(copied), 7.0, np.float32)])).to_arrays()
+    assert (lists["distances"][:, :2] == 0).all()
+    assert (lists["distances"][:, 2] > 0).all()
+    few = points[:K + 2]
+    assert_array_equal(search(few).ids.read_all(), neighbors(few, K, method="exact").ids.read_all())
+
+
+def test_noise_of_many_dimensions_is_refused_with_the_way_out():
+    X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
+    with pytest.raises(DataError, match=r"certified 0\.\d+, and 0.95 is asked(.|\n)*hours of one core"):
+        search(X)
+
+
+def test_what_cannot_be_partitioned_is_refused(points):
+    with pytest.raises(DataError, match=r"sparse rows(.|\n)*exact"):
+        search(sparse.csr_array(points[:50]))
+    with pytest.raises(DataError, match="NaN"):
+        search(np.where(np.arange(N)[:, None] == 77, np.float32(np.nan), points))
+    with pytest.raises(BudgetError, match="raise memory_budget"):
+        search(points, InProcess(1, 1 << 18))
+    with pytest.raises(BudgetError, match="too near each other"):
+        search(np.ones((N, 3), np.float32))
+    with pytest.raises(ParameterError, match="recall=1"):
+        NeighborParams(recall=1)
+
+
+def test_auto_partitions_what_fits_no_task(points, monkeypatch):
+    monkeypatch.setattr("dssl.graph.neighbors.ALWAYS_EXACT_ROWS", 100)
+    monkeypatch.setattr("dssl.graph.neighbors.descent_seconds", lambda X, k: 0.0)
+    lists = neighbors(points, K, execution=InProcess(2, 16 << 20))
+    assert lists.attributes["method"] == "partitioned"
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data())
+def test_a_merge_keeps_the_nearest_each_once(data):
+    n, k, count = (data.draw(st.integers(1, most)) for most in (4, 5, 40))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    distance = rng.permutation(100).astype(np.float32)  # of each id; no ties
+    rows, ids = rng.integers(n, size=count), rng.integers(12, size=(count, 1)).astype(np.int32)
+    distances, kept, flags = empty_lists(n, k)
+    push_all(rows, ids, distance[ids], np.ones(count, np.uint8), distances, kept, flags)
+    for row in range(n):
+        nearest = sorted(set(ids[rows == row, 0].tolist()), key=lambda i: distance[i])[:k]
+        assert sorted(kept[row][kept[row] >= 0]) == sorted(nearest)
+        assert_array_equal(np.sort(distances[row])[:len(nearest)], distance[nearest])
+
+
+def test_in_memory_few_rows_are_searched_exactly(points):
+    distances, ids = nearest_in_memory(points[:100], 5, 0)
+    expected = neighbors(points[:100], 5, method="exact")
+    assert_array_equal(np.sort(ids, axis=1), np.sort(expected.ids.read_all(), axis=1))
+    assert_allclose(np.sort(np.sqrt(distances), axis=1), expected.distances.read_all(), rtol=1e-4)
+
+
+def test_leaves_are_of_nearly_equal_weight_and_hold_the_nearest_cell(points):
+    weights = np.random.default_rng(0).uniform(1, 2, 300)
+    leaf = pack(points[:300], weights, 7, 0)
+    shares = np.bincount(leaf, weights) / weights.sum()
+    assert abs(shares - 1 / 7).max() < 0.02
+    cells = fit_cells(points, 5, 1)
+    rows, leaves, home = cells.members(points, 3, 1.5)
+    assert_array_equal(rows[home == 1], np.arange(N))
+    assert_array_equal(leaves[home == 1], cells.homes(points))
+    assert len(np.unique(rows * 5 + leaves)) == len(rows)
+    assert_array_equal(Cells(cells.centers, cells.leaf).members(points, 1, 9.0)[1], cells.homes(points))
+
+
+def test_places_leave_no_row_out():
+    places = Places.of(np.array([5, 0, 8, 3]), 4)
+    assert_array_equal(places.starts, [0, 8, 8, 16, 20])
+    assert_array_equal(places.at(0, 16), [0, 1, 2, 3, 4, *range(8, 16), 16, 17, 18])
+    assert_array_equal(places.at(4, 6), [4, 8])
+    assert_array_equal(places.block(np.array([0, 7, 8, 15, 16])), [0, 0, 2, 2, 3])
+
+
+def test_a_pipeline_partitions_its_points(points, tmp_path):
+    np.savez(tmp_path / "points.npz", X=points[:3000], y=points[:3000, 0] > 0)
+    result = run({"name": "partitioned", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 300}},
+                  "labels": {"per_class": 20}, "graph": {"n_neighbors": 6, "method": "partitioned", "recall": 0.9},
+                  "subsample": {"size": 40}, "model": {"kind": "svm"}},
+                 workspace=tmp_path / "work", execution=InProcess(2, 8 << 20))
+    assert result["status"] == "done"
+    assert next(stage for stage in result["stages"] if stage["name"] == "neighbors")["status"] == "done"
