@@ -79,9 +79,11 @@ def contents(tasks, parts, receipts):
     own = []
     for index, receipt in enumerate(receipts):
         try:
-            arrays = parts.read(index)
-        except (KeyError, IntegrityError):  # it filled shared arrays only
+            arrays = dict(parts.read(index))
+        except (KeyError, IntegrityError, FileNotFoundError):  # it filled shared arrays or buckets only
             arrays = {}
+        for bucket in range(receipt.get("buckets", 0)):
+            arrays |= {f"{bucket}/{name}": array for name, array in parts.read_bucket(index, bucket).items()}
         own.append(({name: digest(array) for name, array in arrays.items()},
                     {key: value for key, value in receipt.items() if key not in OF_THE_PLACE}))
     shared = {name for receipt in receipts for name in receipt.get("arrays", ())}
