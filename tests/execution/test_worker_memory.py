@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from dssl.execution.cost import worker_room
 from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.execution.worker_memory import WorkerMemory
 from dssl.storage.blocks import Arrays
 from dssl.storage.kept import ARRAYS, ArrayCache
@@ -79,6 +81,11 @@ def test_a_task_that_ends_near_the_mark_leaves_nothing(tmp_path):
     assert ARRAYS.nbytes == 8000
 
 
+def test_a_cluster_says_what_its_workers_have_for_a_task(cluster_client):
+    assert OnDask(cluster_client).memory_limit == worker_room(2 << 30)
+    assert OnDask(cluster_client).memory_budget == 1 << 30
+
+
 @pytest.mark.slow
 def test_a_worker_at_its_limit_is_not_paused_for_good(tmp_path):
     """With the last arrays, whatever their size, it would hold more than Dask lets a worker begin a task with.
@@ -86,8 +93,6 @@ def test_a_worker_at_its_limit_is_not_paused_for_good(tmp_path):
     Of 1 GiB a worker that is paused at 0.8 holds 150 to 250 MB itself.
     """
     from distributed import Client, LocalCluster
-
-    from dssl.execution.on_dask import OnDask
 
     large, small = shared(tmp_path / "arrays", [660 * MB, 8000])
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None,

@@ -77,6 +77,30 @@ def test_so_many_of_the_newest_runs_are_kept(twice, finished):
         find_garbage(workspace, drop=["2020"])
 
 
+def test_gc_that_is_ended_leaves_no_half_of_an_artifact(twice, spec, monkeypatch):
+    workspace, result = twice
+    remove, removed = shutil.rmtree, []
+
+    def ended(path, **options):
+        removed.append(path)
+        if len(removed) > 1:  # after the run, in the middle of its first artifact
+            raise KeyboardInterrupt
+        remove(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", ended)
+    with pytest.raises(KeyboardInterrupt):
+        collect_garbage(workspace, drop=[result["run"]])
+    monkeypatch.undo()
+    planned = make_plan(spec, set=["model.eta=3"], workspace=workspace.root).stages
+    statuses = [item.status for item in planned]
+    assert "partial" not in statuses
+    assert statuses.count("to run") == 1
+    again = run(spec, set=["model.eta=3"], workspace=workspace.root, execution=InProcess(1))
+    assert again["metrics"] == result["metrics"]
+    assert workspace.verify() > 0
+    assert not list((workspace.root / "scratch").iterdir()), "what was left is swept away"
+
+
 def test_a_stopped_run_keeps_what_it_finished_and_not_what_it_began(workspace, spec, finished):
     place = Workspace.at(workspace)
     stopped = workspace / "runs" / "20990101T000000-killed"
