@@ -31,6 +31,7 @@ def run_command(made: Plan, runtime: str | None, as_json: bool, quiet: bool, wai
     from ..progress import Reporter
     from ..runtime.start import open_runtime
 
+    made.require_fits()  # before a cluster is started
     if all(stage.status == "cached" for stage in made.selected):
         runtime = "in-process"  # nothing will be computed, so nothing is started
     with open_runtime(runtime, made.budget) as (execution, where), Reporter(where, console, quiet=quiet) as reporter:

@@ -202,6 +202,12 @@ class Plan:
         """Return the stages that a run would refuse, which it would do before it made anything."""
         return [item for item in self.selected if item.refused]
 
+    def require_fits(self) -> None:
+        """Raise BudgetError for the first stage that a run would refuse."""
+        for item in self.selected:
+            if item.refused:
+                raise item.refused
+
     def total(self) -> dict[str, Any]:
         """Return what the stages to run take together, as far as they have figures: JSON.
 
