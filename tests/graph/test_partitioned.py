@@ -17,7 +17,8 @@ from dssl.graph.partition_sizes import partitioned_cost
 from dssl.graph.places import Places
 from dssl.graph.recall import certify_recall
 from dssl.pipeline.run import run
-from dssl.storage.blocks import ArrayRows, MemoryParts, SelectedRows
+from dssl.storage.blocks import ArrayRows, MemoryParts
+from dssl.storage.views import SelectedRows
 
 N, K, BUDGET = 6000, 8, 3 << 20
 
