@@ -320,17 +320,18 @@ def test_gc_lists_sizes_and_removes_when_told(made, workspace):
     assert "there is no workspace" in invoke("gc", "--workspace", workspace / "none").stderr
 
 
-def test_workers_read_and_predict_what_threads_do(made, tmp_path, cluster_client):
+def test_workers_read_and_predict_what_threads_do(made, tmp_path, cluster_client, monkeypatch):
+    monkeypatch.chdir(made)  # where no worker was started
     (tmp_path / "workers").mkdir()
     (tmp_path / "threads").mkdir()
     for name, place in (("threads", "in-process"), ("workers", cluster_client.scheduler.address)):
         common = ("--on", place, "--memory-budget", "100kB")
-        done = invoke("ingest", made / "points.csv", tmp_path / name / "data", "--read", "target=kind", *common)
+        done = invoke("ingest", "points.csv", tmp_path / name / "data", "--read", "target=kind", *common)
         assert done.exit_code == 0, done.stderr
         added = invoke("ingest", made / "points.csv", tmp_path / name / "data", "--append", *common, "--json")
         assert json.loads(added.stdout)["n"] == 400
         for out in ("labels.csv", "labels.npy", "labels.zarr"):
-            done = invoke("predict", made / "result.json", made / "new.csv", tmp_path / name / out, *common, "--json")
+            done = invoke("predict", "result.json", "new.csv", tmp_path / name / out, *common, "--json")
             assert done.exit_code == 0, done.stderr
             assert json.loads(done.stdout)["n"] == 200
         left = {path.name for path in (tmp_path / name).iterdir()}

@@ -95,5 +95,6 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
             why=f"the {reader.format} format understands {', '.join(reader.options)}",
             fix="remove the option, or name another format with `format:`")
     if labels is not None:
-        given["labels"] = unpack(Path(labels), scratch)
-    return reader(unpack(path, scratch), str(path), scratch, **given)
+        given["labels"] = unpack(Path(labels), scratch).absolute()
+    # Absolute, since a worker may have begun in another folder.
+    return reader(unpack(path, scratch).absolute(), str(path), scratch, **given)
