@@ -9,13 +9,14 @@ With W the weights, m the multiplicities of the vertices, `w_ij = m_i W_ij m_j` 
 
 so that it is the energy of all points, copies included, of a function that is equal on copies.
 
-A block is a range of vertices in the order of reverse Cuthill-McKee, in which most neighbors of a block lie in it. Its
-rows of E are stored with columns numbered within the block: first its own vertices, then the others that they are
-joined to (its halo). Measured on covtype (581,012 points, 10-NN), blocks of 16,384: the halo adds 43 %, in the order
-of the file 107 %.
+A block is a range of vertices in an order in which most neighbors of a block lie in it: the one that the search of
+neighbors worked in, where it had one, or reverse Cuthill-McKee, for which one task holds the whole graph. Its rows of E
+are stored with columns numbered within the block: first its own vertices, then the others that they are joined to (its
+halo). Measured on covtype (581,012 points, 10-NN), blocks of 16,384, by reverse Cuthill-McKee: the halo adds 43 %, in
+the order of the file 107 %. Where there is an order, or the graph fits no task, blocks are moved by shuffles
+(`energy_moves.py`).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,20 +25,11 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ..execution.tasks import Execution
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from ..solvers.operators import places_of
+from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
 from .laplacian import Laplacian, scaled_entries
+from .sampled_edges import Edges
 from .weights import read_graph
-
-
-@dataclass(frozen=True)
-class Edges:
-    """Edges (i, j), i < j, with their weights w and the scales c_i, c_j of their ends; all (e,)."""
-
-    i: np.ndarray
-    j: np.ndarray
-    w: np.ndarray
-    ci: np.ndarray
-    cj: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -80,56 +72,43 @@ class GraphEnergy:
 
         It is what a graph says that knows nothing of the points: the control of what a graph adds.
         """
-        v = len(self.scale)
         degrees = np.asarray(self.W.sum(axis=1)).ravel()
         trace = float(self.scale**2 @ degrees)
-        whole = trace - float(self.scale @ (self.W @ self.scale))
-        b = (whole - trace) / (v * (v - 1)) if v > 1 else 0.0
-        return trace / v - b, b
+        return mean_of(len(self.scale), trace, trace - float(self.scale @ (self.W @ self.scale)))
+
+
+def mean_of(v: int, trace: float, whole: float) -> tuple[float, float]:
+    """Return `relabeled_mean` of an energy of v vertices, of its trace and 1' E 1."""
+    b = (whole - trace) / (v * (v - 1)) if v > 1 else 0.0
+    return trace / v - b, b
 
 
 @dataclass(frozen=True)
 class StoredGraph:
     """Where the weights of a graph are stored, as `weigh` wrote them, and the energy that is asked of them.
 
-    vertices : holds `multiplicity` (v,), or None where each vertex is one point.
+    copies : (v,), the points that each vertex stands for; None for one each.
     """
 
     weights: Parts
     kind: Literal["normalized", "unnormalized"]
-    vertices: Arrays | None = None
+    copies: Rows | None = None
 
     def multiplicity(self) -> np.ndarray | None:
         """Return the points that each vertex stands for, (v,); None for one each."""
-        return None if self.vertices is None else self.vertices.load()["multiplicity"]
+        return None if self.copies is None else self.copies.read_all()
 
     def energy(self) -> GraphEnergy:
         """Return the energy; three times the memory of W while it is made."""
         return GraphEnergy.of(read_graph(self.weights), self.kind, self.multiplicity())
 
 
-def sampled_edges(edges: Edges, count: int, rng: np.random.Generator) -> Edges:
-    """Return at most `count` edges, drawn with replacement in proportion to w (c_i^2 + c_j^2), equal draws added.
-
-    Their weights are w / (count p), so that `sum of w (c_i f_i - c_j f_j)^2` over them estimates `f' E f` without bias.
-    With no more than `count` edges in all, they are all taken, once, and it is exact.
-    """
-    if len(edges.w) <= count:
-        return edges
-    cumulative = np.cumsum(edges.w * (edges.ci**2 + edges.cj**2))
-    total = cumulative[-1]
-    drawn = np.minimum(np.searchsorted(cumulative, rng.random(count) * total, side="right"), len(cumulative) - 1)
-    chosen, times = np.unique(drawn, return_counts=True)
-    p = np.diff(cumulative, prepend=0.0)[chosen] / total
-    return Edges(edges.i[chosen], edges.j[chosen], edges.w[chosen] * times / (count * p), edges.ci[chosen],
-                 edges.cj[chosen])
-
-
 @dataclass(frozen=True)
 class EnergyBlocks:
     """E in blocks: part i of `parts` holds `data`, `indices`, `indptr` and `halo` of vertices [i b, (i + 1) b).
 
-    Vertices are numbered by their place in `order`, which part `n_blocks` holds beside `scale`, C in that order.
+    Beside them `scale` and `halo_scale`, C of its vertices and of those of its halo. Vertices are numbered by their
+    place in an order: the shared array `order` has the vertex at each place, `place` the place of each vertex.
     nnz : of E. halo : vertices read beside their own over all blocks, as a share of all vertices. relabeled_mean :
     see `GraphEnergy.relabeled_mean`.
     """
@@ -149,32 +128,37 @@ class EnergyBlocks:
 
     def order(self) -> np.ndarray:
         """Return the vertex at each place, (v,)."""
-        return self.parts.read(len(self.ranges))["order"]
+        return self.parts.rows("order").read_all()
 
-    def edges(self) -> Edges:
-        """Return all edges; 40 bytes each."""
-        scale = self.parts.read(len(self.ranges))["scale"]
-        i, j, e = self._entries(lambda i, j, e: (i < j) & (e != 0))
-        return Edges(i, j, -e / (scale[i] * scale[j]), scale[i], scale[j])
+    @property
+    def place(self) -> Rows:
+        """Return the place of each vertex, (v,), to be read by ranges, or of a few."""
+        return self.parts.rows("place")
+
+    def edges(self, index: int) -> Edges:
+        """Return the edges of a block that end at a later place; 40 bytes each."""
+        part, (start, stop) = self.parts.read(index), self.ranges[index]
+        scale = np.concatenate([part["scale"], part["halo_scale"]])
+        places = np.concatenate([np.arange(start, stop), part["halo"]])
+        row, column, e = np.repeat(np.arange(stop - start), np.diff(part["indptr"])), part["indices"], part["data"]
+        later = (places[row] < places[column]) & (e != 0)
+        row, column = row[later], column[later]
+        return Edges(places[row], places[column], -e[later] / (scale[row] * scale[column]), scale[row], scale[column])
 
     def among(self, places: np.ndarray) -> sp.csr_array:
         """Return E between some vertices, CSR (s, s), each named by its place, in the order of `places`."""
         distinct, again = np.unique(places, return_inverse=True)
-        column = np.full(self.n, -1)
-        column[distinct] = np.arange(len(distinct))
-        i, j, e = self._entries(lambda i, j, e: (column[i] >= 0) & (column[j] >= 0))
-        return sp.csr_array((e, (column[i], column[j])), shape=(len(distinct), len(distinct)))[again][:, again]
-
-    def _entries(self, chosen: Callable[..., np.ndarray]) -> list[np.ndarray]:
-        """Return places of row and column, and values, of the entries for which `chosen` of these three is true."""
         found = []
         for index, (start, stop) in enumerate(self.ranges):
-            E, halo = self.read(index)
-            coo, numbers = E.tocoo(), np.concatenate([np.arange(start, stop), halo])
-            entries = coo.coords[0] + np.int64(start), numbers[coo.coords[1]], coo.data
-            which = chosen(*entries)
-            found.append([values[which] for values in entries])
-        return [np.concatenate(column) for column in zip(*found, strict=True)]
+            first, last = np.searchsorted(distinct, [start, stop])
+            if last > first:
+                E, halo = self.read(index)
+                coo, numbers = E[distinct[first:last] - start].tocoo(), np.concatenate([np.arange(start, stop), halo])
+                wanted = np.isin(numbers, distinct)[coo.coords[1]]
+                found.append((coo.coords[0][wanted] + first, np.searchsorted(distinct, numbers[coo.coords[1][wanted]]),
+                              coo.data[wanted]))
+        i, j, e = (np.concatenate(column) for column in zip(*found, strict=True))
+        return sp.csr_array((e, (i, j)), shape=(len(distinct), len(distinct)))[again][:, again]
 
     def read(self, index: int) -> tuple[sp.csr_array, np.ndarray]:
         """Return the rows of E of a block, (b, b + h), and the places of its halo (h,)."""
@@ -184,8 +168,8 @@ class EnergyBlocks:
         return sp.csr_array((part["data"], part["indices"], part["indptr"]), shape=shape), part["halo"]
 
 
-def block_of(E: sp.csr_array, start: int, stop: int) -> dict[str, np.ndarray]:
-    """Return rows [start, stop) of E with columns numbered in the block, and the numbers of its halo."""
+def block_of(E: sp.csr_array, scale: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
+    """Return rows [start, stop) of E with columns numbered in the block, the numbers of its halo, and C of both."""
     rows = E[start:stop]
     own = (rows.indices >= start) & (rows.indices < stop)
     halo = np.unique(rows.indices[~own])
@@ -193,7 +177,7 @@ def block_of(E: sp.csr_array, start: int, stop: int) -> dict[str, np.ndarray]:
     indices[own] = rows.indices[own] - start
     indices[~own] = stop - start + np.searchsorted(halo, rows.indices[~own])
     return {"data": rows.data, "indices": indices, "indptr": rows.indptr.astype(np.int32),
-            "halo": halo.astype(np.int64)}
+            "halo": halo.astype(np.int64), "scale": scale[start:stop], "halo_scale": scale[halo]}
 
 
 @dataclass(frozen=True)
@@ -212,26 +196,29 @@ class SplitTask:
         energy = GraphEnergy.of(sp.csr_array((self.n, self.n))) if self.graph is None else self.graph.energy()
         order = np.arange(self.n) if self.graph is None else reverse_cuthill_mckee(
             sp.csr_matrix(energy.W), symmetric_mode=True).astype(np.int64)
-        E = energy.matrix()[order][:, order]
+        E, scale = energy.matrix()[order][:, order], energy.scale[order]
         E.sort_indices()
-        halos, ranges = [], row_ranges(self.n, self.block_rows)
-        for index, (start, stop) in enumerate(ranges):
-            block = block_of(E, start, stop)
+        halos = []
+        for index, (start, stop) in enumerate(row_ranges(self.n, self.block_rows)):
+            block = block_of(E, scale, start, stop)
             halos.append(len(block["halo"]))
             self.blocks.write(index, block)
-        self.blocks.write(len(ranges), {"order": order, "scale": energy.scale[order]})
+        self.blocks.write_range(0, {"order": order, "place": places_of(order)})
         return {"nnz": int(np.count_nonzero(E.data)), "halo": sum(halos) / self.n, "largest_halo": max(halos),
                 "relabeled_mean": list(energy.relabeled_mean())}
 
 
-def split_energy(graph: Parts | None, n: int, kind: Literal["normalized", "unnormalized"], block_rows: int,
-                 execution: Execution, parts: Parts, vertices: Arrays | None = None) -> EnergyBlocks:
-    """Return the energy of a stored graph (`weigh`) in blocks of `block_rows` vertices, written by one task.
+def split_bytes(v: int, nnz: int) -> int:
+    """Return what `SplitTask` takes of v vertices and nnz weights."""
+    return 60 * nnz + 80 * v
 
-    graph : None for no edges. vertices : holds `multiplicity` (v,), or None where each vertex is one point.
-    """
+
+def split_energy(graph: StoredGraph | None, n: int, block_rows: int, execution: Execution,
+                 parts: Parts) -> EnergyBlocks:
+    """Return the energy of a stored graph (None for no edges) in blocks of `block_rows` vertices, by one task."""
     blocks = parts.within("blocks")
-    stored = None if graph is None else StoredGraph(graph, kind, vertices)
-    receipt, = execution.map([SplitTask(stored, n, blocks, block_rows)], parts)
+    for name in ("order", "place"):
+        blocks.allocate(name, (n,), np.int64, block_rows)
+    receipt, = execution.map([SplitTask(graph, n, blocks, block_rows)], parts)
     return EnergyBlocks(blocks, n, block_rows, receipt["nnz"], receipt["halo"], receipt["largest_halo"],
                         tuple(receipt["relabeled_mean"]))

@@ -81,6 +81,11 @@ class Graph:
         """Return the number of points."""
         return len(self.vertices.vertex)
 
+    @property
+    def order(self) -> Rows | None:
+        """Return the vertex at each place of an order in which neighbors are near, (v,), where the search had one."""
+        return None if self.neighbors is None else self.neighbors.order
+
     def weights(self) -> sp.csr_array:
         """Return the weights of the vertices, (v, v); sorted indices, float64, zero diagonal."""
         return read_graph(self.stored)
@@ -135,7 +140,7 @@ class Graph:
         """Return the graph that `to_arrays` and `attributes` describe."""
         vertices, stored = Vertices.from_arrays(arrays), MemoryParts()
         stored.write(0, {name: arrays[name] for name in ("data", "indices", "indptr")})
-        stored.finish(0, {"rows": [0, len(vertices)], "n": len(vertices)})
+        stored.finish(0, {"rows": [0, len(vertices)], "n": len(vertices), "nnz": len(arrays["data"])})
         lists = Neighbors.from_arrays(arrays, attributes["neighbors"]) if "ids" in arrays else None
         return cls(vertices, stored, lists, attributes)
 

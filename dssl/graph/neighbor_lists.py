@@ -19,11 +19,13 @@ class Neighbors:
     distances : Rows (n, k) float32, in the units of the data; under "cosine" sqrt(2 (1 - cos)). Those of given lists
         keep their dtype, and an id of -1 at distance infinity ends one that is shorter than others.
     attributes : parameters, the method used, and figures of recall; JSON.
+    order : Rows (n,) int64, the row at each place of an order in which neighbors are near; None of a search without.
     """
 
     ids: Rows
     distances: Rows
     attributes: dict[str, Any] = field(default_factory=dict)
+    order: Rows | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -41,17 +43,20 @@ class Neighbors:
     def first(self, k: int) -> "Neighbors":
         """Return the lists of the first k neighbors of each row."""
         return Neighbors(FirstColumns(self.ids, k), FirstColumns(self.distances, k),
-                         {**self.attributes, "n_neighbors": k})
+                         {**self.attributes, "n_neighbors": k}, self.order)
 
     def shared(self, execution: Execution) -> "Neighbors":
         """Return the lists in a form that every task can read without carrying them."""
-        return Neighbors(execution.share_rows(self.ids), execution.share_rows(self.distances), self.attributes)
+        order = None if self.order is None else execution.share_rows(self.order)
+        return Neighbors(execution.share_rows(self.ids), execution.share_rows(self.distances), self.attributes, order)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that `from_arrays` takes, beside the attributes."""
-        return {"ids": self.ids.read_all(), "distances": self.distances.read_all()}
+        order = {} if self.order is None else {"order": self.order.read_all()}
+        return {"ids": self.ids.read_all(), "distances": self.distances.read_all(), **order}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any] | None = None) -> "Neighbors":
         """Return the lists that `to_arrays` gave."""
-        return cls(ArrayRows(arrays["ids"]), ArrayRows(arrays["distances"]), dict(attributes or {}))
+        order = ArrayRows(arrays["order"]) if "order" in arrays else None
+        return cls(ArrayRows(arrays["ids"]), ArrayRows(arrays["distances"]), dict(attributes or {}), order)

@@ -12,7 +12,7 @@ from ..graph.regularizer import system_cost
 from ..graph.weights import read_graph
 from ..kernels.structure import structure_of
 from ..solvers.solve import METHODS, SolverParams, prepare
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, block_rng, row_ranges
+from ..storage.blocks import Parts, PartWriter, Receipt, Rows, block_rng, row_ranges
 
 SAMPLE, COLUMNS = 128, 16  # vertices, and how many of them are solved for side by side
 RIDGE, POWER = 0.01, 2
@@ -25,17 +25,17 @@ SOLVER = SolverParams(method="jacobi", tolerance=1e-3)
 class StructureTask:
     """Return the `structure` of a graph, of which `(R^-2)_ii = |R^-1 e_i|^2` of the vertices `chosen`; writes nothing.
 
-    vertices : Arrays with `multiplicity` (v,), or None. Memory: `structure_cost`.
+    copies : (v,), the points that each vertex stands for, or None. Memory: `structure_cost`.
 
     Raises NotConverged: a column ended above the tolerance.
     """
 
     graph: Parts
-    vertices: Arrays | None
+    copies: Rows | None
     chosen: tuple[int, ...]
 
     def __call__(self, out: PartWriter) -> Receipt:
-        multiplicity = None if self.vertices is None else self.vertices.load()["multiplicity"]
+        multiplicity = None if self.copies is None else self.copies.read_all()
         laplacian = Laplacian(read_graph(self.graph), True, multiplicity)
         solver = prepare(laplacian.matrix(RIDGE), len(self.chosen), SOLVER, laplacian.vector)
         chosen, diagonal = np.array(self.chosen), []
@@ -48,7 +48,7 @@ class StructureTask:
         return {**out.write(), "structure": float(structure)}
 
 
-def sampled_structure(graph: Parts, vertices: Arrays | None, v: int, seed: int, execution: Execution) -> float | None:
+def sampled_structure(graph: Parts, copies: Rows | None, v: int, seed: int, execution: Execution) -> float | None:
     """Return the structure of a stored graph of v vertices, from `SAMPLE` of them, drawn by the seed.
 
     None where the graph is too large for the memory budget of a task: its structure is not known then.
@@ -58,7 +58,7 @@ def sampled_structure(graph: Parts, vertices: Arrays | None, v: int, seed: int, 
         return None
     chosen: Sequence[int] = np.sort(block_rng(seed, STREAM).choice(v, min(v, SAMPLE), replace=False)).tolist()
     parts = execution.scratch()
-    receipt, = execution.map([StructureTask(graph, vertices, tuple(chosen))], parts)
+    receipt, = execution.map([StructureTask(graph, copies, tuple(chosen))], parts)
     parts.remove()
     return float(receipt["structure"])
 

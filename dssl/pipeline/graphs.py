@@ -162,12 +162,13 @@ def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
     return _given(context, "neighbors")["lists"]
 
 
-def _neighbors(context: Context) -> Neighbors | None:
+def lists_of(context: Context) -> Neighbors | None:
     """Return the lists; None where weights are given in their place."""
     attributes = context.attributes("neighbors")
     if "n_neighbors" not in attributes:
         return None
-    return Neighbors(context.rows("neighbors", "ids"), context.rows("neighbors", "distances"), attributes)
+    order = context.rows("neighbors", "order") if attributes.get("ordered") else None
+    return Neighbors(context.rows("neighbors", "ids"), context.rows("neighbors", "distances"), attributes, order)
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ class EdgeParams:
 
 def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
     """Weigh the lists, or read given weights."""
-    lists = _neighbors(context)
+    lists = lists_of(context)
     if params.weights is not None and lists is not None:
         return weigh(lists, params.weights, context.execution, context.parts)
     described = described_weights(_given(context, "weights"))
@@ -189,7 +190,7 @@ def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
 
 def graph_of(context: Context) -> Graph:
     """Return the graph, with the lists of its vertices where there are any."""
-    return Graph(vertices_of(context), context.inputs["graph"].parts, _neighbors(context),
+    return Graph(vertices_of(context), context.inputs["graph"].parts, lists_of(context),
                  {"neighbors": context.attributes("neighbors"), "weights": context.attributes("graph")})
 
 
@@ -221,7 +222,7 @@ class HealthTask:
 def make_health(context: Context, params: NoParams) -> dict[str, Any]:
     """Describe the graph, and list the points that no label reaches."""
     labels = context.inputs["labels"].parts.arrays(0) if "labels" in context.inputs else None
-    task = HealthTask(_neighbors(context), context.inputs["graph"].parts, labels,
+    task = HealthTask(lists_of(context), context.inputs["graph"].parts, labels,
                       context.rows("split", "train"), context.inputs["vertices"].parts.arrays(0))
     receipt, = context.execution.map([task], context.parts)
     return receipt["health"]

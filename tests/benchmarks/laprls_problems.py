@@ -104,9 +104,9 @@ class Problem:
         labeled = np.unique(lines.row)
         count = landmark_count(chosen, len(labeled), len(self.rows), len(self.rows))
         landmarks = choose_landmarks(self.rows, kernel, count, chosen, execution, labeled)
-        copies = execution.share(**self.points.to_arrays()) if self.points.joined else None
+        copies = execution.share_rows(ArrayRows(self.points.multiplicity)) if self.points.joined else None
         return assemble(self.rows, lines, kernel, landmarks, self.graph if graph else None, "unnormalized", params,
-                        execution, vertices=copies, fit_intercept=fit_intercept)
+                        execution, copies=copies, fit_intercept=fit_intercept)
 
 
 def problem(name: str, seed: int, points: int | None = None, labels: float = 0.1) -> Problem:

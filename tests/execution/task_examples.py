@@ -23,13 +23,16 @@ from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.scaling import ScalingParams, fit_scaling
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.execution.ordered import ordered
 from dssl.execution.tasks import MEMORY_BUDGET, Execution
 from dssl.graph import functions as functions_module
+from dssl.graph.energy import StoredGraph
+from dssl.graph.energy_moves import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
 from dssl.graph.neighbors import neighbors
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.graph.weight_rule import WeightParams
-from dssl.graph.weights import read_graph, weigh, weights
+from dssl.graph.weights import weigh, weights
 from dssl.kernels.base import RBF
 from dssl.kernels.stochastic import StochasticParams, stochastic_eigensystem
 from dssl.learners import kmeans as kmeans_module
@@ -46,6 +49,7 @@ from dssl.pipeline.run import run
 from dssl.solvers.lanczos import Functions
 from dssl.solvers.solve import SolverParams
 from dssl.storage.artifacts import parts_in
+from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.csr import as_csr, as_rows, csr_arrays
 from dssl.storage.store import StoredParts
 from tests.graph.made_lists import made_lists
@@ -301,11 +305,16 @@ def clusters_and_their_number(execution: Execution, folder: Path) -> Found:
 
 @example(memory_budget=2 << 20)
 def graph_in_blocks(execution: Execution, folder: Path) -> Found:
-    """Lists of so many entries that their median is sought in passes."""
-    parts = StoredParts(folder / "W")
-    described = weigh(made_lists(7000).shared(execution), WeightParams(), execution, parts)
-    W = read_graph(parts)
-    return {**described, "data": W.data, "indices": W.indices}
+    """Lists of so many entries that their median is sought in passes; the graph and its points in another order."""
+    n, rng, parts = 7000, np.random.default_rng(0), StoredParts(folder / "W")
+    described = weigh(made_lists(n, reach=20).shared(execution), WeightParams(), execution, parts)
+    order, m = (execution.share_rows(ArrayRows(array)) for array in (rng.permutation(n), rng.integers(1, 3, n)))
+    blocks = energy_blocks(StoredGraph(parts, "normalized", m), n, 2000, execution, execution.scratch(), order)
+    X = write_dense(ArrayRows(rng.normal(size=(n, 2))), StoredParts(folder / "X"), "X", 900)
+    E = {f"{name}{index}": array for index in range(len(blocks.ranges))
+         for name, array in blocks.parts.read(index).items()}
+    return {**described, **E, "relabeled_mean": blocks.relabeled_mean,
+            "X": ordered(X, blocks.place, execution).read_all()}
 
 
 @example()

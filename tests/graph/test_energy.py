@@ -1,6 +1,7 @@
 """The graph's energy against the dense Laplacians, split into blocks of any height, and its estimate from edges."""
 
-from itertools import permutations
+from contextlib import nullcontext
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -11,12 +12,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.graph.energy import Edges, GraphEnergy, sampled_edges, split_energy
+from dssl.graph.energy import GraphEnergy, StoredGraph, block_of, split_energy
+from dssl.graph.energy_moves import GraphUnordered, energy_blocks
 from dssl.graph.given import store_weights
 from dssl.graph.neighbors import neighbors
-from dssl.graph.weights import weights
-from dssl.storage.blocks import HeldArrays, MemoryParts, PartWriter
+from dssl.graph.sampled_edges import Edges, joined_edges, sampled_edges
+from dssl.graph.weight_rule import WeightParams
+from dssl.graph.weights import weigh, weights
+from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter, row_ranges
+from dssl.storage.store import StoredParts
 from tests import reference
+from tests.graph.made_lists import made_lists
+from tests.memory import Traced
 
 KINDS = ("unnormalized", "normalized")
 
@@ -38,8 +45,12 @@ def stored(W):
 
 
 def split(W, block_rows, kind="normalized", multiplicity=None):
-    vertices = None if multiplicity is None else HeldArrays(multiplicity=multiplicity)
-    return split_energy(stored(W), W.shape[0], kind, block_rows, InProcess(1), MemoryParts(), vertices)
+    copies = None if multiplicity is None else ArrayRows(multiplicity)
+    return split_energy(StoredGraph(stored(W), kind, copies), W.shape[0], block_rows, InProcess(1), MemoryParts())
+
+
+def all_edges(blocks):
+    return joined_edges(blocks.edges(index) for index in range(len(blocks.ranges)))
 
 
 def dense(W, kind):
@@ -160,11 +171,11 @@ def test_the_order_keeps_neighbors_together():
 
 
 def test_no_graph_is_one_zero_row_a_vertex():
-    blocks = split_energy(None, 10, "normalized", 4, InProcess(1), MemoryParts())
+    blocks = split_energy(None, 10, 4, InProcess(1), MemoryParts())
     assert_array_equal(rebuilt(blocks), np.zeros((10, 10)))
     assert_array_equal(blocks.order(), np.arange(10))
     assert (blocks.nnz, blocks.halo, blocks.largest_halo, blocks.relabeled_mean) == (0, 0.0, 0, (0.0, 0.0))
-    assert len(blocks.edges().w) == 0
+    assert len(all_edges(blocks).w) == 0
     assert blocks.among(np.array([7, 2])).nnz == 0
 
 
@@ -173,7 +184,7 @@ def test_no_graph_is_one_zero_row_a_vertex():
 def test_edges_are_all_edges_once(kind, block_rows):
     W, m = graph(isolated=(5,)), np.random.default_rng(2).integers(1, 4, 60).astype(float)
     blocks = split(W, block_rows, kind, m)
-    edges, order = blocks.edges(), blocks.order()
+    edges, order = all_edges(blocks), blocks.order()
     energy = GraphEnergy.of(W, kind, m)
     assert len(edges.w) == W.nnz // 2
     assert (edges.i < edges.j).all()
@@ -206,9 +217,10 @@ def energy_of(edges, f):
 
 def test_sampled_edges_have_the_energy_in_the_mean():
     """Over 4,000 samples, the mean lies within four standard errors of the energy of all edges."""
-    edges = split(graph(), 30).edges()
+    edges = all_edges(split(graph(), 30))
     f = np.random.default_rng(5).normal(size=60)
-    found = np.array([energy_of(sampled_edges(edges, 25, np.random.default_rng([7, seed])), f) for seed in range(4000)])
+    found = np.array([energy_of(sampled_edges(lambda: [edges], 25, np.random.default_rng([7, seed])), f)
+                      for seed in range(4000)])
     exact = energy_of(edges, f)
     error = found.std() / np.sqrt(len(found))
     assert error < 0.01 * exact
@@ -216,9 +228,9 @@ def test_sampled_edges_have_the_energy_in_the_mean():
 
 
 def test_sampled_edges_follow_the_stream_and_are_added_where_drawn_twice():
-    edges = split(graph(), 30).edges()
-    sample = sampled_edges(edges, 80, np.random.default_rng(0))
-    again = sampled_edges(edges, 80, np.random.default_rng(0))
+    edges = all_edges(split(graph(), 30))
+    sample = sampled_edges(lambda: [edges], 80, np.random.default_rng(0))
+    again = sampled_edges(lambda: [edges], 80, np.random.default_rng(0))
     assert_array_equal(sample.w, again.w)
     assert len(sample.w) < 80, "with replacement"
     drawn = set(zip(sample.i.tolist(), sample.j.tolist(), strict=True))
@@ -231,8 +243,76 @@ def test_sampled_edges_follow_the_stream_and_are_added_where_drawn_twice():
 
 
 def test_few_edges_are_all_taken():
-    edges = split(graph(), 30).edges()
+    edges = all_edges(split(graph(), 30))
     for count in (len(edges.w), 10**6):
-        assert sampled_edges(edges, count, np.random.default_rng(0)) is edges
+        sample = sampled_edges(lambda: [edges], count, np.random.default_rng(0))
+        assert_array_equal(sample.w, edges.w)
     none = Edges(*(np.zeros(0, int),) * 2, *(np.zeros(0),) * 3)
-    assert sampled_edges(none, 5, np.random.default_rng(0)) is none
+    assert len(sampled_edges(lambda: [none], 5, np.random.default_rng(0)).w) == 0
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 12), st.integers(0, 99))
+def test_a_sample_does_not_depend_on_the_blocks_that_edges_lie_in(sizes, count, seed):
+    e = sum(sizes)
+    rng = np.random.default_rng(seed)
+    edges = Edges(np.arange(e), np.arange(e) + 1, *rng.uniform(0.1, 2, (3, e)))
+    ends = np.cumsum([0, *sizes])
+    pieces = [edges.of(np.arange(a, b)) for a, b in pairwise(ends)]
+    whole, found = (sampled_edges(lambda blocks=blocks: blocks, count, np.random.default_rng(seed))
+                    for blocks in ([edges], pieces))
+    for name, array in vars(whole).items():
+        assert_array_equal(getattr(found, name), array)
+
+
+# In an order that is given, by shuffles
+
+
+@settings(max_examples=25, deadline=None)
+@given(n=st.integers(6, 50), height=st.integers(1, 60), block_rows=st.integers(1, 60), kind=st.sampled_from(KINDS),
+       copies=st.booleans(), ordered=st.booleans())
+def test_blocks_that_were_moved_hold_exactly_the_energy(n, height, block_rows, kind, copies, ordered):
+    W, rng, parts = graph(n, isolated=(1,)), np.random.default_rng(n), MemoryParts()
+    for index, (start, stop) in enumerate(row_ranges(n, height)):
+        own = W[start:stop]
+        parts.write(index, {"data": own.data, "indices": own.indices, "indptr": own.indptr.astype(np.int64)})
+        parts.finish(index, {"rows": [start, stop], "n": n, "nnz": own.nnz})
+    m = rng.integers(1, 4, n) if copies else None
+    order = rng.permutation(n) if ordered else None
+    with nullcontext() if ordered else pytest.warns(GraphUnordered, match="points are taken in their own order"):
+        m_rows, order_rows = (None if array is None else ArrayRows(array) for array in (m, order))
+        blocks = energy_blocks(StoredGraph(parts, kind, m_rows), n, block_rows, InProcess(1, memory_budget=1),
+                               MemoryParts(), order_rows)
+    energy = GraphEnergy.of(W, kind, None if m is None else m.astype(float))
+    order = np.arange(n) if order is None else order
+    assert_array_equal(blocks.order(), order)
+    assert_array_equal(blocks.place.read_all()[order], np.arange(n))
+    E = energy.matrix()
+    assert_array_equal(rebuilt(blocks), E.toarray())
+    assert blocks.nnz == E.nnz
+    assert_allclose(blocks.relabeled_mean, energy.relabeled_mean(), rtol=1e-10, atol=1e-14)
+    moved = E[order][:, order]
+    moved.sort_indices()
+    for index, (start, stop) in enumerate(blocks.ranges):
+        expected = block_of(moved, energy.scale[order], start, stop)
+        found = blocks.parts.read(index)
+        assert set(found) == set(expected)
+        for name, array in expected.items():
+            assert_array_equal(found[name], array)
+            assert found[name].dtype == array.dtype
+    assert (blocks.halo, blocks.largest_halo) == (sum(sizes := [
+        len(blocks.parts.read(index)["halo"]) for index in range(len(blocks.ranges))]) / n, max(sizes))
+
+
+def test_no_task_holds_more_than_a_budget_for_blocks(tmp_path):
+    """12,000 vertices that are moved from anywhere, within 2 MiB; the whole graph would take 14."""
+    traced, n = Traced(tmp_path, 2 << 20), 12_000
+    W, order = StoredParts(tmp_path / "W"), np.random.default_rng(0).permutation(n)
+    weigh(made_lists(n, reach=40).shared(traced), WeightParams(), traced, W)
+    with traced:
+        blocks = energy_blocks(StoredGraph(W, "normalized", traced.share_rows(ArrayRows(np.ones(n, int)))), n, 1000,
+                               traced, traced.scratch(), traced.share_rows(ArrayRows(order)))
+        for index in range(len(blocks.ranges)):
+            blocks.edges(index)
+    assert {"PlacesTask", "CopiesTask", "EndsTask", "MoveTask", "BlockTask"} <= set(traced.tasks)
+    assert max(*traced.tasks.values(), traced.driver) <= traced.memory_budget
+    assert blocks.halo > 5  # for it is no order that keeps neighbors together

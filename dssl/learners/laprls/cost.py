@@ -11,6 +11,9 @@ from ...execution.cost import (
     gram_seconds,
     kernel_seconds,
 )
+from ...execution.ordered import ordered_tasks
+from ...graph.energy import split_bytes
+from ...graph.energy_moves import energy_tasks
 from .closed_form import closed_form_bytes, closed_form_flops
 from .dense import chunk_bytes
 from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
@@ -77,8 +80,13 @@ class Systems:
 
     @property
     def split_bytes(self) -> int:
-        """Return what the one task takes that orders the graph and cuts it into blocks."""
-        return 60 * self.nnz + 80 * self.v
+        """Return what the one task takes that orders the whole graph and cuts it into blocks."""
+        return split_bytes(self.v, self.nnz)
+
+    def ordering_tasks(self, height: int) -> int:
+        """Return the tasks that bring the graph and the points into blocks of so many vertices."""
+        moved = ordered_tasks(self.v, self.row_bytes, self.budget)
+        return moved + (1 if self.split_bytes <= self.budget else energy_tasks(self.v, height))
 
     def right_bytes(self, n: int) -> int:
         """Return the bytes of all right-hand sides of n numbers each."""
@@ -128,7 +136,8 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     whitening = whitening_bytes(s, of.params.cutoff)
     sums = gram_bytes(s, of.summed_folds, points=True, n_outputs=of.columns)
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
-    fixed = max(of.split_bytes, whitening, min(v * of.row_bytes, of.budget // 4) * 3)
+    ordering = of.ordering_tasks(height)
+    fixed = max(min(of.split_bytes, of.budget), whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     features = label_feature_bytes(of.m, s) if of.smooth else 0
     seconds = kernels * systems_seconds(of, method, halo)
     folds = folds_cost(of, height * block_bytes(s, of.row_bytes, size), sums)
@@ -136,7 +145,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                    sums + features + newton_bytes(of.m, s))
         held = 0 if of.inductive else of.held // max(1, of.folds - 1)
-        tasks = 2 + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
+        tasks = 1 + ordering + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
         return cost_of(kernels * tasks, kernels * (v * of.row_bytes + folds.read), kernels * runs * sums + of.written,
                        max(peak, folds.peak), max(whitening, sums + features), seconds)
@@ -146,7 +155,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         again = 1 if of.at_once else of.repetitions
         peak = (again - 1) * (sums + right) + max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                                                   sums + 4 * square + right)
-        tasks = again * (2 + runs + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
+        tasks = again * (1 + ordering + runs + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
         if of.closed_form:  # beside the sums, the features of labels as they come, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
             tasks += 0 if of.inductive else of.repetitions * (runs + of.held // max(1, of.folds - 1))
@@ -162,7 +171,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     peak = (again - 1) * (2 * square + features + of.right_bytes(s)) + max(
         fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
         + 6 * of.right_bytes(s) * (1 + of.smooth))
-    return cost_of(kernels * again * (3 + 2 * runs), kernels * again * v * of.row_bytes, of.written, peak,
+    return cost_of(kernels * again * (2 + ordering + 2 * runs), kernels * again * v * of.row_bytes, of.written, peak,
                    max(whitening, 6 * square), seconds)
 
 

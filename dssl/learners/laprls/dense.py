@@ -86,7 +86,7 @@ class DenseTask:
     rows: Rows
     kernel: Kernel
     graph: Parts | None
-    vertices: Arrays | None
+    copies: Rows | None
     laplacian: Literal["normalized", "unnormalized"]
     labels: Arrays  # row, fold, weight, target
     n_held: int
@@ -119,7 +119,7 @@ class DenseTask:
         K = FullKernel(self.kernel, X, self.budget if method == "direct" else self.budget // 2)
         E, relabeled_mean = sp.csr_array((n, n)), (0.0, 0.0)
         if self.graph is not None:
-            stored = StoredGraph(self.graph, self.laplacian, self.vertices)
+            stored = StoredGraph(self.graph, self.laplacian, self.copies)
             energy = stored.energy()
             E, relabeled_mean = energy.matrix(), energy.relabeled_mean()
             if self.held_out and self.params.inductive:

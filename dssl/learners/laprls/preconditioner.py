@@ -25,7 +25,7 @@ from scipy.linalg import cho_solve, lu_factor, lu_solve
 
 from ...errors import require
 from ...execution.tasks import Execution, sums
-from ...graph.energy import sampled_edges
+from ...graph.sampled_edges import sampled_edges
 from ...storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
 from .factor import factor_raised
 from .penalties import Penalties
@@ -41,7 +41,8 @@ MOST_SHARES = 8  # of a sample: each has sums of its own
 class DrawTask:
     """Draw a sample of "labels", "edges" or "points": write `w` and what it weighs, `k_i`, or `c_i k_i - c_j k_j`.
 
-    `i`, `j` are places among the ordered vertices. Memory: 40 bytes an edge of the graph, for "edges".
+    `i`, `j` are places among the ordered vertices. Of "edges" the blocks are read one after the
+    other, twice.
     """
 
     problem: Landmarked
@@ -52,7 +53,9 @@ class DrawTask:
     def __call__(self, out: PartWriter) -> Receipt:
         problem, rng = self.problem, block_rng(self.seed, STREAMS[self.kind])
         if self.kind == "edges":
-            found = vars(sampled_edges(problem.energy.edges(), self.count, rng))
+            blocks = problem.energy
+            found = vars(sampled_edges(lambda: (blocks.edges(index) for index in range(len(blocks.ranges))),
+                                       self.count, rng))
         elif self.kind == "labels":
             lines = problem.labels.load()
             chosen = drawn(len(lines["position"]), self.count, rng)

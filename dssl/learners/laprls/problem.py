@@ -28,7 +28,7 @@ from ...graph.graph import Graph
 from ...graph.vertices import Vertices, distinct_rows
 from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
-from ...storage.blocks import Arrays, Parts, Rows
+from ...storage.blocks import ArrayRows, Parts, Rows
 from ...storage.csr import as_rows
 from ..kernel_model import KernelModel
 from ..smooth_losses import SQUARES, SmoothLoss
@@ -108,8 +108,9 @@ class LapRLSProblem:
     """Points with labels and a graph, before a kernel is chosen; `prepared` for each.
 
     rows : distinct points (v, d). target, lines : the labeled points, and the same by distinct point, with weights and
-    folds. graph : stored weights of `rows`, or None where no gamma_I is positive. copies : Arrays with `multiplicity`
-    (v,), or None. folds : positions among the labeled points.
+    folds. graph : stored weights of `rows`, or None where no gamma_I is positive. copies : (v,), the points that each
+    stands for, or None. order : (v,), the vertex at each place, in which neighbors are near, where one is known.
+    folds : positions among the labeled points.
     names : "model"; "base", the same without the graph, with its own gamma_A; "shuffled", the model with the mean of
     the graph's energy over all relabelings of its vertices. among : by name the pairs of penalties, numbers, among
     which it has its choice; None is all.
@@ -120,7 +121,8 @@ class LapRLSProblem:
     lines: LabelLines
     graph: Parts | None
     params: LapRLSParams
-    copies: Arrays | None = None
+    copies: Rows | None = None
+    order: Rows | None = None
     folds: Sequence[np.ndarray] = ()
     names: tuple[str, ...] = ("model",)
     among: Mapping[str, Collection[tuple[float, float]]] | None = None
@@ -135,11 +137,11 @@ class LapRLSProblem:
         there is no graph that says so. weight : (l,) of the labels, 1 by default.
         """
         points = graph.vertices if graph is not None else vertices or Vertices.distinct(len(rows))
-        copies = execution.share(**points.to_arrays()) if points.joined else None
+        copies = execution.share_rows(ArrayRows(points.multiplicity)) if points.joined else None
         weight = np.ones(len(target.labeled)) if weight is None else weight
         lines = LabelLines.of(points.vertex[target.labeled], weight, target.columns(), folds)
         return cls(distinct_rows(rows, points, execution), target, lines, None if graph is None else graph.stored,
-                   params, copies, folds, tuple(names))
+                   params, copies, graph.order if graph is not None else None, folds, tuple(names))
 
     def with_folds(self, folds: Sequence[np.ndarray]) -> "LapRLSProblem":
         """Return the problem with folds: lists of positions among the labeled points."""
@@ -149,7 +151,7 @@ class LapRLSProblem:
     @cached_property
     def allowed(self) -> dict[str, list[Penalties]]:
         """Return the penalties among which each name has its choice; the control takes the model's."""
-        n = len(self.rows) if self.copies is None else int(self.copies.load()["multiplicity"].sum())
+        n = len(self.rows) if self.copies is None else int(self.copies.read_all().sum())
         inductive = self.params.system.inductive and self.graph is not None
         left = tuple(n - own for own in self.lines.counts) if inductive else ()
         scale = PenaltyScale(self.lines.weights_without, n, left)
@@ -322,7 +324,7 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
         return dense_solver(task, execution), rows.read_all(), evidence
     assert landmarks is not None
     system = assemble(rows, lines, kernel, landmarks, problem.graph, params.laplacian, params.system, execution,
-                      vertices=copies, fit_intercept=params.fit_intercept)
+                      copies=copies, order=problem.order, fit_intercept=params.fit_intercept)
     blocks = system.blocks
     evidence |= {
         "landmarks": {"count": system.s, **landmarks.attributes},

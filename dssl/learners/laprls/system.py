@@ -18,16 +18,16 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import BudgetError, require
-from ...execution.tasks import SHARED_CHUNK, Execution
-from ...graph.energy import EnergyBlocks, StoredGraph, split_energy
+from ...execution.ordered import ordered
+from ...execution.tasks import Execution
+from ...graph.energy import EnergyBlocks, StoredGraph
+from ...graph.energy_moves import energy_blocks
 from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap
 from ...kernels.landmarks import Landmarks
 from ...kernels.nystrom import lower_trapezoidal, whiten
-from ...solvers.operators import places_of
-from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows
 from ...storage.csr import point_arrays, points_of
-from ...storage.pieces import write_sparse
 from ...storage.views import SelectedRows
 from .params import Functions, LabelLines, SystemParams
 from .penalties import Penalties
@@ -60,36 +60,6 @@ def block_vertices(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -
 def whitening_bytes(s: int, cutoff: float | None) -> int:
     """Return the bytes that K_ss and what whitens it take while it is made."""
     return 8 * s * s * (2 if cutoff is None else 5)
-
-
-def ordered(rows: Rows, order: np.ndarray, execution: Execution) -> Rows:
-    """Return the rows in another order, read by ranges: copied once, by tasks that each read all of them."""
-    if isinstance(rows, ArrayRows) and not rows.is_sparse:
-        return execution.share_rows(ArrayRows(np.ascontiguousarray(rows.take(order))))
-    chosen = SelectedRows(rows, order)
-    height = max(1, execution.memory_budget // 4 // rows.row_bytes)
-    chunk = max(1, SHARED_CHUNK // rows.row_bytes)
-    parts = execution.scratch()
-    if rows.is_sparse:
-        return write_sparse(chosen, parts, min(height, chunk))
-    chunk = min(len(rows), chunk)
-    parts.allocate("rows", rows.shape, rows.dtype, chunk)
-    height = max(chunk, height // chunk * chunk)
-    chosen = SelectedRows(rows, execution.share_rows(ArrayRows(order)))
-    execution.map([CopyTask(chosen, start, stop) for start, stop in row_ranges(len(rows), height)], parts)
-    return parts.rows("rows")
-
-
-@dataclass(frozen=True)
-class CopyTask:
-    """Write rows [start, stop)."""
-
-    rows: Rows
-    start: int
-    stop: int
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        return out.write_rows(self.start, rows=self.rows.read(self.start, self.stop))
 
 
 @dataclass(frozen=True)
@@ -207,11 +177,11 @@ class NystromSystem(Basis):
 
 def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks, graph: Parts | None,
              laplacian: Literal["normalized", "unnormalized"], params: SystemParams, execution: Execution, *,
-             vertices: Arrays | None = None, fit_intercept: bool = True) -> NystromSystem:
+             copies: Rows | None = None, order: Rows | None = None, fit_intercept: bool = True) -> NystromSystem:
     """Return the system of points `rows` (v, d), all distinct, whose graph `graph` is (None for none).
 
-    lines : labeled points by row. landmarks : `rows` of them, where they are points. vertices : Arrays with
-    `multiplicity` (v,), or None.
+    lines : labeled points by row. landmarks : `rows` of them, where they are points. copies : (v,), the points
+    that each stands for, or None. order : (v,), the vertex at each place, in which neighbors are near, if one is known.
 
     Raises BudgetError: blocks, or the kernel of the landmarks, do not fit.
     DataError : the kernel of the landmarks is zero, not finite or not positive.
@@ -222,16 +192,16 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
             why=f"their kernel and what whitens it take {needed:,} bytes",
             fix=f"raise memory_budget to {needed:,} bytes, or use fewer landmarks")
     if graph is None and len(labeled) < len(rows):  # nothing is asked of the other points
-        rows, vertices = SelectedRows(rows, execution.share_rows(ArrayRows(labeled))), None
+        rows = SelectedRows(rows, execution.share_rows(ArrayRows(labeled)))
         lines = replace(lines, row=np.searchsorted(labeled, lines.row))
     v = len(rows)
     height = block_vertices(v, points.shape[0], rows.row_bytes, params.itemsize, budget)
-    blocks = split_energy(graph, v, laplacian, height, execution, execution.scratch(), vertices)
-    order = blocks.order()
-    place = places_of(order)
-    moved = execution.share_rows(rows) if graph is None else ordered(rows, order, execution)
-    by_place = np.argsort(place[lines.row], kind="stable")
-    shared = execution.share(position=place[lines.row][by_place], fold=lines.fold[by_place].astype(np.int64),
+    stored = None if graph is None else StoredGraph(graph, laplacian, copies)
+    blocks = energy_blocks(stored, v, height, execution, execution.scratch(), order)
+    moved = execution.share_rows(rows) if graph is None else ordered(rows, blocks.place, execution)
+    position = blocks.place.take(lines.row)
+    by_place = np.argsort(position, kind="stable")
+    shared = execution.share(position=position[by_place], fold=lines.fold[by_place].astype(np.int64),
                              weight=lines.weight[by_place].astype(np.float64), target=lines.target[by_place])
     parts = execution.scratch()
     Z = point_arrays("Z", points)
@@ -241,8 +211,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     T = {} if features.T is None else {"T": features.T}
     problem = Landmarked(kernel, moved, execution.share(**Z, **T), shared, blocks, lines.n_folds,
                          params.precision, uuid.uuid4().hex)
-    places = None if landmarks.rows is None or graph is None else place[landmarks.rows]
+    places = None if landmarks.rows is None or graph is None else blocks.place.take(landmarks.rows)
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
-    stored = None if graph is None else StoredGraph(graph, laplacian, vertices)
     return NystromSystem(found["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, by_place, places,
                          stored)

@@ -20,7 +20,7 @@ from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rungs_of
 from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties, untold
 from ...storage.blocks import Rows
-from ..graphs import vertices_of
+from ..graphs import lists_of, vertices_of
 from ..points import labeled_target
 from ..stage import Context
 from .laprls_spec import LapRLSPipeline
@@ -105,7 +105,7 @@ class FitParams:
     def problem(self, context: Context, target: Target) -> LapRLSProblem:
         """Return the problem of all kernels; its labels have the first folds where there is something to choose."""
         own, vertices = self.laprls, vertices_of(context)
-        graph = Graph(vertices, context.inputs["graph"].parts) if (
+        graph = Graph(vertices, context.inputs["graph"].parts, lists_of(context)) if (
             own.uses_graph or own.system.solver in DENSE) else None
         problem = LapRLSProblem.of(context.points("train"), target, own, context.execution, graph=graph,
                                    vertices=vertices, names=("model", *self.baselines))

@@ -7,7 +7,7 @@ import numpy as np
 
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import sums
-from dssl.graph.energy import GraphEnergy, split_energy
+from dssl.graph.energy import GraphEnergy, StoredGraph, split_energy
 from dssl.graph.given import store_weights
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
@@ -47,7 +47,8 @@ def problem(n=90, s=12, m=40, block_rows=16, n_folds=3, c=2, *, seed=0, dtype="f
     if W is not None:
         parts = execution.scratch()
         parts.finish(0, store_weights(W, PartWriter(parts, 0)))
-    blocks = split_energy(parts, n, "normalized", block_rows, execution, execution.scratch())
+    stored = None if parts is None else StoredGraph(parts, "normalized")
+    blocks = split_energy(stored, n, block_rows, execution, execution.scratch())
     order = blocks.order()
     Z = X[rng.choice(n, s, replace=False)]
     labels = {"position": np.sort(rng.choice(n // 2, m)), "fold": rng.integers(0, n_folds, m),

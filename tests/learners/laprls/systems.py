@@ -17,7 +17,7 @@ from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.solve import nystrom_solver
 from dssl.learners.laprls.system import NystromSystem, assemble
-from dssl.storage.blocks import HeldArrays, PartWriter
+from dssl.storage.blocks import ArrayRows, PartWriter
 from dssl.storage.csr import as_rows
 from tests import reference
 
@@ -83,10 +83,10 @@ def case(n=120, s=20, m=45, c=2, n_folds=3, *, seed=0, kind="normalized", kernel
     if not isinstance(landmarks, Landmarks):
         chosen = np.sort(rng.choice(n, s, replace=False)) if landmarks is None else landmarks
         landmarks = Landmarks(X[chosen], chosen)
-    vertices = None if multiplicity is None else HeldArrays(multiplicity=multiplicity)
+    copies = None if multiplicity is None else ArrayRows(multiplicity)
     with patch.object(laprls_system, "LEAST_ROWS", 16):  # so that there are several blocks
         system = assemble(as_rows(X), lines, kernel, landmarks, parts, kind, SystemParams(**params), execution,
-                          vertices=vertices, fit_intercept=fit_intercept)
+                          copies=copies, fit_intercept=fit_intercept)
     mass = np.ones(n) if multiplicity is None else multiplicity
     E = np.zeros((n, n))
     if graph:

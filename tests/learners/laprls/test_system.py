@@ -3,7 +3,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -15,10 +14,7 @@ from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import Penalties
 from dssl.learners.laprls.products import block_bytes
-from dssl.learners.laprls.system import LEAST_ROWS, block_vertices, ordered
-from dssl.storage.blocks import ArrayRows
-from dssl.storage.csr import as_rows
-from dssl.storage.store import StoredParts
+from dssl.learners.laprls.system import LEAST_ROWS, block_vertices
 
 from .systems import case
 
@@ -74,22 +70,6 @@ def test_a_budget_that_is_too_small_is_refused_with_its_numbers():
         block_vertices(10_000, 4000, 80, 8, 1_000_000)
     with pytest.raises(BudgetError, match="landmarks and a budget"):
         case(execution=InProcess(1, 1000))
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_rows_come_in_another_order(tmp_path, sparse):
-    X = np.random.default_rng(0).normal(size=(50, 4)) * (np.random.default_rng(1).random((50, 4)) < 0.5)
-    order = np.random.default_rng(2).permutation(50)
-    stored = StoredParts(tmp_path)
-    stored.allocate("X", X.shape, X.dtype, 7)
-    for start in range(0, 50, 7):
-        stored.write_range(start, {"X": X[start:start + 7]})
-    for rows in ([as_rows(sp.csr_array(X))] if sparse else [ArrayRows(X), stored.rows("X")]):
-        for budget in (1 << 30, 2000):
-            found = ordered(rows, order, InProcess(2, budget))
-            block = found.read(10, 40)
-            assert_array_equal(block.toarray() if sparse else block, X[order[10:40]])
-            assert found.is_sparse == sparse
 
 
 # The system

@@ -1,0 +1,92 @@
+"""Rows copied into another order, by a shuffle: each is read once and written twice, and a task holds a block."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges
+from ..storage.csr import csr_arrays, narrow_csr
+from ..storage.pieces import BlockedCsrRows
+from ..storage.shuffle import gather, scatter
+from .cost import block_count
+from .tasks import SHARED_CHUNK, Execution
+
+
+@dataclass(frozen=True)
+class SendTask:
+    """Send rows [start, stop) to the blocks of `height` rows of their places."""
+
+    rows: Rows
+    place: Rows
+    height: int
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        block: Any = self.rows.read(self.start, self.stop)
+        place = self.place.read(self.start, self.stop)
+        n_blocks, own = len(row_ranges(len(self.rows), self.height)), {"row": (place % self.height).astype(np.int32)}
+        if not self.rows.is_sparse:
+            return scatter(out, place // self.height, n_blocks, **own, X=block)
+        entries = np.diff(block.indptr)
+        place = np.repeat(place, entries)
+        return scatter(out, place // self.height, n_blocks, row=np.repeat(own["row"], entries), column=block.indices,
+                       value=block.data)
+
+
+@dataclass(frozen=True)
+class ArriveTask:
+    """Write the rows of a block, in the order of their places."""
+
+    rows: Rows
+    sent: Parts
+    n_writers: int
+    height: int
+    index: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        start, stop = row_ranges(len(self.rows), self.height)[self.index]
+        found = gather(self.sent, self.n_writers, self.index)
+        if not self.rows.is_sparse:
+            block = np.empty_like(found["X"])
+            block[found["row"]] = found["X"]
+            return out.write_rows(start, rows=block)
+        at = np.lexsort((found["column"], found["row"]))
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(found["row"], minlength=stop - start))])
+        block = narrow_csr(found["value"][at], found["column"][at], indptr, (stop - start, self.rows.shape[1]))
+        return {**out.write(**csr_arrays(block)), "nnz": len(at)}
+
+
+def heights(n: int, row_bytes: int, budget: int) -> tuple[int, int]:
+    """Return the rows that a task reads, and those of a block that it writes."""
+    read = max(1, budget // 8 // row_bytes)
+    return min(n, read), min(n, max(1, min(SHARED_CHUNK // row_bytes, read)))
+
+
+def ordered_tasks(n: int, row_bytes: int, budget: int) -> int:
+    """Return the number of tasks of `ordered` for stored rows."""
+    return sum(block_count(n, height) for height in heights(n, row_bytes, budget))
+
+
+def ordered(rows: Rows, place: Rows, execution: Execution) -> Any:
+    """Return Rows whose row place[i] is row i of `rows` (n, ...), readable by every task; place (n,) is a permutation.
+
+    A task holds an eighth of the budget of rows, twice, or a chunk of `SHARED_CHUNK` bytes if that is less.
+    """
+    if isinstance(rows, ArrayRows):
+        moved = np.empty_like(rows.array)
+        moved[place.read_all()] = rows.array
+        return execution.share_rows(ArrayRows(moved))
+    n, sent, parts = len(rows), execution.scratch(), execution.scratch()
+    read, height = heights(n, rows.row_bytes, execution.memory_budget)
+    sources = row_ranges(n, read)
+    execution.map([SendTask(rows, place, height, start, stop) for start, stop in sources], sent)
+    if not rows.is_sparse:
+        parts.allocate("rows", rows.shape, rows.dtype, height)
+    receipts = execution.map([ArriveTask(rows, sent, len(sources), height, index)
+                              for index in range(len(row_ranges(n, height)))], parts)
+    sent.remove()
+    if not rows.is_sparse:
+        return parts.rows("rows")
+    return BlockedCsrRows(parts, (n, rows.shape[1]), rows.dtype, height, sum(receipt["nnz"] for receipt in receipts))

@@ -1,0 +1,49 @@
+"""Rows in another order: a permutation of them, whatever the blocks, read and held a block at a time."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from dssl.execution.in_process import InProcess
+from dssl.execution.ordered import ordered
+from dssl.storage.blocks import ArrayRows, write_dense
+from dssl.storage.csr import as_csr, as_rows
+from dssl.storage.pieces import write_sparse
+from dssl.storage.store import StoredParts
+from tests.memory import Traced
+
+
+def matrix(n=700, d=30, dense=True, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    return X if dense else as_csr(sparse.csr_array(X * (rng.random((n, d)) < 0.2)))
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("budget", [1 << 30, 16_000])
+def test_row_place_i_is_row_i(tmp_path, dense, stored, budget):
+    X, place = matrix(dense=dense), np.random.default_rng(1).permutation(700)
+    rows = as_rows(X)
+    if stored:
+        parts = StoredParts(tmp_path)
+        rows = write_dense(rows, parts, "X", 90) if dense else write_sparse(rows, parts, 90)
+    moved = ordered(rows, ArrayRows(place), InProcess(1, budget))
+    order = np.argsort(place)
+    found, expected = moved.read_all(), X[order]
+    assert found.dtype == expected.dtype
+    assert_array_equal(*((found, expected) if dense else (found.toarray(), expected.toarray())))
+    if not dense:
+        assert found.has_sorted_indices
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_no_task_holds_more_than_the_budget(tmp_path, dense):
+    X, place = matrix(10_000, 40, dense), np.random.default_rng(2).permutation(10_000)
+    parts, traced = StoredParts(tmp_path / "X"), Traced(tmp_path, 1 << 20)
+    rows = write_dense(as_rows(X), parts, "X", 500) if dense else write_sparse(as_rows(X), parts, 500)
+    place = traced.share_rows(ArrayRows(place))
+    with traced:
+        ordered(rows, place, traced)
+    assert max(*traced.tasks.values(), traced.driver) <= traced.memory_budget
