@@ -16,8 +16,9 @@ from ..errors import DataError, explain, require
 from ..execution.on_dask import current_execution
 from ..execution.size import size_of
 from ..execution.tasks import Execution
+from ..graph.equal_rows import rows_differ
 from ..graph.graph import Graph, graph_of
-from ..graph.vertices import require_distinct, rows_differ
+from ..graph.vertices import require_distinct
 from ..graph.weight_rule import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from
 from ..learners.coding import ClassCoding

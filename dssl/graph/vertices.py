@@ -4,25 +4,20 @@ Copies of a point are its nearest neighbors, so with k copies a point sees nobod
 data falls into components of copies. As one vertex they see the nearest distinct points, and the regularizer of those
 functions that are equal on copies stays that of the points (`Laplacian`, `covariance_at_points`).
 
-The block step hashes rows, the combine step sorts the hashes, and the finish step compares rows of equal hashes.
+Equal rows are found in blocks (`equal_rows.py`), and stored as `VertexRows`, of which nothing has to be held whole;
+`Vertices` is the same in memory.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
-from scipy import sparse
 
 from ..errors import DataError, require
-from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Progress
-from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
-from ..storage.store import whole_bytes
+from ..storage.blocks import ArrayRows, Parts, Rows, RowStream
 from ..storage.views import SelectedRows
-from .metric import measurable
-
-BLOCK_BYTES = 64 << 20
+from .equal_rows import find_equal_rows
 
 
 @dataclass(frozen=True)
@@ -88,65 +83,6 @@ def covariance_at_points(A: np.ndarray, multiplicity: np.ndarray) -> np.ndarray:
     return A * (scale[:, None] * scale[None, :])
 
 
-@njit(nogil=True, cache=True)
-def _mixed(key, value):
-    """Return a hash of key and value; a bijection in either (the finalizer of MurmurHash3, A. Appleby)."""
-    key ^= value
-    key = (key ^ (key >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    key = (key ^ (key >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return key ^ (key >> np.uint64(33))
-
-
-@njit(nogil=True, cache=True)
-def _hash_rows(bits):
-    keys = np.zeros(bits.shape[0], np.uint64)
-    for row in range(bits.shape[0]):
-        for column in range(bits.shape[1]):
-            keys[row] = _mixed(keys[row], np.uint64(bits[row, column]) + np.uint64(1))
-    return keys
-
-
-@njit(nogil=True, cache=True)
-def _hash_sparse_rows(bits, indices, indptr):
-    keys = np.zeros(len(indptr) - 1, np.uint64)
-    for row in range(len(keys)):
-        for entry in range(indptr[row], indptr[row + 1]):
-            if bits[entry] != 0:  # a stored zero equals a missing one
-                keys[row] = _mixed(_mixed(keys[row], np.uint64(indices[entry]) + np.uint64(1)),
-                                   np.uint64(bits[entry]))
-    return keys
-
-
-def _bits(values: np.ndarray, first: int) -> np.ndarray:
-    """Return values as unsigned integers that are equal exactly where the values are."""
-    values = measurable(values, "euclidean")
-    if values.dtype.kind == "f":
-        require(bool(np.isfinite(values).all()), f"rows from row {first} on hold NaN or infinite values",
-                why="they equal nothing and have no distance", error=DataError,
-                fix="drop these rows, or fill the values before searching")
-        values = values + 0.0  # -0.0 becomes 0.0
-    return values.view(f"u{values.dtype.itemsize}")
-
-
-def hash_rows(block: np.ndarray | sparse.csr_array, first: int = 0) -> np.ndarray:
-    """Return one hash a row, (b,) uint64, of a block of rows, dense or CSR; equal rows have equal hashes.
-
-    Raises
-    ------
-    DataError : a value is NaN or infinite; `first` is the number of the block's first row, for the message.
-    """
-    if isinstance(block, np.ndarray):
-        return _hash_rows(_bits(block, first))
-    return _hash_sparse_rows(_bits(block.data, first), block.indices, block.indptr)
-
-
-def rows_differ(left: np.ndarray | sparse.csr_array, right: np.ndarray | sparse.csr_array) -> np.ndarray:
-    """Return which rows of two blocks differ, (b,) bool; 0.0 equals -0.0, and a stored zero a missing one."""
-    if isinstance(left, np.ndarray):
-        return (left != right).any(axis=1)
-    return np.diff((left != right).tocsr().indptr) > 0
-
-
 def require_distinct(distinct: bool, what: str) -> None:
     """Raise DataError of points that are all equal."""
     require(distinct, what, error=DataError, why="nothing tells them apart, and a graph of them has no shape",
@@ -154,57 +90,62 @@ def require_distinct(distinct: bool, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class HashTask:
-    """Write the hashes of rows [start, stop)."""
+class VertexRows:
+    """Which rows are copies of which, as shared arrays `vertex`, `first` and `multiplicity` of parts; see `Vertices`.
 
-    rows: Rows
-    start: int
-    stop: int
+    parts : None where each row is a vertex. n : rows. v : vertices. largest, copied : see `attributes`.
+    """
 
-    def __call__(self, out: PartWriter) -> Receipt:
-        return out.write_rows(self.start, keys=hash_rows(self.rows.read(self.start, self.stop), self.start))
+    parts: Parts | None
+    n: int
+    v: int
+    largest: int = 1
+    copied: int = 0
+
+    @classmethod
+    def of(cls, parts: Parts, attributes: dict[str, Any]) -> "VertexRows":
+        """Return the vertices whose arrays lie in parts, and that `attributes` describes."""
+        n, v = attributes["n"], attributes["vertices"]
+        return cls(parts if v < n else None, n, v, attributes["largest_multiplicity"], attributes["copied_points"])
+
+    def __len__(self) -> int:
+        return self.v
+
+    @property
+    def joined(self) -> bool:
+        """Return whether any vertex has two rows."""
+        return self.parts is not None
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Return the counts; JSON."""
+        return {"n": self.n, "vertices": self.v, "largest_multiplicity": self.largest, "copied_points": self.copied}
+
+    def vertex_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the vertex of each of some rows."""
+        return np.asarray(rows, np.int64) if self.parts is None else self.parts.rows("vertex").take(rows)
+
+    @property
+    def multiplicity(self) -> Rows | None:
+        """Return the rows of each vertex, (v,); None for one each."""
+        return None if self.parts is None else self.parts.rows("multiplicity")
+
+    def distinct(self, rows: Rows) -> Rows:
+        """Return the rows of the vertices, (v, d)."""
+        return rows if self.parts is None else SelectedRows(rows, self.parts.rows("first"))
+
+    def load(self) -> Vertices:
+        """Return the vertices in memory; 24 bytes a row."""
+        if self.parts is None:
+            return Vertices.distinct(self.n)
+        return Vertices(*(self.parts.rows(name).read_all() for name in ("vertex", "first", "multiplicity")))
 
 
-@dataclass(frozen=True)
-class CompareTask:
-    """Write which pairs of rows differ, of pairs [start, stop)."""
+def find_vertex_rows(rows: Rows, execution: Execution, parts: Parts, progress: Progress | None = None) -> VertexRows:
+    """Return the distinct rows of rows (n, d), dense or sparse, with their copies, which are written to `parts`.
 
-    rows: Rows
-    pairs: Rows  # (m, 2) int64
-    start: int
-    stop: int
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        pairs = self.pairs.read(self.start, self.stop)
-        return out.write(differ=rows_differ(self.rows.take(pairs[:, 0]), self.rows.take(pairs[:, 1])))
-
-
-def hashed_rows(n: int, row_bytes: int, budget: int) -> tuple[int, int]:
-    """Return the rows of a task's block, and the bytes of one: two rows that are compared, in two forms each."""
-    each = 4 * row_bytes + 40
-    return min(rows_that_fit(budget, each, n), max(1, BLOCK_BYTES // each)), each
-
-
-def vertices_cost(n: int, row_bytes: int, budget: int, *, collapse: bool) -> Cost:
-    """Return what finding equal rows takes: hashes in blocks; then, in the driver, sorted, 48 bytes a row."""
-    if not collapse:
-        return cost_of(0, 0, 24 * n, 40 * n, 24 * n)
-    height, each = hashed_rows(n, row_bytes, budget)
-    return cost_of(block_count(n, height), n * (row_bytes + 8), 32 * n, max(height * each, 48 * n) + whole_bytes(8 * n),
-                   max(each, 48 * n))
-
-
-def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None,
-                  progress: Progress | None = None) -> Vertices:
-    """Return the distinct rows of rows (n, d), dense or sparse, with their copies.
-
-    Rows are equal if all their values are; a hash only says which rows to compare. A task holds two blocks of rows in
-    two forms each (`vertices_cost`), the caller 48 bytes a row. Rows that are
-    copies are read again, once, with those that they equal: a task reads every chunk that holds one of these.
-
-    Parameters
-    ----------
-    parts : where the hashes go; finished blocks are kept. Scratch of the execution by default.
+    Rows are equal if all their values are. Where none are, rows are read once and nothing is written but hashes, which
+    are removed at the end.
 
     Raises
     ------
@@ -213,27 +154,26 @@ def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None,
     require(len(rows.shape) == 2 and len(rows) > 0 and rows.dtype.kind in "biuf",
             f"X has shape {rows.shape} and dtype {rows.dtype}, expected (n_points, n_features) of numbers",
             error=DataError, why="points are rows of a two-dimensional array", fix="pass a table of numbers")
-    n, parts = len(rows), parts or execution.scratch()
-    height, _ = hashed_rows(n, rows.row_bytes, execution.memory_budget)
-    parts.allocate("keys", (n,), np.uint64, height)
-    execution.map([HashTask(rows, start, stop) for start, stop in row_ranges(n, height)], parts, progress)
-    _, first_of_key, key = np.unique(parts.rows("keys").read_all(), return_index=True, return_inverse=True)
-    first = first_of_key[key]
-    pending = np.flatnonzero(first != np.arange(n))
-    while len(pending):
-        pairs = execution.share_rows(ArrayRows(np.stack([pending, first[pending]], axis=1)))
-        tasks = [CompareTask(rows, pairs, start, stop) for start, stop in row_ranges(len(pending), height)]
-        compared = execution.scratch()
-        execution.map(tasks, compared)
-        differ = np.concatenate([compared.read(index)["differ"] for index in range(len(tasks))])
-        # Other rows with the same hash: the first of them stands for those that equal it, and so on.
-        pending = pending[differ]
-        _, start_of, group = np.unique(first[pending], return_index=True, return_inverse=True)
-        first[pending] = pending[start_of][group]
-        pending = pending[first[pending] != pending]
-    distinct = np.flatnonzero(first == np.arange(n))
-    vertex = np.searchsorted(distinct, first)
-    return Vertices(vertex, distinct, np.bincount(vertex, minlength=len(distinct)))
+    found = find_equal_rows(rows, execution, parts, progress)
+    if found is None:
+        return VertexRows(None, len(rows), len(rows))
+    streams = {name: RowStream(parts, name, found.v, np.int64) for name in ("first", "multiplicity")}
+    for block in found.blocks():
+        for name, stream in streams.items():
+            stream.add(block[name])
+    for stream in streams.values():
+        stream.close()
+    found.remove()
+    return VertexRows(parts, len(rows), found.v, found.largest, found.copied)
+
+
+def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None,
+                  progress: Progress | None = None) -> Vertices:
+    """Return the vertices that `find_vertex_rows` finds, in memory.
+
+    parts : where what tasks find goes; finished blocks are kept. Scratch of the execution by default.
+    """
+    return find_vertex_rows(rows, execution, parts or execution.scratch(), progress).load()
 
 
 def distinct_rows(rows: Rows, vertices: Vertices, execution: Execution) -> Rows:

@@ -21,6 +21,7 @@ from ..data.sources import Source, find_source, is_url
 from ..errors import DataError, explain, require
 from ..execution.cost import Cost
 from ..graph.descent import descent_cost, descent_seconds
+from ..graph.equal_rows import vertices_cost
 from ..graph.exact import exact_cost
 from ..graph.given import (
     checked_neighbors,
@@ -36,7 +37,7 @@ from ..graph.health import graph_health, health_cost, unreached_points
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from ..graph.partition_sizes import partitioned_cost
-from ..graph.vertices import Vertices, distinct_rows, find_vertices, require_distinct, vertices_cost
+from ..graph.vertices import VertexRows, Vertices, find_vertex_rows, require_distinct
 from ..graph.weight_rule import WeightParams
 from ..graph.weights import read_graph, weigh, weights_cost
 from ..report.sections.graph import graph_section
@@ -65,16 +66,18 @@ def make_vertices(context: Context, params: VertexParams) -> dict[str, Any]:
     """Find equal training points: each distinct one is a vertex of the graph."""
     rows = context.points("train")
     if params.duplicates == "collapse":
-        found = find_vertices(rows, context.execution, context.parts.within("hashes"), context.progress)
-    else:
-        found = Vertices.distinct(len(rows))
-    PartWriter(context.parts, 0).write(**found.to_arrays())
-    return found.attributes
+        return find_vertex_rows(rows, context.execution, context.parts, context.progress).attributes
+    return VertexRows(None, len(rows), len(rows)).attributes
+
+
+def vertex_rows_of(context: Context) -> VertexRows:
+    """Return which training points are copies, where that is stored."""
+    return VertexRows.of(context.inputs["vertices"].parts, context.attributes("vertices"))
 
 
 def vertices_of(context: Context) -> Vertices:
-    """Return which training points are copies."""
-    return Vertices.from_arrays(context.arrays("vertices"))
+    """Return which training points are copies, in memory."""
+    return vertex_rows_of(context).load()
 
 
 def given_file(kind: str, path: str) -> Source:
@@ -152,10 +155,10 @@ class ListParams:
 def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
     """Search the neighbors of the vertices, or read given lists; weights that are given need none."""
     if params.search is not None:
-        points = vertices_of(context)
-        require_distinct(len(points) > 1, f"all {len(points.vertex)} training points are equal")
+        points = vertex_rows_of(context)
+        require_distinct(len(points) > 1, f"all {points.n} training points are equal")
         search = lowered_neighbors(params.search, len(points), "distinct training points")
-        rows = distinct_rows(context.points("train"), points, context.execution)
+        rows = points.distinct(context.points("train"))
         return find_neighbors(rows, search, context.execution, context.parts).attributes
     if "neighbors" not in context.files:
         return {"method": "given"}
@@ -202,11 +205,11 @@ class HealthTask:
     graph: Parts
     labels: Arrays | None  # None of a kind without labels
     train: Rows
-    vertices: Arrays
+    vertices: VertexRows
 
     def __call__(self, out: PartWriter) -> Receipt:
         labels, train = self.labels.load() if self.labels else {}, self.train.read_all()
-        points, W = Vertices.from_arrays(self.vertices.load()), read_graph(self.graph)
+        points, W = self.vertices.load(), read_graph(self.graph)
         labeled, y = labels.get("labeled"), None  # quantities have no classes that neighbors could share
         if "codes" in labels:
             y = np.full(len(train), -1)
@@ -223,7 +226,7 @@ def make_health(context: Context, params: NoParams) -> dict[str, Any]:
     """Describe the graph, and list the points that no label reaches."""
     labels = context.inputs["labels"].parts.arrays(0) if "labels" in context.inputs else None
     task = HealthTask(lists_of(context), context.inputs["graph"].parts, labels,
-                      context.rows("split", "train"), context.inputs["vertices"].parts.arrays(0))
+                      context.rows("split", "train"), vertex_rows_of(context))
     receipt, = context.execution.map([task], context.parts)
     return receipt["health"]
 

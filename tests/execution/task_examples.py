@@ -31,6 +31,7 @@ from dssl.graph.energy_moves import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
 from dssl.graph.neighbors import neighbors
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
+from dssl.graph.vertices import find_vertex_rows
 from dssl.graph.weight_rule import WeightParams
 from dssl.graph.weights import weigh, weights
 from dssl.kernels.base import RBF
@@ -301,6 +302,18 @@ def clusters_and_their_number(execution: Execution, folder: Path) -> Found:
     with patch.object(kmeans_module, "SAMPLE", 100):
         fitted = KernelKMeans("gap", space="base", n_landmarks=20, n_init=2, max_clusters=3).fit(points(200)[0])
     return {"labels": fitted.labels_, "gaps": np.array(fitted.evidence_["chosen"]["gaps"])}
+
+
+@example(memory_budget=1 << 16)
+def equal_rows(execution: Execution, folder: Path) -> Found:
+    """Copies in other blocks, of dense and of sparse rows."""
+    X = np.random.default_rng(0).normal(size=(900, 3))
+    X[600:] = X[:300]
+    found = {}
+    for name, rows in (("dense", ArrayRows(X)), ("sparse", as_rows(sparse.csr_array(X)))):
+        vertices = find_vertex_rows(rows, execution, StoredParts(folder / name))
+        found |= {f"{name}.{key}": array for key, array in vertices.load().to_arrays().items()}
+    return found
 
 
 @example(memory_budget=2 << 20)

@@ -9,15 +9,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
-from dssl.graph import vertices as module
+from dssl.graph import equal_rows as module
+from dssl.graph.equal_rows import hash_rows
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
 from dssl.graph.vertices import (
+    VertexRows,
     Vertices,
     covariance_at_points,
     distinct_rows,
+    find_vertex_rows,
     find_vertices,
-    hash_rows,
 )
 from dssl.graph.weights import weights
 from dssl.kernels.subsample import inverse_on_subsample
@@ -27,6 +29,7 @@ from dssl.storage.csr import CsrRows, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts
 from tests import reference
+from tests.memory import Traced
 
 
 def by_dictionary(X):
@@ -66,8 +69,9 @@ def test_vertices_are_the_distinct_rows(data):
     X = X.astype(data.draw(st.sampled_from([np.float32, np.float64, np.float16, np.longdouble])))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_BYTES", data.draw(st.sampled_from([1, 500, 1 << 20])))
-        check(find_vertices(ArrayRows(X), InProcess(data.draw(st.integers(1, 3)))), X)
-        check(find_vertices(CsrRows(sp.csr_array(X.astype(np.float64))), InProcess(1)), X)
+        budget = data.draw(st.sampled_from([1000, 1 << 30]))  # of several buckets, or one
+        check(find_vertices(ArrayRows(X), InProcess(data.draw(st.integers(1, 3)), budget)), X)
+        check(find_vertices(CsrRows(sp.csr_array(X.astype(np.float64))), InProcess(1, budget)), X)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, bool, np.float32])
@@ -137,6 +141,31 @@ def test_vertices_of_rows_keep_their_order_and_come_once():
     assert_array_equal(found.of(np.array([4, 2, 1, 0])), [1, 0])
     assert found.attributes["copied_points"] == 4
     assert_array_equal(found.rows_of(np.array([2, 1, 0]), np.array([4, 2, 0])), [3, 4, 2])
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_no_task_and_no_driver_holds_more_than_the_budget(tmp_path, copies):
+    """20,000 rows within 1 MiB; of the copies half are one row, in every block."""
+    rng, parts = np.random.default_rng(5), StoredParts(tmp_path / "found")
+    X = rng.normal(size=(20_000, 4)).astype(np.float32)
+    if copies:
+        X[rng.integers(0, 20_000, 3000)] = X[0]
+        X[rng.integers(0, 20_000, 3000)] = X[rng.integers(0, 20_000, 3000)]
+    traced = Traced(tmp_path, 1 << 20)
+    rows = traced.share_rows(ArrayRows(X))
+    with traced:
+        found = find_vertex_rows(rows, traced, parts)
+    assert set(traced.tasks) == ({"HashTask", "SuspectTask", "ContentTask", "MatchTask", "FirstsTask", "NumberTask",
+                                  "VertexTask"} if copies else {"HashTask", "SuspectTask"})
+    assert max(traced.tasks.values()) <= traced.memory_budget
+    assert traced.driver <= 2 * traced.memory_budget  # Zarr's own description of an array takes most of it
+    check(found.load(), X)
+    assert found.attributes == found.load().attributes
+    again = VertexRows.of(parts, found.attributes)
+    ids = np.array([19_999, 3, 3])
+    assert_array_equal(again.vertex_of(ids), found.load().vertex[ids])
+    assert_array_equal(again.distinct(rows).read_all(), X[found.load().first])
+    assert not [path for path in parts.folder.rglob("*") if path.is_file()] or copies
 
 
 def test_errors():

@@ -60,7 +60,9 @@ def test_equal_rows_are_one_vertex(spec, tmp_path):
     which = np.random.default_rng(0).integers(0, 60, size=300)
     save(spec, X[which], y[which])
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    vertices, split = part(spec, tmp_path / "work", "vertices").read(0), split_arrays(
+    vertices, split = {
+        name: part(spec, tmp_path / "work", "vertices").rows(name).read_all()
+        for name in ("vertex", "first", "multiplicity")}, split_arrays(
         part(spec, tmp_path / "work", "split"))
     train = which[split["train"]]
     assert len(vertices["first"]) == len(np.unique(train))

@@ -28,7 +28,7 @@ from ...graph.graph import Graph
 from ...graph.vertices import Vertices, distinct_rows
 from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
-from ...storage.blocks import ArrayRows, Parts, Rows
+from ...storage.blocks import STREAM_ROWS, ArrayRows, Parts, Rows
 from ...storage.csr import as_rows
 from ..kernel_model import KernelModel
 from ..smooth_losses import SQUARES, SmoothLoss
@@ -151,7 +151,7 @@ class LapRLSProblem:
     @cached_property
     def allowed(self) -> dict[str, list[Penalties]]:
         """Return the penalties among which each name has its choice; the control takes the model's."""
-        n = len(self.rows) if self.copies is None else int(self.copies.read_all().sum())
+        n = len(self.rows) if self.copies is None else sum(int(own.sum()) for _, own in self.copies.blocks(STREAM_ROWS))
         inductive = self.params.system.inductive and self.graph is not None
         left = tuple(n - own for own in self.lines.counts) if inductive else ()
         scale = PenaltyScale(self.lines.weights_without, n, left)

@@ -75,7 +75,7 @@ class RegularizerSystem:
 def make_system(context: Context, params: RegularizerSystem) -> dict[str, Any]:
     """Prepare the solver: scaled matrix, method, eigenvectors or hierarchy."""
     counted = context.attributes("vertices")["largest_multiplicity"] > 1
-    copies = context.inputs["vertices"].parts.arrays(0) if counted else None
+    copies = context.execution.share(multiplicity=vertices_of(context).multiplicity) if counted else None
     solver = SolverParams(method=params.method, tolerance=params.tolerance,  # type: ignore[arg-type]
                           max_iterations=params.max_iterations)
     regularizer = RegularizerParams(laplacian=params.laplacian, ridge=params.ridge)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ...execution.cost import Cost, cost_of
-from ...graph.vertices import distinct_rows
 from ...kernels.base import Kernel
 from ...kernels.landmarks import landmark_count, landmarks_cost
 from ...learners.coding import margins_of
@@ -45,7 +44,7 @@ from ...storage.blocks import PartWriter
 from ...storage.views import SelectedRows
 from ..dataset import DATASET
 from ..facts import Facts
-from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
+from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertex_rows_of
 from ..points import LABELS, POINTS, labeled_target
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
@@ -73,9 +72,9 @@ class ChoiceOfLandmarks:
 
 def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any]:
     """Choose the landmarks among the distinct training points; by leverage, those of each bandwidth."""
-    vertices, points = vertices_of(context), context.points("train")
-    rows = distinct_rows(points, vertices, context.execution)
-    labeled = np.unique(vertices.vertex[context.arrays("labels")["labeled"]])
+    vertices, points = vertex_rows_of(context), context.points("train")
+    rows = vertices.distinct(points)
+    labeled = np.unique(vertices.vertex_of(context.arrays("labels")["labeled"]))
     # The other methods do not ask a kernel.
     kernels: list[Any] = [None] if params.kernels is None else params.kernels.on(points)
     found = [landmarks_of(rows, kernel, params.landmarks, labeled, context.execution) for kernel in kernels]

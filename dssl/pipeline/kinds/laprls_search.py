@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from ...execution.tasks import Execution
-from ...graph.graph import Graph
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.landmarks import Landmarks
 from ...learners.laprls.closed_form import closed_form_bytes
+from ...learners.laprls.params import LabelLines
 from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS
 from ...learners.smooth_losses import SmoothLoss
 from ...learners.target import Target
@@ -20,7 +22,7 @@ from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rungs_of
 from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties, untold
 from ...storage.blocks import Rows
-from ..graphs import lists_of, vertices_of
+from ..graphs import lists_of, vertex_rows_of
 from ..points import labeled_target
 from ..stage import Context
 from .laprls_spec import LapRLSPipeline
@@ -104,11 +106,12 @@ class FitParams:
 
     def problem(self, context: Context, target: Target) -> LapRLSProblem:
         """Return the problem of all kernels; its labels have the first folds where there is something to choose."""
-        own, vertices = self.laprls, vertices_of(context)
-        graph = Graph(vertices, context.inputs["graph"].parts, lists_of(context)) if (
-            own.uses_graph or own.system.solver in DENSE) else None
-        problem = LapRLSProblem.of(context.points("train"), target, own, context.execution, graph=graph,
-                                   vertices=vertices, names=("model", *self.baselines))
+        own, vertices, lists = self.laprls, vertex_rows_of(context), lists_of(context)
+        lines = LabelLines.of(vertices.vertex_of(target.labeled), np.ones(len(target.labeled)), target.columns(), ())
+        problem = LapRLSProblem(
+            vertices.distinct(context.points("train")), target, lines,
+            context.inputs["graph"].parts if own.uses_graph or own.system.solver in DENSE else None, own,
+            vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines))
         if not (problem.has_choice or len(self.numbers) > 1):
             return problem
         return problem.with_folds(self.repetitions(target)[0])

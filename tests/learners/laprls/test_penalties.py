@@ -42,7 +42,7 @@ def test_the_scale_of_a_fold_is_that_of_the_labels_that_are_kept():
 def test_auto_is_a_hundredth_and_a_tenth_in_the_scale_of_the_paper():
     """With weights and copies: w is the sum of the weights, n the points with their copies."""
     lines = LabelLines(np.arange(4), np.array([0, 0, 1, 2]), np.array([1.0, 2.0, 1.0, 0.5]), np.ones((4, 1)), 2)
-    vertices = InProcess(1).share(multiplicity=np.array([1, 3, 1, 1, 2]))
+    vertices = ArrayRows(np.array([1, 3, 1, 1, 2]))
     params = LapRLSParams(gamma_A=("auto", "10*auto"), gamma_I=("auto", 0.0))
     problem = LapRLSProblem(ArrayRows(np.eye(5)), Quantities(lines.row, lines.target), lines, None, params, vertices,
                             names=("model", "base"))

@@ -1,0 +1,376 @@
+"""Rows that are equal, found in blocks: no task and no driver holds more than a block, or a bucket of hashes.
+
+    HashTask       hashes a block, finds the rows in it that equal an earlier one, and sends the hashes of the others to
+                   the buckets that they fall in
+    SuspectTask    tells the owners of rows whose hash others have in the same bucket
+    ContentTask    sends the contents of these rows to the buckets of their hashes
+    MatchTask      compares them, and tells the owners of equal rows and of the first of them
+    FirstsTask     writes the first rows of a block, and how many rows each stands for
+    NumberTask     sends the numbers of its first rows to the blocks of their copies
+    VertexTask     writes the number of each row of a block
+
+A bucket has a part of all hashes. Where no two rows are equal, and no two hashes, the first two steps are all. A row
+that is repeated everywhere comes once from each block, so that no bucket is filled by it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from ..errors import DataError, require
+from ..execution.cost import Cost, block_count, cost_of
+from ..execution.tasks import Execution, Progress
+from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.csr import narrow_csr
+from ..storage.shuffle import gather, scatter
+from .metric import measurable
+
+BLOCK_BYTES = 64 << 20
+BUCKET_BYTES = 110  # of a task, a hash of a bucket, measured
+
+
+@njit(nogil=True, cache=True)
+def _mixed(key, value):
+    """Return a hash of key and value; a bijection in either (the finalizer of MurmurHash3, A. Appleby)."""
+    key ^= value
+    key = (key ^ (key >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    key = (key ^ (key >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return key ^ (key >> np.uint64(33))
+
+
+@njit(nogil=True, cache=True)
+def _hash_rows(bits):
+    keys = np.zeros(bits.shape[0], np.uint64)
+    for row in range(bits.shape[0]):
+        for column in range(bits.shape[1]):
+            keys[row] = _mixed(keys[row], np.uint64(bits[row, column]) + np.uint64(1))
+    return keys
+
+
+@njit(nogil=True, cache=True)
+def _hash_sparse_rows(bits, indices, indptr):
+    keys = np.zeros(len(indptr) - 1, np.uint64)
+    for row in range(len(keys)):
+        for entry in range(indptr[row], indptr[row + 1]):
+            if bits[entry] != 0:  # a stored zero equals a missing one
+                keys[row] = _mixed(_mixed(keys[row], np.uint64(indices[entry]) + np.uint64(1)),
+                                   np.uint64(bits[entry]))
+    return keys
+
+
+def _bits(values: np.ndarray, first: int) -> np.ndarray:
+    """Return values as unsigned integers that are equal exactly where the values are."""
+    values = measurable(values, "euclidean")
+    if values.dtype.kind == "f":
+        require(bool(np.isfinite(values).all()), f"rows from row {first} on hold NaN or infinite values",
+                why="they equal nothing and have no distance", error=DataError,
+                fix="drop these rows, or fill the values before searching")
+        values = values + 0.0  # -0.0 becomes 0.0
+    return values.view(f"u{values.dtype.itemsize}")
+
+
+def hash_rows(block: np.ndarray | sparse.csr_array, first: int = 0) -> np.ndarray:
+    """Return one hash a row, (b,) uint64, of a block of rows, dense or CSR; equal rows have equal hashes.
+
+    Raises
+    ------
+    DataError : a value is NaN or infinite; `first` is the number of the block's first row, for the message.
+    """
+    if isinstance(block, np.ndarray):
+        return _hash_rows(_bits(block, first))
+    return _hash_sparse_rows(_bits(block.data, first), block.indices, block.indptr)
+
+
+def rows_differ(left: np.ndarray | sparse.csr_array, right: np.ndarray | sparse.csr_array) -> np.ndarray:
+    """Return which rows of two blocks differ, (b,) bool; 0.0 equals -0.0, and a stored zero a missing one."""
+    if isinstance(left, np.ndarray):
+        return (left != right).any(axis=1)
+    return np.diff((left != right).tocsr().indptr) > 0
+
+
+def first_equal(block: Any, keys: np.ndarray) -> np.ndarray:
+    """Return for each row of a block (b, d) with these hashes the first row that equals it, (b,)."""
+    _, first_of_key, key = np.unique(keys, return_index=True, return_inverse=True)
+    first = first_of_key[key]
+    pending = np.flatnonzero(first != np.arange(len(keys)))
+    while len(pending):
+        # Other rows with the same hash: the first of them stands for those that equal it, and so on.
+        pending = pending[rows_differ(block[pending], block[first[pending]])]
+        _, start_of, group = np.unique(first[pending], return_index=True, return_inverse=True)
+        first[pending] = pending[start_of][group]
+        pending = pending[first[pending] != pending]
+    return first
+
+
+def hashed_rows(n: int, row_bytes: int, budget: int) -> tuple[int, int]:
+    """Return the rows of a task's block, and the bytes of one: two rows that are compared, in two forms each."""
+    each = 4 * row_bytes + 80
+    return min(rows_that_fit(budget, each, n), max(1, BLOCK_BYTES // each)), each
+
+
+def buckets_of(n: int, row_bytes: int, budget: int) -> int:
+    """Return the number of buckets: so many that hashes take half the budget, and rows if all have to be compared."""
+    return max(1, -(-2 * n * max(BUCKET_BYTES, 6 * row_bytes + 60) // budget))
+
+
+@dataclass(frozen=True)
+class EqualRows:
+    """Blocks of `height` rows, buckets of hashes, and where the steps write.
+
+    inside : whether any block has equal rows; across : whether any are in different blocks. v, largest, copied : what
+    was found: distinct rows, the most copies of one, and the rows that have copies.
+    """
+
+    rows: Rows
+    height: int
+    n_buckets: int
+    parts: Parts
+    inside: bool = False
+    across: bool = False
+    v: int = 0
+    largest: int = 1
+    copied: int = 0
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        return row_ranges(len(self.rows), self.height)
+
+    @property
+    def count(self) -> int:
+        return block_count(len(self.rows), self.height)
+
+    def of(self, step: str) -> Parts:
+        """Return where a step writes."""
+        return self.parts.within(step)
+
+    def buckets(self, keys: np.ndarray) -> np.ndarray:
+        """Return the bucket of each hash, by its upper half."""
+        return ((keys >> np.uint64(32)) * np.uint64(self.n_buckets) >> np.uint64(32)).astype(np.int64)
+
+    def local(self, index: int) -> np.ndarray:
+        """Return for each row of a block the first in it that equals it."""
+        start, stop = self.ranges[index]
+        local = self.of("hashes").read(index, ["local"])["local"] if self.inside else np.arange(0)
+        return local if len(local) else np.arange(stop - start)
+
+    def matches(self, index: int) -> dict[str, np.ndarray]:
+        """Return what is known of the rows of a block: `row` equals `other`, an earlier one if `later`."""
+        if self.across:
+            return gather(self.of("matches"), self.n_buckets, index)
+        return {"row": np.arange(0), "other": np.arange(0), "later": np.zeros(0, bool), "rows": np.arange(0)}
+
+    def blocks(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yield the `first` rows of each block, and their `multiplicity`."""
+        firsts = self.of("firsts")
+        for index in range(self.count):
+            yield firsts.read(index)
+
+    def remove(self) -> None:
+        """Delete what the steps wrote."""
+        for step in ("hashes", "suspects", "contents", "matches", "firsts", "numbers", "vertices"):
+            self.of(step).remove()
+
+
+@dataclass(frozen=True)
+class HashTask:
+    """Send the hashes of the distinct rows of a block to their buckets; write which rows of it are equal, if any are.
+
+    `rows` of a hash are those in the block that equal the row.
+    """
+
+    equal: EqualRows
+    index: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        equal, (start, stop) = self.equal, self.equal.ranges[self.index]
+        block = equal.rows.read(start, stop)
+        keys = hash_rows(block, start)
+        local = first_equal(block, keys)
+        own = np.flatnonzero(local == np.arange(stop - start))
+        receipt = scatter(out, equal.buckets(keys[own]), equal.n_buckets, key=keys[own], row=start + own,
+                          rows=np.bincount(local, minlength=len(local))[own])
+        copies = stop - start - len(own)
+        return {**receipt, **out.write(local=local[:len(local) if copies else 0]), "copies": copies}
+
+
+@dataclass(frozen=True)
+class SuspectTask:
+    """Tell the owners of the rows of a bucket that have a hash of others."""
+
+    equal: EqualRows
+    bucket: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        equal = self.equal
+        found = gather(equal.of("hashes"), equal.count, self.bucket)
+        order = np.argsort(found["key"], kind="stable")
+        same = np.diff(found["key"][order]) == 0
+        shared = order[np.append(same, False) | np.append(False, same)] if len(order) else order
+        shared.sort()
+        row = found["row"][shared]
+        receipt = scatter(out, row // equal.height, equal.count, row=row, rows=found["rows"][shared])
+        return {**receipt, "suspects": len(shared)}
+
+
+@dataclass(frozen=True)
+class ContentTask:
+    """Send the rows of a block that may equal others to the buckets of their hashes."""
+
+    equal: EqualRows
+    index: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        equal, (start, stop) = self.equal, self.equal.ranges[self.index]
+        found = gather(equal.of("suspects"), equal.n_buckets, self.index)
+        order = np.argsort(found["row"])
+        row, rows = found["row"][order], found["rows"][order]
+        block: Any = equal.rows.read(start, stop)[row - start]
+        bucket = equal.buckets(hash_rows(block, start))
+        if not equal.rows.is_sparse:
+            return scatter(out, bucket, equal.n_buckets, row=row, rows=rows, X=block)
+        # A row begins with an entry in no column, and so has one where it is empty.
+        entries = np.diff(block.indptr)
+        column, value = np.full(len(row) + len(block.data), -1, np.int32), np.zeros(len(row) + len(block.data),
+                                                                                  block.dtype)
+        of = np.repeat(np.arange(len(row)), entries + 1)
+        inner = np.ones(len(of), bool)
+        inner[np.cumsum(entries + 1) - entries - 1] = False
+        column[inner], value[inner] = block.indices, block.data
+        return scatter(out, bucket[of], equal.n_buckets, row=row[of], rows=rows[of], column=column, value=value)
+
+
+@dataclass(frozen=True)
+class MatchTask:
+    """Compare the rows of a bucket; tell the owner of a row that equals an earlier one, and that of the earlier one."""
+
+    equal: EqualRows
+    bucket: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        equal = self.equal
+        found = gather(equal.of("contents"), equal.count, self.bucket)
+        row, rows = found["row"], found["rows"]
+        if equal.rows.is_sparse:
+            begins = found["column"] < 0
+            row, rows = row[begins], rows[begins]
+            entries = np.diff(np.append(np.flatnonzero(begins), len(begins))) - 1
+            block: Any = narrow_csr(found["value"][~begins], found["column"][~begins],
+                                      np.concatenate([[0], np.cumsum(entries)]), (len(row), equal.rows.shape[1]))
+        else:
+            block = found["X"]
+        first = first_equal(block, hash_rows(block))
+        copy = np.flatnonzero(first != np.arange(len(first)))
+        other = first[copy]
+        told = np.concatenate([row[copy], row[other]])
+        others = np.concatenate([row[other], row[copy]])
+        receipt = scatter(out, told // equal.height, equal.count, row=told, other=others,
+                          later=np.repeat([True, False], len(copy)), rows=np.tile(rows[copy], 2))
+        return {**receipt, "copies": len(copy)}
+
+
+@dataclass(frozen=True)
+class FirstsTask:
+    """Write the rows of a block that equal none before them, `first`, and how many equal each, `multiplicity`."""
+
+    equal: EqualRows
+    index: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        equal, (start, stop) = self.equal, self.equal.ranges[self.index]
+        local, told = equal.local(self.index), equal.matches(self.index)
+        later = told["later"]
+        rows = np.bincount(local, minlength=stop - start)
+        np.add.at(rows, told["row"][~later] - start, told["rows"][~later])
+        is_first = local == np.arange(stop - start)
+        is_first[told["row"][later] - start] = False
+        multiplicity = rows[is_first]
+        receipt = out.write(first=start + np.flatnonzero(is_first), multiplicity=multiplicity.astype(np.int64))
+        return {**receipt, "count": len(multiplicity), "largest": int(multiplicity.max(initial=1)),
+                "copied": int(multiplicity[multiplicity > 1].sum())}
+
+
+@dataclass(frozen=True)
+class NumberTask:
+    """Send the numbers of the first rows of a block, from `begin` on, to the blocks of rows that equal them."""
+
+    equal: EqualRows
+    index: int
+    begin: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        equal, told = self.equal, self.equal.matches(self.index)
+        first, behind = equal.of("firsts").read(self.index, ["first"])["first"], ~told["later"]
+        row = told["other"][behind]
+        return scatter(out, row // equal.height, equal.count, row=row,
+                       vertex=self.begin + np.searchsorted(first, told["row"][behind]))
+
+
+@dataclass(frozen=True)
+class VertexTask:
+    """Write the vertex of each row of a block, whose first rows are numbered from `begin` on."""
+
+    equal: EqualRows
+    index: int
+    begin: int
+    vertices: Parts
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        equal, (start, stop) = self.equal, self.equal.ranges[self.index]
+        first = equal.of("firsts").read(self.index, ["first"])["first"]
+        vertex = np.empty(stop - start, np.int64)
+        vertex[first - start] = self.begin + np.arange(len(first))
+        if equal.across:
+            told = gather(equal.of("numbers"), equal.count, self.index)
+            vertex[told["row"] - start] = told["vertex"]
+        self.vertices.write_range(start, {"vertex": vertex[equal.local(self.index)]})
+        return {}
+
+
+def find_equal_rows(rows: Rows, execution: Execution, parts: Parts, progress: Progress | None = None
+                    ) -> EqualRows | None:
+    """Write the shared array `vertex` (n,), the number of the distinct row that each row equals; None if all differ.
+
+    Distinct rows are numbered in the order of the first of each, and `blocks` gives these. A task holds two blocks of
+    rows in two forms each (`hashed_rows`), or a bucket.
+
+    Raises DataError: values that are not finite numbers. BudgetError: not one row fits.
+    """
+    n, budget = len(rows), execution.memory_budget
+    height, _ = hashed_rows(n, rows.row_bytes, budget)
+    equal = EqualRows(execution.share_rows(rows), height, buckets_of(n, rows.row_bytes, budget), parts.within("equal"))
+    blocks, buckets = range(equal.count), range(equal.n_buckets)
+    hashed = execution.map([HashTask(equal, index) for index in blocks], equal.of("hashes"), progress)
+    suspects = execution.map([SuspectTask(equal, bucket) for bucket in buckets], equal.of("suspects"))
+    equal = replace(equal, inside=any(receipt["copies"] for receipt in hashed))
+    if any(receipt["suspects"] for receipt in suspects):
+        execution.map([ContentTask(equal, index) for index in blocks], equal.of("contents"))
+        matched = execution.map([MatchTask(equal, bucket) for bucket in buckets], equal.of("matches"))
+        equal = replace(equal, across=any(receipt["copies"] for receipt in matched))
+    if not equal.inside and not equal.across:
+        equal.remove()
+        return None
+    firsts = execution.map([FirstsTask(equal, index) for index in blocks], equal.of("firsts"))
+    begins = np.cumsum([0, *(receipt["count"] for receipt in firsts)]).tolist()
+    if equal.across:
+        execution.map([NumberTask(equal, index, begins[index]) for index in blocks], equal.of("numbers"))
+    parts.allocate("vertex", (n,), np.int64, height)
+    execution.map([VertexTask(equal, index, begins[index], parts) for index in blocks], equal.of("vertices"))
+    return replace(equal, v=begins[-1], largest=max(receipt["largest"] for receipt in firsts),
+                   copied=sum(receipt["copied"] for receipt in firsts))
+
+
+def vertices_cost(n: int, row_bytes: int, budget: int, *, collapse: bool) -> Cost:
+    """Return what finding equal rows takes: a pass of blocks, and one of buckets of their hashes.
+
+    Where there are copies, passes over these alone follow, of blocks and buckets as large.
+    """
+    if not collapse:
+        return cost_of(0, 0, 0, 0)
+    height, each = hashed_rows(n, row_bytes, budget)
+    blocks, buckets = block_count(n, height), buckets_of(n, row_bytes, budget)
+    return cost_of(blocks + buckets, n * (row_bytes + 20), 20 * n,
+                   max(height * each, min(BUCKET_BYTES * (n // buckets), budget)), each)
