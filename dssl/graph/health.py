@@ -1,142 +1,268 @@
-"""What a graph can carry: components that hold no label, hubs, copies, and how labels lie on its edges."""
+"""What a graph can carry: components that hold no label, hubs, copies, and how labels lie on its edges.
 
+It is found in blocks of the stored weights, and of points where some are isolated or no label reaches them; one task
+finds the components.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
-from ..execution.cost import Cost, cost_of
+from ..execution.cost import Cost, block_count, cost_of
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution
+from ..storage.blocks import ArrayRows, Arrays, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
+from .components import ComponentsTask
+from .median import median_of_parts
 from .neighbor_lists import Neighbors
-from .vertices import Vertices
+from .vertices import VertexRows, Vertices
+from .weights import BLOCK_ROWS, id_type
 
 MOST_LISTED = 100
+MOST_HUBS = 10  # listed
 HUB = 10  # times the median degree
+MOST_RUNS = 64
+ENTRY_BYTES = 60  # of a task, an entry of W, measured
 
 
 @dataclass(frozen=True)
-class Components:
-    """Connected components of a graph whose vertices are `points`: that of each vertex (v,), and its points (c,)."""
+class DegreesTask:
+    """Write the `degree` and the `strength` of the vertices of a block, and the `hubs` with most edges; count the rest.
 
-    points: Vertices
-    component: np.ndarray
-    sizes: np.ndarray
+    labels : `vertex` (l,) of those that are labeled, ascending, and `code`, where they have classes.
+    """
 
-    @classmethod
-    def of(cls, W: sp.csr_array, points: Vertices) -> "Components":
-        """Return the components of weights W (v, v)."""
-        count, component = connected_components(W, directed=False)
-        return cls(points, component, np.bincount(component, points.multiplicity, minlength=count).astype(np.int64))
+    graph: "HealthParts"
+    index: int
+    labels: Arrays | None
 
-    def unreached(self, labeled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the points in components without a labeled one, ascending, and the components of these points.
+    def __call__(self, out: PartWriter) -> Receipt:
+        start, stop = self.graph.ranges[self.index]
+        part = self.graph.weights.read(self.index)
+        W = sp.csr_array((part["data"], part["indices"], part["indptr"]), shape=(stop - start, self.graph.v))
+        degree, strength = np.diff(W.indptr).astype(np.float64), np.asarray(W.sum(axis=1)).ravel()
+        hubs = np.lexsort((np.arange(stop - start), -degree))[:MOST_HUBS]
+        receipt: Receipt = {"entries": int(W.nnz), "copies": self._copies(start, stop)}
+        for name, values in (("degree", degree), ("strength", strength)):
+            receipt[name] = [float(values.min()), float(values.sum()), float(values.max())]
+        out.write(degree=degree, strength=strength, hub=start + hubs, hub_degree=degree[hubs])
+        return receipt | ({} if self.labels is None else self._edges(W, start, stop, **self.labels.load()))
 
-        labeled : bool (n,), or the numbers of the labeled points.
-        """
-        of_point = self.component[self.points.vertex]
-        reached = np.zeros(len(self.sizes), bool)
-        reached[of_point[labeled]] = True
-        lost = np.flatnonzero(~reached[of_point])
-        return lost, of_point[lost]
+    def _copies(self, start: int, stop: int) -> int:
+        """Return the points of vertices that lie at their nearest neighbor."""
+        if self.graph.neighbors is None:
+            return 0
+        zero = self.graph.neighbors.distances.read(start, stop)[:, 0] == 0
+        m = self.graph.vertices.multiplicity
+        return int(zero.sum() if m is None else m.read(start, stop)[zero].sum())
+
+    @staticmethod
+    def _edges(W: sp.csr_array, start: int, stop: int, vertex: np.ndarray, code: np.ndarray) -> dict[str, int]:
+        """Return the edges from labeled vertices of the block to later ones, and how many of them join one class."""
+        first, last = np.searchsorted(vertex, [start, stop])
+        own = vertex[first:last]
+        rows = W[own - start]
+        column = rows.indices
+        at = np.minimum(np.searchsorted(vertex, column), len(vertex) - 1)
+        row = np.repeat(np.arange(first, last), np.diff(rows.indptr))
+        both = (vertex[at] == column) & (column > vertex[row])
+        return {"labeled_edges": int(both.sum()), "same": int((code[at[both]] == code[row[both]]).sum())}
+
+
+@dataclass(frozen=True)
+class HubsTask:
+    """Count the vertices of parts [first, last) of `DegreesTask` with more edges than a limit."""
+
+    degrees: Parts
+    first: int
+    last: int
+    limit: float
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        return {"count": sum(int((self.degrees.read(index, ["degree"])["degree"] > self.limit).sum())
+                             for index in range(self.first, self.last))}
+
+
+@dataclass(frozen=True)
+class PointsTask:
+    """Write the numbers of points [start, stop) that no label reaches, `row`, and the sizes of their components.
+
+    components : `points`, `vertices` and `reached` (c,) of each.
+    """
+
+    vertices: VertexRows
+    component: Rows
+    components: Arrays
+    numbers: Rows | None
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        arrays = self.components.load()
+        component = self.component.read(self.start, self.stop) if not self.vertices.joined else self.component.take(
+            self.vertices.vertex_of(np.arange(self.start, self.stop)))
+        number = np.arange(self.start, self.stop) if self.numbers is None else self.numbers.read(self.start, self.stop)
+        lost, alone = ~arrays["reached"][component], arrays["vertices"][component] == 1
+        receipt = out.write(row=number[lost], component_size=arrays["points"][component[lost]])
+        return {**receipt, **{name: {"count": int(which.sum()), "ids": number[which][:MOST_LISTED].tolist()}
+                              for name, which in (("isolated", alone), ("unreached", lost))}}
+
+
+@dataclass(frozen=True)
+class HealthParts:
+    """A stored graph of v vertices, in row blocks of `height`, and what its health is asked of."""
+
+    weights: Parts
+    v: int
+    height: int
+    vertices: VertexRows
+    neighbors: Neighbors | None
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        return row_ranges(self.v, self.height)
+
+
+def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, parts: Parts,
+                  labeled: np.ndarray | None = None, codes: np.ndarray | None = None,
+                  neighbors: Neighbors | None = None, numbers: Rows | None = None) -> dict[str, Any]:
+    """Return the facts that decide whether a graph can carry labels, JSON; write the points that no label reaches.
+
+    Points are counted with their copies; degrees, edges and homophily are those of vertices. What `lost_points` reads
+    is written to `parts`.
+
+    Parameters
+    ----------
+    weights : of the vertices, as `weigh` writes them.
+    labeled : the numbers of the labeled points. codes : their classes, for homophily, the share of edges between
+        labeled points within one class.
+    neighbors : the lists that W was made of, to count copies.
+    numbers : (n,), the number by which a point is named, such as its row in a file; its place by default.
+    """
+    n, v = vertices.n, len(vertices)
+    graph = HealthParts(weights, v, weights.receipt(0)["rows"][1], vertices, neighbors)
+    labels, vertex, code = None, np.arange(0), None
+    if labeled is not None:
+        labeled, first = np.unique(labeled, return_index=True)
+        # Of several labeled copies of a vertex the first one's class counts.
+        vertex, chosen = np.unique(vertices.vertex_of(labeled), return_index=True)
+        if codes is not None:
+            code = np.asarray(codes)[first][chosen]
+            labels = execution.share(vertex=vertex, code=code)
+    degrees, joined = parts.within("degrees"), parts.within("components")
+    joined.allocate("component", (v,), id_type(v), graph.height)
+    found = execution.map([DegreesTask(graph, index, labels) for index in range(len(graph.ranges))], degrees)
+    execution.map([ComponentsTask(weights, v, graph.height, vertices.multiplicity)], joined)
+    components, component = joined.read(0), joined.rows("component")
+    sizes = components["points"]
+    largest = np.sort(sizes)[::-1][:10]
+    medians = {name: median_of_parts(degrees, name, [stop - start for start, stop in graph.ranges], execution)
+               for name in ("degree", "strength")}
+    health: dict[str, Any] = {
+        "n": n, "edges": sum(receipt["entries"] for receipt in found) // 2,
+        "components": {"count": len(sizes), "largest": largest.tolist(), "largest_share": float(largest[0] / n)},
+        "isolated": {"count": 0, "ids": []},
+        **{name: _spread([receipt[name] for receipt in found], v, median) for name, median in medians.items()},
+        "hubs": _hubs(graph, degrees, max(HUB * medians["degree"], 1), numbers, execution)}
+    if neighbors is not None:
+        copies = sum(receipt["copies"] for receipt in found)
+        health["duplicates"] = {"points": copies, "share": copies / n}
+        health["recall"] = neighbors.attributes.get("recall")
+    reached = np.full(len(sizes), labeled is None)
+    reached[component.take(vertex)] = True
+    if not reached.all() or (components["vertices"] == 1).any():
+        of = execution.share(points=sizes, vertices=components["vertices"], reached=reached)
+        listed = execution.map([PointsTask(vertices, component, of, numbers, start, stop)
+                                for start, stop in row_ranges(n, BLOCK_ROWS)], parts)
+        health["isolated"] = _listed([receipt["isolated"] for receipt in listed])
+        lost = _listed([receipt["unreached"] for receipt in listed])
+    else:
+        lost = {"count": 0, "ids": []}
+    if labeled is not None:
+        health["labeled"] = len(labeled)
+        health["unreached"] = lost | {"components": int((~reached).sum())}
+        if code is not None:
+            health["homophily"] = _homophily(found, code)
+    for passed in (degrees, joined):
+        passed.remove()
+    return health
+
+
+def lost_points(parts: Parts) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield, in blocks, the numbers of points that no label reaches, ascending, and the sizes of their components."""
+    for index in sorted(parts.receipts()):
+        part = parts.read(index)
+        yield part["row"], part["component_size"]
 
 
 def graph_health(W: sp.spmatrix | sp.sparray, labeled: np.ndarray | None = None, neighbors: Neighbors | None = None,
                  *, y: np.ndarray | None = None, vertices: Vertices | None = None,
-                 numbers: np.ndarray | None = None) -> dict[str, Any]:
-    """Return the facts that decide whether a graph can carry labels; JSON.
+                 numbers: np.ndarray | None = None, parts: Parts | None = None) -> dict[str, Any]:
+    """Return the `stored_health` of weights W (v, v) in memory.
 
-    Points are counted with their copies; degrees, edges and homophily are those of vertices.
-
-    Parameters
-    ----------
-    W : sparse (v, v), symmetric weights of the vertices.
-    labeled : bool (n,), or the numbers of the labeled points.
-    neighbors : the lists that W was made of, to count copies.
-    y : (n,) classes, read where `labeled`; for homophily, the share of edges between labeled points within one class.
-    vertices : which points are copies; None where each of the n = v vertices is one point.
-    numbers : (n,), the number by which a point is named, such as its row in a file; its place by default.
+    labeled : bool (n,), or the numbers of the labeled points. y : (n,) classes, read where `labeled`. vertices : which
+    points are copies; None where each of the n = v vertices is one point.
     """
-    W = sp.csr_array(W)
-    points = Vertices.distinct(W.shape[0]) if vertices is None else vertices
-    n, m = len(points.vertex), points.multiplicity
-    names = np.arange(n) if numbers is None else np.asarray(numbers)
-    upper, components = sp.triu(W, 1), Components.of(W, points)
-    largest = np.sort(components.sizes)[::-1]
-    health: dict[str, Any] = {
-        "n": n, "edges": int(upper.nnz),
-        "components": {"count": len(largest), "largest": largest[:10].tolist(),
-                       "largest_share": float(largest[0] / n) if n else 0.0},
-        **_degrees(W, points, names)}
+    W, weights = sp.csr_array(W), MemoryParts()
+    weights.write(0, {"data": W.data, "indices": W.indices, "indptr": W.indptr})
+    weights.finish(0, {"rows": [0, W.shape[0]]})
+    points = VertexRows(None, W.shape[0], W.shape[0]) if vertices is None else vertices.stored()
+    rows = None if labeled is None else np.arange(points.n)[np.asarray(labeled)]
+    health = stored_health(weights, points, InProcess(1), MemoryParts() if parts is None else parts, rows,
+                           None if y is None or rows is None else np.asarray(y)[rows], neighbors,
+                           None if numbers is None else ArrayRows(np.asarray(numbers)))
     if vertices is not None:
-        health["vertices"] = {"count": len(points), "largest_multiplicity": int(m.max()),
-                              "copied_points": points.attributes["copied_points"]}
-    if neighbors is not None:
-        copies = sum(int(m[first:first + len(distances)][distances[:, 0] == 0].sum())
-                     for first, _, distances in neighbors.blocks(1 << 16))
-        health["duplicates"] = {"points": copies, "share": copies / n}
-        health["recall"] = neighbors.attributes.get("recall")
-    if labeled is not None:
-        rows = np.arange(n)[np.asarray(labeled)]
-        lost, component = components.unreached(rows)
-        health["labeled"] = len(np.unique(rows))
-        health["unreached"] = _listed(lost, names) | {"components": len(np.unique(component))}
-        if y is not None:
-            health["homophily"] = _homophily(upper, points, np.unique(rows), np.asarray(y))
+        health["vertices"] = described_vertices(points)
     return health
 
 
+def described_vertices(points: VertexRows) -> dict[str, int]:
+    """Return what a graph's health says of copies; JSON."""
+    return {"count": len(points), "largest_multiplicity": points.largest, "copied_points": points.copied}
+
+
 def health_cost(n: int, k: int, nnz: int) -> Cost:
-    """Return what describing a graph of n vertices takes: the matrix, joined from its blocks, and its upper half."""
-    peak = 30 * nnz + 40 * n
-    return cost_of(1, 12 * nnz + 8 * n + 12 * n * k, 0, peak, peak)
+    """Return what describing a graph of n vertices takes: its rows in blocks; and once more, for the components.
 
-
-def unreached_points(W: sp.spmatrix | sp.sparray, labeled: np.ndarray,
-                     vertices: Vertices | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of all points in components without a labeled point, ascending, and their components' sizes.
-
-    Parameters as in `graph_health`; a size counts points.
+    These take 12 bytes a vertex, with a block and the sizes of components that are few.
     """
-    components = Components.of(sp.csr_array(W), Vertices.distinct(W.shape[0]) if vertices is None else vertices)
-    lost, component = components.unreached(np.asarray(labeled))
-    return lost, components.sizes[component]
+    blocks, height = block_count(n, BLOCK_ROWS), min(n, BLOCK_ROWS)
+    peak = max(ENTRY_BYTES * (nnz // max(1, n) + 1) * height, 12 * n)
+    return cost_of(2 * blocks + 2 + min(blocks, MOST_RUNS), 16 * nnz + 12 * n * k, 32 * n, peak, 12 * n)
 
 
-def _degrees(W: sp.csr_array, points: Vertices, names: np.ndarray) -> dict[str, Any]:
-    """Return isolated points, the spread of degrees and of their weighted sums, and hubs."""
-    degrees = np.diff(W.indptr)
-    hubs = np.flatnonzero(degrees > max(HUB * np.median(degrees), 1)) if len(degrees) else np.arange(0)
-    hubs = hubs[np.lexsort((hubs, -degrees[hubs]))]
-    return {
-        "isolated": _listed(np.flatnonzero((degrees == 0)[points.vertex]), names),
-        "degree": _spread(degrees), "strength": _spread(np.asarray(W.sum(axis=1)).ravel()),
-        "hubs": {"rule": f"more than {HUB} times the median degree", "count": len(hubs),
-                 "largest": [{"id": int(names[points.first[hub]]), "degree": int(degrees[hub])} for hub in hubs[:10]]},
-    }
+def _listed(found: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"count": sum(own["count"] for own in found), "ids": [i for own in found for i in own["ids"]][:MOST_LISTED]}
 
 
-def _listed(places: np.ndarray, names: np.ndarray) -> dict[str, Any]:
-    return {"count": len(places), "ids": names[places[:MOST_LISTED]].tolist()}
+def _spread(found: list[list[float]], v: int, median: float) -> dict[str, float]:
+    least, total, most = zip(*found, strict=True)
+    return {"min": min(least), "median": median, "mean": sum(total) / v, "max": max(most)}
 
 
-def _spread(values: np.ndarray) -> dict[str, float]:
-    return {"min": float(values.min()), "median": float(np.median(values)), "mean": float(values.mean()),
-            "max": float(values.max())}
+def _hubs(graph: HealthParts, degrees: Parts, limit: float, numbers: Rows | None, execution: Execution
+          ) -> dict[str, Any]:
+    """Return the vertices with more edges than a limit, and the first of them, named by their first points."""
+    count = len(graph.ranges)
+    receipts = execution.map([HubsTask(degrees, first, last, limit)
+                              for first, last in row_ranges(count, -(-count // MOST_RUNS))], execution.scratch())
+    found = [degrees.read(index, ["hub", "hub_degree"]) for index in range(count)]
+    hub, degree = (np.concatenate([part[name] for part in found]) for name in ("hub", "hub_degree"))
+    order = np.lexsort((hub, -degree))[:MOST_HUBS]
+    order = order[degree[order] > limit]
+    rows = graph.vertices.first_of(hub[order])
+    names = rows if numbers is None else numbers.take(rows)
+    return {"rule": f"more than {HUB} times the median degree", "count": sum(receipt["count"] for receipt in receipts),
+            "largest": [{"id": int(name), "degree": int(own)} for name, own in zip(names, degree[order], strict=True)]}
 
 
-def _homophily(upper: sp.coo_array, points: Vertices, labeled: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    """Return the share of edges (i < j) between labeled vertices that join one class, and that expected by chance.
-
-    Of several labeled copies of a vertex the first one's class counts.
-    """
-    marked, of_vertex = np.zeros(len(points), bool), np.zeros(len(points), y.dtype)
-    rows = labeled[::-1]  # the first copy is written last
-    marked[points.vertex[rows]], of_vertex[points.vertex[rows]] = True, y[rows]
-    edges = upper.tocoo()
-    both = marked[edges.row] & marked[edges.col]
-    same = of_vertex[edges.row[both]] == of_vertex[edges.col[both]]
-    counts = np.unique(of_vertex[marked], return_counts=True)[1]
+def _homophily(found: list[Receipt], code: np.ndarray) -> dict[str, Any]:
+    """Return the share of edges between labeled vertices that join one class, and that expected by chance."""
+    edges, same = (sum(receipt[name] for receipt in found) for name in ("labeled_edges", "same"))
+    counts = np.unique(code, return_counts=True)[1]
     total = int(counts.sum())
     chance = float((counts * (counts - 1)).sum() / (total * (total - 1))) if total > 1 else None
-    return {"edges": len(same), "share": float(same.mean()) if len(same) else None, "by_chance": chance}
+    return {"edges": edges, "share": same / edges if edges else None, "by_chance": chance}

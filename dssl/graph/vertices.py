@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import DataError, require
 from ..execution.tasks import Execution, Progress
-from ..storage.blocks import ArrayRows, Parts, Rows, RowStream
+from ..storage.blocks import ArrayRows, MemoryParts, Parts, Rows, RowStream
 from ..storage.views import SelectedRows
 from .equal_rows import find_equal_rows
 
@@ -56,6 +56,14 @@ class Vertices:
         row = self.first.copy()
         row[self.vertex[preferred[::-1]]] = preferred[::-1]  # of several the first is written last
         return row[vertices]
+
+    def stored(self) -> "VertexRows":
+        """Return the same as shared arrays, of this process."""
+        parts = MemoryParts()
+        for name, array in self.to_arrays().items():
+            parts.allocate(name, array.shape, np.int64, len(array))
+            parts.write_range(0, {name: array})
+        return VertexRows.of(parts, self.attributes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that `from_arrays` takes."""
@@ -124,6 +132,10 @@ class VertexRows:
     def vertex_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the vertex of each of some rows."""
         return np.asarray(rows, np.int64) if self.parts is None else self.parts.rows("vertex").take(rows)
+
+    def first_of(self, vertices: np.ndarray) -> np.ndarray:
+        """Return the first row of each of some vertices."""
+        return np.asarray(vertices, np.int64) if self.parts is None else self.parts.rows("first").take(vertices)
 
     @property
     def multiplicity(self) -> Rows | None:

@@ -33,16 +33,16 @@ from ..graph.given import (
     warn_full,
 )
 from ..graph.graph import VERSIONS, Graph
-from ..graph.health import graph_health, health_cost, unreached_points
+from ..graph.health import described_vertices, health_cost, lost_points, stored_health
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
 from ..graph.partition_sizes import partitioned_cost
 from ..graph.vertices import VertexRows, Vertices, find_vertex_rows, require_distinct
 from ..graph.weight_rule import WeightParams
-from ..graph.weights import read_graph, weigh, weights_cost
+from ..graph.weights import weigh, weights_cost
 from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from .facts import Facts
 from .spec import GraphPipeline
 from .stage import Context, NoParams, Stage
@@ -197,38 +197,15 @@ def graph_of(context: Context) -> Graph:
                  {"neighbors": context.attributes("neighbors"), "weights": context.attributes("graph")})
 
 
-@dataclass(frozen=True)
-class HealthTask:
-    """Describe the graph; write the source rows of points that no label reaches, and the sizes of their components."""
-
-    neighbors: Neighbors | None  # None where the weights were given
-    graph: Parts
-    labels: Arrays | None  # None of a kind without labels
-    train: Rows
-    vertices: VertexRows
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        labels, train = self.labels.load() if self.labels else {}, self.train.read_all()
-        points, W = self.vertices.load(), read_graph(self.graph)
-        labeled, y = labels.get("labeled"), None  # quantities have no classes that neighbors could share
-        if "codes" in labels:
-            y = np.full(len(train), -1)
-            y[labeled] = labels["codes"]
-        health = graph_health(W, labeled, self.neighbors, y=y, vertices=points, numbers=train)
-        places, sizes = np.arange(0), np.arange(0)
-        if labeled is not None and health["unreached"]["count"]:
-            places, sizes = unreached_points(W, labeled, points)
-        out.write(row=train[places], component_size=sizes)
-        return {"health": health}
-
-
 def make_health(context: Context, params: NoParams) -> dict[str, Any]:
     """Describe the graph, and list the points that no label reaches."""
-    labels = context.inputs["labels"].parts.arrays(0) if "labels" in context.inputs else None
-    task = HealthTask(lists_of(context), context.inputs["graph"].parts, labels,
-                      context.rows("split", "train"), vertex_rows_of(context))
-    receipt, = context.execution.map([task], context.parts)
-    return receipt["health"]
+    labels = context.arrays("labels") if "labels" in context.inputs else {}
+    vertices = vertex_rows_of(context)
+    # Quantities have no classes that neighbors could share.
+    health = stored_health(context.inputs["graph"].parts, vertices, context.execution, context.parts,
+                           labels.get("labeled"), labels.get("codes"), lists_of(context),
+                           context.rows("split", "train"))
+    return health | {"vertices": described_vertices(vertices)}
 
 
 def write_unreached(folder: Path, health: Artifact, handled: str) -> dict[str, Any]:
@@ -241,11 +218,11 @@ def write_unreached(folder: Path, health: Artifact, handled: str) -> dict[str, A
     unreached = health.attributes["unreached"]
     file = folder / "unreached.csv" if unreached["count"] else None
     if file:
-        found = health.parts.read(0)
         with open(file, "w", encoding="utf-8", newline="") as text:
             writer = csv.writer(text, lineterminator="\n")
             writer.writerow(["row", "component_size"])
-            writer.writerows(zip(found["row"].tolist(), found["component_size"].tolist(), strict=True))
+            for rows, sizes in lost_points(health.parts):
+                writer.writerows(zip(rows.tolist(), sizes.tolist(), strict=True))
     return {"count": unreached["count"], "ids": unreached["ids"][:SHOWN], "handled": handled,
             "file": str(file) if file else None}
 
@@ -281,6 +258,6 @@ GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda f: weights_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.spec.graph.weights, f.budget),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.
-HEALTH = Stage("health", 3, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
+HEALTH = Stage("health", 4, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
                lambda f: health_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz),
                "lower graph.n_neighbors or data.points", section=graph_section)

@@ -1,19 +1,30 @@
 """Recall certificates against brute force, and the facts of small graphs that are known by construction."""
 
 import json
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 from scipy.stats import binomtest
 
 from dssl.errors import DataError, ParameterError
-from dssl.graph.health import graph_health, unreached_points
+from dssl.execution.in_process import InProcess
+from dssl.graph import health as module
+from dssl.graph.health import graph_health, lost_points, stored_health
 from dssl.graph.neighbor_lists import Neighbors
 from dssl.graph.neighbors import neighbors
 from dssl.graph.recall import certify_recall, wilson_lower
-from dssl.graph.vertices import Vertices
-from dssl.graph.weights import weights
+from dssl.graph.vertices import VertexRows, Vertices
+from dssl.graph.weight_rule import WeightParams
+from dssl.graph.weights import weigh, weights
+from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
+from dssl.storage.store import StoredParts
+from tests.graph.made_lists import made_lists
+from tests.memory import Traced
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(5000, 5000), (4900, 5000), (1, 10), (0, 10)])
@@ -115,7 +126,9 @@ def test_points_are_counted_with_their_copies_and_named_by_their_numbers():
     assert health["isolated"] == {"count": 2, "ids": [107, 110]}
     assert health["unreached"] == {"count": 7, "ids": [103, 104, 106, 107, 108, 110, 111], "components": 2}
     assert health["homophily"] == {"edges": 1, "share": 0.0, "by_chance": 0.0}
-    rows, sizes = unreached_points(W=sp.csr_array(W), labeled=y >= 0, vertices=points)
+    parts = MemoryParts()
+    graph_health(sp.csr_array(W), y >= 0, vertices=points, parts=parts)
+    (rows, sizes), = lost_points(parts)
     assert rows.tolist() == [3, 4, 6, 7, 8, 10, 11]
     assert sizes.tolist() == [5, 5, 5, 2, 5, 2, 5]
 
@@ -125,3 +138,68 @@ def test_hubs_are_named_by_their_numbers():
     star[7, :] = star[:, 7] = 1
     star[7, 7] = 0
     assert graph_health(sp.csr_array(star), numbers=2 * np.arange(40))["hubs"]["largest"] == [{"id": 14, "degree": 39}]
+
+
+def in_pieces(n, n_pieces, seed):
+    """Return weights (n, n) of random trees, one a piece and some edges more, whose vertices are mixed."""
+    rng = np.random.default_rng(seed)
+    piece = rng.integers(0, n_pieces, n)
+    i, j = [], []
+    for number in range(n_pieces):
+        own = rng.permutation(np.flatnonzero(piece == number))
+        i += own[1:].tolist()
+        j += [own[rng.integers(0, at)] for at in range(1, len(own))]
+    W = sp.csr_array((rng.uniform(0.1, 1, len(i)), (i, j)), shape=(n, n))
+    W = sp.csr_array(W + W.T)
+    W.sort_indices()
+    return W, piece
+
+
+@given(n=st.integers(2, 60), n_pieces=st.integers(1, 12), height=st.integers(1, 70), seed=st.integers(0, 99),
+       copies=st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_health_does_not_depend_on_blocks(n, n_pieces, height, seed, copies):
+    W, piece = in_pieces(n, n_pieces, seed)
+    rng, parts = np.random.default_rng(seed), MemoryParts()
+    for index, (start, stop) in enumerate(row_ranges(n, height)):
+        own = W[start:stop]
+        parts.write(index, {"data": own.data, "indices": own.indices, "indptr": own.indptr})
+        parts.finish(index, {"rows": [start, stop]})
+    vertex = np.concatenate([np.arange(n), rng.integers(0, n, 20)]) if copies else np.arange(n)
+    points = Vertices(vertex, np.arange(n), np.bincount(vertex))
+    labeled, numbers = rng.choice(len(vertex), 3, replace=False) if n > 2 else np.arange(1), 7 * np.arange(len(vertex))
+    codes, found, whole = rng.integers(0, 2, len(labeled)), MemoryParts(), MemoryParts()
+    y = np.zeros(len(vertex), int)
+    y[labeled] = codes
+    with patch.object(module, "BLOCK_ROWS", 13):
+        health = stored_health(parts, points.stored(), InProcess(2), found, labeled, codes, None, ArrayRows(numbers))
+    expected = graph_health(W, labeled, y=y, vertices=points, numbers=numbers, parts=whole)
+    del expected["vertices"]
+    assert health["strength"].pop("mean") == pytest.approx(expected["strength"].pop("mean"))
+    assert health == expected
+    degree, sizes = np.diff(W.indptr), np.bincount(piece[vertex], minlength=n_pieces)
+    assert health["components"]["count"] == len(np.unique(piece))
+    assert health["components"]["largest"] == np.sort(sizes[sizes > 0])[::-1][:10].tolist()
+    assert health["degree"] == {"min": degree.min(), "median": np.median(degree), "mean": degree.mean(),
+                                "max": degree.max()}
+    assert health["isolated"]["count"] == (degree == 0)[vertex].sum()
+    lost = np.flatnonzero(~np.isin(piece[vertex], piece[vertex[labeled]]))
+    rows, of = ([np.concatenate(column) for column in zip(*lost_points(found), strict=True)] if len(lost) else
+                (lost, lost))
+    assert_array_equal(rows, 7 * lost)
+    assert_array_equal(of, sizes[piece[vertex[lost]]])
+    assert health["unreached"]["ids"] == (7 * lost)[:100].tolist()
+    assert health["labeled"] == len(labeled)
+
+
+def test_no_task_holds_more_than_the_budget(tmp_path):
+    """30,000 vertices within 2 MiB, of which the components take 4 bytes each; the whole graph would take 14 MB."""
+    traced, n = Traced(tmp_path, 2 << 20), 30_000
+    W, lists = StoredParts(tmp_path / "W"), made_lists(n, 6, reach=20).shared(traced)
+    weigh(lists, WeightParams(), traced, W)
+    with traced:
+        health = stored_health(W, VertexRows(None, n, n), traced, StoredParts(tmp_path / "health"), np.arange(50),
+                               np.arange(50) % 2, lists)
+    assert health["components"]["count"] == 1
+    assert {"DegreesTask", "ComponentsTask", "HubsTask"} <= set(traced.tasks)
+    assert max(traced.tasks.values()) <= traced.memory_budget
