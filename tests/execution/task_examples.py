@@ -29,9 +29,10 @@ from dssl.graph import functions as functions_module
 from dssl.graph.energy import StoredGraph
 from dssl.graph.energy_moves import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
+from dssl.graph.health import lost_points, stored_health
 from dssl.graph.neighbors import neighbors
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
-from dssl.graph.vertices import find_vertex_rows
+from dssl.graph.vertices import VertexRows, find_vertex_rows
 from dssl.graph.weight_rule import WeightParams
 from dssl.graph.weights import weigh, weights
 from dssl.kernels.base import RBF
@@ -326,7 +327,10 @@ def graph_in_blocks(execution: Execution, folder: Path) -> Found:
     X = write_dense(ArrayRows(rng.normal(size=(n, 2))), StoredParts(folder / "X"), "X", 900)
     E = {f"{name}{index}": array for index in range(len(blocks.ranges))
          for name, array in blocks.parts.read(index).items()}
-    return {**described, **E, "relabeled_mean": blocks.relabeled_mean,
+    lost = execution.scratch()
+    health = stored_health(parts, VertexRows(None, n, n), execution, lost, np.arange(0))  # no label reaches any point
+    return {**described, **E, "relabeled_mean": blocks.relabeled_mean, "health": health,
+            "lost": np.concatenate([rows for rows, _ in lost_points(lost)]),
             "X": ordered(X, blocks.place, execution).read_all()}
 
 
