@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..execution.tasks import Execution
-from ..storage.blocks import ArrayRows, Rows
+from ..storage.blocks import ArrayRows, Parts, Rows
 from ..storage.views import FirstColumns
 
 
@@ -26,6 +26,12 @@ class Neighbors:
     distances: Rows
     attributes: dict[str, Any] = field(default_factory=dict)
     order: Rows | None = None
+
+    @classmethod
+    def stored(cls, parts: Parts, attributes: dict[str, Any]) -> "Neighbors":
+        """Return the lists that parts hold as shared arrays, with `order` where the attributes say `ordered`."""
+        order = parts.rows("order") if attributes.get("ordered") else None
+        return cls(parts.rows("ids"), parts.rows("distances"), attributes, order)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -138,5 +138,4 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
                   "recall": certify_recall(X, lists, seed=params.seed, execution=execution)}
     else:
         found |= find_partitioned(X, k, metric, params.seed, params.recall, execution, parts)
-    return Neighbors(parts.rows("ids"), parts.rows("distances"),
-                     {**asdict(params), "n": n, "block_rows": height, **found})
+    return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **found})

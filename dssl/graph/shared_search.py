@@ -5,7 +5,7 @@ serves them all; their weights are made of the beginnings of its lists.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..execution.tasks import Execution
 from ..storage.artifacts import Artifact, Workspace
@@ -47,7 +47,7 @@ def opened(artifact: Artifact) -> Graph:
     """Return the graph of an artifact that is complete; raise IntegrityError if it is damaged."""
     attributes, parts, lists = artifact.attributes, artifact.parts, artifact.parts.within("neighbors")
     return Graph(Vertices.from_arrays(parts.within("vertices").read(0)), parts,
-                 Neighbors(lists.rows("ids"), lists.rows("distances"), attributes["neighbors"]), attributes)
+                 Neighbors.stored(lists, attributes["neighbors"]), attributes)
 
 
 class SharedSearch:
@@ -105,9 +105,11 @@ class SharedSearch:
         if lists.attributes["method"] != "exact" and k < source.neighbors.k:
             recall = certify_recall(distinct_rows(self.rows, source.vertices, self.execution), lists, seed=params.seed,
                                     execution=self.execution)
-            lists = Neighbors(lists.ids, lists.distances, {**lists.attributes, "recall": recall})
+            lists = replace(lists, attributes={**lists.attributes, "recall": recall})
         if parts is not None:
             own = parts.within("neighbors")
-            lists = Neighbors(write_dense(lists.ids, own, "ids", LIST_ROWS),
-                              write_dense(lists.distances, own, "distances", LIST_ROWS), lists.attributes)
+            for name, rows in (("ids", lists.ids), ("distances", lists.distances), ("order", lists.order)):
+                if rows is not None:
+                    write_dense(rows, own, name, LIST_ROWS)
+            lists = Neighbors.stored(own, lists.attributes)
         return params.weighed(source.vertices, lists, self.execution, parts or self.execution.scratch())

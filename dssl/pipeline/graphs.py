@@ -170,8 +170,7 @@ def lists_of(context: Context) -> Neighbors | None:
     attributes = context.attributes("neighbors")
     if "n_neighbors" not in attributes:
         return None
-    order = context.rows("neighbors", "order") if attributes.get("ordered") else None
-    return Neighbors(context.rows("neighbors", "ids"), context.rows("neighbors", "distances"), attributes, order)
+    return Neighbors.stored(context.inputs["neighbors"].parts, attributes)
 
 
 @dataclass(frozen=True)

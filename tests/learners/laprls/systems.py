@@ -62,10 +62,11 @@ class Case:
 
 
 def case(n=120, s=20, m=45, c=2, n_folds=3, *, seed=0, kind="normalized", kernel=None, X=None, weighted=True,
-         graph=True, multiplicity=None, landmarks=None, fit_intercept=True, execution=None, coded=False, **params):
+         graph=True, multiplicity=None, landmarks=None, fit_intercept=True, execution=None, coded=False, order=None,
+         **params):
     """Return a problem whose label lines share points and whose last fold of `n_folds` + 1 is never held out.
 
-    landmarks : `Landmarks`, or rows of X.
+    landmarks : `Landmarks`, or rows of X. order : (n,), the vertex at each place, if that is given.
     """
     rng = np.random.default_rng([seed, n])
     X = rng.normal(size=(n, 3)) if X is None else X
@@ -86,7 +87,8 @@ def case(n=120, s=20, m=45, c=2, n_folds=3, *, seed=0, kind="normalized", kernel
     copies = None if multiplicity is None else ArrayRows(multiplicity)
     with patch.object(laprls_system, "LEAST_ROWS", 16):  # so that there are several blocks
         system = assemble(as_rows(X), lines, kernel, landmarks, parts, kind, SystemParams(**params), execution,
-                          copies=copies, fit_intercept=fit_intercept)
+                          copies=copies, order=None if order is None else ArrayRows(order),
+                          fit_intercept=fit_intercept)
     mass = np.ones(n) if multiplicity is None else multiplicity
     E = np.zeros((n, n))
     if graph:

@@ -89,15 +89,21 @@ def test_the_whitened_basis_is_orthonormal_and_lifts_to_the_landmarks():
     assert plain.lift(b) is b
 
 
-def test_places_are_those_of_the_landmarks():
+GIVEN = np.random.default_rng(9).permutation(120)
+
+
+@pytest.mark.parametrize("order", [None, GIVEN])
+def test_places_are_those_of_the_landmarks(order):
     chosen = np.arange(3, 120, 7)
-    system = case(landmarks=chosen).system
+    system = case(landmarks=chosen, order=order).system
+    assert order is None or (system.blocks.order() == order).all()
     assert_array_equal(system.blocks.order()[system.places], chosen)
     assert len(system.blocks.ranges) == 8
 
 
-def test_gram_matrices_are_symmetric_and_those_of_the_formula():
-    made = case(c=1)
+@pytest.mark.parametrize("order", [None, GIVEN])
+def test_gram_matrices_are_symmetric_and_those_of_the_formula(order):
+    made = case(c=1, order=order, multiplicity=np.arange(120) % 3 + 1.0)
     Phi = made.K @ made.system.T
     for budget in (1 << 30, 3_000_000):
         found = gram_matrices(made.system, InProcess(2, budget), made.execution.scratch(), points=True, ones=True)
