@@ -19,7 +19,7 @@ from .components import ComponentsTask
 from .median import median_of_parts
 from .neighbor_lists import Neighbors
 from .vertices import VertexRows, Vertices
-from .weights import BLOCK_ROWS, id_type
+from .weights import BLOCK_ROWS, block_rows, id_type
 
 MOST_LISTED = 100
 MOST_HUBS = 10  # listed
@@ -224,12 +224,13 @@ def described_vertices(points: VertexRows) -> dict[str, int]:
     return {"count": len(points), "largest_multiplicity": points.largest, "copied_points": points.copied}
 
 
-def health_cost(n: int, k: int, nnz: int) -> Cost:
+def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
     """Return what describing a graph of n vertices takes: its rows in blocks; and once more, for the components.
 
     These take 12 bytes a vertex, with a block and the sizes of components that are few.
     """
-    blocks, height = block_count(n, BLOCK_ROWS), min(n, BLOCK_ROWS)
+    height = block_rows(n, k, budget)
+    blocks = block_count(n, height)
     peak = max(ENTRY_BYTES * (nnz // max(1, n) + 1) * height, 12 * n)
     return cost_of(2 * blocks + 2 + min(blocks, MOST_RUNS), 16 * nnz + 12 * n * k, 32 * n, peak, 12 * n)
 

@@ -201,6 +201,7 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
                                    **found})
 
 
+DRAWN_ALONE = 50  # NumPy draws a share of 1 / 50 or less without numbering all
 SAMPLE_PASSES = 20  # of k-means over its sample, as a rule
 
 
@@ -208,14 +209,15 @@ def landmarks_cost(method: LandmarkMethod, n: int, v: int, s: int, row_bytes: in
                    budget: int) -> Cost:
     """Return what choosing s landmarks of v distinct rows among n takes; by leverage, of each of several kernels.
 
-    In the driver: numbers of all rows, the landmarks three times, and chunks that hold them; centers and leverage take
-    passes of blocks.
+    In the driver: the landmarks three times and chunks that hold them, and numbers of all rows where more than a 50th
+    is drawn; centers and leverage take passes of blocks.
 
     d : columns of a dense row of `row_bytes` bytes.
     """
-    driver, least = 24 * n + 32 * v + 3 * s * row_bytes + whole_bytes(n * row_bytes), 24 * n + 3 * s * row_bytes
+    least = 3 * s * row_bytes + 16 * v * (method == "uniform" and DRAWN_ALONE * s > v)
+    driver = least + whole_bytes(n * row_bytes)
     if method == "uniform":
-        return cost_of(0, 24 * n + s * row_bytes, s * (row_bytes + 8), driver, least)
+        return cost_of(0, s * row_bytes, s * (row_bytes + 8), driver, least)
     if method == "kmeans":
         sample = max(s, min(v, SAMPLE_PER_CENTER * s, SAMPLE_BYTES // (8 * d)))
         height = min(4096, v)

@@ -258,5 +258,5 @@ GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.
 HEALTH = Stage("health", 4, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
-               lambda f: health_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz),
+               lambda f: health_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.budget),
                "lower graph.n_neighbors or data.points", section=graph_section)

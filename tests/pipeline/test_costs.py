@@ -50,7 +50,7 @@ def test_costs_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, size
 @pytest.mark.parametrize("name", ["split", "graph", "health", "system", "columns"])
 def test_more_points_take_more(name):
     small, large = (by_name(KINDS["svm"])[name].cost(facts_of(n, budget=1 << 40)) for n in (100_000, 1_000_000))
-    assert large.peak > small.peak or name == "graph"  # its blocks have a fixed height
+    assert large.peak > small.peak or name in ("graph", "health")  # whose blocks have a fixed height
     assert large.read > 5 * small.read
 
 
