@@ -16,10 +16,11 @@ import numba
 import psutil
 from packaging.requirements import Requirement
 
-from .data.sources import cache_folder, named_files
+from .data.sources import cache_folder, find_source, named_files
 from .errors import DsslError
 from .execution.on_dask import OnDask
 from .execution.tasks import MEMORY_BUDGET, available_cores
+from .execution.watchdog import PATIENCE
 from .runtime.start import open_runtime
 from .storage.files import local_path
 
@@ -48,8 +49,8 @@ class Check:
         return asdict(self)
 
 
-def examine(workspace: str | Path, where: str | Path | None = None) -> Iterator[Check]:
-    """Yield all checks of this machine and this workspace, and of a cluster if one is named."""
+def examine(workspace: str | Path, where: str | Path | None = None, source: str | None = None) -> Iterator[Check]:
+    """Yield all checks of this machine and this workspace, and of a cluster, and what it sees of a source, if named."""
     yield Check(PYTHON, "ok", f"{platform.python_version()}, {sys.executable}")
     yield from check_libraries()
     yield check_machine()
@@ -59,7 +60,7 @@ def examine(workspace: str | Path, where: str | Path | None = None) -> Iterator[
     yield from check_workspace(workspace)
     yield from check_extras()
     if where is not None:
-        yield from check_cluster(where, workspace)
+        yield from check_cluster(where, workspace, source)
 
 
 def requirements() -> list[Requirement]:
@@ -177,13 +178,16 @@ def check_extras() -> Iterator[Check]:
                     f"is not installed; where it is needed: pip install 'dssl[{extra}]'")
 
 
-def check_cluster(where: str | Path, workspace: str | Path) -> Iterator[Check]:
-    """Connect, and compare every worker with this process: versions, memory, and the workspace."""
+def check_cluster(where: str | Path, workspace: str | Path, source: str | None = None) -> Iterator[Check]:
+    """Connect, and compare every worker with this process: versions, memory, settings, the workspace and a source."""
     try:
         with open_runtime(where) as (execution, described):
             yield Check("cluster", "ok", described)
             if isinstance(execution, OnDask):
                 yield from check_workers(execution, local_path(workspace))
+                yield from check_settings(execution)
+                if source is not None:
+                    yield check_source(execution, source)
     except ImportError as error:
         yield Check("cluster", "problem", f"a worker cannot import dssl ({error})", "install dssl on every machine")
     except DsslError as error:
@@ -216,6 +220,40 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
     found = f"{lost} workers wrote elsewhere" if lost > 0 else f"{len(seen)} workers can open {folder}"
     yield Check.unless(not blind and lost <= 0, "problem", "workspace on workers", "; ".join(blind[:4]) or found,
                        "name a workspace on a file system that every machine mounts at the same path")
+
+
+def check_settings(execution: OnDask) -> Iterator[Check]:
+    """See what the scheduler and the workers do about workers that stop, die, or are full."""
+    found = execution.settings()
+    silent, allowed, pauses = found["worker-ttl"], found["allowed-failures"], found["pause"]
+    yield Check.unless(silent is not None and silent <= PATIENCE, "warning", "worker-ttl",
+                       f"a worker without a sign of life is given up after {silent:.0f} seconds" if silent else
+                       "is not set: a worker that is stopped holds its tasks for ever",
+                       "start the scheduler with DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=60s")
+    yield Check.unless(allowed >= 1, "warning", "allowed-failures",
+                       f"a task may end {allowed} workers before it is given up",
+                       "start the scheduler with DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=3, or more where "
+                       "workers are taken away")
+    yield Check.unless(not pauses, "warning", "pausing", "a worker begins no task at " +
+                       ", ".join(f"{share:.0%}" for share in pauses) + " of its memory limit" if pauses else
+                       "workers do not pause", "start workers with DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False: one "
+                       "that waits for memory may wait for ever")
+
+
+def check_source(execution: OnDask, source: str) -> Check:
+    """Compare what every worker sees of a source's files with what this process sees: whether they are there, sizes."""
+    paths = [str(file.path.resolve()) for file in find_source(source, download=False).files]
+    mine = _sizes(paths)
+    wrong = [f"{address}: {path} {'is not there' if size is None else f'has {size:,} bytes'}, here {here:,}"
+             for address, theirs in execution.ask_workers(_sizes, paths).items()
+             for path, size, here in zip(paths, theirs, mine, strict=True) if size != here]
+    return Check.unless(not wrong, "problem", "source on workers", "; ".join(wrong[:4]) or
+                        f"workers see the same {len(paths)} file(s)",
+                        "keep data on a file system that every machine mounts at the same path")
+
+
+def _sizes(paths: list[str]) -> list[int | None]:
+    return [os.stat(path).st_size if os.path.exists(path) else None for path in paths]
 
 
 def _versions() -> dict[str, str]:

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from dssl import doctor
-from dssl.doctor import check_cluster, check_workers, examine, worst
+from dssl.doctor import check_cluster, check_settings, check_source, check_workers, examine, worst
 from dssl.execution.on_dask import OnDask
 
 
@@ -78,6 +78,31 @@ def test_workers_are_compared(cluster_client, tmp_path):
     assert "2 workers can open" in one(checks, "workspace on workers").found
     large = OnDask(cluster_client, memory_budget=1 << 40)
     assert one(list(check_workers(large, tmp_path)), "memory of workers").level == "problem"
+
+
+@pytest.mark.cluster
+def test_what_a_cluster_does_about_workers_that_stop(cluster_client, monkeypatch):
+    execution = OnDask(cluster_client)
+    found = list(check_settings(execution))
+    assert levels(found) == {"worker-ttl": "warning", "allowed-failures": "ok", "pausing": "warning"}  # Dask's own
+    assert "after 300 seconds" in one(found, "worker-ttl").found
+    assert "at 80% of" in one(found, "pausing").found
+    answers = {"worker-ttl": 60.0, "allowed-failures": 0, "pause": []}
+    monkeypatch.setattr(execution, "settings", lambda: answers)
+    assert levels(check_settings(execution)) == {"worker-ttl": "ok", "allowed-failures": "warning", "pausing": "ok"}
+    answers["worker-ttl"] = None
+    assert "for ever" in one(list(check_settings(execution)), "worker-ttl").found
+
+
+@pytest.mark.cluster
+def test_a_source_that_workers_see_otherwise(cluster_client, tmp_path, monkeypatch):
+    execution, path = OnDask(cluster_client), tmp_path / "points.csv"
+    path.write_text("a,b\n1,2\n")
+    assert check_source(execution, str(path)).level == "ok"
+    monkeypatch.setattr(execution, "ask_workers", lambda question, paths: {"w1": [None], "w2": [3], "w3": [8]})
+    found = check_source(execution, str(path))
+    assert found.level == "problem"
+    assert found.found == f"w1: {path} is not there, here 8; w2: {path} has 3 bytes, here 8"
 
 
 @pytest.mark.cluster

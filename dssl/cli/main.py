@@ -7,6 +7,7 @@ One JSON document on standard output with --json, everything else on standard er
 A command imports what it needs when it is called, so that `dssl --help` does not wait for everything.
 """
 
+import errno
 import json
 import warnings
 from typing import Any
@@ -22,6 +23,9 @@ from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
 
 INTERRUPTED = 130
+REMEDIES = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for more of it",
+            errno.EACCES: "mend permissions", errno.EPERM: "mend permissions", errno.EROFS: "name a folder to write to",
+            errno.ENOENT: "check that the file is there for every process that runs tasks (`dssl doctor --on`)"}
 
 
 class Commands(click.Group):
@@ -35,10 +39,10 @@ class Commands(click.Group):
             ctx.exit(error.exit_code)
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
+            remedy = REMEDIES.get(error.errno or 0, "see to the disk or the file server")
             click.echo("error: " + explain(f"{error.strerror or error}{where}",
                                            why="a file could not be read or written",
-                                           fix="free space or mend permissions, then run again: finished parts are "
-                                               "kept"), err=True)
+                                           fix=f"{remedy}, then run again: finished parts are kept"), err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("interrupted: finished parts are kept, run again to go on", err=True)

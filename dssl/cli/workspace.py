@@ -99,15 +99,16 @@ def inspect_command(name: str, workspace: str, as_json: bool) -> None:
 @click.command("doctor")
 @workspace_option
 @on_option
+@click.option("--source", default=None, help="Data that the workers of --on must see as this machine does.")
 @json_option
 @click.pass_context
-def doctor_command(ctx: click.Context, workspace: str, runtime: str | None, as_json: bool) -> None:
+def doctor_command(ctx: click.Context, workspace: str, runtime: str | None, source: str | None, as_json: bool) -> None:
     """Check this machine, the workspace, and with --on a cluster; exit code 1 if there is a problem."""
     from ..doctor import examine, worst
 
     colors = {"ok": "green", "warning": "yellow", "problem": "red"}
     checks = []
-    for check in examine(workspace, runtime):
+    for check in examine(workspace, runtime, source):
         checks.append(check)
         if not as_json:
             click.echo(f"{click.style(f'{check.level:>8}', fg=colors[check.level])}  {check.name}: {check.found}"

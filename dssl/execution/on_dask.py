@@ -12,6 +12,7 @@ from typing import Any
 
 import dask
 import numba
+from dask.utils import parse_timedelta
 from distributed import Client, KilledWorker, get_client, get_worker
 from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
@@ -73,6 +74,19 @@ class OnDask(Execution):
 
     def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         return self.client.run(question, *arguments)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the cluster does about workers that stop, die or are full, whoever started it.
+
+        worker-ttl (seconds without a sign of life, None for ever), allowed-failures, and pause, the shares of their
+        memory limits at which workers begin no task.
+        """
+        scheduler, of = self.client.run_on_scheduler, dask.config.get  # which need not know dssl
+        silent = scheduler(of, "distributed.scheduler.worker-ttl", None)
+        pauses = self.client.run(of, "distributed.worker.memory.pause", 0.8).values()
+        return {"worker-ttl": parse_timedelta(silent, default="s") if silent else None,
+                "allowed-failures": scheduler(of, "distributed.scheduler.allowed-failures", 3),
+                "pause": sorted({float(share) for share in pauses if share})}
 
     def scratch(self) -> Parts:
         """Return parts in a folder that lives as long as this execution, and that every worker must be able to open.

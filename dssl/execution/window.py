@@ -71,9 +71,13 @@ class Finished:
         if not self._is_interrupted:
             with suppress(Empty):
                 item = self._queue.get(timeout=seconds)
+        self.heed()
+        return item
+
+    def heed(self) -> None:
+        """Raise KeyboardInterrupt if one has come."""
         if self._is_interrupted:
             raise KeyboardInterrupt
-        return item
 
 
 def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Any],
@@ -98,5 +102,18 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
         future = finished.get(LOOK_EVERY)
         looks.take()
         if future is not None:
-            done(running.pop(future), future.result())
+            receipt = _result(future, finished, looks)
+            done(running.pop(future), receipt)
             start(1)
+
+
+def _result(future: Any, finished: Finished, looks: Looks) -> Receipt:
+    """Return a result, for which there is another wait where its worker died before it was asked for."""
+    while True:
+        try:
+            return future.result(timeout=LOOK_EVERY)
+        except TimeoutError:
+            if getattr(future, "status", "error") == "error":  # the task's own
+                raise
+        finished.heed()
+        looks.take()

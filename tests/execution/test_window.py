@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from dssl.errors import ClusterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.window import Finished
+from dssl.execution.window import Finished, run_in_window
 from dssl.storage.blocks import MemoryParts
 
 
@@ -86,3 +87,41 @@ def test_tasks_in_threads_are_interrupted_between_two_and_what_is_done_is_kept()
     assert 2 < len(done) < 500
     receipts = InProcess(2).map([nap] * len(done), parts)
     assert len(receipts) == len(done)
+
+
+class LostResult:
+    """A future whose result was lost with its worker, as Dask's are: it is finished, and then is not for a while."""
+
+    def __init__(self, *outcomes, status="finished"):
+        self.outcomes, self.status = list(outcomes), status
+
+    def add_done_callback(self, call):
+        call(self)
+
+    def result(self, timeout):
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def collected(future, look=lambda: None):
+    found = {}
+    with Finished() as finished:
+        run_in_window([(7, None)], 1, lambda index, task: future, found.__setitem__, {}, finished, look)
+    return found
+
+
+def test_a_result_that_was_lost_is_waited_for_with_open_eyes(monkeypatch):
+    monkeypatch.setattr("dssl.execution.window.LOOK_EVERY", 0.0)
+    looks = []
+    assert collected(LostResult(TimeoutError(), TimeoutError(), {"a": 1}), lambda: looks.append(1)) == {7: {"a": 1}}
+    assert len(looks) >= 2
+
+    def no_worker():
+        raise ClusterError("all workers are gone")
+
+    with pytest.raises(ClusterError, match="all workers are gone"):
+        collected(LostResult(*[TimeoutError()] * 9), no_worker)
+    with pytest.raises(TimeoutError, match="of the task"):
+        collected(LostResult(TimeoutError("of the task"), status="error"))

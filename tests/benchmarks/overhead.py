@@ -1,0 +1,127 @@
+"""What the machinery takes: tasks that do nothing, and the stages of a pipeline beside their block functions in a loop.
+
+    python -m tests.benchmarks.overhead empty [TASKS]      in one thread of this process, and on two workers
+    python -m tests.benchmarks.overhead pipeline [POINTS]  dssl's stages over their own block functions, one thread
+    python -m tests.benchmarks.overhead start              how long two local workers take to come
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dssl.execution import tasks as tasks_module
+from dssl.execution.in_process import InProcess
+from dssl.execution.tasks import Execution
+from dssl.pipeline.run import run
+from dssl.runtime.local import LocalRuntime
+from dssl.storage.blocks import MemoryParts, Parts
+from dssl.storage.store import StoredParts
+
+
+@dataclass(frozen=True)
+class EmptyTask:
+    """Does nothing."""
+
+    index: int
+
+    def __call__(self, out: Any) -> dict[str, Any]:
+        return {}
+
+
+def tell(**figures: Any) -> None:
+    print(json.dumps(figures), flush=True)
+
+
+def timed(execution: Execution, parts: Parts, count: int) -> float:
+    begin = time.perf_counter()
+    execution.map([EmptyTask(index) for index in range(count)], parts)
+    return time.perf_counter() - begin
+
+
+def empty(count: int) -> None:
+    """Run so many tasks that do nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, parts in (("memory", MemoryParts()), ("stored", StoredParts(Path(folder) / "here"))):
+            seconds = timed(InProcess(1), parts, count)
+            tell(where="one thread", parts=name, tasks=count, seconds=round(seconds, 1),
+                 microseconds_a_task=round(seconds / count * 1e6))
+        with LocalRuntime(workers=2).start(1 << 30) as (execution, _):
+            timed(execution, StoredParts(Path(folder) / "warm"), 100)
+            seconds = timed(execution, StoredParts(Path(folder) / "there"), count)
+            tell(where="two workers", parts="stored", tasks=count, seconds=round(seconds, 1),
+                 microseconds_a_task=round(seconds / count * 1e6))
+
+
+@contextmanager
+def inside_tasks() -> Iterator[list[float]]:
+    """Yield the seconds that tasks take in their own calls, without writer, receipt and measures of memory."""
+    found: list[float] = []
+    real = tasks_module.run_part
+
+    def measured(task: Any, parts: Parts, index: int) -> Any:
+        def call(out: Any) -> Any:
+            begin = time.perf_counter()
+            receipt = task(out)
+            found.append(time.perf_counter() - begin)
+            return receipt
+
+        return real(call, parts, index)
+
+    from dssl.execution import in_process
+    in_process.run_part = measured
+    try:
+        yield found
+    finally:
+        in_process.run_part = real
+
+
+def pipeline(n: int) -> None:
+    """Run a pipeline twice, once to compile; tell the seconds of its stages, and of their tasks' own calls."""
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(10, 32)) * 3
+    y = rng.integers(10, size=n)
+    X = (centers[y] + rng.normal(size=(n, 32))).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "points.npz"
+        np.savez(source, X=X, y=y)
+        spec = {"name": "overhead", "data": {"source": str(source), "test": {"count": 4000}},
+                "labels": {"per_class": 20}, "model": {"kind": "laprls", "centers": 500}}
+        for attempt in ("compiles", "warm"):
+            with inside_tasks() as found:
+                begin = time.perf_counter()
+                result = run(spec, workspace=Path(folder) / attempt, execution=InProcess(1))
+                total = time.perf_counter() - begin
+            stages = {stage["name"]: stage["seconds"] for stage in result["stages"]}
+            tell(attempt=attempt, points=n, tasks=len(found), run_seconds=round(total, 2),
+                 stages_seconds=round(sum(stages.values()), 2), inside_tasks_seconds=round(sum(found), 2),
+                 stages=stages)
+
+
+def start() -> None:
+    """Start two local workers, three times."""
+    for _ in range(3):
+        begin = time.perf_counter()
+        with LocalRuntime(workers=2).start(1 << 30) as (execution, _):
+            started = time.perf_counter() - begin
+            with tempfile.TemporaryDirectory() as folder:
+                seconds = timed(execution, StoredParts(folder), 1000)
+        tell(start_seconds=round(started, 2), stop_seconds=round(time.perf_counter() - begin - started - seconds, 2),
+             thousand_tasks_seconds=round(seconds, 2))
+
+
+if __name__ == "__main__":
+    what = sys.argv[1]
+    if what == "empty":
+        empty(int(sys.argv[2]) if len(sys.argv) > 2 else 100_000)
+    elif what == "pipeline":
+        pipeline(int(sys.argv[2]) if len(sys.argv) > 2 else 64_000)
+    else:
+        start()

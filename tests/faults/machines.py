@@ -1,0 +1,125 @@
+"""A scheduler, workers and runs, each a process of its own that a test may stop, kill or cut off."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dssl.pipeline.status import STATUS
+
+from ..stored import contents
+
+REPOSITORY = Path(__file__).parents[2]
+PATIENCE = 3.0
+UNTIL = "covariance"
+BUDGET, OTHER_BUDGET = "12MB", "16MB"
+SPEC = """
+name: faults
+data: {source: digits, test: {count: 360}, scale: global_range}
+labels: {per_class: 2}
+model: {kind: svm}
+graph: {n_neighbors: 8}
+subsample: {size: 48}
+solver: {method: jacobi, block_columns: 8}
+kernel: {bandwidth: 0.5*median}
+"""
+SETTINGS = {
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "3s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",
+    "DASK_DISTRIBUTED__ADMIN__LOG_FORMAT": "%(message)s", "PYTHONPATH": str(REPOSITORY)}
+
+
+def wait_until(is_so, what: str, seconds: float = 60.0) -> None:
+    """Return when something is so; fail after some seconds."""
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until, f"waited {seconds} seconds for {what}"
+        time.sleep(0.02)
+
+
+class Machines:
+    """Starts processes, and ends those that are left."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.processes, self.environment = folder, [], os.environ | SETTINGS
+        self.workspace = folder / "work"
+        self.spec = folder / "faults.yaml"
+        self.spec.write_text(SPEC)
+        self.logs = 0
+
+    def start(self, *command: Any, inside: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[str]:
+        """Start `python -m ...`; what it says goes to a file of its own, `process.log`."""
+        self.logs += 1
+        log = self.folder / f"{self.logs}.log"
+        with open(log, "w", encoding="utf-8") as file:
+            process = subprocess.Popen([*inside, sys.executable, "-m", *map(str, command)], stdout=file,
+                                       stderr=subprocess.STDOUT, env=self.environment | environment, text=True)
+        process.log = log
+        self.processes.append(process)
+        return process
+
+    def scheduler(self, host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """Start a scheduler; its `address` is where it listens."""
+        process = self.start("distributed.cli.dask_scheduler", "--host", host, "--port", "0", "--no-dashboard",
+                             "--scheduler-file", self.folder / "scheduler.json", inside=inside)
+        wait_until((self.folder / "scheduler.json").exists, "the scheduler")
+        time.sleep(0.1)
+        process.address = json.loads((self.folder / "scheduler.json").read_text())["address"]
+        return process
+
+    def worker(self, address: str, inside: tuple[str, ...] = (), memory: str = "2GiB",
+               **environment: str) -> subprocess.Popen[str]:
+        """Start a worker without a nanny, so that one that is killed stays away."""
+        return self.start("distributed.cli.dask_worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard",
+                          "--memory-limit", memory, "--death-timeout", "20", "--local-directory", self.folder,
+                          "--preload", "tests.faults.slowly", inside=inside, **environment)
+
+    def run(self, on: str = "in-process", budget: str = BUDGET, until: str = UNTIL, inside: tuple[str, ...] = (),
+            **environment: str) -> subprocess.Popen[str]:
+        """Start a run on a scheduler's address, or in its own process."""
+        if "://" in on:
+            cluster = self.folder / "cluster.yaml"
+            cluster.write_text(f"{{kind: address, address: '{on}', patience: {PATIENCE}}}")
+            on = str(cluster)
+        return self.start("dssl.cli", "run", self.spec, "--workspace", self.workspace, "--on", on, "--until", until,
+                          "--memory-budget", budget, inside=inside, **environment)
+
+    def reached(self, stage: str, run: subprocess.Popen[str], parts: int = 1) -> None:
+        """Wait until a run has finished so many parts of a stage, or has begun it where that is 0."""
+        def is_so() -> bool:
+            assert run.poll() is None, run.log.read_text()
+            if parts:
+                return len(list(self.workspace.glob(f"artifacts/{stage}/*/*/receipts/[0-9]*.json"))) >= parts
+            return any(json.loads(path.read_text())["stage"] == stage
+                       for path in self.workspace.glob(f"runs/*/{STATUS}"))
+
+        wait_until(is_so, f"{parts} parts of {stage}")
+
+    def ended(self, run: subprocess.Popen[str], code: int, told: str = "", seconds: float = 60.0) -> str:
+        """Wait for the end of a run; check its exit code, and what it says; return that."""
+        try:
+            run.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still runs after {seconds} seconds: {run.log.read_text()}")
+        text = run.log.read_text()
+        assert run.returncode == code, text
+        assert told in text, text
+        assert "Traceback" not in text, text
+        return text
+
+    def contents(self) -> dict[str, bytes]:
+        """Return what the artifacts hold, after `dssl verify` has read all of it."""
+        self.ended(self.start("dssl.cli", "verify", "--workspace", self.workspace), 0)
+        return contents(self.workspace)
+
+    def end(self) -> None:
+        """End what is left."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()

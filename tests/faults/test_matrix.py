@@ -1,0 +1,247 @@
+"""Faults at stages of a run, on real processes: the bytes of an undisturbed run, or an end that names the cause.
+
+Each fault is a function of the machines and a stage; it ends with a run that is over, after which the artifacts are
+compared, byte by byte, with those of a run to which nothing happened. Every worker takes a quarter of a second for a
+task, so that a fault meets one.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from .machines import BUDGET, OTHER_BUDGET, UNTIL
+
+pytestmark = [pytest.mark.cluster]
+STAGES = ("points", "neighbors", "graph", "columns")
+INPUT = {"points": "dataset", "neighbors": "points", "graph": "neighbors", "columns": "system", "covariance": "columns"}
+FIRST = {"points": 1, "neighbors": 2, "graph": 0, "columns": 2}  # finished parts of a stage at which the fault comes
+
+
+def begun(machines, stage, workers=2, memory="2GiB", **environment):
+    """Return scheduler, workers and a run that is in a stage."""
+    scheduler = machines.scheduler()
+    hands = [machines.worker(scheduler.address, memory=memory, **environment) for _ in range(workers)]
+    run = machines.run(scheduler.address)
+    machines.reached(stage, run, FIRST[stage])
+    return scheduler, hands, run
+
+
+def resumed(machines):
+    machines.ended(machines.run(), 0)
+
+
+def worker_killed(machines, stage):
+    _, hands, run = begun(machines, stage)
+    hands[0].kill()
+    machines.ended(run, 0)
+
+
+def workers_killed(machines, stage):
+    scheduler, hands, run = begun(machines, stage)
+    for worker in hands:
+        worker.kill()
+    begin = time.monotonic()
+    machines.ended(run, 4, f"all workers of the scheduler at {scheduler.address} have been gone for 3 seconds", 30)
+    assert time.monotonic() - begin < 15
+    resumed(machines)
+
+
+def scheduler_killed(machines, stage):
+    scheduler, _, run = begun(machines, stage)
+    scheduler.kill()
+    machines.ended(run, 4, f"the scheduler at {scheduler.address} was lost", 30)
+    resumed(machines)
+
+
+def driver_killed(machines, stage):
+    _, _, run = begun(machines, stage)
+    run.kill()
+    run.wait()
+    resumed(machines)
+
+
+def worker_stopped(machines, stage):
+    _, hands, run = begun(machines, stage)
+    hands[0].send_signal(signal.SIGSTOP)
+    machines.ended(run, 0)
+
+
+def worker_stopped_for_a_while(machines, stage):
+    """The task that it holds runs elsewhere, and here once more: the same part is written twice."""
+    _, hands, run = begun(machines, stage)
+    hands[0].send_signal(signal.SIGSTOP)
+    time.sleep(4.0)
+    hands[0].send_signal(signal.SIGCONT)
+    machines.ended(run, 0)
+
+
+def workers_paused(machines, stage):
+    """At their memory limit as soon as they have begun, of which 5 % are allowed."""
+    scheduler = machines.scheduler()
+    machines.worker(scheduler.address)
+    run = machines.run(scheduler.address)
+    machines.reached(stage, run, FIRST[stage])
+    machines.processes[1].kill()
+    machines.worker(scheduler.address, DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE="0.02",
+                    DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE="False",
+                    DASK_DISTRIBUTED__WORKER__MEMORY__SPILL="False", DASK_DISTRIBUTED__WORKER__MEMORY__TARGET="False")
+    told = machines.ended(run, 4, "for 3 seconds", 40)
+    assert "workers at" in told
+    assert "paused" in told or "gone" in told  # it may come too late to be paused
+    resumed(machines)
+
+
+def another_run(machines, stage):
+    _, _, run = begun(machines, stage)
+    machines.ended(machines.run(), 5, f"process {run.pid} on ")
+    machines.ended(run, 0)
+
+
+def lease_lost(machines, stage):
+    """Another host has taken the lock, which it may if this one did not renew it."""
+    _, _, run = begun(machines, stage)
+    lock = machines.workspace / "lock.json"
+    lock.write_text(lock.read_text().replace('"host": "', '"host": "another-').replace('"token": "', '"token": "f'))
+    machines.ended(run, 5, "has taken", 30)
+    lock.unlink()
+    resumed(machines)
+
+
+def orphan_writes_late(machines, stage):
+    """A worker of a killed run goes on after the next run has begun with another memory budget."""
+    _, hands, run = begun(machines, stage)
+    for worker in hands:
+        worker.send_signal(signal.SIGSTOP)
+    run.kill()
+    run.wait()
+    machines.ended(machines.run(budget=OTHER_BUDGET, until=stage), 0)
+    for worker in hands:
+        worker.send_signal(signal.SIGCONT)
+    time.sleep(1.0)  # in which it writes what it has in hand
+    machines.ended(machines.run(budget=OTHER_BUDGET), 0)
+    return OTHER_BUDGET
+
+
+def blind_worker(machines, stage):
+    """It sees another folder under the workspace's name."""
+    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("user namespaces are not permitted here")
+    scheduler = machines.scheduler()
+    machines.worker(scheduler.address)
+    run = machines.run(scheduler.address)
+    machines.reached(stage, run, FIRST[stage])
+    machines.worker(scheduler.address, inside=(
+        "unshare", "-rm", "sh", "-c", f'mount -t tmpfs tmpfs {machines.workspace} && exec "$@"', "sh"))
+    time.sleep(0.5)
+    machines.processes[1].kill()
+    machines.ended(run, 4, "cannot open", 40)
+    resumed(machines)
+
+
+def full_disk(machines, stage):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", machines.folder / "disk"], check=False,
+                      capture_output=True, preexec_fn=(machines.folder / "disk").mkdir).returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    machines.workspace = machines.folder / "disk" / "work"
+    try:
+        _, _, run = begun(machines, stage)
+        ballast = machines.folder / "disk" / "ballast"
+        with open(ballast, "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 16))
+            except OSError:
+                pass
+        machines.ended(run, 1, "No space left on device")
+        ballast.unlink()
+        resumed(machines)
+        return machines.contents()
+    finally:
+        for process in machines.processes:
+            process.kill()
+            process.wait()
+        subprocess.run(["umount", "-l", machines.folder / "disk"], check=True)
+
+
+def network_cut(machines, stage):
+    """The worker's end of a pair of links goes down; what it had in hand is done by another worker, here."""
+    names = tuple(f"dssl{os.getpid() % 10000}{side}" for side in "ab")
+    made = subprocess.run(["ip", "link", "add", names[0], "type", "veth", "peer", "name", names[1]], check=False,
+                          capture_output=True)
+    if made.returncode:
+        pytest.skip("a network of its own is not permitted here")
+    space, own = f"dssl{os.getpid()}", f"10.231.{os.getpid() % 200}"
+    try:
+        for command in (f"ip netns add {space}", f"ip link set {names[1]} netns {space}",
+                        f"ip addr add {own}.1/24 dev {names[0]}", f"ip link set {names[0]} up",
+                        f"ip netns exec {space} ip addr add {own}.2/24 dev {names[1]}",
+                        f"ip netns exec {space} ip link set {names[1]} up",
+                        f"ip netns exec {space} ip link set lo up"):
+            subprocess.run(command.split(), check=True)
+        scheduler = machines.scheduler(host="0.0.0.0")
+        port = scheduler.address.rpartition(":")[2]
+        machines.worker(f"tcp://{own}.1:{port}", inside=("ip", "netns", "exec", space))
+        machines.worker(f"tcp://127.0.0.1:{port}")
+        run = machines.run(f"tcp://127.0.0.1:{port}")
+        machines.reached(stage, run, FIRST[stage])
+        subprocess.run(["ip", "link", "set", names[0], "down"], check=True)
+        machines.ended(run, 0, seconds=90)
+    finally:
+        subprocess.run(["ip", "link", "del", names[0]], check=False)
+        subprocess.run(["ip", "netns", "del", space], check=False)
+
+
+def _damaged(machines, stage, damage):
+    """Damage a chunk of what a stage reads, before the stage begins."""
+    before = INPUT[stage]
+    machines.ended(machines.run(until=before), 0)
+    folder = next((machines.workspace / "artifacts" / before).iterdir())
+    chunks = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".json")
+    largest = max(chunks, key=lambda path: path.stat().st_size)
+    damage(largest)
+    told = machines.ended(machines.run(until=stage), 3, str(largest))
+    assert f"delete {folder} and run again" in told
+    shutil.rmtree(folder)
+    resumed(machines)
+
+
+def flipped(machines, stage):
+    def flip(path):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 8
+        path.write_bytes(data)
+
+    _damaged(machines, stage, flip)
+
+
+def truncated(machines, stage):
+    _damaged(machines, stage, lambda path: path.write_bytes(path.read_bytes()[:-7]))
+
+
+def deleted(machines, stage):
+    _damaged(machines, stage, lambda path: path.unlink())
+
+
+FAULTS = (worker_killed, workers_killed, scheduler_killed, driver_killed, worker_stopped, worker_stopped_for_a_while,
+          workers_paused, another_run, lease_lost, orphan_writes_late, blind_worker, full_disk, network_cut, flipped,
+          truncated, deleted)
+ALWAYS = {(worker_killed, "columns"), (orphan_writes_late, "neighbors")}
+SLOW = {(workers_killed, "neighbors"), (scheduler_killed, "columns"), (driver_killed, "points"),
+        (worker_stopped, "neighbors"), (blind_worker, "columns"), (network_cut, "columns")}
+CELLS = [pytest.param(fault, stage, id=f"{fault.__name__}-{stage}", marks=[] if (fault, stage) in ALWAYS else [
+    pytest.mark.slow if (fault, stage) in SLOW else pytest.mark.extended]) for fault in FAULTS for stage in STAGES]
+
+
+@pytest.mark.parametrize(("fault", "stage"), CELLS)
+def test_the_same_bytes_after(machines, undisturbed, fault, stage):
+    found = fault(machines, stage)
+    budget = found if isinstance(found, str) else BUDGET
+    found = found if isinstance(found, dict) else machines.contents()
+    expected = undisturbed(budget)
+    assert sorted(found) == sorted(expected)
+    assert [name for name in expected if found[name] != expected[name]] == []
+    assert any(name.startswith(UNTIL) for name in expected)
