@@ -30,10 +30,6 @@ def begun(machines, stage, workers=2, memory="2GiB", **environment):
     return scheduler, hands, run
 
 
-def resumed(machines):
-    machines.ended(machines.run(), 0)
-
-
 def worker_killed(machines, stage):
     _, hands, run = begun(machines, stage)
     hands[0].kill()
@@ -47,21 +43,21 @@ def workers_killed(machines, stage):
     begin = time.monotonic()
     machines.ended(run, 4, f"all workers of the scheduler at {scheduler.address} have been gone for 3 seconds", 30)
     assert time.monotonic() - begin < 15
-    resumed(machines)
+    machines.resume()
 
 
 def scheduler_killed(machines, stage):
     scheduler, _, run = begun(machines, stage)
     scheduler.kill()
     machines.ended(run, 4, f"the scheduler at {scheduler.address} was lost", 30)
-    resumed(machines)
+    machines.resume()
 
 
 def driver_killed(machines, stage):
     _, _, run = begun(machines, stage)
     run.kill()
     run.wait()
-    resumed(machines)
+    machines.resume()
 
 
 def worker_stopped(machines, stage):
@@ -92,7 +88,7 @@ def workers_paused(machines, stage):
     told = machines.ended(run, 4, "for 3 seconds", 40)
     assert "workers at" in told
     assert "paused" in told or "gone" in told  # it may come too late to be paused
-    resumed(machines)
+    machines.resume()
 
 
 def another_run(machines, stage):
@@ -108,7 +104,7 @@ def lease_lost(machines, stage):
     lock.write_text(lock.read_text().replace('"host": "', '"host": "another-').replace('"token": "', '"token": "f'))
     machines.ended(run, 5, "has taken", 30)
     lock.unlink()
-    resumed(machines)
+    machines.resume()
 
 
 def orphan_writes_late(machines, stage):
@@ -118,11 +114,11 @@ def orphan_writes_late(machines, stage):
         worker.send_signal(signal.SIGSTOP)
     run.kill()
     run.wait()
-    machines.ended(machines.run(budget=OTHER_BUDGET, until=stage), 0)
+    machines.resume(OTHER_BUDGET, stage)
     for worker in hands:
         worker.send_signal(signal.SIGCONT)
     time.sleep(1.0)  # in which it writes what it has in hand
-    machines.ended(machines.run(budget=OTHER_BUDGET), 0)
+    machines.resume(OTHER_BUDGET)
     return OTHER_BUDGET
 
 
@@ -139,7 +135,7 @@ def blind_worker(machines, stage):
     time.sleep(0.5)
     machines.processes[1].kill()
     machines.ended(run, 4, "cannot open", 40)
-    resumed(machines)
+    machines.resume()
 
 
 def full_disk(machines, stage):
@@ -158,7 +154,7 @@ def full_disk(machines, stage):
                 pass
         machines.ended(run, 1, "No space left on device")
         ballast.unlink()
-        resumed(machines)
+        machines.resume()
         return machines.contents()
     finally:
         for process in machines.processes:
@@ -198,7 +194,7 @@ def network_cut(machines, stage):
 def _damaged(machines, stage, damage):
     """Damage a chunk of what a stage reads, before the stage begins."""
     before = INPUT[stage]
-    machines.ended(machines.run(until=before), 0)
+    machines.resume(until=before)
     folder = next((machines.workspace / "artifacts" / before).iterdir())
     chunks = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".json")
     largest = max(chunks, key=lambda path: path.stat().st_size)
@@ -206,7 +202,7 @@ def _damaged(machines, stage, damage):
     told = machines.ended(machines.run(until=stage), 3, str(largest))
     assert f"delete {folder} and run again" in told
     shutil.rmtree(folder)
-    resumed(machines)
+    machines.resume()
 
 
 def flipped(machines, stage):
@@ -229,9 +225,8 @@ def deleted(machines, stage):
 FAULTS = (worker_killed, workers_killed, scheduler_killed, driver_killed, worker_stopped, worker_stopped_for_a_while,
           workers_paused, another_run, lease_lost, orphan_writes_late, blind_worker, full_disk, network_cut, flipped,
           truncated, deleted)
-ALWAYS = {(worker_killed, "columns"), (orphan_writes_late, "neighbors")}
-SLOW = {(workers_killed, "neighbors"), (scheduler_killed, "columns"), (driver_killed, "points"),
-        (worker_stopped, "neighbors"), (blind_worker, "columns"), (network_cut, "columns")}
+ALWAYS = {(workers_killed, "neighbors")}
+SLOW = {(orphan_writes_late, "neighbors"), (worker_stopped, "neighbors"), (blind_worker, "columns")}
 CELLS = [pytest.param(fault, stage, id=f"{fault.__name__}-{stage}", marks=[] if (fault, stage) in ALWAYS else [
     pytest.mark.slow if (fault, stage) in SLOW else pytest.mark.extended]) for fault in FAULTS for stage in STAGES]
 
