@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from ..errors import DataError, require
+from ..errors import DataError, IntegrityError, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Progress
 from ..params import digest, plain
@@ -63,7 +63,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         columns = columns or Columns.of(like.attributes)
         params = replace(params, sparse=False)
     described = columns.describe() if columns else None
-    key = digest({"params": params, "bytes": (bytes_digest := fingerprint(source)),
+    key = digest({"params": params, "bytes": (bytes_digest := fingerprint(source)), "budget": execution.memory_budget,
                   **({"columns": described} if described else {})})
     with scratch_folder(scratch, parts) as folder:
         reader = open_source(source, params, scratch=folder, like=like, columns=columns)
@@ -102,6 +102,9 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
     ranges = row_ranges(scan.n_rows, height)
     receipts = execution.map([IngestTask(reader.narrow(start, stop), start, stop, key, params.dtype, is_sparse, columns,
                                          order) for start, stop in ranges], parts, progress)
+    require(all(receipt["ingest"] == key for receipt in receipts), f"{parts!r} holds a part of another ingest",
+            why="a worker of an ingest that was killed has written it meanwhile", error=IntegrityError,
+            fix="delete the folder, and ingest again")
     _refuse_bad_values(name, receipts, names)
     if all(receipt.get("narrow") for receipt in receipts):  # a column that one block clears is not lost
         refuse_lost_columns([parts.read(index, ("narrow",))["narrow"] for index in range(len(receipts))], names, name,

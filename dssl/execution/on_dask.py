@@ -175,6 +175,8 @@ class OnDask(Execution):
                     f"the scheduler at {self.client.scheduler.addr if self.client.scheduler else '?'} was lost",
                     why="tasks that were under way have no one to report to",
                     fix="start the cluster again and repeat the command: finished parts are kept")) from error
+            if isinstance(error, ClusterError):  # who does not answer cannot cancel; tasks without a mark end
+                raise
             self.client.cancel(list(running))
             if isinstance(error, FileNotFoundError) and error.filename and Path(error.filename).exists():
                 raise ClusterError(explain(

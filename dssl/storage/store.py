@@ -154,7 +154,7 @@ class StoredParts(Parts):
     def place(self, index: int) -> Path:
         """Return the folder of the arrays of one part: of the attempt that it is of."""
         folder = self._places.get(index)
-        if folder is None:
+        if folder is None or not folder.is_dir():
             attempt = self._attempt(index)
             if attempt is None or not (self.part(index) / attempt).is_dir():
                 raise lost(f"{self.part(index)} is missing", self.part(index),

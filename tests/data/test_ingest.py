@@ -246,3 +246,29 @@ def test_real_files(dssl_data, tmp_path):
     text = tmp_path / "letter.csv"
     pd.DataFrame(np.column_stack([raw["X"], raw["y"]])).to_csv(text, index=False, header=False)
     assert_array_equal(open_dataset(text).X.read_all(), raw["X"])
+
+
+def test_an_ingest_with_another_budget_takes_up_no_part(tmp_path):
+    """Its blocks are of other rows; a part that a worker of the first one writes meanwhile is noticed."""
+    X = np.random.default_rng(0).normal(size=(4000, 6)).astype(np.float32)
+    np.savez(tmp_path / "points.npz", X=X, y=np.arange(4000) % 3)
+    parts, small = StoredParts(tmp_path / "out"), InProcess(1, memory_budget=1 << 18)
+    ingest(tmp_path / "points.npz", parts, small)
+    first = parts.receipts()
+    assert len(first) > 1
+    (tmp_path / "out" / "receipts" / "000001.json").unlink()
+    found = ingest(tmp_path / "points.npz", parts, InProcess(1))
+    assert_array_equal(found.X.read_all(), X)
+    assert len(parts.receipts()) == 1
+    late = StoredParts(tmp_path / "late")
+    late.finish(0, first[0])
+    with pytest.raises(IntegrityError, match="holds a part of another ingest"):
+        ingest(tmp_path / "points.npz", LateParts(late.folder), InProcess(1))
+
+
+class LateParts(StoredParts):
+    """Parts in which another process finishes one as soon as it is looked whether there are any."""
+
+    def receipts(self):
+        found, self.receipts = {}, super().receipts
+        return found
