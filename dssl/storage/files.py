@@ -70,17 +70,19 @@ def publish_once(draft: Path, path: Path) -> None:
 
 
 @outlasting
-def write_json(path: Path, value: Any, *, exclusive: bool = False) -> bool:
+def write_json(path: Path, value: Any, *, exclusive: bool = False, durable: bool = True) -> bool:
     """Write one JSON file so that a reader sees all of it or nothing.
 
-    With `exclusive`, return False and change nothing if the file already exists; the first writer wins.
+    With `exclusive`, return False and change nothing if the file already exists; the first writer wins. Unless
+    `durable`, it is not waited for until it is on the disk, 2 ms: a power cut may leave it empty, as it may the chunks.
     """
     try:
         publish = publish_once if exclusive else os.replace
         with draft_of(path, publish) as draft, open(draft, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=1, sort_keys=True, allow_nan=False)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
     except FileExistsError:
         if not exclusive:
             raise

@@ -110,7 +110,7 @@ class StoredParts(Parts):
                 array = create_array(path, rows.shape, rows.dtype, min(len(rows), max(1, CHUNK_BYTES // row_bytes)),
                                      None, {"scalar": value.ndim == 0, "sha256": checksum(rows)})
                 fill_chunks(array, path, 0, 0, rows)
-            write_json(folder / NAMES, sorted(arrays))
+            write_json(folder / NAMES, sorted(arrays), durable=False)
 
     @contextmanager
     def _written(self, index: int, attempt: str | None) -> Iterator[Path]:
@@ -118,7 +118,7 @@ class StoredParts(Parts):
         folder = self.part(index) / (attempt or uuid.uuid4().hex[:12])
         yield folder
         if attempt is None:
-            write_json(self.part(index) / WRITTEN, {"attempt": folder.name})
+            write_json(self.part(index) / WRITTEN, {"attempt": folder.name}, durable=False)
             self._places.pop(index, None)
             self._remove_attempts(index, folder.name)
 
@@ -129,7 +129,8 @@ class StoredParts(Parts):
     def finish(self, index: int, receipt: Receipt, attempt: str | None = None) -> Receipt:
         attempt = attempt or _attempt_of(self.part(index) / WRITTEN)
         wrote = attempt is not None and (self.part(index) / attempt).is_dir()
-        if write_json(self._receipt(index), {**receipt, "attempt": attempt} if wrote else receipt, exclusive=True):
+        stored = {**receipt, "attempt": attempt} if wrote else receipt
+        if write_json(self._receipt(index), stored, exclusive=True, durable=False):
             return receipt
         if attempt is not None and attempt != self._attempt(index):
             self.discard(index, attempt)
