@@ -25,7 +25,7 @@ from ..storage.shuffle import gather, scatter
 from .energy import EnergyBlocks, StoredGraph, mean_of, split_bytes, split_energy
 from .weights import BLOCK_ROWS, id_type
 
-ENTRY_BYTES = 120  # of a task, an entry of W or E, measured
+ENTRY_BYTES = 90  # of a `BlockTask`, an entry of E, measured
 
 
 class GraphUnordered(UserWarning):
@@ -202,6 +202,8 @@ def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution:
                   order: Rows | None = None) -> EnergyBlocks:
     """Return the energy of a stored graph, None for no edges, in blocks of `block_rows` vertices.
 
+    Blocks that are moved have no more vertices than have their entries in half the budget.
+
     order : (v,), the vertex at each place. Without one the graph is ordered by reverse Cuthill-McKee, if that fits a
     task of the budget; if not, vertices stay in their own order, with a warning.
 
@@ -223,6 +225,7 @@ def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution:
             fix="use the method partitioned for the neighbors, which gives an order, or raise memory_budget"),
             GraphUnordered, stacklevel=2)
     height = receipts[0]["rows"][1]
+    block_rows = min(block_rows, max(1, int(execution.memory_budget // 2 // (ENTRY_BYTES * (nnz / n + 1)))))
     moves = Moves(graph, n, height, block_rows, order, *(parts.within(name) for name in (
         "places", "copies", "ends", "entries", "blocks")))
     moves.blocks.allocate("order", (n,), np.int64, block_rows)

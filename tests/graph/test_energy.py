@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.graph.energy import GraphEnergy, StoredGraph, block_of, split_energy
+from dssl.graph.energy import GraphEnergy, StoredGraph, block_of, split_bytes, split_energy
 from dssl.graph.energy_moves import GraphUnordered, energy_blocks
 from dssl.graph.given import store_weights
 from dssl.graph.neighbors import neighbors
@@ -280,8 +280,8 @@ def test_blocks_that_were_moved_hold_exactly_the_energy(n, height, block_rows, k
     order = rng.permutation(n) if ordered else None
     with nullcontext() if ordered else pytest.warns(GraphUnordered, match="points are taken in their own order"):
         m_rows, order_rows = (None if array is None else ArrayRows(array) for array in (m, order))
-        blocks = energy_blocks(StoredGraph(parts, kind, m_rows), n, block_rows, InProcess(1, memory_budget=1),
-                               MemoryParts(), order_rows)
+        blocks = energy_blocks(StoredGraph(parts, kind, m_rows), n, block_rows,
+                               InProcess(1, split_bytes(n, W.nnz) - 1), MemoryParts(), order_rows)
     energy = GraphEnergy.of(W, kind, None if m is None else m.astype(float))
     order = np.arange(n) if order is None else order
     assert_array_equal(blocks.order(), order)
