@@ -127,8 +127,8 @@ def _digest_of(path: Path) -> bytes:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
     whole = hashlib.sha256()
-    for name in files_of(path):
-        whole.update(hashlib.sha256(name.encode()).digest() + _digest_of(path / name))
+    for name, place in sorted(files_of(path).items()):
+        whole.update(hashlib.sha256(name.encode()).digest() + _digest_of(path / place))
     return whole.digest()
 
 

@@ -38,9 +38,11 @@ def folder_format(path: Path) -> str | None:
     return ZarrReader.format if is_zarr(path) else None
 
 
-def files_of(folder: Path) -> list[str]:
-    """Return the relative paths of the files that are the data set in a folder, in sorted order."""
-    return stored_files(folder) if folder_format(folder) == StoredReader.format else all_files(folder)
+def files_of(folder: Path) -> dict[str, str]:
+    """Return the relative paths of the files that are the data set in a folder, by the names that they count as."""
+    if folder_format(folder) == StoredReader.format:
+        return stored_files(folder)
+    return {name: name for name in all_files(folder)}
 
 
 def format_of_ending(path: Path) -> str | None:

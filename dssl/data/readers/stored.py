@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ...errors import DataError, require
 from ...storage.files import read_json
-from ...storage.store import MANIFEST
+from ...storage.store import MANIFEST, StoredParts
 from ..dataset import Dataset, open_stored
 from .base import NO_TARGET, Block, Reader, Scan
 
@@ -25,11 +25,24 @@ def all_files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def stored_files(folder: Path) -> list[str]:
-    """Return the relative paths of the files that are a stored data set; what a killed append left is none of them."""
-    segments, names = segments_of(folder), [Path(name).parts for name in all_files(folder)]
-    return ["/".join(parts) for parts in names
-            if not LEFT_OUT & set(parts) and (parts[0] != "segments" or parts[1] in segments)]
+def stored_files(folder: Path) -> dict[str, str]:
+    """Return the relative paths of the files that are a stored data set, by their names without the attempt.
+
+    What a killed append left is none of them, nor is what an attempt wrote that no receipt names.
+    """
+    segments, found = segments_of(folder), dict[str, str]()
+    for name in all_files(folder):
+        steps = Path(name).parts
+        if LEFT_OUT & set(steps) or (steps[0] == "segments" and steps[1] not in segments):
+            continue
+        own = steps.index("parts") if "parts" in steps else None
+        if own is not None:
+            part = StoredParts(folder.joinpath(*steps[:own])).place(int(steps[own + 1]))
+            if steps[own + 2] != part.name:
+                continue
+            steps = (*steps[:own + 2], *steps[own + 3:])
+        found["/".join(steps)] = name
+    return found
 
 
 class StoredReader(Reader):
