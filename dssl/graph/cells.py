@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from ..storage.blocks import row_ranges
 from .layout import SAMPLE_ROWS, Frame, principal_frame, project
 from .metric import sample_ids
 
 CELLS_OF_A_LEAF, MOST_CELLS, SAMPLE_OF_A_CELL = 64, 2048, 32
 LLOYD_STEPS = 5
-PRODUCT_BYTES = 4 << 20
+PRODUCT_BYTES, BLOCK_ROWS = 4 << 20, 1024
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,16 @@ class View:
         return self.frame.basis.shape[1] + 1
 
     def coordinates(self, rows: np.ndarray) -> np.ndarray:
-        """Return the coordinates (n, a) of rows (n, d)."""
-        seen = project(rows, self.frame, self.scale)
-        return np.concatenate([seen.lead[:, :self.frame.leading], seen.further], axis=1)
+        """Return the coordinates (n, a) of rows (n, d): products in float32, since they only say what is measured."""
+        center, m = self.frame.center, self.frame.basis.shape[1]
+        basis, seen = self.frame.basis.astype(np.float32), np.empty((len(rows), m + 1), np.float32)
+        for start, stop in row_ranges(len(rows), BLOCK_ROWS):
+            centered = (rows[start:stop] - center) * self.scale
+            seen[start:stop, :m] = centered.astype(np.float32) @ basis
+            shown = seen[start:stop, :m].astype(np.float64)
+            missed = np.einsum("ij,ij->i", centered, centered) - np.einsum("ij,ij->i", shown, shown)
+            seen[start:stop, m] = np.sqrt(np.maximum(missed, 0)) if m < len(center) else 0
+        return seen
 
 
 @dataclass(frozen=True)

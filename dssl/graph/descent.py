@@ -8,6 +8,7 @@ are cleaned, measured again in float64, and completed here.
 import logging
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numba
@@ -25,6 +26,7 @@ from .metric import measurable, measured_itemsize, sample_ids, stored_distances
 FLOAT32_SQUARE = 1e15  # squares and their sums are far from the ends of float32
 PYNNDESCENT = 300 << 20  # bytes: imported and compiled, as every process does anew, it took 284 to 382 MB
 EXTRA = 5  # candidates beyond k + 1 a row: they raise the recall, and survive the second measurement
+CENTER_ROWS = 1024  # that are held in float64 while rows are centered
 FILL_ROWS, FILL_SAMPLE = 1 << 14, 512  # of points, where rows that lack neighbors are searched for
 # Measured on one core: seconds to compile pynndescent, once a process; nanoseconds of a row and candidate, of each of
 # its columns, of which no more than 200 count, and of each entry of a sparse row in their place.
@@ -40,20 +42,14 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
     rows : ndarray (n, d); n (4 d + 60 (k + 6)) bytes beside it. Or sparse; it is then searched without centering, and
         takes its own size three times and 60 (k + 6) bytes a row beside it.
     k : neighbors a row, itself not among them.
-    threads : of Numba, while the search runs.
+    threads : of the search, on which its lists depend, and of their second measurement.
     """
     tell_compilation()
     from pynndescent import NNDescent  # imports and compiles for seconds; only this method needs it
 
     n = rows.shape[0]
-    if sparse.issparse(rows):
-        centered = sparse.csr_matrix(rows.astype(np.float32))  # a center would fill every column
-    else:
-        centered = rows - rows.mean(axis=0, dtype=np.float64)
-        largest = float(np.abs(centered).max(initial=0))
-        if not 1 / FLOAT32_SQUARE < largest < FLOAT32_SQUARE and largest > 0:
-            centered /= largest
-        centered = centered.astype(np.float32)
+    # A center would fill every column of sparse rows.
+    centered = sparse.csr_matrix(rows.astype(np.float32)) if sparse.issparse(rows) else centered_rows(rows)
     before = numba.get_num_threads()
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     require(threads <= most, f"descent_threads={threads} in a process that has {most}",
@@ -69,7 +65,10 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
         numba.set_num_threads(before)
     del search, centered
     ids = np.sort(candidates, axis=1)
-    distances = candidate_distances(rows, rows, ids)
+    with ThreadPoolExecutor(threads) as pool:
+        measured = pool.map(lambda block: candidate_distances(rows[slice(*block)], rows, ids[slice(*block)]),
+                            row_ranges(n, -(-n // threads)))
+        distances = np.concatenate(list(measured))
     distances[:, 1:][ids[:, 1:] == ids[:, :-1]] = np.inf
     distances[ids == np.arange(n)[:, None]] = np.inf
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]  # ids ascend, and break ties
@@ -79,6 +78,18 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
         points = points_in_blocks(as_rows(rows), "euclidean", FILL_ROWS, rows[sample_ids(n, FILL_SAMPLE)])
         distances[short], ids[short] = points.nearest(rows[short], short, k)
     return distances, ids, len(short)
+
+
+def centered_rows(rows: np.ndarray) -> np.ndarray:
+    """Return dense rows less their mean, in float32, and over the largest value where its square would not be."""
+    center, centered, largest = rows.mean(axis=0, dtype=np.float64), np.empty(rows.shape, np.float32), 0.0
+    for start, stop in row_ranges(len(rows), CENTER_ROWS):
+        largest = max(largest, float(np.abs(rows[start:stop] - center).max(initial=0)))
+    divides = not 1 / FLOAT32_SQUARE < largest < FLOAT32_SQUARE and largest > 0
+    for start, stop in row_ranges(len(rows), CENTER_ROWS):
+        block = rows[start:stop] - center
+        centered[start:stop] = block / largest if divides else block
+    return centered
 
 
 def tell_compilation() -> None:
@@ -116,8 +127,8 @@ def descent_seconds(X: Rows, k: int) -> float:
 def descent_cost(n: int, d: int, k: int, dtype: np.dtype, metric: str) -> Cost:
     """Return what NN-descent takes for rows (n, d) of a dtype.
 
-    All rows, centered in float64 and then float32, candidates and their lists; then, in the driver, the certificate.
+    All rows, and centered in float32, candidates and their lists; the tasks of the certificate take less.
     """
     rows = n * d * measured_itemsize(dtype, metric)
-    fixed = rows + n * max(12 * d, 4 * d + 60 * (k + 6))
+    fixed = rows + n * (4 * d + 60 * (k + 6))
     return cost_of(1, 3 * rows, 12 * n * k, fixed + PYNNDESCENT, fixed)
