@@ -301,7 +301,7 @@ def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_b
     height = scaled_rows(n, row_bytes, chunk, budget)
     tasks = block_count(n, height) + block_count(n_test, height)
     wide = 0 if kind == "none" else 16 * width
-    peak = max(height * row_bytes + chunk * row_bytes * 1.5, height * (2 * row_bytes + wide))
+    peak = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))  # stored chunks may not have shrunk
     read = (n + n_test + tasks * chunk) * row_bytes
     if kind != "none":
         block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)

@@ -36,6 +36,7 @@ from .stage import Context, Stage
 
 MOST_VALUES = 1 << 20  # different labels that are kept while classes are found
 LEFT_OUT = -2  # the code of a row that is not used
+HELD = 220  # bytes of a row of a block while it is drawn from, measured: numbers, codes, and their random order
 
 
 @dataclass(frozen=True)
@@ -317,7 +318,7 @@ def training_strata(context: Context) -> Iterator[np.ndarray]:
 
 def _split_cost(f: Facts[Any]) -> Cost:
     """Return that of passes over the labels, in the driver: a block of rows with what is known and drawn of them."""
-    passes, held = 5, 100 * min(f.n_rows, DRAW_ROWS)
+    passes, held = 5, HELD * min(f.n_rows, DRAW_ROWS)
     return cost_of(0, passes * 9 * f.n_rows, 16 * (f.n + f.n_test), held, held)
 
 

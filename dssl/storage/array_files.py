@@ -140,6 +140,14 @@ def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
     return rows_of(open_array(path), path, start, stop)
 
 
+def read_chunk(path: Path, number: int) -> np.ndarray:
+    """Return a chunk of rows as it is stored, filled up at the end of the array, of one whose rows each lie in one."""
+    array = open_array(path)
+    start = number * array.chunks[0]
+    (file, _), = _chunks(array, path, 0, start, start + 1)
+    return _decoded(array, path, file)
+
+
 def rows_of(array: zarr.Array, path: Path, start: int, stop: int) -> np.ndarray:
     """Return rows [start, stop) of an array that is open, as `read_rows` does."""
     out = np.empty((max(stop - start, 0), *array.shape[1:]), array.dtype)

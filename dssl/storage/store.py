@@ -10,8 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from .array_files import checksum, create_array, fill_chunks, is_like, open_array, read_rows, rows_of, write_chunks
-from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk
+from .array_files import (
+    checksum,
+    create_array,
+    fill_chunks,
+    is_like,
+    open_array,
+    read_chunk,
+    read_rows,
+    rows_of,
+    write_chunks,
+)
+from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk, take_by_group
 from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
 from .files import read_json, write_json
 from .frames import lost
@@ -47,13 +57,17 @@ class StoredRows(Rows):
         array = open_array(self.path)
         self.shape, self.dtype = array.shape, array.dtype
         self.chunk_rows: int = array.chunks[0]
+        self.rows_are_whole = array.chunks[1:] == array.shape[1:]  # each lies in one chunk
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return read_rows(self.path, start, min(stop, self.shape[0]))
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """Return the rows with these numbers; reads each chunk that holds one of them once."""
-        return take_by_chunk(self, ids, self.chunk_rows)
+        if not self.rows_are_whole:
+            return take_by_chunk(self, ids, self.chunk_rows)
+        return take_by_group(self, ids, np.asarray(ids, np.int64) // self.chunk_rows,
+                             lambda number, mine: read_chunk(self.path, number)[mine - number * self.chunk_rows])
 
     def __repr__(self) -> str:
         return f"StoredRows({str(self.path)!r}, shape={self.shape}, dtype={self.dtype})"
