@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from dssl.pipeline.kinds.registry import KINDS
 
+from ..stored import contents
 from .conftest import COMMAND, LOCAL, REPOSITORY, outcome
 
 DIGITS = REPOSITORY / "pipelines" / "digits_svm.yaml"
@@ -74,9 +75,7 @@ def test_threads_and_processes_give_the_same_result(digits, tmp_path, dssl):
     run = dssl("run", DIGITS, "--on", "in-process", "--workspace", tmp_path, "--json")
     assert run.code == 0, run.err
     assert outcome(run.document) == outcome(digits[1].document)
-    arrays = [{str(path.relative_to(root)): path.read_bytes() for path in (root / "artifacts").rglob("*")
-               if path.is_file() and path.suffix != ".json"} for root in (tmp_path, digits[0])]
-    assert arrays[0] == arrays[1]
+    assert contents(tmp_path) == contents(digits[0])
 
 
 def test_a_process_of_its_own_predicts_a_file(digits, tmp_path, dssl, process):
