@@ -82,12 +82,12 @@ class Finished:
 
 def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Any],
                   done: Callable[[int, Receipt], None], running: dict[Any, int], finished: Finished,
-                  look: Callable[[], None]) -> None:
+                  look: Callable[[], None], stored: Callable[[Any, int], Receipt | None] | None = None) -> None:
     """Submit tasks so that `size` of them are under way, and report each receipt as it arrives.
 
     submit : returns a future with `add_done_callback`. running : the futures under way with their numbers, for the
     caller to cancel when an error is raised. finished : where they arrive. look : called about every second, and
-    raises to end it.
+    raises to end it. stored : returns the receipt of a future that has finished, where it need not be asked for it.
     """
     queue, looks = iter(pending), Looks(look)
 
@@ -102,7 +102,9 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
         future = finished.get(LOOK_EVERY)
         looks.take()
         if future is not None:
-            receipt = _result(future, finished, looks)
+            receipt = stored(future, running[future]) if stored else None
+            if receipt is None:
+                receipt = _result(future, finished, looks)
             done(running.pop(future), receipt)
             start(1)
 

@@ -93,7 +93,7 @@ def pipeline(n: int) -> None:
         source = Path(folder) / "points.npz"
         np.savez(source, X=X, y=y)
         spec = {"name": "overhead", "data": {"source": str(source), "test": {"count": 4000}},
-                "labels": {"per_class": 20}, "model": {"kind": "laprls", "centers": 500}}
+                "labels": {"per_class": 20}, "model": {"kind": "laprls", "landmarks": {"count": 500}}}
         for attempt in ("compiles", "warm"):
             with inside_tasks() as found:
                 begin = time.perf_counter()
