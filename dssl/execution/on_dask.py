@@ -30,6 +30,7 @@ from .watchdog import PATIENCE, Watchdog
 from .window import Finished, run_in_window
 from .worker_memory import WorkerMemory
 
+LEAST_WINDOW = 24  # tasks under way, so that the 10 ms of a message's way there and back are not waited for
 _LIMITED = False
 
 
@@ -137,7 +138,7 @@ class OnDask(Execution):
             threads = self.client.nthreads()
             homes = sorted(threads)
             # A window keeps the scheduler small: work on row blocks is never submitted all at once.
-            collect(pending, 3 * max(1, sum(threads.values())), submit)
+            collect(pending, max(LEAST_WINDOW, 3 * sum(threads.values())), submit)
 
     @contextmanager
     def _waiting(self, parts: Parts, done: Callable[[int, Receipt], None]) -> Iterator[Callable[..., None]]:
