@@ -300,8 +300,8 @@ def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_b
     n, n_test, n_rows = rows_of
     height = scaled_rows(n, row_bytes, chunk, budget)
     tasks = block_count(n, height) + block_count(n_test, height)
-    wide = 0 if kind == "none" else 16 * width
-    peak = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))  # stored chunks may not have shrunk
+    wide = 0 if kind == "none" else 16 * width  # beside stored chunks, which may not have shrunk
+    peak: float = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))
     read = (n + n_test + tasks * chunk) * row_bytes
     if kind != "none":
         block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)

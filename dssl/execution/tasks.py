@@ -94,6 +94,28 @@ class CombineTask:
         return out.write(**combined((self.parts.read(index) for index in range(self.first, self.last)), self.combine))
 
 
+class TaskCount:
+    """Counts tasks of one map after the other, and tells of each how many are done, of how many.
+
+    expected : how many there will be in all, as far as is known; more where more were begun.
+    """
+
+    def __init__(self, tell: Progress, expected: int):
+        self._tell, self._of, self._begun, self._done = tell, expected, 0, 0
+
+    def begin(self, count: int, done: int) -> None:
+        """Note that so many tasks are begun, some of which were done before."""
+        self._begun += count
+        self._done += done
+        self._of = max(self._of, self._begun)
+        self._tell(self._done, self._of)
+
+    def one_more(self) -> None:
+        """Note that a task is done."""
+        self._done += 1
+        self._tell(self._done, self._of)
+
+
 class Execution(ABC):
     """Runs the tasks of a stage."""
 
@@ -102,6 +124,7 @@ class Execution(ABC):
     memory_limit: int | None = None  # bytes that the smallest worker has for a task; None where nobody says
     tasks_per_process: int = 1  # that run side by side
     largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None
+    count: TaskCount | None = None  # told of all tasks
     allowed: Callable[[], None] = staticmethod(lambda: None)  # asked while tasks run; raises to end them
 
     @abstractmethod
@@ -138,11 +161,15 @@ class Execution(ABC):
         pending = [(index, task) for index, task in enumerate(tasks) if index not in receipts]
         if progress:
             progress(len(receipts), len(tasks))
+        if self.count:
+            self.count.begin(len(tasks), len(receipts))
 
         def done(index: int, receipt: Receipt) -> None:
             receipts[index] = receipt
             if progress:
                 progress(len(receipts), len(tasks))
+            if self.count:
+                self.count.one_more()
 
         self._run(pending, parts, done)
         peaks = [self.largest_task_bytes, *(receipt.get("task_peak_bytes") for receipt in receipts.values())]

@@ -14,8 +14,7 @@ from .stage import Context, Stage
 
 def make_dataset(context: Context, params: IngestParams) -> dict[str, Any]:
     """Read the source into parts."""
-    dataset = ingest(context.files["source"].source, context.parts, context.execution, params,
-                     progress=context.progress)
+    dataset = ingest(context.files["source"].source, context.parts, context.execution, params)
     names = [name for name in ("X", "y", "split") if getattr(dataset, name) is not None]
     attributes = {name: value for name, value in dataset.attributes.items() if name != "source"}
     described = dataset.X.describe() if isinstance(dataset.X, BlockedCsrRows) else None

@@ -66,7 +66,7 @@ def make_vertices(context: Context, params: VertexParams) -> dict[str, Any]:
     """Find equal training points: each distinct one is a vertex of the graph."""
     rows = context.points("train")
     if params.duplicates == "collapse":
-        return find_vertex_rows(rows, context.execution, context.parts, context.progress).attributes
+        return find_vertex_rows(rows, context.execution, context.parts).attributes
     return VertexRows(None, len(rows), len(rows)).attributes
 
 

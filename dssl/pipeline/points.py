@@ -53,7 +53,7 @@ def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
             context.parts.allocate(name, (len(chosen[name]), rows.shape[1]), rows.dtype, height)
         tasks[name] = [ScaleTask(rows, chosen[name], scaling.to_arrays(), name, start, stop)
                        for start, stop in row_ranges(len(chosen[name]), height)]
-    receipts = context.execution.map([*tasks["train"], *tasks["test"]], context.parts, context.progress)
+    receipts = context.execution.map([*tasks["train"], *tasks["test"]], context.parts)
     PartWriter(context.parts.within("scaling"), 0).write(**scaling.to_arrays()[0])
     attributes = {"scaling": scaling.to_arrays()[1], "d": rows.shape[1]}
     if not rows.is_sparse:

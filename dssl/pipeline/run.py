@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import ParameterError, require
 from ..execution.on_dask import current_execution
-from ..execution.tasks import Execution
+from ..execution.tasks import Execution, TaskCount
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import page
 from ..report.sections.ran import spec_section, stages_section
@@ -171,10 +171,11 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     def progress(done: int, of: int) -> None:
         tell({"event": "progress", "stage": name, "done": done, "of": of})
 
-    execution.largest_task_bytes = None
+    execution.largest_task_bytes, execution.count = None, TaskCount(progress, item.cost.tasks if item.cost else 0)
     files = {name: made.files[name] for name in item.stage.files if name in made.files}
     with PeakMemory() as driver:
-        attributes = item.stage.make(Context(inputs, files, artifact.parts, execution, progress), item.params)
+        attributes = item.stage.make(Context(inputs, files, artifact.parts, execution), item.params)
+    execution.count = None
     receipts = [read_json(path) for path in artifact.parts.folder.glob("**/receipts/*.json")]
     artifact.publish(attributes, execution.allowed)
     cost = None

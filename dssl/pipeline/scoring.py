@@ -16,8 +16,7 @@ def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
     """Predict the test points with every model, and compare."""
     true = split_target(context, "test")
     models = stored_models(context.inputs["models"].parts, context.attributes("models")["models"])
-    found = predict_test(context.points("test"), models, true.coded, context.execution, context.parts,
-                         context.progress)
+    found = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
     scores = {name: {**scores_of(true, own), "unsupported": int(own["unsupported"].sum())}
               for name, own in found.items()}
     return {"metrics": scores.pop("model"), "baselines": scores, "gain": unlabeled_verdict(true, found),

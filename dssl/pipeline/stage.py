@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data.sources import Source
 from ..execution.cost import Cost
-from ..execution.tasks import Execution, Progress
+from ..execution.tasks import Execution
 from ..report.page import Section
 from ..report.sections.answer import answer_section
 from ..report.words import Baseline, Words
@@ -44,7 +44,6 @@ class Context:
     files: dict[str, File]
     parts: Parts
     execution: Execution
-    progress: Progress | None = None
 
     def arrays(self, stage: str) -> dict[str, np.ndarray]:
         """Return the arrays of part 0 of an input."""

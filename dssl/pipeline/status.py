@@ -77,7 +77,7 @@ class Status:
 
     def _progress(self, done: int, of: int) -> dict[str, Any]:
         """Note the tasks of a stage; return their rate, and the time left."""
-        if self._known["of"] != of or done < self._known["done"]:  # the first word of these tasks
+        if self._known["done"] is None:  # the first word of this stage
             self._tasks_begun, self._before = time.monotonic(), done
         rate = (done - self._before) / max(time.monotonic() - self._tasks_begun, 1e-9) if done > self._before else None
         found = {"rate": rate and round(rate, 3), "time_left": rate and round((of - done) / rate, 1)}

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.execution.tasks import Reduction, add, sums
+from dssl.execution.tasks import Reduction, TaskCount, add, sums
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts
 from dssl.storage.verify import verify_parts
@@ -267,3 +267,12 @@ def test_a_cluster_reduces_to_the_same(cluster_client, budget):
     here = InProcess(1).reduce(sums(SUM_TASKS, 3))
     there = OnDask(cluster_client, budget).reduce(sums(SUM_TASKS, 3))
     assert_array_equal(there["total"], here["total"])
+
+
+def test_tasks_of_one_map_after_the_other_are_counted():
+    execution, told = InProcess(1), []
+    execution.count = TaskCount(lambda done, of: told.append((done, of)), expected=8)
+    parts = MemoryParts()
+    execution.map(square_tasks(parts), parts)
+    execution.map(square_tasks(parts), parts)  # done already
+    assert told == [(done, 8) for done in range(6)] + [(10, 10)]

@@ -134,7 +134,7 @@ def make_paths(context: Context, params: PathParams) -> dict[str, Any]:
     graph, inputs = context.inputs["graph"].parts, context.inputs
     count = context.attributes("labels")["n_labeled"]
     context.execution.map([PathTask(graph, inputs["labels"].parts.arrays(0), inputs["vertices"].parts.arrays(0), index,
-                                    params.hops) for index in range(count)], context.parts, context.progress)
+                                    params.hops) for index in range(count)], context.parts)
     return {"count": count}
 
 

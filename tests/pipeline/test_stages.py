@@ -87,7 +87,7 @@ def test_no_function_of_a_stage_can_reach_the_spec(name, specs, tmp_path, monkey
 
     def looked_at(stage):
         def make(context, params):
-            assert {field.name for field in fields(Context)} == {"inputs", "files", "parts", "execution", "progress"}
+            assert {field.name for field in fields(Context)} == {"inputs", "files", "parts", "execution"}
             given = [context.inputs, context.files, context.parts, context.execution, params]
             assert not [part for part in parts_of(given) if isinstance(part, (BaseModel, Kind))], stage.name
             assert set(context.inputs) == set(stage.needs)

@@ -103,7 +103,7 @@ def make_columns(context: Context, params: ColumnParams) -> dict[str, Any]:
     solver = SolverParams(**{**system["params"], "block_columns": params.block_columns})
     receipts = solve_columns(context.inputs["system"].parts.arrays(0), solver, system["n"],
                              context.arrays("subsample")["vertices"], params.powers, context.execution,
-                             context.parts, form=params.form, progress=context.progress)
+                             context.parts, form=params.form)
     return {**solve_evidence(receipts, system["solver"]), "n_blocks": len(receipts)}
 
 
@@ -112,7 +112,7 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
     subsample = context.arrays("subsample")["vertices"]
     found = multiply_factors(context.inputs["columns"].parts, context.attributes("system")["n"], subsample,
                              params.powers, context.execution, context.parts.within("shares"), form=params.form,
-                             n_blocks=context.attributes("columns")["n_blocks"], progress=context.progress)
+                             n_blocks=context.attributes("columns")["n_blocks"])
     system = context.attributes("system")
     solver = Solver.from_arrays(context.inputs["system"].parts.arrays(0).load(), SolverParams(**system["params"]))
     structure = {str(power): structure_of(np.diagonal(A), subsample, solver.A, system["ridge"], power)
@@ -176,7 +176,7 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
         tasks = [SearchTask(problem, name, bandwidth, grid, cv, sum(map(len, folds)), params.rule.measure)
                  for name, own in standing.items() for bandwidth in params.bandwidths
                  for grid in whole.parts([point[1:] for point in own if point[0] == bandwidth])]
-        receipts = context.execution.map(tasks, context.parts.within(f"rung{rung}"), context.progress)
+        receipts = context.execution.map(tasks, context.parts.within(f"rung{rung}"))
         rows = {(receipt["name"], row["bandwidth"], row["power"], row["eta"], row["C"]): row
                 for receipt in receipts for row in receipt["grid"]}
         return {name: [rows[name, *point] for point in own] for name, own in standing.items()}
