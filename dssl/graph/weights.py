@@ -225,7 +225,7 @@ def weights_cost(n: int, k: int, nnz: int, kind: str, budget: int) -> Cost:
     height, entries, tuned = block_rows(n, k, budget), n * k, kind == "self_tuned"
     blocks, sent, back = block_count(n, height), (16 if tuned else 12) * entries, 4 * entries * tuned
     binary = kind == "binary"
-    peak = ENTRY_BYTES * height * k + 24 * most_collected(budget) * (not binary)
+    peak = max(ENTRY_BYTES * height * k, 24 * min(entries, most_collected(budget)))
     return cost_of(blocks * (2 if binary else 3), 24 * entries + sent * (1 if binary else 2) + back,
                    sent + back + 12 * nnz + 16 * n, peak, ENTRY_BYTES * k)
 
