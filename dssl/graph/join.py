@@ -15,7 +15,7 @@ from .layout import bisect, level_bounds
 
 TREES, LEAF_ROWS = 3, 120
 TREE_AXES = 8  # of a random rotation, that a tree but the first splits along
-CANDIDATES = 16  # new ones, and others, that a row joins at a time
+CANDIDATES, MOST_CANDIDATES = 16, 32  # new ones, and as many others, that a row joins at a time; where it takes more
 ROUNDS, SETTLED = 12, 0.002  # most joins, and the share of entries that changes in the last
 FIRST_AXES = 16  # principal axes that the first tree splits along
 
@@ -113,17 +113,28 @@ def choose_candidates(ids, flags, first, to, of, flags_of, most, salt):
     n, k = ids.shape
     new, old = np.full((n, most), -1, np.int32), np.full((n, most), -1, np.int32)
     new_keys, old_keys = np.full((n, most), np.inf, np.float32), np.full((n, most), np.inf, np.float32)
-    unused = np.zeros(most, np.uint8)
+    unused, joins = np.zeros(most, np.uint8), np.zeros(n, np.bool_)  # a row that nothing is new to joins nothing
     for row in range(n):
         for place in range(k):
-            other = ids[row, place]
+            if flags[row, place] and ids[row, place] >= 0:
+                joins[row] = True
+                if first <= ids[row, place] < first + n:
+                    joins[ids[row, place] - first] = True
+    for entry in range(to.shape[0]):
+        if flags_of[entry]:
+            joins[to[entry]] = True
+    for row in range(n):
+        for place in range(k):
+            other, flag = ids[row, place], flags[row, place]
             if other < 0:
                 continue
-            _choose(row, other, flags[row, place], salt, new, old, new_keys, old_keys, unused)
-            if first <= other < first + n:
-                _choose(other - first, row + first, flags[row, place], salt, new, old, new_keys, old_keys, unused)
+            if joins[row]:
+                _choose(row, other, flag, salt, new, old, new_keys, old_keys, unused)
+            if first <= other < first + n and joins[other - first]:
+                _choose(other - first, row + first, flag, salt, new, old, new_keys, old_keys, unused)
     for entry in range(to.shape[0]):
-        _choose(to[entry], of[entry], flags_of[entry], salt, new, old, new_keys, old_keys, unused)
+        if joins[to[entry]]:
+            _choose(to[entry], of[entry], flags_of[entry], salt, new, old, new_keys, old_keys, unused)
     for row in range(n):
         for place in range(k):
             if flags[row, place]:
@@ -163,11 +174,11 @@ def empty_lists(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.full((n, k), np.inf, np.float32), np.full((n, k), -1, np.int32), np.zeros((n, k), np.uint8)
 
 
-def nearest_in_memory(seen: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def nearest_in_memory(seen: np.ndarray, k: int, seed: int, most: int = CANDIDATES) -> tuple[np.ndarray, np.ndarray]:
     """Return squared distances (n, k) float32 and ids (n, k) int32 of near rows of `seen` (n, a) float32, in no order.
 
     Exact, but for float32, where n <= LEAF_ROWS or 4 k; a list is shorter than k, and ends in -1, where n <= k.
-    Beside `seen` `in_memory_bytes` a row.
+    Beside `seen` `in_memory_bytes` a row. most : candidates that a row joins at a time, `MOST_CANDIDATES` or fewer.
     """
     n, axes = seen.shape
     distances, ids, flags = empty_lists(n, k)
@@ -181,7 +192,7 @@ def nearest_in_memory(seen: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, 
         _join_leaves(seen, bisect(np.ascontiguousarray(split), depth), bounds, distances, ids, flags)
     names, none = np.arange(n, dtype=np.int32), np.zeros(0, np.int32)
     for turn in range(ROUNDS if depth else 0):
-        new, old = choose_candidates(ids, flags, 0, none, none, none.astype(np.uint8), CANDIDATES, seed + turn)
+        new, old = choose_candidates(ids, flags, 0, none, none, none.astype(np.uint8), most, seed + turn)
         if local_join(seen, names, new, old, distances, ids, flags) < SETTLED * n * k:
             break
     return distances, ids
@@ -189,4 +200,4 @@ def nearest_in_memory(seen: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, 
 
 def in_memory_bytes(k: int) -> int:
     """Return the bytes that `nearest_in_memory` takes for a row beside its coordinates."""
-    return 9 * k + 16 * CANDIDATES + 4 * (FIRST_AXES + TREE_AXES) + 24
+    return 9 * k + 16 * MOST_CANDIDATES + 4 * (FIRST_AXES + TREE_AXES) + 24

@@ -121,6 +121,7 @@ class SearchTask:
     ordered: Ordered
     spread: Parts
     k: int
+    candidates: int
     seed: int
     leaf: int
 
@@ -128,7 +129,7 @@ class SearchTask:
         places = self.ordered.places
         found = gather(self.spread, len(places.counts), self.leaf)
         place = found["place"]
-        distances, near = nearest_in_memory(found.pop("seen"), self.k, self.seed)
+        distances, near = nearest_in_memory(found.pop("seen"), self.k, self.seed, self.candidates)
         ids = np.where(near < 0, np.int32(-1), place[near])
         # Where a row is at home its neighbors have met each other: a join of them would find nothing.
         return scatter(out, places.block(place), len(places.counts), place=place, ids=ids, distances=distances,

@@ -28,6 +28,7 @@ from ..execution.tasks import Execution, one_thread
 from ..storage.blocks import Arrays, Parts, Rows, row_ranges
 from .cells import Cells, View, fit_cells
 from .exact import TILE_PAIR_NS
+from .join import CANDIDATES, MOST_CANDIDATES
 from .join_tasks import JoinTask, MeasureTask, MergeTask, WriteTask
 from .metric import check_shape, measured_itemsize, require_squares, stored_distances
 from .partition_sizes import EXTRA, FULL, Sizes, least_leaves, sample_rows, task_sizes
@@ -35,8 +36,9 @@ from .partition_tasks import OrderTask, RouteTask, SampleTask, SearchTask, Sprea
 from .places import Ordered, Places
 from .recall import SAMPLE, recall_of, sampled_ids, true_neighbors, wilson_lower
 
-# (leaves a row may belong to, and how much farther than its home they may be), tried one after the other
-OVERLAPS = ((4, 1.15), (12, 1.6))
+# (leaves a row may belong to, how much farther than its home they may be, candidates of a join in a leaf), tried one
+# after the other
+OVERLAPS = ((4, 1.15, CANDIDATES), (12, 1.6, MOST_CANDIDATES))
 JOINS, LEAST_GAIN = 4, 0.002  # rounds of joins at most; and the gain of recall below which one more is not worth it
 CROWDED, ATTEMPTS = 1.3, 6  # times as many leaves, where one got more rows than fit; and how often
 LEAST_CHUNK, MOST_CHUNK = 64, 4096  # rows of a chunk of what is stored by place
@@ -152,7 +154,7 @@ class Lists:
             parts.allocate(array, (size, width), dtype, chunk)
         return parts
 
-    def search_leaves(self, view: View, cells: Cells, most: int, reach: float) -> float | None:
+    def search_leaves(self, view: View, cells: Cells, most: int, reach: float, candidates: int) -> float | None:
         """Search the leaves and merge what they find; return the leaves a row is in, None where they got too many."""
         search, run = self.search, self.search.execution
         blocks = range(len(self.ordered.places.counts))
@@ -164,7 +166,7 @@ class Lists:
             spread.remove()
             return None
         found = self._parts("found")
-        run.map([SearchTask(self.ordered, spread, search.k + EXTRA, search.seed + leaf, leaf)
+        run.map([SearchTask(self.ordered, spread, search.k + EXTRA, candidates, search.seed + leaf, leaf)
                  for leaf in range(cells.leaves)], found)
         spread.remove()
         self._merge(found, cells.leaves, self.stored)
@@ -176,8 +178,8 @@ class Lists:
         Raise BudgetError where no leaves fit the memory budget.
         """
         overlaps, joins = [], 0
-        for attempt, (most, reach) in enumerate(OVERLAPS):
-            overlap = self._searched(view, seen, most, reach, attempt)
+        for attempt, (most, reach, candidates) in enumerate(OVERLAPS):
+            overlap = self._searched(view, seen, most, reach, candidates, attempt)
             if overlap is None:
                 break
             overlaps.append(round(overlap, 3))
@@ -197,7 +199,8 @@ class Lists:
     def _reaches(self, target: float) -> bool:
         return wilson_lower(round(self.share * self.trials), self.trials) >= target
 
-    def _searched(self, view: View, seen: np.ndarray, most: int, reach: float, attempt: int) -> float | None:
+    def _searched(self, view: View, seen: np.ndarray, most: int, reach: float, candidates: int,
+                  attempt: int) -> float | None:
         """Search leaves that fit; return the leaves a row is in, None where there are no such leaves."""
         search = self.search
         leaves = max(least_leaves(len(search.X)), -(-len(search.X) // search.sizes.leaf_rows))
@@ -205,7 +208,7 @@ class Lists:
             cells = search.cells(seen, leaves, search.sizes.leaf_rows, most, reach, search.seed + attempt)
             if cells is None:
                 return None
-            overlap = self.search_leaves(view, cells, most, reach)
+            overlap = self.search_leaves(view, cells, most, reach, candidates)
             if overlap is not None:
                 return overlap
             leaves = int(np.ceil(cells.leaves * CROWDED))

@@ -145,8 +145,8 @@ def growth(args: argparse.Namespace) -> None:
 def cluster(args: argparse.Namespace) -> None:
     """A partitioned search of stored rows by processes of a limited memory."""
     n = int(args.points[0])
-    with LocalCluster(n_workers=args.workers, threads_per_worker=1, memory_limit=args.memory, dashboard_address=None,
-                      security=False) as processes, Client(processes) as client, \
+    with LocalCluster(n_workers=args.workers, threads_per_worker=1, memory_limit=args.memory,
+                      dashboard_address=None) as processes, Client(processes) as client, \
             stored(rows_of("manifold", n), args.folder) as rows, \
             tempfile.TemporaryDirectory(dir=args.folder) as folder:
         execution = OnDask(client)
