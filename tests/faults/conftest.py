@@ -2,7 +2,9 @@
 
 import pytest
 
-from .machines import Machines
+from dssl.pipeline.kinds.registry import KINDS
+
+from .machines import BUDGET, OTHER_BUDGET, Machines
 
 
 @pytest.fixture
@@ -14,14 +16,17 @@ def machines(tmp_path):
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory):
-    """What the artifacts hold after a run to which nothing happens, by memory budget."""
+    """What the artifacts hold after a run to which nothing happens, the stages from one on with another budget."""
     found = {}
 
-    def of(budget):
-        if budget not in found:
+    def of(switches_at=None):
+        if switches_at not in found:
             made = Machines(tmp_path_factory.mktemp("undisturbed"))
-            made.resume(budget)
-            found[budget] = made.contents()
-        return found[budget]
+            if switches_at:
+                names = KINDS["svm"].names
+                made.resume(until=names[names.index(switches_at) - 1])
+            made.resume(OTHER_BUDGET if switches_at else BUDGET)
+            found[switches_at] = made.contents()
+        return found[switches_at]
 
     return of
