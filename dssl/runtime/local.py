@@ -9,6 +9,7 @@ from typing import Literal
 
 import dask
 from distributed import Client, LocalCluster
+from distributed.security import Security
 from pydantic import Field, field_validator
 
 from ..execution.on_dask import OnDask
@@ -47,6 +48,8 @@ class LocalRuntime(DaskRuntime):
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
                     memory_limit=self.memory_limit, dashboard_address=None, silence_logs=logging.CRITICAL,
+                    # Certificates that only these processes have: a loopback port takes code from any user of the host.
+                    security=Security.temporary(),
                     # Without a port of its own choice the scheduler warns where 8787 is taken.
                     scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}))
             client = stack.enter_context(Client(cluster))

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
+from distributed.security import Security
 
 from dssl.errors import ClusterError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
@@ -103,3 +104,17 @@ def test_a_scheduler_that_is_running():
         assert execution.memory_budget == MEMORY_BUDGET
         assert where == f"the scheduler at {cluster.scheduler_address}"
         assert execution.client.submit(int, "7").result() == 7
+
+
+@pytest.mark.cluster
+def test_nobody_else_reaches_local_workers():
+    """Neither without certificates nor with others: whoever does can run code as the user who started them."""
+    with LocalRuntime(workers=1).start(1 << 30) as (execution, _):
+        address = execution.client.scheduler.address
+        assert address.startswith("tls://")
+        assert all(worker.startswith("tls://") for worker in execution.client.nthreads())
+        for theirs in (address.replace("tls://", "tcp://"), address):
+            with pytest.raises((OSError, TypeError)):
+                Client(theirs, timeout=0.5)
+        with pytest.raises(OSError):
+            Client(address, security=Security.temporary(), timeout=0.5)
