@@ -58,15 +58,21 @@ class ArriveTask:
         return {**out.write(**csr_arrays(block)), "nnz": len(at)}
 
 
-def heights(n: int, row_bytes: int, budget: int) -> tuple[int, int]:
-    """Return the rows that a task reads, and those of a block that it writes."""
+# Of a chunk of rows in order: who reads a block reads the rows near it too, which lie in many places. Chunks of 16 MiB
+# took two fifths of the time of Gram products of 1,000,000 points of 64 columns with 1,000 landmarks.
+NEAR_CHUNK = 1 << 19
+
+
+def heights(n: int, row_bytes: int, budget: int) -> tuple[int, int, int]:
+    """Return the rows that a task reads, those of a block that it writes, and those of a chunk of it."""
     read = max(1, budget // 8 // row_bytes)
-    return min(n, read), min(n, max(1, min(SHARED_CHUNK // row_bytes, read)))
+    chunk = min(read, max(1, NEAR_CHUNK // row_bytes))
+    return min(n, read), min(n, max(1, min(SHARED_CHUNK // row_bytes, read) // chunk) * chunk), min(n, chunk)
 
 
 def ordered_tasks(n: int, row_bytes: int, budget: int) -> int:
     """Return the number of tasks of `ordered` for stored rows."""
-    return sum(block_count(n, height) for height in heights(n, row_bytes, budget))
+    return sum(block_count(n, height) for height in heights(n, row_bytes, budget)[:2])
 
 
 def ordered(rows: Rows, place: Rows, execution: Execution) -> Any:
@@ -79,11 +85,11 @@ def ordered(rows: Rows, place: Rows, execution: Execution) -> Any:
         moved[place.read_all()] = rows.array
         return execution.share_rows(ArrayRows(moved))
     n, sent, parts = len(rows), execution.scratch(), execution.scratch()
-    read, height = heights(n, rows.row_bytes, execution.memory_budget)
+    read, height, chunk = heights(n, rows.row_bytes, execution.memory_budget)
     sources = row_ranges(n, read)
     execution.map([SendTask(rows, place, height, start, stop) for start, stop in sources], sent)
     if not rows.is_sparse:
-        parts.allocate("rows", rows.shape, rows.dtype, height)
+        parts.allocate("rows", rows.shape, rows.dtype, chunk)
     receipts = execution.map([ArriveTask(rows, sent, len(sources), height, index)
                               for index in range(len(row_ranges(n, height)))], parts)
     sent.remove()
