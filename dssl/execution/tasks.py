@@ -124,7 +124,7 @@ class Execution(ABC):
     memory_limit: int | None = None  # bytes that the smallest worker has for a task; None where nobody says
     tasks_per_process: int = 1  # that run side by side
     largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None
-    count: TaskCount | None = None  # told of all tasks
+    counter: TaskCount | None = None  # told of all tasks
     allowed: Callable[[], None] = staticmethod(lambda: None)  # asked while tasks run; raises to end them
 
     @abstractmethod
@@ -161,15 +161,15 @@ class Execution(ABC):
         pending = [(index, task) for index, task in enumerate(tasks) if index not in receipts]
         if progress:
             progress(len(receipts), len(tasks))
-        if self.count:
-            self.count.begin(len(tasks), len(receipts))
+        if self.counter:
+            self.counter.begin(len(tasks), len(receipts))
 
         def done(index: int, receipt: Receipt) -> None:
             receipts[index] = receipt
             if progress:
                 progress(len(receipts), len(tasks))
-            if self.count:
-                self.count.one_more()
+            if self.counter:
+                self.counter.one_more()
 
         self._run(pending, parts, done)
         peaks = [self.largest_task_bytes, *(receipt.get("task_peak_bytes") for receipt in receipts.values())]

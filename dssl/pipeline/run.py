@@ -171,11 +171,11 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     def progress(done: int, of: int) -> None:
         tell({"event": "progress", "stage": name, "done": done, "of": of})
 
-    execution.largest_task_bytes, execution.count = None, TaskCount(progress, item.cost.tasks if item.cost else 0)
+    execution.largest_task_bytes, execution.counter = None, TaskCount(progress, item.cost.tasks if item.cost else 0)
     files = {name: made.files[name] for name in item.stage.files if name in made.files}
     with PeakMemory() as driver:
         attributes = item.stage.make(Context(inputs, files, artifact.parts, execution), item.params)
-    execution.count = None
+    execution.counter = None
     receipts = [read_json(path) for path in artifact.parts.folder.glob("**/receipts/*.json")]
     artifact.publish(attributes, execution.allowed)
     cost = None

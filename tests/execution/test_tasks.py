@@ -271,7 +271,7 @@ def test_a_cluster_reduces_to_the_same(cluster_client, budget):
 
 def test_tasks_of_one_map_after_the_other_are_counted():
     execution, told = InProcess(1), []
-    execution.count = TaskCount(lambda done, of: told.append((done, of)), expected=8)
+    execution.counter = TaskCount(lambda done, of: told.append((done, of)), expected=8)
     parts = MemoryParts()
     execution.map(square_tasks(parts), parts)
     execution.map(square_tasks(parts), parts)  # done already

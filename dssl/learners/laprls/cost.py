@@ -136,7 +136,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     whitening = whitening_bytes(s, of.params.cutoff)
     sums = gram_bytes(s, of.summed_folds, points=True, n_outputs=of.columns)
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
-    ordering = of.ordering_tasks(height)
+    ordering = of.ordering_tasks(height)  # once, for all kernels and repetitions
     fixed = max(min(of.split_bytes, of.budget), whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     features = label_feature_bytes(of.m, s) if of.smooth else 0
     seconds = kernels * systems_seconds(of, method, halo)
@@ -145,9 +145,9 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                    sums + features + newton_bytes(of.m, s))
         held = 0 if of.inductive else of.held // max(1, of.folds - 1)
-        tasks = 1 + ordering + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
+        tasks = 1 + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
-        return cost_of(kernels * tasks, kernels * (v * of.row_bytes + folds.read), kernels * runs * sums + of.written,
+        return cost_of(ordering + kernels * tasks, kernels * (v * of.row_bytes + folds.read), kernels * runs * sums + of.written,
                        max(peak, folds.peak), max(whitening, sums + features), seconds)
     if method == "nystrom-direct":
         held = of.held if not of.at_once else 0
@@ -155,11 +155,11 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         again = 1 if of.at_once else of.repetitions
         peak = (again - 1) * (sums + right) + max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                                                   sums + 4 * square + right)
-        tasks = again * (1 + ordering + runs + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
+        tasks = again * (1 + runs + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
         if of.closed_form:  # beside the sums, the features of labels as they come, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
             tasks += 0 if of.inductive else of.repetitions * (runs + of.held // max(1, of.folds - 1))
-        return cost_of(kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
+        return cost_of(ordering + kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
                        kernels * (again * v * of.row_bytes + folds.read), kernels * again * runs * sums + of.written,
                        max(peak, folds.peak), max(whitening, again * sums), seconds)
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
@@ -171,7 +171,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     peak = (again - 1) * (2 * square + features + of.right_bytes(s)) + max(
         fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
         + 6 * of.right_bytes(s) * (1 + of.smooth))
-    return cost_of(kernels * again * (2 + ordering + 2 * runs), kernels * again * v * of.row_bytes, of.written, peak,
+    return cost_of(ordering + kernels * again * (2 + 2 * runs), kernels * again * v * of.row_bytes, of.written, peak,
                    max(whitening, 6 * square), seconds)
 
 

@@ -39,7 +39,7 @@ from .params import LabelLines, SystemParams
 from .penalties import PENALTIES, Penalties, Penalty, PenaltyScale, require_penalties, with_folds
 from .smooth import smooth_gram_solver, smooth_solver
 from .solve import SystemSolver, dense_solver, gram_solver, nystrom_solver
-from .system import assemble, block_budget
+from .system import InBlocks, assemble, block_budget
 
 DENSE = ("pcg", "cg", "direct")  # solvers on all points
 WITHOUT_LANDMARKS = ("cg", "direct")  # of these
@@ -113,7 +113,7 @@ class LapRLSProblem:
     folds : positions among the labeled points.
     names : "model"; "base", the same without the graph, with its own gamma_A; "shuffled", the model with the mean of
     the graph's energy over all relabelings of its vertices. among : by name the pairs of penalties, numbers, among
-    which it has its choice; None is all.
+    which it has its choice; None is all. in_blocks : points and energy as the systems of all kernels take them.
     """
 
     rows: Rows
@@ -126,6 +126,7 @@ class LapRLSProblem:
     folds: Sequence[np.ndarray] = ()
     names: tuple[str, ...] = ("model",)
     among: Mapping[str, Collection[tuple[float, float]]] | None = None
+    in_blocks: dict[tuple[int, str], InBlocks] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, rows: Rows, target: Target, params: LapRLSParams, execution: Execution, *, graph: Graph | None = None,
@@ -324,7 +325,8 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
         return dense_solver(task, execution), rows.read_all(), evidence
     assert landmarks is not None
     system = assemble(rows, lines, kernel, landmarks, problem.graph, params.laplacian, params.system, execution,
-                      copies=copies, order=problem.order, fit_intercept=params.fit_intercept)
+                      copies=copies, order=problem.order, fit_intercept=params.fit_intercept,
+                      known=problem.in_blocks)
     blocks = system.blocks
     evidence |= {
         "landmarks": {"count": system.s, **landmarks.attributes},

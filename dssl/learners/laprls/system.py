@@ -175,13 +175,23 @@ class NystromSystem(Basis):
                        problem=replace(self.problem, labels=shared, n_folds=lines.n_folds))
 
 
+@dataclass(frozen=True)
+class InBlocks:
+    """The energy of points in blocks, and these points in that order: what systems of any kernel share."""
+
+    energy: EnergyBlocks
+    rows: Rows
+
+
 def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks, graph: Parts | None,
              laplacian: Literal["normalized", "unnormalized"], params: SystemParams, execution: Execution, *,
-             copies: Rows | None = None, order: Rows | None = None, fit_intercept: bool = True) -> NystromSystem:
+             copies: Rows | None = None, order: Rows | None = None, fit_intercept: bool = True,
+             known: dict[tuple[int, str], InBlocks] | None = None) -> NystromSystem:
     """Return the system of points `rows` (v, d), all distinct, whose graph `graph` is (None for none).
 
     lines : labeled points by row. landmarks : `rows` of them, where they are points. copies : (v,), the points
     that each stands for, or None. order : (v,), the vertex at each place, in which neighbors are near, if one is known.
+    known : blocks of these points and this graph that were made before, by their height and Laplacian; is added to.
 
     Raises BudgetError: blocks, or the kernel of the landmarks, do not fit.
     DataError : the kernel of the landmarks is zero, not finite or not positive.
@@ -197,8 +207,12 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     v = len(rows)
     height = block_vertices(v, points.shape[0], rows.row_bytes, params.itemsize, budget)
     stored = None if graph is None else StoredGraph(graph, laplacian, copies)
-    blocks = energy_blocks(stored, v, height, execution, execution.scratch(), order)
-    moved = execution.share_rows(rows) if graph is None else ordered(rows, blocks.place, execution)
+    known, key = {} if known is None else known, (height, laplacian)
+    if key not in known:
+        blocks = energy_blocks(stored, v, height, execution, execution.scratch(), order)
+        known[key] = InBlocks(blocks, execution.share_rows(rows) if graph is None else ordered(rows, blocks.place,
+                                                                                               execution))
+    blocks, moved = known[key].energy, known[key].rows
     position = blocks.place.take(lines.row)
     by_place = np.argsort(position, kind="stable")
     shared = execution.share(position=position[by_place], fold=lines.fold[by_place].astype(np.int64),
