@@ -147,8 +147,9 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         held = 0 if of.inductive else of.held // max(1, of.folds - 1)
         tasks = 1 + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
-        return cost_of(ordering + kernels * tasks, kernels * (v * of.row_bytes + folds.read), kernels * runs * sums + of.written,
-                       max(peak, folds.peak), max(whitening, sums + features), seconds)
+        return cost_of(ordering + kernels * tasks, kernels * (v * of.row_bytes + folds.read),
+                       kernels * runs * sums + of.written, max(peak, folds.peak), max(whitening, sums + features),
+                       seconds)
     if method == "nystrom-direct":
         held = of.held if not of.at_once else 0
         right = 8 * s * of.columns * (of.pairs + held)
