@@ -102,9 +102,9 @@ def partitioned_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     (n, d), itemsize, entries = X.shape, measured_itemsize(X.dtype, metric), k + EXTRA
     sizes, wide, axes = task_sizes(n, d, itemsize, k, budget), d * itemsize, min(d, MAX_AXES) + 1
     least, height = least_leaves(n), truth_rows(X, metric, budget)
-    blocks = max(least, block_count(n, int(FULL * sizes.block_rows)))
+    blocks = max(least, block_count(n, max(1, int(FULL * sizes.block_rows))))
     block = min(sizes.block_rows, UNEVEN * n / blocks)
-    leaves = max(least, block_count(2 * n, int(FULL * sizes.leaf_rows)))
+    leaves = max(least, block_count(2 * n, max(1, int(FULL * sizes.leaf_rows))))
     leaf = min(sizes.leaf_rows, UNEVEN * 2 * n / leaves)
     ranges = block_count(n, sizes.range_rows)
     near = min(sizes.near_rows, n)

@@ -112,6 +112,11 @@ def test_copies_constant_columns_and_few_rows(points):
     assert_array_equal(search(few).ids.read_all(), neighbors(few, K, method="exact").ids.read_all())
 
 
+def test_points_that_are_all_equal_have_a_price():
+    """As one vertex they are refused by what says so, after the plan."""
+    assert partitioned_cost(ArrayRows(np.ones((1, 3), np.float32)), K, "euclidean", BUDGET).peak > 0
+
+
 def test_noise_of_many_dimensions_is_refused_with_the_way_out():
     X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
     with pytest.raises(DataError, match=r"certified 0\.\d+, and 0.95 is asked(.|\n)*hours of one core"):
