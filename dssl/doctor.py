@@ -17,7 +17,7 @@ import psutil
 from packaging.requirements import Requirement
 
 from .data.sources import cache_folder, find_source, named_files
-from .errors import DsslError
+from .errors import DsslError, sentences
 from .execution.on_dask import OnDask
 from .execution.tasks import MEMORY_BUDGET, available_cores
 from .execution.watchdog import PATIENCE
@@ -59,6 +59,11 @@ def examine(workspace: str | Path, where: str | Path | None = None, source: str 
     yield check_data()
     yield from check_workspace(workspace)
     yield from check_extras()
+    if source is not None:
+        here = check_source(source)
+        yield here
+        if here.level == "problem":
+            source = None  # there is nothing to compare with
     if where is not None:
         yield from check_cluster(where, workspace, source)
 
@@ -187,7 +192,7 @@ def check_cluster(where: str | Path, workspace: str | Path, source: str | None =
                 yield from check_workers(execution, local_path(workspace))
                 yield from check_settings(execution)
                 if source is not None:
-                    yield check_source(execution, source)
+                    yield check_source_on_workers(execution, source)
     except ImportError as error:
         yield Check("cluster", "problem", f"a worker cannot import dssl ({error})", "install dssl on every machine")
     except DsslError as error:
@@ -240,7 +245,17 @@ def check_settings(execution: OnDask) -> Iterator[Check]:
                        "that waits for memory may wait for ever")
 
 
-def check_source(execution: OnDask, source: str) -> Check:
+def check_source(source: str) -> Check:
+    """See whether the files of a source are there for this process."""
+    try:
+        files = find_source(source, download=False).files
+    except DsslError as error:
+        what, why, fix = sentences(str(error))
+        return Check("source", "problem", f"{what}; {why}", fix)
+    return Check("source", "ok", f"{source}: {len(files)} file(s)")
+
+
+def check_source_on_workers(execution: OnDask, source: str) -> Check:
     """Compare what every worker sees of a source's files with what this process sees: whether they are there, sizes."""
     paths = [str(file.path.resolve()) for file in find_source(source, download=False).files]
     mine = _sizes(paths)

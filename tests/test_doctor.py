@@ -5,7 +5,7 @@ import os
 import pytest
 
 from dssl import doctor
-from dssl.doctor import check_cluster, check_settings, check_source, check_workers, examine, worst
+from dssl.doctor import check_cluster, check_settings, check_source_on_workers, check_workers, examine, worst
 from dssl.execution.on_dask import OnDask
 
 
@@ -95,12 +95,17 @@ def test_what_a_cluster_does_about_workers_that_stop(cluster_client, monkeypatch
 
 
 @pytest.mark.cluster
+def test_a_source_that_is_not_there_is_told_without_a_cluster(tmp_path):
+    for source, level in ((tmp_path / "missing.csv", "problem"), ("manifolds:100x4", "ok")):
+        assert {check.name: check.level for check in examine(tmp_path, None, str(source))}["source"] == level
+
+
 def test_a_source_that_workers_see_otherwise(cluster_client, tmp_path, monkeypatch):
     execution, path = OnDask(cluster_client), tmp_path / "points.csv"
     path.write_text("a,b\n1,2\n")
-    assert check_source(execution, str(path)).level == "ok"
+    assert check_source_on_workers(execution, str(path)).level == "ok"
     monkeypatch.setattr(execution, "ask_workers", lambda question, paths: {"w1": [None], "w2": [3], "w3": [8]})
-    found = check_source(execution, str(path))
+    found = check_source_on_workers(execution, str(path))
     assert found.level == "problem"
     assert found.found == f"w1: {path} is not there, here 8; w2: {path} has 3 bytes, here 8"
 
