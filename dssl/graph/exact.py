@@ -150,6 +150,17 @@ def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[Dens
     return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
 
 
+def least_exact_seconds(X: Rows, metric: str, budget: int) -> float:
+    """Return the least seconds that `plan_exact` may find for rows of the shape of X, which are not read.
+
+    Of tiles, or of a tree a block of points whose queries look at nothing; of sparse rows nothing is known.
+    """
+    n = len(X)
+    if X.is_sparse:
+        return 0.0
+    return n * min(TREE_QUERY_NS * block_count(n, laid_out_rows(X, metric, budget)), TILE_PAIR_NS * n) * 1e-9
+
+
 def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     """Return what an exact search takes for rows of the shape and dtype of X, which are not read.
 

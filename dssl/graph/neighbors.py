@@ -12,7 +12,7 @@ from ..execution.tasks import Execution
 from ..storage.blocks import Parts, Rows, row_ranges
 from ..storage.csr import as_rows
 from .descent import DescentTask, descent_cost, descent_seconds
-from .exact import NearestTask, exact_block_rows, plan_exact
+from .exact import NearestTask, exact_block_rows, least_exact_seconds, plan_exact
 from .metric import METRICS, check_rows
 from .neighbor_lists import Neighbors
 from .partition_sizes import list_rows
@@ -110,6 +110,14 @@ def approximate_method(X: Rows, k: int, metric: str, budget: int) -> str:
     """Return the search that "auto" uses where an exact one takes longer: NN-descent, unless it does not fit a task."""
     fits = descent_cost(len(X), X.shape[1], k, X.dtype, metric).peak <= budget
     return "descent" if fits or X.is_sparse else "partitioned"
+
+
+def possible_methods(X: Rows, k: int, metric: str, budget: int) -> set[str]:
+    """Return the searches that "auto" may use for rows of the shape of X, which are not read."""
+    if len(X) <= ALWAYS_EXACT_ROWS:
+        return {"exact"}
+    approximate = approximate_method(X, k, metric, budget)
+    return {approximate} | ({"exact"} if least_exact_seconds(X, metric, budget) <= descent_seconds(X, k) else set())
 
 
 def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:

@@ -18,7 +18,7 @@ from ..data.sources import find_source
 from ..data.told_labels import read_told_labels
 from ..errors import DataError, require
 from ..execution.cost import Cost
-from ..graph.neighbors import ALWAYS_EXACT_ROWS, approximate_method
+from ..graph.neighbors import possible_methods
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
 from ..storage.csr import csr_row_bytes
 from ..storage.pieces import BlockedCsrRows
@@ -230,7 +230,9 @@ class Facts(Generic[S]):
         method = self.graph.method
         if "neighbors" in self.attributes:
             return {self.attributes["neighbors"]["method"]}
-        if method == "auto" and self.vertices > ALWAYS_EXACT_ROWS:
+        if method != "auto":
+            return {method}
+        found = possible_methods(self.distinct, self.graph.n_neighbors, self.graph.metric, self.budget)
+        if len(found) > 1:
             self.estimated.add("search")
-            return {"exact", approximate_method(self.distinct, self.graph.n_neighbors, self.graph.metric, self.budget)}
-        return {"exact" if method == "auto" else method}
+        return found

@@ -69,8 +69,8 @@ def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[
     Raises SpecError: one of the two is missing, or is no number of points or columns.
     """
     if points is None or columns is None or points < 2 or columns < 1:
-        raise SpecError(explain(f"points={points}, columns={columns}", why="what a run takes follows from both",
-                                fix="give both, such as --points 1e8 --columns 64"))
+        raise SpecError(explain(f"points={points}, columns={columns}", why="what a run takes follows from both, of two "
+                                "points or more", fix="give both, such as --points 1e8 --columns 64"))
     labels, test = spec.labels, spec.data.test
     used = {"keep": None, "rows": "all", "test": TestSplit(fraction=0.2) if test.official else test}
     data = spec.data.model_copy(update=used)

@@ -180,6 +180,20 @@ def test_a_plan_for_a_shape_reads_nothing_and_grows_with_it(spec, tmp_path):
     assert not (tmp_path / "w").exists()
 
 
+def test_a_search_that_auto_cannot_choose_is_not_in_the_plan(spec):
+    """What exact search reads of blocks grows with the square of the points."""
+    fields = {key: value for key, value in spec.items() if key != "graph"} | {"graph": {"n_neighbors": 5}}
+    small, large, partitioned = (
+        {row["name"]: row for row in plan(fields, set=given, points=n, columns=64)}["neighbors"]
+        for n, given in ((10**7, ()), (10**8, ()), (10**8, ["graph.method=partitioned"])))
+    assert large["read_bytes"] < 11 * small["read_bytes"]
+    assert large["core_seconds"] < 11 * small["core_seconds"]
+    assert "search" not in large["estimated"]
+    assert large["read_bytes"] == partitioned["read_bytes"]
+    some = {row["name"]: row for row in plan(fields, points=10**5, columns=64)}["neighbors"]
+    assert "search" in some["estimated"]
+
+
 def test_a_shape_cannot_be_run(spec, tmp_path):
     with pytest.raises(ParameterError, match="a plan for 1,000 points, 8 columns"):
         run(make_plan(spec, points=1000, columns=8, workspace=tmp_path / "w"), execution=InProcess(1))
