@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import DataError, explain, require
 from ..execution.in_process import InProcess
-from ..execution.tasks import Execution, Progress
+from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Rows, write_dense
 from ..storage.files import read_json, write_json
 from ..storage.lock import FolderLock
@@ -35,7 +35,7 @@ from .targets import recoded
 
 
 def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Path,
-           execution: Execution | None = None, *, progress: Progress | None = None, **options: Any) -> Dataset:
+           execution: Execution | None = None, **options: Any) -> Dataset:
     """Add the rows of a source to the data set in a folder, and return it with them.
 
     Columns are matched by name where both have names, else by number. A source of the same format is read with the
@@ -64,8 +64,7 @@ def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Pat
         segment = StoredParts(folder / "segments" / name)
         try:
             added = ingest(source, segment, execution or InProcess(), _params(current, source, options),
-                           progress=progress, like=replace(current, attributes={**current.attributes,
-                                                                                "source": str(folder)}))
+                           like=replace(current, attributes={**current.attributes, "source": str(folder)}))
             arrays, label_names = _joined(folder, manifest, current, added, segment)
         except BaseException:
             shutil.rmtree(segment.folder, ignore_errors=True)

@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 
 from ..errors import DataError, IntegrityError, require
 from ..execution.in_process import InProcess
-from ..execution.tasks import Execution, Progress
+from ..execution.tasks import Execution
 from ..params import digest, plain
 from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges
 from ..storage.csr import as_csr, csr_arrays
@@ -40,8 +40,8 @@ from .targets import code_text, write_target
 
 
 def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, execution: Execution,
-           params: IngestParams | None = None, *, scratch: str | Path | None = None, progress: Progress | None = None,
-           like: Dataset | None = None, columns: Columns | None = None, **options: Any) -> Dataset:
+           params: IngestParams | None = None, *, scratch: str | Path | None = None, like: Dataset | None = None,
+           columns: Columns | None = None, **options: Any) -> Dataset:
     """Read a file, URL or named data set, or several files of one format, into `parts`; return it as a Dataset.
 
     params : how to read; or give its fields as `options`.
@@ -73,9 +73,9 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         if columns is None and params.encodes:
             scan, surveys = reader.scan(), parts.within("surveys").within(key[:16])
             height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
-            columns = survey_file(reader, row_ranges(scan.n_rows, height), source.name, execution, surveys, progress,
+            columns = survey_file(reader, row_ranges(scan.n_rows, height), source.name, execution, surveys,
                                   impute=params.when_missing == "impute")
-        dataset = _written(reader, params, columns, source.name, key, parts, execution, progress,
+        dataset = _written(reader, params, columns, source.name, key, parts, execution,
                            as_text=like is not None and like.attributes.get("label_names") is not None)
     if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
         shutil.rmtree(parts.folder / "within", ignore_errors=True)
@@ -86,7 +86,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
 
 
 def _written(reader: Reader, params: IngestParams, columns: Columns | None, name: str, key: str, parts: Parts,
-             execution: Execution, progress: Progress | None, *, as_text: bool) -> Dataset:
+             execution: Execution, *, as_text: bool) -> Dataset:
     """Write the rows of a file into parts; return them, with the attributes that the file decides."""
     scan = reader.scan()
     names = list(scan.feature_names) if scan.feature_names else None
@@ -101,7 +101,7 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
         parts.allocate("split", (scan.n_rows,), np.uint8, height)
     ranges = row_ranges(scan.n_rows, height)
     receipts = execution.map([IngestTask(reader.narrow(start, stop), start, stop, key, params.dtype, is_sparse, columns,
-                                         order) for start, stop in ranges], parts, progress)
+                                         order) for start, stop in ranges], parts)
     require(all(receipt["ingest"] == key for receipt in receipts), f"{parts!r} holds a part of another ingest",
             why="a worker of an ingest that was killed has written it meanwhile", error=IntegrityError,
             fix="delete the folder, and ingest again")

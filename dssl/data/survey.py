@@ -16,7 +16,7 @@ from numba import njit
 from scipy import sparse
 
 from ..errors import DataError, explain, require
-from ..execution.tasks import Execution, Progress
+from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .columns import EXAMPLES, MOST_LEVELS, Columns, cells_of, column_label, missing_text
 from .readers.base import Reader
@@ -154,19 +154,19 @@ class SurveyTask:
 
 
 def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, execution: Execution, parts: Parts,
-                progress: Progress | None = None, *, impute: bool) -> Columns:
+                *, impute: bool) -> Columns:
     """Return what becomes of the columns of a file, found in one pass over it by blocks.
 
     Text in one block makes a column text in all: blocks where it could be read as numbers are read a second time.
     """
     tasks = [SurveyTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
-    blocks = _surveys(tasks, execution, parts.within("first"), progress)
+    blocks = _surveys(tasks, execution, parts.within("first"))
     as_text = frozenset(j for block in blocks for j in block.levels)
     again = [i for i, block in enumerate(blocks)
              if any(j not in block.levels and block.present[j] for j in as_text)]
     if again:
         tasks = [SurveyTask(tasks[i].reader, *ranges[i], as_text) for i in again]
-        for i, block in zip(again, _surveys(tasks, execution, parts.within("again"), progress), strict=True):
+        for i, block in zip(again, _surveys(tasks, execution, parts.within("again")), strict=True):
             blocks[i] = block
     for block, (start, _) in zip(blocks, ranges, strict=True):
         for j in as_text - set(block.levels):  # not one cell of it is there
@@ -177,8 +177,7 @@ def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, 
     return choose_columns(whole, reader.scan().feature_names, source, impute=impute)
 
 
-def _surveys(tasks: Sequence[SurveyTask], execution: Execution, parts: Parts,
-             progress: Progress | None) -> list[Survey]:
+def _surveys(tasks: Sequence[SurveyTask], execution: Execution, parts: Parts) -> list[Survey]:
     return [Survey(receipt["rows"], **parts.read(i), levels=dict(receipt["levels"]),
                    first_missing=dict(receipt["first_missing"]))
-            for i, receipt in enumerate(execution.map(tasks, parts, progress))]
+            for i, receipt in enumerate(execution.map(tasks, parts))]

@@ -155,19 +155,15 @@ class Execution(ABC):
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
         """Run the tasks, each with its number, and report each receipt as it arrives."""
 
-    def map(self, tasks: Sequence[Task], parts: Parts, progress: Progress | None = None) -> list[Receipt]:
+    def map(self, tasks: Sequence[Task], parts: Parts) -> list[Receipt]:
         """Run task i into part i unless that part is complete; return all receipts in the order of the tasks."""
         receipts = {index: receipt for index, receipt in parts.receipts().items() if index < len(tasks)}
         pending = [(index, task) for index, task in enumerate(tasks) if index not in receipts]
-        if progress:
-            progress(len(receipts), len(tasks))
         if self.counter:
             self.counter.begin(len(tasks), len(receipts))
 
         def done(index: int, receipt: Receipt) -> None:
             receipts[index] = receipt
-            if progress:
-                progress(len(receipts), len(tasks))
             if self.counter:
                 self.counter.one_more()
 
@@ -180,8 +176,7 @@ class Execution(ABC):
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
         """Run `task(block)` into part i for dask delayed block i, in the process that computes the block."""
 
-    def reduce(self, reduction: Reduction[Found], parts: Parts | None = None,
-               progress: Progress | None = None) -> Found:
+    def reduce(self, reduction: Reduction[Found], parts: Parts | None = None) -> Found:
         """Run the tasks of a reduction, combine their shares as a tree, and finish.
 
         Shares that fit a sixteenth of the memory budget together are combined here; larger ones by tasks of two each.
@@ -190,7 +185,7 @@ class Execution(ABC):
         count, combine = len(reduction.tasks), reduction.combine
         require(count > 0, "a reduction of no tasks", why="there is nothing to combine", fix="pass at least one block")
         level = parts or self.scratch()
-        self.map(reduction.tasks, level, progress)
+        self.map(reduction.tasks, level)
         while count > 1 and count * level.arrays(0).nbytes > self.memory_budget // 16:
             groups, below, level = row_ranges(count, reduction.fan_in), level, self.scratch()
             self.map([CombineTask(below, first, last, combine) for first, last in groups], level)

@@ -23,7 +23,7 @@ from scipy import sparse
 
 from ..errors import DataError, require
 from ..execution.cost import Cost, block_count, cost_of
-from ..execution.tasks import Execution, Progress
+from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import narrow_csr
 from ..storage.shuffle import gather, scatter
@@ -330,8 +330,7 @@ class VertexTask:
         return {}
 
 
-def find_equal_rows(rows: Rows, execution: Execution, parts: Parts, progress: Progress | None = None
-                    ) -> EqualRows | None:
+def find_equal_rows(rows: Rows, execution: Execution, parts: Parts) -> EqualRows | None:
     """Write the shared array `vertex` (n,), the number of the distinct row that each row equals; None if all differ.
 
     Distinct rows are numbered in the order of the first of each, and `blocks` gives these. A task holds two blocks of
@@ -343,7 +342,7 @@ def find_equal_rows(rows: Rows, execution: Execution, parts: Parts, progress: Pr
     height, _ = hashed_rows(n, rows.row_bytes, budget)
     equal = EqualRows(execution.share_rows(rows), height, buckets_of(n, rows.row_bytes, budget), parts.within("equal"))
     blocks, buckets = range(equal.count), range(equal.n_buckets)
-    hashed = execution.map([HashTask(equal, index) for index in blocks], equal.of("hashes"), progress)
+    hashed = execution.map([HashTask(equal, index) for index in blocks], equal.of("hashes"))
     suspects = execution.map([SuspectTask(equal, bucket) for bucket in buckets], equal.of("suspects"))
     equal = replace(equal, inside=any(receipt["copies"] for receipt in hashed))
     if any(receipt["suspects"] for receipt in suspects):

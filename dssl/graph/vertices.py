@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, require
-from ..execution.tasks import Execution, Progress
+from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, MemoryParts, Parts, Rows, RowStream
 from ..storage.views import SelectedRows
 from .equal_rows import find_equal_rows
@@ -153,7 +153,7 @@ class VertexRows:
         return Vertices(*(self.parts.rows(name).read_all() for name in ("vertex", "first", "multiplicity")))
 
 
-def find_vertex_rows(rows: Rows, execution: Execution, parts: Parts, progress: Progress | None = None) -> VertexRows:
+def find_vertex_rows(rows: Rows, execution: Execution, parts: Parts) -> VertexRows:
     """Return the distinct rows of rows (n, d), dense or sparse, with their copies, which are written to `parts`.
 
     Rows are equal if all their values are. Where none are, rows are read once and nothing is written but hashes, which
@@ -166,7 +166,7 @@ def find_vertex_rows(rows: Rows, execution: Execution, parts: Parts, progress: P
     require(len(rows.shape) == 2 and len(rows) > 0 and rows.dtype.kind in "biuf",
             f"X has shape {rows.shape} and dtype {rows.dtype}, expected (n_points, n_features) of numbers",
             error=DataError, why="points are rows of a two-dimensional array", fix="pass a table of numbers")
-    found = find_equal_rows(rows, execution, parts, progress)
+    found = find_equal_rows(rows, execution, parts)
     if found is None:
         return VertexRows(None, len(rows), len(rows))
     streams = {name: RowStream(parts, name, found.v, np.int64) for name in ("first", "multiplicity")}
@@ -179,13 +179,12 @@ def find_vertex_rows(rows: Rows, execution: Execution, parts: Parts, progress: P
     return VertexRows(parts, len(rows), found.v, found.largest, found.copied)
 
 
-def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None,
-                  progress: Progress | None = None) -> Vertices:
+def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None) -> Vertices:
     """Return the vertices that `find_vertex_rows` finds, in memory.
 
     parts : where what tasks find goes; finished blocks are kept. Scratch of the execution by default.
     """
-    return find_vertex_rows(rows, execution, parts or execution.scratch(), progress).load()
+    return find_vertex_rows(rows, execution, parts or execution.scratch()).load()
 
 
 def distinct_rows(rows: Rows, vertices: Vertices, execution: Execution) -> Rows:

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from ..errors import require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, solve_seconds
 from ..execution.in_process import InProcess
-from ..execution.tasks import Execution, Progress
+from ..execution.tasks import Execution
 from ..solvers.solve import METHODS, Solver, SolverParams, opened_bytes, prepare
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.store import decoding_bytes, whole_bytes
@@ -126,8 +126,7 @@ def product_rows(n: int, s: int, powers: Sequence[int], budget: int) -> int:
 
 
 def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.ndarray, powers: Sequence[int],
-                  execution: Execution, parts: Parts, *, form: Form = "energy",
-                  progress: Progress | None = None) -> list[Receipt]:
+                  execution: Execution, parts: Parts, *, form: Form = "energy") -> list[Receipt]:
     """Solve all columns of the subsample into `parts`, a block of columns a task; return the receipts.
 
     Memory of a task: the solver's arrays, and `n (8 (k + 1) + 60) b` bytes for b columns and k factors kept
@@ -141,12 +140,11 @@ def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.nd
             parts.allocate(name, (n, len(subsample)), np.float64, min(ROW_CHUNK, n), width)
     tasks = [ColumnsTask(solver, params, tuple(int(i) for i in subsample[start:stop]), start, tuple(powers), form)
              for start, stop in ranges]
-    return execution.map(tasks, parts, progress)
+    return execution.map(tasks, parts)
 
 
 def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequence[int], execution: Execution,
-                     parts: Parts, *, form: Form = "energy", n_blocks: int = 0,
-                     progress: Progress | None = None) -> dict[int, np.ndarray]:
+                     parts: Parts, *, form: Form = "energy", n_blocks: int = 0) -> dict[int, np.ndarray]:
     """Return `(R^-p)_SS` (s, s) for each power from solved columns; rows of Z are read once, a range a task.
 
     Memory of a task: `8 k s` bytes a row for k factors, and `8 s^2` a power.
@@ -160,7 +158,7 @@ def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequ
         height = product_rows(n, s, powers, execution.memory_budget)
         factors = {name: columns.rows(name) for name in names}
         tasks = [ProductTask(factors, tuple(powers), start, stop) for start, stop in row_ranges(n, height)]
-        execution.map(tasks, parts, progress)
+        execution.map(tasks, parts)
         # Summed in the order of the rows, whichever share was ready first.
         found = {p: sum((parts.read(i)[f"power{p}"] for i in range(1, len(tasks))), parts.read(0)[f"power{p}"])
                  for p in powers}

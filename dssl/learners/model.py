@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import DataError, IntegrityError, require
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.in_process import InProcess
-from ..execution.tasks import Execution, Progress
+from ..execution.tasks import Execution
 from ..kernels.base import Kernel
 from ..kernels.gram import BLOCK_BYTES, block_rows
 from ..plugins import load_plugins
@@ -66,8 +66,8 @@ class PredictTask:
         return {**out.write_rows(self.start, **arrays), **receipt}
 
 
-def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: Execution, parts: Parts,
-                   progress: Progress | None = None) -> list[Receipt]:
+def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: Execution,
+                   parts: Parts) -> list[Receipt]:
     """Fill the output's arrays in `parts` for all rows, in blocks that fit the memory budget; return the receipts.
 
     Raises BudgetError if the models and one row do not fit.
@@ -78,7 +78,7 @@ def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: 
     for name, (shape, dtype) in output.arrays(models).items():
         parts.allocate(name, (len(rows), *shape), dtype, height)
     tasks = [PredictTask(rows, shared, output, start, stop) for start, stop in row_ranges(len(rows), height)]
-    return execution.map(tasks, parts, progress)
+    return execution.map(tasks, parts)
 
 
 def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: int, n_columns: int, predicted: int,

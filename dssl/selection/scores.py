@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.tasks import Execution, Progress
+from ..execution.tasks import Execution
 from ..learners.model import Output, SharedModels, predict_blocks
 from ..learners.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
@@ -45,11 +45,11 @@ def withheld(predicted: Mapping[str, np.ndarray], beyond: np.ndarray) -> dict[st
     return {name: np.where(beyond, -1, array) if name == "codes" else array for name, array in predicted.items()}
 
 
-def predict_test(rows: Rows, models: SharedModels, true: np.ndarray, execution: Execution, parts: Parts,
-                 progress: Progress | None = None) -> dict[str, dict[str, np.ndarray]]:
+def predict_test(rows: Rows, models: SharedModels, true: np.ndarray, execution: Execution,
+                 parts: Parts) -> dict[str, dict[str, np.ndarray]]:
     """Return, for each model, what scores of its predictions are made of, (n,) each."""
     output = Predictions(execution.share(true=true))
-    predict_blocks(rows, models, output, execution, parts, progress)
+    predict_blocks(rows, models, output, execution, parts)
     opened = models.open()
     found = {name: parts.rows(name).read_all() for name in output.arrays(opened)}
     return {name: {key: array[:, column] for key, array in found.items()} for column, name in enumerate(opened)}

@@ -113,8 +113,8 @@ def watched(log, names):
         finally:
             thread.inside = outer
 
-    def mapped(self, tasks, parts, progress=None):
-        receipts = real_map(self, tasks, parts, progress)
+    def mapped(self, tasks, parts):
+        receipts = real_map(self, tasks, parts)
         if getattr(thread, "inside", False):
             return receipts
         assert real_map(self, [Refused()] * len(tasks), parts) == receipts
