@@ -173,9 +173,11 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
 
     execution.largest_task_bytes, execution.counter = None, TaskCount(progress, item.cost.tasks if item.cost else 0)
     files = {name: made.files[name] for name in item.stage.files if name in made.files}
-    with PeakMemory() as driver:
-        attributes = item.stage.make(Context(inputs, files, artifact.parts, execution), item.params)
-    execution.counter = None
+    try:
+        with PeakMemory() as driver:
+            attributes = item.stage.make(Context(inputs, files, artifact.parts, execution), item.params)
+    finally:
+        execution.counter = None  # the execution may be used again after a run that failed
     receipts = [read_json(path) for path in artifact.parts.folder.glob("**/receipts/*.json")]
     artifact.publish(attributes, execution.allowed)
     cost = None

@@ -71,8 +71,10 @@ def test_a_listener_that_fails_at_a_heartbeat_ends_the_run(tmp_path, quick):
 def test_a_run_keeps_its_status(spec, tmp_path):
     run(spec, workspace=tmp_path / "done", execution=InProcess(1))
     assert status_in(tmp_path / "done")["state"] == "done"
+    execution = InProcess(1)
     with pytest.raises(NotConverged):
-        run(spec, set=["solver.max_iterations=1"], workspace=tmp_path / "failed", execution=InProcess(1))
+        run(spec, set=["solver.max_iterations=1"], workspace=tmp_path / "failed", execution=execution)
+    assert execution.counter is None  # whoever uses it next tells nothing to this run
     failed = status_in(tmp_path / "failed")
     assert (failed["state"], failed["stage"], failed["name"]) == ("failed", "columns", "small")
     assert failed["error"].startswith("NotConverged: ")
