@@ -243,7 +243,15 @@ class StoredParts(Parts):
         return StoredRows(self.folder / "shared" / name)
 
     def remove(self) -> None:
+        self._forget()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _forget(self) -> None:
+        """Delete the receipts, here and within: if this process is killed now, no part is said to be there that is not.
+        """
+        shutil.rmtree(self.folder / "receipts", ignore_errors=True)
+        for folder in (self.folder / "within").glob("*"):
+            StoredParts(folder)._forget()
 
 
 def _reported(stored: Receipt) -> Receipt:

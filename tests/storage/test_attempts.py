@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import run_part, sums
-from dssl.storage import files
+from dssl.storage import files, store
 from dssl.storage.artifacts import Workspace, parts_in
 from dssl.storage.blocks import row_ranges
 from dssl.storage.files import read_json, write_json
@@ -77,6 +77,29 @@ def test_many_attempts_at_once_leave_one_part_that_can_always_be_read(tmp_path):
         assert found == [parts.receipt(0)] * 6
         assert len(attempts(parts, 0)) == 1
         verify_parts(parts)
+
+
+def test_parts_whose_removal_was_cut_short_are_made_again(tmp_path, monkeypatch):
+    parts = StoredParts(tmp_path / "step")
+    places = [parts, parts.within("inner")]
+    for place in places:
+        InProcess(1).map(tasks_of(50, place), place)
+    remove = store.shutil.rmtree
+
+    def killed(folder, **options):
+        if Path(folder) == parts.folder:
+            for place in places:
+                remove(place.part(0))
+            raise KeyboardInterrupt
+        remove(folder, **options)
+
+    monkeypatch.setattr(store.shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        parts.remove()
+    monkeypatch.undo()
+    for place in places:
+        InProcess(1).map(tasks_of(50, place), place)
+        assert [int(place.read(index)["n"]) for index in range(2)] == [50, 50]
 
 
 def test_an_attempt_that_fails_leaves_nothing(tmp_path):
