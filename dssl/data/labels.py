@@ -142,7 +142,7 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
         require(not short, f"{per_class} labeled points a class asked for; by code, {shown}", error=DataError,
                 why="a point is labeled once",
                 fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out")
-        return np.sort(np.concatenate([start + own for start, own in _of_each_class(
+        return np.sort(np.concatenate([start + own for start, _, own in _of_each_class(
             blocks, census, np.full(classes, per_class), seed, CHOOSE)]))
     if fraction is not None:
         require(0 < fraction <= 1, f"fraction={fraction}", why="it is a share of the points", fix="use 0 to 1")
@@ -179,8 +179,10 @@ def _covering(blocks: CodeBlocks, census: _Census, count: int, seed: int) -> np.
 
 
 def _of_each_class(blocks: CodeBlocks, census: _Census, counts: np.ndarray, seed: int,
-                   stream: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield, of each block, the number of its first point, and the points that `counts` (c,) of each class choose."""
+                   stream: int) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Yield, of each block, the number of its first point, how many it has, and those that `counts` (c,) of each class
+    choose.
+    """
     starts = _starts(seed, stream, len(census.sizes), len(census.codes))[:, 1:]
     shares = np.array([dealt(int(count), sizes, own)
                        for count, sizes, own in zip(counts, census.sizes.T, starts.T, strict=True)])
@@ -189,7 +191,7 @@ def _of_each_class(blocks: CodeBlocks, census: _Census, counts: np.ndarray, seed
         order = _order(seed, stream, block, len(codes))
         order = order[codes[order] >= 0]
         wanted = dict(zip(census.codes.tolist(), shares[:, block].tolist(), strict=True))
-        yield begin, _first_of_each(codes, order, wanted)
+        yield begin, len(codes), _first_of_each(codes, order, wanted)
         begin += len(codes)
 
 
@@ -214,9 +216,8 @@ def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float 
     require(1 <= count <= most, f"{count} test points asked for, at most {most} of {census.n} can be", error=DataError,
             why="every class keeps a training point, and unlabeled points cannot be tested",
             fix=f"ask for 1 to {most}" if most else "label more points")
-    chosen = _of_each_class(blocks, census, np.array(_shares(sizes, count)), seed, SPLIT)
-    for codes, (_, own) in zip(blocks(), chosen, strict=True):
-        is_test = np.zeros(len(codes), bool)
+    for _, n, own in _of_each_class(blocks, census, np.array(_shares(sizes, count)), seed, SPLIT):
+        is_test = np.zeros(n, bool)
         is_test[own] = True
         yield is_test
 

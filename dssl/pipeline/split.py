@@ -317,8 +317,11 @@ def training_strata(context: Context) -> Iterator[np.ndarray]:
 
 
 def _split_cost(f: Facts[Any]) -> Cost:
-    """Return that of passes over the labels, in the driver: a block of rows with what is known and drawn of them."""
-    passes, held = 5, HELD * min(f.n_rows, DRAW_ROWS)
+    """Return that of passes over the labels, in the driver: a block of rows with what is known and drawn of them.
+
+    One finds the classes, one counts them; then twice three, a count, a draw and the rows: how many are tested, which.
+    """
+    passes, held = 8, HELD * min(f.n_rows, DRAW_ROWS)
     return cost_of(0, passes * 9 * f.n_rows, 16 * (f.n + f.n_test), held, held)
 
 
