@@ -16,7 +16,7 @@ from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
 from .components import ComponentsTask
-from .median import median_of_parts
+from .median import MOST_RUNS, median_of_parts, runs_of
 from .neighbor_lists import Neighbors
 from .vertices import VertexRows, Vertices
 from .weights import BLOCK_ROWS, block_rows, id_type
@@ -24,7 +24,6 @@ from .weights import BLOCK_ROWS, block_rows, id_type
 MOST_LISTED = 100
 MOST_HUBS = 10  # listed
 HUB = 10  # times the median degree
-MOST_RUNS = 64
 ENTRY_BYTES = 60  # of a task, an entry of W, measured
 
 
@@ -247,9 +246,9 @@ def _spread(found: list[list[float]], v: int, median: float) -> dict[str, float]
 def _hubs(graph: HealthParts, degrees: Parts, limit: float, numbers: Rows | None, execution: Execution
           ) -> dict[str, Any]:
     """Return the vertices with more edges than a limit, and the first of them, named by their first points."""
-    count = len(graph.ranges)
-    receipts = execution.map([HubsTask(degrees, first, last, limit)
-                              for first, last in row_ranges(count, -(-count // MOST_RUNS))], execution.scratch())
+    count, counted = len(graph.ranges), execution.scratch()
+    receipts = execution.map([HubsTask(degrees, first, last, limit) for first, last in runs_of(count)], counted)
+    counted.remove()
     found = [degrees.read(index, ["hub", "hub_degree"]) for index in range(count)]
     hub, degree = (np.concatenate([part[name] for part in found]) for name in ("hub", "hub_degree"))
     order = np.lexsort((hub, -degree))[:MOST_HUBS]

@@ -14,8 +14,13 @@ from ..execution.tasks import Execution, sums
 from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges
 
 DIGIT = 16  # bits of a pass
-MOST_RUNS = 64  # of parts: each is read by a task
+MOST_RUNS = 64  # of parts
 MOST_COLLECTED = 1 << 20
+
+
+def runs_of(n_parts: int) -> list[tuple[int, int]]:
+    """Return ranges [first, last) of parts, each of which is read by one task."""
+    return row_ranges(n_parts, -(-n_parts // MOST_RUNS))
 
 
 def most_collected(budget: int) -> int:
@@ -72,7 +77,7 @@ def median_of_parts(parts: Parts, name: str, counts: Sequence[int], execution: E
 def _of_rank(parts: Parts, name: str, n_parts: int, total: int, rank: int, execution: Execution) -> float:
     """Return the value of a rank, from 0, among `total` values in parts."""
     low, bits, most = 0, 64, most_collected(execution.memory_budget)
-    runs = row_ranges(n_parts, -(-n_parts // MOST_RUNS))
+    runs = runs_of(n_parts)
     while total > most and bits:
         counts = execution.reduce(sums([WithinTask(parts, name, *run, low, bits, False) for run in runs]))["counts"]
         digit = int(np.searchsorted(np.cumsum(counts), rank, side="right"))
