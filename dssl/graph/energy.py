@@ -53,11 +53,7 @@ class GraphEnergy:
         DataError : W is not square, symmetric and non-negative.
         """
         laplacian = Laplacian(W, True, multiplicity)
-        joint, degrees = laplacian.joint, laplacian.degrees
-        if kind == "unnormalized":
-            return cls(joint, (degrees > 0).astype(np.float64))
-        m = np.ones(len(degrees)) if laplacian.multiplicity is None else laplacian.multiplicity
-        return cls(joint, np.sqrt(np.divide(m, degrees, out=np.zeros(len(m)), where=degrees > 0)))
+        return cls(laplacian.joint, scales(kind, laplacian.degrees, laplacian.multiplicity))
 
     def matrix(self) -> sp.csr_array:
         """Return E, CSR (v, v) with sorted columns, exactly symmetric."""
@@ -75,6 +71,14 @@ class GraphEnergy:
         degrees = np.asarray(self.W.sum(axis=1)).ravel()
         trace = float(self.scale**2 @ degrees)
         return mean_of(len(self.scale), trace, trace - float(self.scale @ (self.W @ self.scale)))
+
+
+def scales(kind: str, degrees: np.ndarray, multiplicity: np.ndarray | None) -> np.ndarray:
+    """Return the diagonal of C at vertices of these degrees (b,) and multiplicities, None for one each."""
+    if kind == "unnormalized":
+        return (degrees > 0).astype(np.float64)
+    m = np.ones(len(degrees)) if multiplicity is None else multiplicity
+    return np.sqrt(np.divide(m, degrees, out=np.zeros(len(m)), where=degrees > 0))
 
 
 def mean_of(v: int, trace: float, whole: float) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from ..execution.cost import block_count
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.shuffle import gather, scatter
-from .energy import EnergyBlocks, StoredGraph, mean_of, split_bytes, split_energy
+from .energy import EnergyBlocks, StoredGraph, mean_of, scales, split_bytes, split_energy
 from .weights import BLOCK_ROWS, id_type
 
 ENTRY_BYTES = 90  # of a `BlockTask`, an entry of E, measured
@@ -128,11 +128,8 @@ class EndsTask:
         W = moves.weights(self.index)
         joint = sp.csr_array((moves.joint(self.index, W), W.indices, W.indptr), shape=W.shape)
         degree = np.asarray(joint.sum(axis=1)).ravel()
-        if moves.graph.kind == "unnormalized":
-            scale = (degree > 0).astype(np.float64)
-        else:
-            m = np.ones(len(degree)) if moves.graph.copies is None else moves.graph.copies.read(start, stop)
-            scale = np.sqrt(np.divide(m, degree, out=np.zeros(len(degree)), where=degree > 0))
+        copies = moves.graph.copies
+        scale = scales(moves.graph.kind, degree, None if copies is None else copies.read(start, stop))
         moves.blocks.write_range(start, {"place": place})
         receipt = moves.tell(out, W, place=place.astype(id_type(moves.n)), scale=scale)
         return {**receipt, **out.write(place=place, degree=degree, scale=scale), "trace": float(scale**2 @ degree)}
