@@ -13,7 +13,7 @@ from ..storage.blocks import Parts, Rows, row_ranges
 from ..storage.csr import as_rows
 from .descent import DescentTask, descent_cost, descent_seconds
 from .exact import NearestTask, exact_block_rows, least_exact_seconds, plan_exact
-from .metric import METRICS, check_rows
+from .metric import METRICS, check_rows, check_shape
 from .neighbor_lists import Neighbors
 from .partition_sizes import list_rows
 from .partitioned import find_partitioned
@@ -123,7 +123,9 @@ def possible_methods(X: Rows, k: int, metric: str, budget: int) -> set[str]:
 def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:
     """Return the neighbors of rows (n, d); see `neighbors`."""
     k, metric, n = params.n_neighbors, params.metric, len(X)
-    if params.method != "partitioned":
+    if params.method == "partitioned":
+        check_shape(X, k)  # before tasks are sized by it; the values are checked where they are read
+    else:
         check_rows(X, k, metric)
     parts = parts or execution.scratch()
     method: str = params.method

@@ -30,7 +30,7 @@ from .cells import Cells, View, fit_cells
 from .exact import TILE_PAIR_NS
 from .join import CANDIDATES, MOST_CANDIDATES
 from .join_tasks import JoinTask, MeasureTask, MergeTask, WriteTask
-from .metric import check_shape, measured_itemsize, require_squares, stored_distances
+from .metric import measured_itemsize, require_squares, stored_distances
 from .partition_sizes import EXTRA, FULL, Sizes, least_leaves, sample_rows, task_sizes
 from .partition_tasks import OrderTask, RouteTask, SampleTask, SearchTask, SpreadTask, fitted_arrays
 from .places import Ordered, Places
@@ -261,7 +261,6 @@ def find_partitioned(X: Rows, k: int, metric: str, seed: int, target: float, exe
     DataError : sparse rows, or such as have no distances, see `check_rows`; or no partition reaches the recall.
     BudgetError : rows that belong together do not fit the memory budget.
     """
-    check_shape(X, k)
     require(not X.is_sparse, "sparse rows cannot be partitioned", error=DataError,
             why="cells have means, which would fill every column", fix="use the method exact, or auto")
     n, d = X.shape

@@ -126,6 +126,8 @@ def test_noise_of_many_dimensions_is_refused_with_the_way_out():
 def test_what_cannot_be_partitioned_is_refused(points):
     with pytest.raises(DataError, match=r"sparse rows(.|\n)*exact"):
         search(sparse.csr_array(points[:50]))
+    with pytest.raises(DataError, match=r"shape \(6000,\)(.|\n)*reshape"):
+        search(points[:, 0])
     with pytest.raises(DataError, match="NaN"):
         search(np.where(np.arange(N)[:, None] == 77, np.float32(np.nan), points))
     with pytest.raises(BudgetError, match="raise memory_budget"):
