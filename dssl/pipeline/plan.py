@@ -13,9 +13,9 @@ from ..data.readers.base import Scan
 from ..data.readers.formats import format_of
 from ..data.scaling import require_kept_zeros
 from ..data.sources import Source, find_source, fingerprint
-from ..errors import SpecError, explain, require
+from ..errors import ParameterError, SpecError, explain, require
 from ..execution.cost import worker_room
-from ..params import digest, plain
+from ..params import digest, is_whole, plain
 from ..storage.artifacts import Artifact, Workspace
 from .facts import Facts
 from .graphs import given_file
@@ -68,9 +68,9 @@ def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[
 
     Raises SpecError: one of the two is missing, or is no number of points or columns.
     """
-    if points is None or columns is None or points < 2 or columns < 1:
-        raise SpecError(explain(f"points={points}, columns={columns}", why="what a run takes follows from both, of two "
-                                "points or more", fix="give both, such as --points 1e8 --columns 64"))
+    if not is_whole(points) or not is_whole(columns) or points < 2 or columns < 1:
+        raise SpecError(explain(f"points={points!r}, columns={columns!r}", why="what a run takes follows from both, of "
+                                "two points or more", fix="give both, such as --points 1e8 --columns 64"))
     labels, test = spec.labels, spec.data.test
     used = {"keep": None, "rows": "all", "test": TestSplit(fraction=0.2) if test.official else test}
     data = spec.data.model_copy(update=used)
@@ -244,8 +244,15 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
 
     Raises
     ------
-    SpecError : the spec, or the name of a stage. DataError : there is no such source, or it cannot be used.
+    SpecError : the spec, or the name of a stage. ParameterError : a number of bytes or workers. DataError : there is
+        no such source, or it cannot be used.
     """
+    for name, value in (("memory_budget", memory_budget), ("worker_memory", worker_memory)):
+        require(value is None or (is_whole(value) and value >= 1), f"{name}={value!r}, expected a whole number of "
+                "bytes", why="sizes are text in specs and commands alone", fix=f"pass bytes, such as {4 << 30} for "
+                "4 GiB", error=ParameterError)
+    require(is_whole(workers) and workers >= 1, f"workers={workers!r}, expected a whole number from 1 on",
+            why="so many tasks run at a time", fix="leave it at 1, or count the workers", error=ParameterError)
     checked, place = load_spec(spec, tuple(set)), Workspace.at(workspace)
     kind = KINDS[checked.model.kind]
     names = kind.names

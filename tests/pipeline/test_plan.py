@@ -208,6 +208,14 @@ def test_all_rows_of_a_shape_are_used(spec):
     assert least[1].n_classes == 3
 
 
+@pytest.mark.parametrize("given", [{"workers": 0}, {"workers": 2.5}, {"worker_memory": "4GiB"}, {"worker_memory": -5},
+                                   {"memory_budget": "8MiB"}, {"memory_budget": 0}])
+def test_numbers_of_bytes_and_workers_are_checked(spec, given):
+    name, value = *given, *given.values()
+    with pytest.raises(ParameterError, match=f"{name}={value!r}, expected a whole number"):
+        make_plan(spec, points=1000, columns=8, **given)
+
+
 def test_workers_share_what_is_in_tasks(spec):
     rows = {workers: {row["name"]: row for row in plan(spec, points=1_000_000, columns=64, workers=workers)}
             for workers in (1, 8)}
@@ -219,6 +227,8 @@ def test_workers_share_what_is_in_tasks(spec):
 
 @pytest.mark.parametrize("shape", [{"points": 1000}, {"columns": 5}, {"points": 1, "columns": 5}])
 def test_a_shape_is_points_and_columns(spec, shape):
+    with pytest.raises(SpecError, match="points='1e6', columns=8"):
+        make_plan(spec, points="1e6", columns=8)
     with pytest.raises(SpecError, match="--points 1e8 --columns 64"):
         make_plan(spec, **shape)
 
