@@ -22,11 +22,6 @@ DRAW_ROWS = 1 << 20  # points of a block; what is drawn depends on it
 CodeBlocks = Callable[[], Iterable[np.ndarray]]  # gives, each time, the codes of block after block; -1 of no label
 
 
-def in_blocks(codes: np.ndarray) -> CodeBlocks:
-    """Return codes (n,) in blocks."""
-    return lambda: (codes[start:start + DRAW_ROWS] for start in range(0, max(len(codes), 1), DRAW_ROWS))
-
-
 def dealt(count: int, sizes: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return how many of `count` things each of the groups of these sizes (g,) gives, in proportion, (g,).
 

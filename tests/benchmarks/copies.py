@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from dssl.data.ingest import open_dataset
-from dssl.data.labels import choose_labels, in_blocks
+from dssl.data.labels import choose_labels
 from dssl.execution.in_process import InProcess
 from dssl.graph.health import graph_health
 from dssl.graph.neighbors import NeighborParams, find_neighbors
@@ -30,7 +30,7 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset = open_dataset("skin_nonskin")
     codes, _ = encode_labels(dataset.named_targets())
-    labeled = choose_labels(in_blocks(codes), count=arguments.labels, seed=0, n_classes=2)
+    labeled = choose_labels(lambda: [codes], count=arguments.labels, seed=0, n_classes=2)
     execution, params = InProcess(arguments.threads), NeighborParams(n_neighbors=arguments.k, method="exact")
     rows = ArrayRows(dataset.X.read_all())
     find_neighbors(ArrayRows(np.random.default_rng(0).normal(size=(5000, 3)).astype(np.float32)), params, execution)
