@@ -4,7 +4,8 @@ P tasks write into P' buckets with `scatter`, P' tasks read one each with `gathe
 and those of its bucket, whatever the number of rows in all. It is a stable sort by bucket: rows of a bucket are in the
 order of the tasks that wrote them, and of one task in that in which it had them.
 
-Bytes: all rows are written once and read once. A task that reads opens the P files and reads of each one frame.
+Bytes: all rows are written once and read once. A task that reads opens the P files for the number of its rows, and
+again those that hold any, each for one frame.
 """
 
 import numpy as np
@@ -56,12 +57,14 @@ def gather(parts: Parts, n_writers: int, bucket: int) -> dict[str, np.ndarray]:
     """
     require(n_writers >= 1, f"n_writers={n_writers}, expected >= 1", why="types and widths are those that were written",
             fix="pass the number of tasks that called scatter")
-    ends = np.cumsum(rows_of_writers(parts, n_writers, bucket))
+    rows = rows_of_writers(parts, n_writers, bucket)
     found: dict[str, np.ndarray] = {}
-    for index, end in enumerate(ends):
+    for index, (end, count) in enumerate(zip(np.cumsum(rows), rows, strict=True)):
+        if found and not count:  # of neighbors in order most blocks have nothing for most others
+            continue
         piece = parts.read_bucket(index, bucket)
         if not found:
-            found = {name: np.empty((int(ends[-1]), *array.shape[1:]), array.dtype) for name, array in piece.items()}
+            found = {name: np.empty((sum(rows), *array.shape[1:]), array.dtype) for name, array in piece.items()}
         for name, array in piece.items():
             found[name][end - len(array):end] = array
     return found

@@ -157,3 +157,13 @@ def test_a_bucket_is_read_without_the_others(stored):
     assert last["start"] > entry["start"]
     with pytest.raises(IntegrityError):
         gather(stored, WRITERS, BUCKETS - 1)
+
+
+def test_no_frame_is_looked_for_where_nothing_is(monkeypatch):
+    parts, read = MemoryParts(), []
+    for writer in range(5):
+        scatter(PartWriter(parts, writer), np.full(3, writer), 5, x=np.full(3, writer))
+    whole = parts.read_bucket
+    monkeypatch.setattr(parts, "read_bucket", lambda index, bucket: read.append(index) or whole(index, bucket))
+    assert gather(parts, 5, 3)["x"].tolist() == [3, 3, 3]
+    assert read == [0, 3]  # the first, for types and widths
