@@ -44,7 +44,8 @@ class LocalRuntime(DaskRuntime):
     @contextmanager
     def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with ExitStack() as stack:
-            with _interrupts_ignored(), dask.config.set(SETTINGS):  # which worker processes inherit
+            stack.enter_context(dask.config.set(SETTINGS))  # which worker processes inherit, and doctor asks for
+            with _interrupts_ignored():
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
                     memory_limit=self.memory_limit, dashboard_address=None, silence_logs=logging.CRITICAL,

@@ -119,3 +119,10 @@ def test_nobody_else_reaches_local_workers():
         for theirs, how in ((address.replace("tls://", "tcp://"), {}), (address, own)):
             with pytest.raises(OSError):
                 asyncio.run(connect(theirs, timeout=0.5, **how))
+
+
+@pytest.mark.cluster
+def test_local_workers_are_set_up_as_doctor_asks():
+    with LocalRuntime(workers=1).start(1 << 30) as (execution, _):
+        assert execution.settings() == {"worker-ttl": 60.0, "allowed-failures": 3, "pause": []}
+        assert execution.client.cluster.scheduler.worker_ttl == 60.0
