@@ -114,7 +114,7 @@ def test_the_documentation_names_each_check_that_fails():
 @pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge])
 def test_parameters_are_given_back_cloned_and_set(kind):
     groups = {"graph": {"n_neighbors": 4, "metric": "cosine", "weights": "heat", "width": 0.5, "symmetrize": "mean",
-                        "method": "exact", "bandwidth": 0.5, "duplicates": "keep", "seed": 3},
+                        "method": "exact", "recall": 0.9, "bandwidth": 0.5, "duplicates": "keep", "seed": 3},
               "regularizer": {"laplacian": "unnormalized", "ridge": 0.2, "power": 3}}
     settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "graph": KNNGraph(**groups["graph"]),
                 "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tolerance": 1e-5,
