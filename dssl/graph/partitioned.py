@@ -264,6 +264,11 @@ def find_partitioned(X: Rows, k: int, metric: str, seed: int, target: float, exe
     require(not X.is_sparse, "sparse rows cannot be partitioned", error=DataError,
             why="cells have means, which would fill every column", fix="use the method exact, or auto")
     n, d = X.shape
+    trials = min(n, SAMPLE) * k
+    most = wilson_lower(trials, trials)
+    require(target <= most, f"recall={target}, and {trials:,} neighbors of sampled rows certify {most:.5f} at most",
+            why="that is their bound where all of them are found", error=DataError,
+            fix="use the method exact, or ask for a lower recall")
     sizes = task_sizes(n, d, measured_itemsize(X.dtype, metric), k, execution.memory_budget)
     search = Search(X, k, metric, seed, execution, parts.within("search"), sizes)
     view, seen = search.fit()

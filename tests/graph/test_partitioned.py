@@ -134,6 +134,9 @@ def test_what_cannot_be_partitioned_is_refused(points):
         search(points, InProcess(1, 1 << 18))
     with pytest.raises(BudgetError, match="too near each other"):
         search(np.ones((N, 3), np.float32))
+    for rows, recall, most in ((points, 0.9999, "0.99904"), (points[:10], 0.96, "0.95418")):
+        with pytest.raises(DataError, match=rf"recall={recall}(.|\n)*certify {most} at most(.|\n)*exact"):
+            search(rows, recall=recall)
     with pytest.raises(ParameterError, match="recall=1"):
         NeighborParams(recall=1)
 
