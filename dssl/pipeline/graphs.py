@@ -236,14 +236,11 @@ def _neighbors_cost(f: Facts[Any]) -> Cost:
     if given is not None:
         f.estimated.add("given graph")
         return given_cost(n * k * (given.kind == "neighbors"))
-    descent = descent_seconds(f.distinct, k)
     costs = {"exact": lambda: exact_cost(f.distinct, k, graph.metric, f.budget),
-             "descent": lambda: replace(descent_cost(n, f.width, k, f.dtype, graph.metric), seconds=descent),
+             "descent": lambda: replace(descent_cost(n, f.width, k, f.dtype, graph.metric),
+                                       seconds=descent_seconds(f.distinct, k)),
              "partitioned": lambda: partitioned_cost(f.distinct, k, graph.metric, f.budget)}
-    found = [costs[search]() for search in sorted(f.search)]
-    if len(found) > 1:  # one that takes longer is not chosen
-        found[0] = replace(found[0], seconds=min(found[0].seconds, descent))
-    return f.one_of(found)
+    return f.one_of(costs[search]() for search in sorted(f.search))
 
 
 VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,
