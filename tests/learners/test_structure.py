@@ -7,6 +7,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.learners.structure import SAMPLE, sampled_structure
+from dssl.storage.blocks import ArrayRows
 
 
 def structures(X, seed=0):
@@ -14,7 +15,8 @@ def structures(X, seed=0):
     execution = InProcess(1)
     graph = KNNGraph().build(X, execution)
     whole = graph_covariance(graph, np.array([0]), GraphKernelParams(n_subsample=len(X)), execution).structure[2]
-    return sampled_structure(graph.stored, graph.copies(execution), len(graph.vertices), seed, execution), whole
+    copies = ArrayRows(graph.vertices.multiplicity)
+    return sampled_structure(graph.stored, copies, len(graph.vertices), seed, execution), whole
 
 
 def test_of_few_vertices_it_is_that_of_the_covariance():
