@@ -287,8 +287,9 @@ def find_partitioned(X: Rows, k: int, metric: str, seed: int, target: float, exe
     require(recall["lower"] >= target, f"the lists found have a recall of {recall['recall']:.3f}, certified "
             f"{recall['lower']:.3f}, and {target} is asked for", error=DataError,
             why=f"rows were searched in {' and '.join(f'{overlap:.1f}' for overlap in overlaps)} leaves each, and "
-                f"joined {joins} times: near rows of these data lie in too many leaves, as those of noise do",
-            fix=f"use the method exact, {hours:.2g} hours of one core or less; or ask for a lower recall, raise "
-                "memory_budget, or reduce the columns")
+                f"joined {joins} times: so it is with noise in many columns, many dense groups, and where a few rows "
+                "lie far beyond all others",
+            fix=f"use the method exact, {hours:.2g} hours of one core or less; or scale the columns, drop rows far "
+                "beyond the others, ask for a lower recall, or raise memory_budget")
     return {"ordered": True, "blocks": len(ordered.places.counts), "overlaps": overlaps, "joins": joins,
             "filled_exactly": filled, "recall": recall}
