@@ -32,6 +32,7 @@ from dssl.pipeline.run import run
 from dssl.solvers.solve import SolverParams
 from dssl.storage.blocks import ArrayRows
 from tests.fuzz.profile import thorough
+from tests.stored import contents
 
 EXACT = SolverParams(tolerance=1e-12, method="direct")
 SURE = 1e-3  # a score that near to zero may fall on either side by rounding
@@ -148,12 +149,6 @@ def test_the_covariance_is_the_same_bits_on_any_number_of_threads(seed, power, b
     assert_array_equal(several.powers[power], one.powers[power])
 
 
-def stored(workspace):
-    """Return the bytes of every chunk of every array of every artifact."""
-    return {str(path.relative_to(workspace)): path.read_bytes() for path in (workspace / "artifacts").rglob("c/**/*")
-            if path.is_file()}
-
-
 def test_a_pipeline_writes_the_same_bits_on_any_number_of_threads(tmp_path):
     X, y, _ = problem(3, n=150, d=3, n_classes=3, n_labeled=20)
     np.savez(tmp_path / "t.npz", X=X, y=y)
@@ -164,7 +159,7 @@ def test_a_pipeline_writes_the_same_bits_on_any_number_of_threads(tmp_path):
             "solver": {"block_columns": 8}}
     results = {threads: run(spec, workspace=tmp_path / str(threads), execution=InProcess(threads))
                for threads in (1, 3)}
-    one, three = (stored(tmp_path / str(threads)) for threads in (1, 3))
+    one, three = (contents(tmp_path / str(threads)) for threads in (1, 3))
     assert len(one) > 20
     assert one == three
     tall = run(spec, set=["data.read.block_rows=1000", "solver.block_columns=64"], workspace=tmp_path / "tall",
