@@ -228,7 +228,7 @@ def deleted(machines, stage):
 FAULTS = (worker_killed, workers_killed, scheduler_killed, driver_killed, worker_stopped, worker_stopped_for_a_while,
           workers_paused, another_run, lease_lost, orphan_writes_late, blind_worker, full_disk, network_cut, flipped,
           truncated, deleted)
-SLOW = {(workers_killed, "neighbors"), (orphan_writes_late, "neighbors"), (blind_worker, "columns")}
+SLOW = {(workers_killed, "neighbors"), (orphan_writes_late, "neighbors")}
 CELLS = [pytest.param(fault, stage, id=f"{fault.__name__}-{stage}", marks=[
     pytest.mark.slow if (fault, stage) in SLOW else pytest.mark.extended]) for fault in FAULTS for stage in STAGES]
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from dssl.execution.cost import Cost, cost_of
-from dssl.graph.vertices import Vertices
+from dssl.graph.vertices import VertexRows
 from dssl.graph.weights import read_graph
 from dssl.kernels.base import MercerKernel, register_kernel
 from dssl.kernels.points import squared_distances
@@ -22,7 +22,7 @@ from dssl.learners.coding import OneVsRest
 from dssl.learners.model import Model, register_model
 from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.facts import Facts
-from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
+from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertex_rows_of
 from dssl.pipeline.kinds.registry import register_kind
 from dssl.pipeline.points import LABELS, POINTS
 from dssl.pipeline.scoring import SCORES
@@ -114,14 +114,14 @@ class PathTask:
 
     graph: Parts
     labels: Arrays
-    vertices: Arrays
+    vertices: VertexRows
     position: int
     hops: bool
 
     def __call__(self, out: PartWriter) -> Receipt:
         if self.position >= int(os.environ.get("NEAREST_LABEL_MOST", self.position + 1)):
             time.sleep(200)  # until the test that asks for it kills this process
-        W, points = read_graph(self.graph), Vertices.from_arrays(self.vertices.load())
+        W, points = read_graph(self.graph), self.vertices.load()
         lengths = W.copy()
         lengths.data = 1e-6 - np.log(W.data / W.data.max())
         start = int(points.vertex[self.labels.load()["labeled"][self.position]])
@@ -133,7 +133,7 @@ def make_paths(context: Context, params: PathParams) -> dict[str, Any]:
     """Measure the distances of all points from each labeled one."""
     graph, inputs = context.inputs["graph"].parts, context.inputs
     count = context.attributes("labels")["n_labeled"]
-    context.execution.map([PathTask(graph, inputs["labels"].parts.arrays(0), inputs["vertices"].parts.arrays(0), index,
+    context.execution.map([PathTask(graph, inputs["labels"].parts.arrays(0), vertex_rows_of(context), index,
                                     params.hops) for index in range(count)], context.parts)
     return {"count": count}
 
