@@ -78,11 +78,11 @@ def layout_bytes(n_rows: int, n_columns: int, itemsize: int) -> int:
     return n_rows * (n_columns * itemsize + 4 * axes + 16 + 8 * BOX_AXES * 4 // LEAF_ROWS)
 
 
-def principal_frame(sample: np.ndarray) -> Frame:
+def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None) -> Frame:
     """Return the mean and the leading principal axes of a sample (n_s, d); any sample gives a valid frame.
 
     The leading axes explain `LEADING_SHARE` of the variance, 30 to `MAX_LEADING` of them; where they are not all,
-    further axes explain `ALL_SHARE`, up to `MAX_FURTHER`.
+    further axes explain `ALL_SHARE`, up to `MAX_FURTHER`; and as much of `differences` (m, d), where these are given.
     """
     center = sample.mean(axis=0, dtype=np.float64)
     centered = sample - center
@@ -98,6 +98,9 @@ def principal_frame(sample: np.ndarray) -> Frame:
     leading = int(np.searchsorted(share, LEADING_SHARE * share[-1])) + 1
     leading = min(most, MAX_LEADING, max(leading, 30))
     further = int(np.searchsorted(share, ALL_SHARE * share[-1])) + 1 - leading
+    if differences is not None:
+        lengths = np.cumsum(((differences @ np.linalg.qr(basis[:, order])[0]) ** 2).sum(axis=0))
+        further = max(further, int(np.searchsorted(lengths, ALL_SHARE * lengths[-1])) + 1 - leading)
     further = min(most - leading, MAX_FURTHER, max(further, 0))
     # The QR step keeps the basis orthonormal where the sample has a lower rank than it has axes.
     basis, _ = np.linalg.qr(basis[:, order[:leading + further]])
