@@ -105,7 +105,7 @@ class Search:
                 return self._ordered(view, fitted, routed, counts, wanted)
             routed.remove()
             leaves = int(np.ceil(leaves * CROWDED))
-        raise _undivided(self.sizes.block_rows, self.execution.memory_budget)
+        raise _undivided(self.sizes.block_rows, self.execution.memory_budget, len(self.X))
 
     def _ordered(self, view: View, fitted: Arrays, routed: Parts, counts: np.ndarray,
                  wanted: np.ndarray) -> tuple[Ordered, np.ndarray]:
@@ -127,11 +127,18 @@ class Search:
         return Ordered(parts, held, chunk), place[np.argsort(rows)]
 
 
-def _undivided(rows: int, budget: int) -> BudgetError:
+def _undivided(rows: int, budget: int, n: int) -> BudgetError:
     return BudgetError(explain(
-        f"more than {rows:,} rows lie too near each other to be divided",
-        why=f"rows that are near are searched together, by a task of {budget:,} bytes",
-        fix="raise memory_budget, let duplicates collapse, or use the method exact"))
+        f"more than {rows:,} rows lie too near each other, or too evenly, to be divided",
+        why=f"rows that may be near are searched together, by a task of {budget:,} bytes: so it is with many copies, "
+            "and with noise in many columns",
+        fix=f"use the method exact, {exact_hours(n):.2g} hours of one core or less; or raise memory_budget, or let "
+            "duplicates collapse"))
+
+
+def exact_hours(n: int) -> float:
+    """Return the hours that an exact search of n rows takes on one core, or more."""
+    return TILE_PAIR_NS * 1e-9 * n * n / 3600
 
 
 @dataclass
@@ -193,7 +200,7 @@ class Lists:
             if self._reaches(target):
                 break
         if not overlaps:
-            raise _undivided(self.search.sizes.leaf_rows, self.search.execution.memory_budget)
+            raise _undivided(self.search.sizes.leaf_rows, self.search.execution.memory_budget, len(self.search.X))
         return overlaps, joins
 
     def _reaches(self, target: float) -> bool:
@@ -283,13 +290,12 @@ def find_partitioned(X: Rows, k: int, metric: str, seed: int, target: float, exe
     filled = lists.write(parts)
     recall = recall_of(parts.rows("distances").take(chosen) <= stored_distances(true["distances"])[:, -1:], seed)
     search.parts.remove()
-    hours = TILE_PAIR_NS * 1e-9 * n * n / 3600
     require(recall["lower"] >= target, f"the lists found have a recall of {recall['recall']:.3f}, certified "
             f"{recall['lower']:.3f}, and {target} is asked for", error=DataError,
             why=f"rows were searched in {' and '.join(f'{overlap:.1f}' for overlap in overlaps)} leaves each, and "
                 f"joined {joins} times: so it is with noise in many columns, many dense groups, and where a few rows "
                 "lie far beyond all others",
-            fix=f"use the method exact, {hours:.2g} hours of one core or less; or scale the columns, drop rows far "
-                "beyond the others, ask for a lower recall, or raise memory_budget")
+            fix=f"use the method exact, {exact_hours(n):.2g} hours of one core or less; or scale the columns, drop "
+                "rows far beyond the others, ask for a lower recall, or raise memory_budget")
     return {"ordered": True, "blocks": len(ordered.places.counts), "overlaps": overlaps, "joins": joins,
             "filled_exactly": filled, "recall": recall}

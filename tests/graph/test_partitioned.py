@@ -119,8 +119,10 @@ def test_points_that_are_all_equal_have_a_price():
 
 def test_noise_of_many_dimensions_is_refused_with_the_way_out():
     X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
-    with pytest.raises(DataError, match=r"certified 0\.\d+, and 0.95 is asked(.|\n)*hours of one core"):
+    with pytest.raises(BudgetError, match=r"noise in many columns(.|\n)*hours of one core"):
         search(X)
+    with pytest.raises(DataError, match=r"certified 0\.\d+, and 0.95 is asked(.|\n)*hours of one core"):
+        search(X, InProcess(2, 4 * BUDGET))
 
 
 def test_what_cannot_be_partitioned_is_refused(points):
