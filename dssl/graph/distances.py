@@ -21,6 +21,16 @@ def quick_squared_distance(x, z):
     return total
 
 
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def float32_gap(x, z):
+    """Return the sum of (x - z)^2 of float32 rows in float32, the additions in an order that suits the processor."""
+    total = np.float32(0.0)
+    for column in range(x.shape[0]):
+        difference = x[column] - z[column]
+        total += difference * difference
+    return total
+
+
 @njit(nogil=True, cache=True)
 def squared_distance(x, z, terms):
     """Return the sum of (x - z)^2 in float64, the halves added until one term is left; `terms` (d,) is work space.

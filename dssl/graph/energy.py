@@ -172,14 +172,24 @@ class EnergyBlocks:
         return sp.csr_array((part["data"], part["indices"], part["indptr"]), shape=shape), part["halo"]
 
 
+def numbered_in_block(columns: np.ndarray, inside: np.ndarray, start: int,
+                      stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return columns (e,) as they are numbered in the block of places [start, stop), its halo (h,), which ascends, and
+    where each place of the halo comes first among the columns outside.
+
+    inside (e,) bool : which columns lie in the block.
+    """
+    halo, first = np.unique(columns[~inside], return_index=True)
+    indices = np.empty(len(columns), np.int32)
+    indices[inside] = columns[inside] - start
+    indices[~inside] = stop - start + np.searchsorted(halo, columns[~inside])
+    return indices, halo, first
+
+
 def block_of(E: sp.csr_array, scale: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
     """Return rows [start, stop) of E with columns numbered in the block, the numbers of its halo, and C of both."""
     rows = E[start:stop]
-    own = (rows.indices >= start) & (rows.indices < stop)
-    halo = np.unique(rows.indices[~own])
-    indices = np.empty(len(rows.indices), np.int32)
-    indices[own] = rows.indices[own] - start
-    indices[~own] = stop - start + np.searchsorted(halo, rows.indices[~own])
+    indices, halo, _ = numbered_in_block(rows.indices, (rows.indices >= start) & (rows.indices < stop), start, stop)
     return {"data": rows.data, "indices": indices, "indptr": rows.indptr.astype(np.int32),
             "halo": halo.astype(np.int64), "scale": scale[start:stop], "halo_scale": scale[halo]}
 

@@ -22,8 +22,8 @@ from ..execution.cost import block_count
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.shuffle import gather, scatter
-from .energy import EnergyBlocks, StoredGraph, mean_of, scales, split_bytes, split_energy
-from .weights import BLOCK_ROWS, id_type
+from .energy import EnergyBlocks, StoredGraph, mean_of, numbered_in_block, scales, split_bytes, split_energy
+from .weights import BLOCK_ROWS, id_type, read_weights
 
 ENTRY_BYTES = 90  # of a `BlockTask`, an entry of E, measured
 
@@ -56,8 +56,7 @@ class Moves:
 
     def weights(self, index: int) -> sp.csr_array:
         """Return rows of W, CSR (b, v)."""
-        part, (start, stop) = self.graph.weights.read(index), self.ranges[index]
-        return sp.csr_array((part["data"], part["indices"], part["indptr"]), shape=(stop - start, self.n))
+        return read_weights(self.graph.weights, index, *self.ranges[index], self.n)
 
     def tell(self, out: PartWriter, W: sp.csr_array, **values: np.ndarray) -> Receipt:
         """Send values of the rows (b,) along their entries."""
@@ -178,10 +177,7 @@ class BlockTask:
         there = np.flatnonzero(found["value"] != 0)
         there = there[np.lexsort((column[there], row[there]))]
         row, column, inside = row[there], column[there], inside[there]
-        halo, first = np.unique(column[~inside], return_index=True)
-        indices = np.empty(len(column), np.int32)
-        indices[inside] = column[inside] - start
-        indices[~inside] = stop - start + np.searchsorted(halo, column[~inside])
+        indices, halo, first = numbered_in_block(column, inside, start, stop)
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=stop - start))]).astype(np.int32)
         receipt = out.write_rows(start, order=np.arange(start, stop) if moves.order is None else
                                  moves.order.read(start, stop))

@@ -19,7 +19,7 @@ from .components import ComponentsTask
 from .median import MOST_RUNS, median_of_parts, runs_of
 from .neighbor_lists import Neighbors
 from .vertices import VertexRows, Vertices
-from .weights import BLOCK_ROWS, block_rows, id_type
+from .weights import BLOCK_ROWS, block_rows, id_type, read_weights
 
 MOST_LISTED = 100
 MOST_HUBS = 10  # listed
@@ -40,8 +40,7 @@ class DegreesTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         start, stop = self.graph.ranges[self.index]
-        part = self.graph.weights.read(self.index)
-        W = sp.csr_array((part["data"], part["indices"], part["indptr"]), shape=(stop - start, self.graph.v))
+        W = read_weights(self.graph.weights, self.index, start, stop, self.graph.v)
         degree, strength = np.diff(W.indptr).astype(np.float64), np.asarray(W.sum(axis=1)).ravel()
         hubs = np.lexsort((np.arange(stop - start), -degree))[:MOST_HUBS]
         receipt: Receipt = {"entries": int(W.nnz), "copies": self._copies(start, stop)}

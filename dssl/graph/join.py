@@ -11,6 +11,7 @@ flag (n, k) uint8 of the entries that no join has seen. One thread, in one order
 import numpy as np
 from numba import njit
 
+from .distances import float32_gap
 from .layout import bisect, level_bounds
 
 TREES, LEAF_ROWS = 3, 120
@@ -18,15 +19,6 @@ TREE_AXES = 8  # of a random rotation, that a tree but the first splits along
 CANDIDATES, MOST_CANDIDATES = 16, 32  # new ones, and as many others, that a row joins at a time; where it takes more
 ROUNDS, SETTLED = 12, 0.002  # most joins, and the share of entries that changes in the last
 FIRST_AXES = 16  # principal axes that the first tree splits along
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _distance(x, z):
-    total = np.float32(0.0)
-    for column in range(x.shape[0]):
-        difference = x[column] - z[column]
-        total += difference * difference
-    return total
 
 
 @njit(nogil=True, cache=True)
@@ -75,7 +67,7 @@ def _join_leaves(seen, order, bounds, distances, ids, flags):
             a = order[x]
             for y in range(x + 1, bounds[leaf + 1]):
                 b = order[y]
-                distance = _distance(seen[a], seen[b])
+                distance = float32_gap(seen[a], seen[b])
                 if distance < distances[a, 0]:
                     _push(distance, b, 1, distances[a], ids[a], flags[a])
                 if distance < distances[b, 0]:
@@ -161,7 +153,7 @@ def local_join(seen, names, new, old, distances, ids, flags):
                 b = new[row, y] if y < new.shape[1] else old[row, y - new.shape[1]]
                 if b < 0 or b == a:
                     continue
-                distance = _distance(seen[a], seen[b])
+                distance = float32_gap(seen[a], seen[b])
                 if distance < distances[a, 0]:
                     changes += _push(distance, names[b], 1, distances[a], ids[a], flags[a])
                 if distance < distances[b, 0]:

@@ -14,7 +14,7 @@ Work space of one search: 4 bytes x QUERY_TILE x POINT_TILE, and the heaps, 16 k
 import numpy as np
 from numba import njit
 
-from .distances import squared_distance
+from .distances import float32_gap, squared_distance
 from .heap import EMPTY, empty_heaps, offer, precedes, sift_down
 from .layout import Coordinates, Layout, level_bounds, tree_depth
 
@@ -31,16 +31,6 @@ def _cut(kth, norm, scale, reach, gamma):
     half = (norm - kth * scale * scale) / 2
     error = gamma * (np.sqrt(norm) * reach + reach * reach / 2) + 2.0**-21 * (norm + abs(half))
     return np.float32(half - error)
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _gap(query, point):
-    """Return the squared distance of two rows of further coordinates."""
-    total = np.float32(0.0)
-    for axis in range(query.shape[0]):
-        difference = query[axis] - point[axis]
-        total += difference * difference
-    return total
 
 
 @njit(nogil=True, cache=True)
@@ -69,7 +59,7 @@ def scan_products(products, start, queries, query_ids, query_norm, query_rest, q
                     continue
                 # The product held (difference of the rests)^2 in place of the further coordinates.
                 room = 2 * (line[column] - cut) + (query_rest[which] - rest[place]) ** 2
-                if _gap(query_further[which], further[place]) * np.float32(0.9999) > room:
+                if float32_gap(query_further[which], further[place]) * np.float32(0.9999) > room:
                     continue
                 if offer(queries[which], rows[place], ids[place], heap, heap_id, terms):
                     cut = _cut(heap[0], query_norm[which], scale, reach, gamma)

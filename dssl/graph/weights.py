@@ -230,6 +230,14 @@ def weights_cost(n: int, k: int, nnz: int, kind: str, budget: int) -> Cost:
                    sent + back + 12 * nnz + 16 * n, peak, ENTRY_BYTES * k)
 
 
+def read_weights(parts: Parts, index: int, start: int, stop: int, n: int) -> sp.csr_array:
+    """Return rows [start, stop) of the matrix (n, n), CSR (stop - start, n), from the part that holds them."""
+    part = parts.read(index)
+    # Pointers as narrow as the columns: SciPy widens both to the wider.
+    indptr = part["indptr"].astype(np.int32 if len(part["data"]) < 2**31 else np.int64)
+    return sp.csr_array((part["data"], part["indices"], indptr), shape=(stop - start, n))
+
+
 def read_graph(parts: Parts) -> sp.csr_array:
     """Return the matrix (n, n) whose rows `weigh` wrote.
 
@@ -243,10 +251,8 @@ def read_graph(parts: Parts) -> sp.csr_array:
         (start, end), n = receipts[index]["rows"], receipts[index]["n"]
         if start != stop:
             break
-        part, stop = parts.read(index), end
-        # Pointers as narrow as the columns: SciPy widens both to the wider.
-        indptr = part["indptr"].astype(np.int32 if len(part["data"]) < 2**31 else np.int64)
-        pieces.append(sp.csr_array((part["data"], part["indices"], indptr), shape=(end - start, n)))
+        pieces.append(read_weights(parts, index, start, end, n))
+        stop = end
     require(bool(pieces) and stop == n, f"the graph ends at row {stop} of {n}", error=IntegrityError,
             why="a block of rows was never written", fix="run the weights again: finished blocks are kept")
     W = sp.vstack(pieces, format="csr")
