@@ -71,7 +71,8 @@ memory_option = click.option("--memory-budget", default=None, metavar="SIZE", ca
 
 SHAPE_OPTIONS = (
     click.option("--points", default=None, metavar="N", callback=_count_of,
-                 help="Plan for a dense source of so many rows, such as 1e8, which need not exist; with --columns."),
+                 help="Plan for a dense source of so many rows, such as 1e8, which need not exist nor be named "
+                      "in SPEC; with --columns."),
     click.option("--columns", default=None, metavar="D", callback=_count_of, help="Features of such a source."),
     click.option("--dtype", default=None, type=click.Choice(["float32", "float64"]),
                  help="In which features are stored: data.read.dtype of the spec."),

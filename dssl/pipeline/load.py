@@ -22,8 +22,11 @@ SHOULD = "Input should be "
 STAGED = ("labels", "graph", "selection")  # sections that a stage of the same name reads
 
 
-def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | list[str] = ()) -> Spec:
+def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | list[str] = (), *,
+              data_source: str | None = None) -> Spec:
     """Return the checked spec of a YAML file or a mapping, with `a.b=value` overrides applied.
+
+    data_source : what a spec without `data.source` is given; None, and such a spec is refused.
 
     Raises
     ------
@@ -42,6 +45,8 @@ def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | 
     require_plain(fields, origin)
     fields = _overridden(fields, overrides)
     require_plain(fields, origin)
+    if data_source is not None and isinstance(data := fields.get("data", {}), dict):
+        fields = {**fields, "data": {"source": data_source, **data}}
     kind = kind_of(fields)
     try:
         spec = kind.spec.model_validate(fields)

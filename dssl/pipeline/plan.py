@@ -239,7 +239,8 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
     ----------
     fresh : make every stage anew. from_stage : this one, and all that depend on it; not with fresh. until : run no
         stage after it.
-    points, columns : plan for a dense source of so many rows and features, which need not exist: nothing is read.
+    points, columns : plan for a dense source of so many rows and features, which need not exist: nothing is read, and
+        the spec needs no data.source.
     workers : how many tasks run at a time. worker_memory : memory limit (bytes) of a worker of one thread.
 
     Raises
@@ -253,7 +254,9 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
                 "4 GiB", error=ParameterError)
     require(is_whole(workers) and workers >= 1, f"workers={workers!r}, expected a whole number from 1 on",
             why="so many tasks run at a time", fix="leave it at 1, or count the workers", error=ParameterError)
-    checked, place = load_spec(spec, tuple(set)), Workspace.at(workspace)
+    shaped = points is not None or columns is not None
+    checked = load_spec(spec, tuple(set), data_source="the shape that is planned for" if shaped else None)
+    place = Workspace.at(workspace)
     kind = KINDS[checked.model.kind]
     names = kind.names
     require(not fresh or from_stage is None, f"--fresh and --from {from_stage}", error=SpecError,
@@ -268,11 +271,11 @@ def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
             why=f"{from_stage} comes after {last}, so nothing would be made",
             fix="name an earlier stage in --from, or a later one in --until")
     budget, facts = memory_budget or checked.budget, None
-    if points is None and columns is None:
-        files = find_files(checked)
-    else:
+    if shaped:
         checked, files, scan = shaped_source(checked, points, columns)
         facts = Facts(checked, budget, scan, {})
+    else:
+        files = find_files(checked)
     limit = worker_room(worker_memory) if worker_memory else None
     graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
     if isinstance(checked, KernelPipeline):

@@ -180,6 +180,18 @@ def test_a_plan_for_a_shape_reads_nothing_and_grows_with_it(spec, tmp_path):
     assert not (tmp_path / "w").exists()
 
 
+def test_a_shape_needs_no_source(spec):
+    data = {name: value for name, value in spec["data"].items() if name != "source"}
+    named, bare = (make_plan({**spec, "data": own}, points=1000, columns=8) for own in (spec["data"], data))
+    assert [item.to_dict(1) for item in bare.stages] == [item.to_dict(1) for item in named.stages]
+    clustering = {"name": "bare", "model": {"kind": "clustering", "clusters": 3}}
+    assert make_plan(clustering, points=1000, columns=8).total()["tasks"] > 0
+    with pytest.raises(SpecError, match=r"data\.source: Field required"):
+        make_plan({**spec, "data": data})
+    with pytest.raises(SpecError, match="points=1000, columns=None"):
+        make_plan({**spec, "data": data}, points=1000)
+
+
 def test_a_search_that_auto_cannot_choose_is_not_in_the_plan(spec):
     """What exact search reads of blocks grows with the square of the points."""
     fields = {key: value for key, value in spec.items() if key != "graph"} | {"graph": {"n_neighbors": 5}}
