@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError, explain, require
+from ..missing import is_missing_text
 
 COLUMNS = ("row", "label")
 
@@ -53,4 +54,5 @@ def _lines(path: Path) -> list[tuple[int, str, str]]:
     short = [number for number, cells in numbered if len(cells) != len(header)]
     require(not short, f"{path}, line {short[0] if short else 0}: not as many cells as the first line has",
             error=DataError, why="a cell belongs to the column above it", fix="correct the commas of this line")
-    return [(number, cells[row].strip(), cells[label].strip()) for number, cells in numbered if cells[label].strip()]
+    return [(number, cells[row].strip(), cells[label].strip()) for number, cells in numbered
+            if not is_missing_text(cells[label])]

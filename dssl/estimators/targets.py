@@ -10,6 +10,7 @@ from ..data.inputs import labels_of
 from ..errors import DataError, explain, require
 from ..learners.encoding import encode_labels, require_no_quantities, require_within
 from ..learners.target import Classes, Quantities, Target
+from ..missing import missing_values
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
@@ -49,7 +50,9 @@ def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
     nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
     try:
         given = y.to_numpy(np.float64, na_value=np.nan) if nullable else np.asarray(y)
-        targets = given.astype(np.float64) if given.dtype.kind == "O" else given
+        targets = given
+        if given.dtype.kind == "O":
+            targets = np.where(missing_values(given), np.nan, given).astype(np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(explain(f"y holds what is no number: {error}", why="a target is a quantity",
                                 fix="convert y to floats, with NaN where a target is unknown, or fit a classifier")

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import DataError, explain, require
+from ..missing import missing_values
 
 LARGEST_WHOLE = 2.0**53  # up to which floats tell whole numbers apart
 UNLABELED = -1  # the code of a point without a label
@@ -18,9 +19,9 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
     """Return codes (n,), int64, -1 of unlabeled points, and classes (n_classes,), ascending: classes[codes] is y.
 
     y : array-like, shape (n,) : integers, floats, booleans, text, objects, or a pandas Series or Categorical of them.
-    unlabeled : the label of points without one. Unset: -1 among integers. Missing values (NaN, None, pandas.NA, the
-        empty text) are unlabeled in any case; where another marker is named, -1 is a class like any other. A marker
-        that does not occur is refused, unless -1 does.
+    unlabeled : the label of points without one. Unset: -1 among integers. Missing values (NaN, None, pandas.NA, blank
+        text, or text that marks a missing cell of a CSV file, `dssl.missing`) are unlabeled in any case; where another
+        marker is named, -1 is a class like any other. A marker that does not occur is refused, unless -1 does.
     occurs : False takes a marker that does not occur: some labels of many may all be known.
 
     Raises DataError: y is not one-dimensional, mixes types, or is -1 and +1 throughout with the default marker; floats
@@ -29,7 +30,7 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
     values = _one_dimension(y)
     require(values.dtype.kind not in "cSV", f"labels are of type {values.dtype}", error=DataError,
             why="a class is named by a number or a text", fix="pass integers or text; decode bytes by y.astype(str)")
-    hidden = np.asarray(pd.isna(values), bool) | _empty(values)
+    hidden = missing_values(values)
     if unlabeled is None and values.dtype.kind in "iu":
         present = np.unique(values)
         require(present.tolist() != [-1, 1], "labels are -1 and +1 throughout", error=DataError,
@@ -90,7 +91,7 @@ def encode_values(y: Any, unlabeled: float | None = None, *, occurs: bool = True
     not occur.
     """
     values = _one_dimension(y)
-    hidden = np.asarray(pd.isna(values), bool)
+    hidden = missing_values(values)
     known = _typed(values[~hidden])
     require(known.dtype.kind in "iuf", f"the target holds {known[:3].tolist()}", error=DataError,
             why="a regression predicts numbers", fix="name a column of numbers, or set data.task to classification")
@@ -190,14 +191,6 @@ def _one_dimension(y: Any) -> np.ndarray:
     require(values.ndim == 1, f"labels have shape {values.shape}, expected (n,)", error=DataError,
             why="each point has one label", fix="pass one column; several labels a point are not supported")
     return values
-
-
-def _empty(values: np.ndarray) -> np.ndarray:
-    """Return where labels (n,) are the empty text."""
-    if values.dtype.kind in "UT":
-        return np.asarray(values == "", bool)
-    return np.array([isinstance(value, str) and not value for value in values], bool) if values.dtype == object \
-        else np.zeros(len(values), bool)
 
 
 def _typed(values: np.ndarray) -> np.ndarray:

@@ -325,5 +325,5 @@ def _split_cost(f: Facts[Any]) -> Cost:
     return cost_of(0, passes * 9 * f.n_rows, 16 * (f.n + f.n_test), held, held)
 
 
-SPLIT = Stage("split", 5, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",
+SPLIT = Stage("split", 6, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",
               files=("source",))

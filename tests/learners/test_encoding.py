@@ -31,6 +31,8 @@ from dssl.learners.target import Quantities
     (np.array(["b", "", None, "a"], object), [1, -1, -1, 0], ["a", "b"]),
     (pd.Series(["b", "", pd.NA, "a"], dtype="string"), [1, -1, -1, 0], ["a", "b"]),
     (np.array([2, "", 1], object), [1, -1, 0], [1, 2]),
+    (np.array(["b", " ", "NA", "nan", float("nan"), "?", "a "], object), [1, -1, -1, -1, -1, -1, 0], ["a ", "b"]),
+    (np.array(["b", "null", "a"]), [1, -1, 0], ["a", "b"]),
     (np.array([2, None, -1], object), [1, -1, 0], [-1, 2]),
     (np.array([True, None], object), [0, -1], [True]),
     (pd.Series([2, pd.NA, 1], dtype="Int64"), [1, -1, 0], [1, 2]),
@@ -154,7 +156,8 @@ def test_a_marker_that_does_not_occur_is_refused(marker):
 
 @pytest.mark.parametrize(("y", "unlabeled", "expected"), [
     ([1, -1, 3], None, [1, -1, 3]), ([1.5, np.nan, -1], None, [1.5, np.nan, -1]), ([1, -1, 3], -1, [1, np.nan, 3]),
-    ([1, None, 2.5], None, [1, np.nan, 2.5]), (np.array([[1], [2]], np.int8), None, [1, 2]),
+    ([1, None, 2.5], None, [1, np.nan, 2.5]), (np.array([1, "", " NA", 2.5], object), None, [1, np.nan, np.nan, 2.5]),
+    (np.array([[1], [2]], np.int8), None, [1, 2]),
     (pd.Series([1, pd.NA, 3], dtype="Int64"), None, [1, np.nan, 3]), ([7.0, np.nan], np.nan, [7, np.nan]),
 ])
 def test_values_are_floats_and_nan_where_there_is_none(y, unlabeled, expected):

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 
 from ...errors import DataError, ParameterError, explain, require
+from ...missing import MISSING
 from ..targets import whole_numbers
 from . import lines
 from .base import Block, Scan, no_rows
 from .column_choice import Column, features_and_target, text_is_no_feature
 from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
 
-MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "?")
 TRUTH = {"true": 1.0, "false": 0.0}
 HEAD_BYTES = 1 << 20  # the first records are looked at within these bytes and the rest of their last line
 PROBE_ROWS = 1000  # a target that is text within so many rows is read as text everywhere

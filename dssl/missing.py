@@ -1,0 +1,22 @@
+"""Which values stand for none: the missing cells of a table, and the labels of points without one."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "?")
+
+
+def is_missing_text(text: str) -> bool:
+    """Return whether a text is blank or one of `MISSING`."""
+    return text.strip() in MISSING
+
+
+def missing_values(values: Any) -> np.ndarray:
+    """Return where values, of any shape, are missing: NaN, None, pandas.NA, blank text, or one of `MISSING`."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "OUT":
+        return np.asarray(pd.isna(values), bool)
+    found = [isinstance(value, str) and is_missing_text(value) for value in values.ravel().tolist()]
+    return np.asarray(pd.isna(values), bool) | np.array(found, bool).reshape(values.shape)
