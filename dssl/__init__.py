@@ -27,13 +27,13 @@ _PUBLIC = {
     "KernelKMeans": "dssl.estimators.kmeans", "clustering_scores": "dssl.selection.agreement",
     "MultiscaleKernelClassifier": "dssl.estimators.multiscale",
     "MultiscaleKernelRegressor": "dssl.estimators.multiscale",
-    "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan",
+    "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan", "RunResult": "dssl.pipeline.result",
 }
 __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "GraphKernelRidge",
            "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "KernelKMeans", "LabeledKFold", "LandmarkParams",
            "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning",
            "LaplaceLearningRegressor", "Laplacian", "MultiscaleKernelClassifier", "MultiscaleKernelRegressor",
-           "PoissonLearning", "RegularizerParams", "SemiSupervisedClassifier", "SemiSupervisedRegressor",
+           "PoissonLearning", "RegularizerParams", "RunResult", "SemiSupervisedClassifier", "SemiSupervisedRegressor",
            "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams", "amplified_resistance_kernel",
            "clustering_scores", "effective_resistances", "graph_spectrum", "neighbors", "open_dataset", "plan", "run",
            "solve", "suggest_labels", "weights"]
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from .learners.laprls.params import SystemParams
     from .learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
     from .pipeline.plan import plan
+    from .pipeline.result import RunResult
     from .pipeline.run import run
     from .selection.agreement import clustering_scores
     from .selection.folds import LabeledKFold

@@ -20,6 +20,12 @@ def sentences(message: str) -> tuple[str, str, str]:
     return what, why, fix
 
 
+def described(error: BaseException, message: str | None = None) -> dict[str, str]:
+    """Return an error as JSON: its type, and what is wrong, why it matters and what to do, of `message` if given."""
+    what, why, fix = sentences(str(error) if message is None else message)
+    return {"type": type(error).__name__, "what": what, "why": why, "fix": fix}
+
+
 def said(item: Mapping[str, Any]) -> str:
     """Return what an item of pydantic's errors says; of an error of dssl what, why and what to do in one sentence."""
     error = item.get("ctx", {}).get("error")

@@ -526,3 +526,47 @@ def test_predictions_do_not_take_the_place_of_the_points(made, workspace, tmp_pa
     assert points.read_bytes() == before
     assert invoke("predict", result, points, tmp_path / "p.csv").exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["new.csv", "p.csv"]
+
+
+# --json of what fails
+
+
+@pytest.mark.parametrize(("arguments", "code", "told"), [
+    (["run", "none.yaml", "--json"], 2, "there is no file none.yaml"),
+    (["run", "spec.yaml", "--set", "model.etta=3", "--json"], 2, "is not a valid spec"),
+    (["run", "spec.yaml", "--workers", "3", "--json"], 2, "No such option"), (["run", "--json"], 2, "Missing argument"),
+    (["rnu", "--json"], 2, "No such command"),
+    (["plan", "spec.yaml", "--json", "--until", "colums"], 2, "is not a stage"),
+    (["predict", "work", "new.csv", "out.csv", "--json"], 1, "holds no model"),
+    (["verify", "--workspace", "none", "--json"], 1, "holds no artifacts"),
+])
+def test_what_fails_is_one_document_too(made, monkeypatch, tmp_path, arguments, code, told):
+    monkeypatch.chdir(made)
+    found = invoke(*arguments, *(["--workspace", tmp_path / "new"] if arguments[0] == "run" else []))
+    document = json.loads(found.stdout)
+    assert (found.exit_code, document["exit_code"], document["status"]) == (code, code, "failed")
+    assert told in document["error"]["what"]
+    assert document["error"]["why"]
+    assert document["error"]["fix"]
+    assert told in found.stderr  # for whoever reads along
+
+
+def test_a_run_that_fails_says_where_and_what_is_done(made, tmp_path):
+    found = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", tmp_path, "--json", "--set",
+                   "solver.method=jacobi", "--set", "solver.max_iterations=1")
+    document = json.loads(found.stdout)
+    assert (found.exit_code, document["status"], document["stage"]) == (1, "failed", "columns")
+    assert document["error"]["type"] == "NotConverged"
+    assert [stage["name"] for stage in document["stages"]] == KINDS["svm"].names[:KINDS["svm"].names.index("columns")]
+    assert Path(document["folder"]) == tmp_path / "runs" / document["run"]
+
+
+def test_an_error_that_nobody_expects_is_a_document_and_a_traceback(made, monkeypatch, tmp_path):
+    def broken(*arguments, **options):
+        raise ZeroDivisionError("a slip")
+
+    monkeypatch.setattr("dssl.pipeline.run.run", broken)
+    arguments = ["run", str(made / "spec.yaml"), "--on", "in-process", "--workspace", str(tmp_path), "--json"]
+    found = CliRunner().invoke(main, arguments)
+    assert isinstance(found.exception, ZeroDivisionError)
+    assert json.loads(found.stdout)["error"] == {"type": "ZeroDivisionError", "what": "a slip", "why": "", "fix": ""}

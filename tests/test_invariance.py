@@ -165,8 +165,8 @@ def test_a_pipeline_writes_the_same_bits_on_any_number_of_threads(tmp_path):
     tall = run(spec, set=["data.read.block_rows=1000", "solver.block_columns=64"], workspace=tmp_path / "tall",
                execution=InProcess(2))
     for other in (results[3], tall):
-        assert other["metrics"] == results[1]["metrics"]
-        assert other["baselines"] == results[1]["baselines"]
+        assert other.metrics == results[1].metrics
+        assert other.baselines == results[1].baselines
 
 
 # ---- what the classes are called

@@ -1,9 +1,9 @@
 """The command line: `dssl run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `gc`, `doctor`,
 `schema`.
 
-One JSON document on standard output with --json, everything else on standard error. Exit codes: 0 done, 1 failed
-(the data cannot be used, or not as the spec asks), 2 a spec or usage that is wrong whatever the data, 3 integrity,
-4 cluster unreachable, 5 locked by another run, 130 interrupted.
+One JSON document on standard output with --json, of what failed too; everything else on standard error. Exit codes:
+0 done, 1 failed (the data cannot be used, or not as the spec asks), 2 a spec or usage that is wrong whatever the data,
+3 integrity, 4 cluster unreachable, 5 locked by another run, 130 interrupted.
 A command imports what it needs when it is called, so that `dssl --help` does not wait for everything.
 """
 
@@ -18,6 +18,7 @@ from .. import __version__
 from ..errors import DsslError, explain
 from .data import ingest_command, predict_command
 from .options import console
+from .outcome import Outcome
 from .runs import plan_command, report_command, run_command
 from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
@@ -29,24 +30,42 @@ REMEDIES = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for mo
 
 
 class Commands(click.Group):
-    """Turns dssl's errors into one message and their exit code."""
+    """Turns errors into one message, with --json into one document, and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except DsslError as error:
             click.echo(f"error: {error}", err=True)
+            ctx.obj.failed(error, error.exit_code)
             ctx.exit(error.exit_code)
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             remedy = REMEDIES.get(error.errno or 0, "see to the disk or the file server")
-            click.echo("error: " + explain(f"{error.strerror or error}{where}",
-                                           why="a file could not be read or written",
-                                           fix=f"{remedy}, then run again: finished parts are kept"), err=True)
+            message = explain(f"{error.strerror or error}{where}", why="a file could not be read or written",
+                              fix=f"{remedy}, then run again: finished parts are kept")
+            click.echo(f"error: {message}", err=True)
+            ctx.obj.failed(error, 1, message)
             ctx.exit(1)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            message = explain("interrupted", why="finished parts are kept", fix="run again to go on")
             click.echo("interrupted: finished parts are kept, run again to go on", err=True)
+            ctx.obj.failed(error, INTERRUPTED, message)
             ctx.exit(INTERRUPTED)
+        except click.ClickException as error:  # click prints it
+            command = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
+            ctx.obj.failed(error, error.exit_code, explain(error.format_message(), fix=f"see {command} --help",
+                                                           why="the command line is not understood"))
+            raise
+        except (click.Abort, click.exceptions.Exit):
+            raise
+        except Exception as error:
+            ctx.obj.failed(error, 1)
+            raise
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.obj = Outcome("--json" in args)
+        return super().parse_args(ctx, args)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""What the commands share: their options, the console, and sizes as people read them."""
+"""What the commands share: their options, and the console."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -100,12 +100,12 @@ def planned(command: Callable[..., None]) -> Callable[..., None]:
     def with_plan(spec: Path, overrides: tuple[str, ...], workspace: str, memory_budget: int | None, fresh: bool,
                   from_stage: str | None, until: str | None, points: int | None = None, columns: int | None = None,
                   dtype: str | None = None, workers: int = 1, worker_memory: int | None = None, **others: Any) -> None:
-        from ..pipeline.plan import make_plan
+        from ..pipeline.plan import plan
 
         read = () if dtype is None else (f"data.read.dtype={dtype}",)
-        command(make_plan(spec, set=(*overrides, *read), workspace=workspace, memory_budget=memory_budget, fresh=fresh,
-                          from_stage=from_stage, until=until, points=points, columns=columns, workers=workers,
-                          worker_memory=worker_memory), **others)
+        command(plan(spec, set=(*overrides, *read), workspace=workspace, memory_budget=memory_budget, fresh=fresh,
+                     from_stage=from_stage, until=until, points=points, columns=columns, workers=workers,
+                     worker_memory=worker_memory), **others)
 
     return _with_options(with_plan, PLAN_OPTIONS)
 
@@ -119,20 +119,3 @@ def _with_options(command: Callable[..., None], options: Sequence[Callable[..., 
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def size_text(nbytes: float) -> str:
-    """Return bytes as people read them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.0f} {unit}" if unit == "B" or nbytes >= 99.5 else f"{nbytes:.1f} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.1f} TB"
-
-
-def time_text(seconds: float) -> str:
-    """Return a duration as people read it."""
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 0.95 * size:
-            return f"{seconds / size:,.0f} {unit}" if seconds >= 9.5 * size else f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"

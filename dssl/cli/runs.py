@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import DataError, require
-from .options import console, json_option, on_option, planned, shaped, size_text, time_text, workspace_option
+from .options import console, json_option, on_option, planned, shaped, workspace_option
 
 if TYPE_CHECKING:
     from ..pipeline.plan import Plan
+    from ..pipeline.result import RunResult
+    from .outcome import Outcome
 
 
 @click.command("run")
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
               type=click.FloatRange(min=0),
               help="Wait for another run in the workspace: so many seconds, or as long as it takes.")
 @click.option("--quiet", is_flag=True, help="Tell nothing of the progress.")
-def run_command(made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float) -> None:
+@click.pass_obj
+def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float) -> None:
     """Run the pipeline SPEC; what an earlier run made is used again."""
     from ..pipeline.run import run
     from ..progress import Reporter
@@ -35,37 +38,33 @@ def run_command(made: Plan, runtime: str | None, as_json: bool, quiet: bool, wai
     if all(stage.status == "cached" for stage in made.selected):
         runtime = "in-process"  # nothing will be computed, so nothing is started
     with open_runtime(runtime, made.budget) as (execution, where), Reporter(where, console, quiet=quiet) as reporter:
-        result = run(made, execution=execution, events=reporter.tell, wait=wait)
+        def tell(event: dict[str, Any]) -> None:
+            outcome.tell(event)
+            reporter.tell(event)
+
+        result = run(made, execution=execution, events=tell, wait=wait)
     if as_json:
-        click.echo(json.dumps(result, indent=1))
-    elif result["status"] == "stopped":
-        click.echo(f"{result['name']}: stopped after {result['until']}")
+        click.echo(json.dumps(result.to_dict(), indent=1))
+    elif result.status == "stopped":
+        click.echo(f"{result.name}: stopped after {result.until}")
     else:
         _print_result(result)
 
 
-def _print_result(result: dict[str, Any]) -> None:
-    from ..report.error_measure import gain_over, measure_of
-
-    out, metrics = Console(), result.get("metrics")
-    if metrics and "n_clusters" in metrics:
-        table = Table("", "clusters", "accuracy", "nmi", "ari", title=result["name"])
-        for name, scores in {"model": metrics, **result["baselines"]}.items():
-            table.add_row(name, str(scores["n_clusters"]), *(f"{scores[key]:.3f}" if key in scores else ""
-                                                             for key in ("accuracy", "nmi", "ari")))
+def _print_result(result: RunResult) -> None:
+    out, (head, rows) = Console(), result.score_rows()
+    if rows:
+        tests = f": {result.metrics['n_test']} test points" if "n_test" in result.metrics else ""
+        table = Table(*head, title=f"{result.name}{tests}")
+        for row in rows:
+            table.add_row(*row)
         out.print(table)
-    elif metrics:
-        by = measure_of(metrics)
-        table = Table("", by.name, "gain over it", by.test, title=f"{result['name']}: {metrics['n_test']} test points")
-        for name, scores in {"model": metrics, **result["baselines"]}.items():
-            table.add_row(name, by.with_deviation(scores), *gain_over(name, result))
-        out.print(table)
-        if "unlabeled_data" in result["gain"]:
-            out.print(f"unlabeled data: {result['gain']['unlabeled_data']}")
-    if result.get("unreached", {}).get("count"):
-        out.print(f"{result['unreached']['count']} points are in no component with a label: "
-                  f"{result['unreached']['file']}", soft_wrap=True)
-    out.print(f"report: {result['report']}", soft_wrap=True)
+    if "unlabeled_data" in result.gain:
+        out.print(f"unlabeled data: {result.gain['unlabeled_data']}")
+    if result.unreached.get("count"):
+        out.print(f"{result.unreached['count']} points are in no component with a label: {result.unreached['file']}",
+                  soft_wrap=True)
+    out.print(f"report: {result.report}", soft_wrap=True)
 
 
 @click.command("plan")
@@ -88,35 +87,16 @@ def plan_command(ctx: click.Context, made: Plan, as_json: bool) -> None:
 
 
 def _print_plan(made: Plan) -> None:
-    stages, total = [stage.to_dict(made.workers) for stage in made.selected], made.total()
-    several = made.workers > 1
-    table = Table("stage", "status", "why", box=None)
-    for title in ("tasks", "read", "written", "peak memory", "one core", *([f"{made.workers} workers"] * several)):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("address", no_wrap=True)
-    for stage in stages:
-        sign = "" if not stage["estimated"] else "< " if stage["bound"] == "most" else "> "
-        is_cached = stage["status"] == "cached"
-        sizes = ["" if is_cached else "?" if size is None else f"{sign * bool(size)}{size_text(size)}"
-                 for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
-        times = ["" if is_cached else "?" if seconds is None else time_text(seconds)
-                 for seconds in (stage["core_seconds"], *([stage["wall_seconds"]] * several))]
-        name = f"{stage['name']} ({stage['graph']})" if "graph" in stage else stage["name"]
-        table.add_row(name, stage["status"], "refused" if stage["refused"] else stage["why"], str(stage["tasks"] or ""),
-                      *sizes, *times, stage["address"][:12])
-    if total["tasks"]:
-        table.add_row("in all", "", "", str(total["tasks"]), size_text(total["read_bytes"]),
-                      size_text(total["written_bytes"]), size_text(total["peak_bytes"]),
-                      time_text(total["core_seconds"]), *([time_text(total["wall_seconds"])] * several), "")
+    head, rows = made.rows()
+    table = Table(*head[:3], box=None)
+    for title in head[3:]:
+        table.add_column(title, justify="left" if title == "address" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     out = Console(width=None if sys.stdout.isatty() else 160)
     out.print(table)
-    estimated = sorted({name for stage in stages for name in stage["estimated"]})
-    if estimated:
-        out.print(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
-    if any(stage["bound"] == "least" for stage in stages):
-        out.print(">: from below, since the most that this may be does not fit the memory budget")
-    for item in made.refused:
-        out.print(f"refused: {item.refused}", markup=False, soft_wrap=True)
+    for note in made.notes():
+        out.print(note, markup=False, soft_wrap=True)
 
 
 @click.command("report")

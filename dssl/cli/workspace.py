@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import DataError, SpecError, require
-from .options import json_option, on_option, size_text, workspace_option
+from ..units import size_text
+from .options import json_option, on_option, workspace_option
 
 
 @click.command("verify")

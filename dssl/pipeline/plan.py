@@ -16,7 +16,9 @@ from ..data.sources import Source, find_source, fingerprint
 from ..errors import ParameterError, SpecError, explain, require
 from ..execution.cost import worker_room
 from ..params import digest, is_whole, plain
+from ..report.markup import table, tag
 from ..storage.artifacts import Artifact, Workspace
+from ..units import size_text, time_text
 from .facts import Facts
 from .graphs import given_file
 from .kinds.registry import KINDS, all_stage_names
@@ -113,7 +115,7 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
     return list(planned.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A checked spec, its source, and what a run of it would do.
 
@@ -189,7 +191,7 @@ class Plan:
     def graph_of(self, item: PlannedStage) -> str:
         """Return the values of the graph that a stage is of, in words; nothing of one that serves several."""
         address = item.artifact.address
-        own = [plan for plan in self.tried if any(other.artifact.address == address for other in plan.stages)]
+        own = [made for made in self.tried if any(other.artifact.address == address for other in made.stages)]
         return item.graph or (own[0].named if len(own) == 1 else "")
 
     @property
@@ -218,10 +220,56 @@ class Plan:
         total = {name: sum(row[name] or 0 for row in rows) for name in SUMS}
         return {**total, "peak_bytes": max((row["peak_bytes"] or 0 for row in rows), default=0)}
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping a stage, such as the rows of a DataFrame; see `PlannedStage.to_dict`."""
+        return [item.to_dict(self.workers) for item in self.selected]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"stages": [item.to_dict(self.workers) for item in self.selected], "total": self.total(),
-                "memory_budget": self.budget, "task_limit": self.limit, "workers": self.workers}
+        return {"stages": self.records(), "total": self.total(), "memory_budget": self.budget,
+                "task_limit": self.limit, "workers": self.workers}
+
+    def rows(self) -> tuple[list[str], list[list[str]]]:
+        """Return the plan as texts: the head of a table, and its rows, the last one of the figures that add up."""
+        several, total, rows = self.workers > 1, self.total(), []
+        for stage in self.records():
+            sign = "" if not stage["estimated"] else "< " if stage["bound"] == "most" else "> "
+            is_cached = stage["status"] == "cached"
+            sizes = ["" if is_cached else "?" if size is None else f"{sign * bool(size)}{size_text(size)}"
+                     for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
+            times = ["" if is_cached else "?" if seconds is None else time_text(seconds)
+                     for seconds in (stage["core_seconds"], *([stage["wall_seconds"]] * several))]
+            name = f"{stage['name']} ({stage['graph']})" if "graph" in stage else stage["name"]
+            rows.append([name, stage["status"], "refused" if stage["refused"] else stage["why"],
+                         str(stage["tasks"] or ""), *sizes, *times, stage["address"][:12]])
+        if total["tasks"]:
+            rows.append(["in all", "", "", str(total["tasks"]), size_text(total["read_bytes"]),
+                         size_text(total["written_bytes"]), size_text(total["peak_bytes"]),
+                         time_text(total["core_seconds"]), *([time_text(total["wall_seconds"])] * several), ""])
+        return ["stage", "status", "why", "tasks", "read", "written", "peak memory", "one core",
+                *([f"{self.workers} workers"] * several), "address"], rows
+
+    def notes(self) -> list[str]:
+        """Return what the signs in the table mean, and why stages are refused."""
+        stages, found = self.records(), []
+        estimated = sorted({name for stage in stages for name in stage["estimated"]})
+        if estimated:
+            found.append(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
+        if any(stage["bound"] == "least" for stage in stages):
+            found.append(">: from below, since the most that this may be does not fit the memory budget")
+        return [*found, *(f"refused: {item.refused}" for item in self.refused)]
+
+    def __repr__(self) -> str:
+        head, rows = self.rows()
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+                 for row in (head, *rows)]
+        return "\n".join([f"{type(self).__name__} of {self.spec.name}", *lines, *self.notes()])
+
+    def _repr_html_(self) -> str:
+        head, rows = self.rows()
+        return tag("div", tag("h4", f"Plan of {self.spec.name}"), table(head, rows, range(3, len(head) - 1)),
+                   *(tag("p", note) for note in self.notes()))
 
     @property
     def named(self) -> str:
@@ -229,14 +277,16 @@ class Plan:
         return ", ".join(f"{name} {value}" for name, value in self.values.items())
 
 
-def make_plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
+def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
               workspace: str | Path = DEFAULT_WORKSPACE, memory_budget: int | None = None, fresh: bool = False,
               from_stage: str | None = None, until: str | None = None, points: int | None = None,
               columns: int | None = None, workers: int = 1, worker_memory: int | None = None) -> Plan:
-    """Return what a run would do.
+    """Return what a run would do: a plan, which `run` takes, and a notebook shows as a table.
 
     Parameters
     ----------
+    spec : a YAML file or a mapping. set : overrides "key.key=value". workspace : folder of artifacts and runs.
+    memory_budget : bytes one task may take, by default what the spec says.
     fresh : make every stage anew. from_stage : this one, and all that depend on it; not with fresh. until : run no
         stage after it.
     points, columns : plan for a dense source of so many rows and features, which need not exist: nothing is read, and
@@ -301,19 +351,3 @@ def tried_graphs(made: Plan) -> list[dict[str, Any]]:
     """Return, of each graph that was tried, its values and the row of its best model, that of the chosen one first."""
     rows = [{"graph": own.values, **own.artifact(SELECTION).attributes["choices"]["model"]} for own in made.tried]
     return sorted(rows, key=lambda row: row["graph"] != made.values)
-
-
-def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (), workspace: str | Path = DEFAULT_WORKSPACE,
-         memory_budget: int | None = None, points: int | None = None, columns: int | None = None, workers: int = 1,
-         worker_memory: int | None = None) -> list[dict[str, Any]]:
-    """Return what a run would do, one mapping a stage; the other parameters are those of `make_plan`.
-
-    name, status ("cached", "partial", "to run"), why, address; tasks; read_bytes and written_bytes, of arrays before
-    compression; peak_bytes, the predicted memory of its largest task; estimated, the names of the numbers behind
-    these that an earlier stage has yet to find, taken from above where bound is "most"; "least" is from below, of a
-    stage that would not fit by the most. core_seconds on one core, and wall_seconds with these workers, are estimates.
-    refused : why a run would refuse the stage, or None.
-    """
-    made = make_plan(spec, set=set, workspace=workspace, memory_budget=memory_budget, points=points, columns=columns,
-                     workers=workers, worker_memory=worker_memory)
-    return [item.to_dict(workers) for item in made.selected]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ..data.columns import Columns
 from ..data.dataset import Dataset
@@ -155,6 +156,33 @@ class FittedPipeline:
                 why="a kernel compares equal features",
                 fix="pass the columns of the training data; name the labels' column with --read target=NAME")
         return dataset
+
+    def rows_of(self, X: Any, execution: Execution) -> Rows:
+        """Return raw points as rows that the model predicts.
+
+        X : a source (see `dataset_of`), a DataFrame with the columns of the training data among its own, or an array or
+            sparse matrix (n, d) of what these became.
+
+        Raises DataError: columns are missing, or there are others; cells are missing, and were an error in training.
+        """
+        if isinstance(X, (str, Path)):
+            return self.dataset_of(X, execution).X
+        if isinstance(X, pd.DataFrame):
+            columns = Columns.of(self.dataset)
+            names = list(columns.names or ()) if columns else self.dataset.get("feature_names") or []
+            missing = [name for name in names if name not in X.columns]
+            require(not missing, f"X has no column {', '.join(missing[:8])}", error=DataError,
+                    why="the model was fitted on it", fix=f"its columns are {', '.join(map(str, X.columns[:40]))}")
+            X = X[names] if names else X
+            if columns is not None:
+                X = columns.apply(X, columns.order(None, X.shape[1], "X")).X
+        rows = Dataset.from_arrays(X).X
+        if not rows.is_sparse:
+            rows = as_rows(rows.read_all().astype(self.read.dtype, copy=False))  # as a file of them would be read
+        require(rows.shape[1] == self.model.n_features, error=DataError,
+                what=f"X has {rows.shape[1]} features, the model was fitted on {self.model.n_features}",
+                why="a kernel compares equal features", fix="pass the columns of the training data")
+        return rows
 
     def _as_stored(self, dataset: Dataset, name: str) -> Dataset:
         """Return a stored data set whose columns were made as those of the model; raise DataError if they were not."""

@@ -49,7 +49,13 @@ class PlannedStage:
     refused: BudgetError | None = None
 
     def to_dict(self, workers: int = 1) -> dict[str, Any]:
-        """Return the JSON form; of a cached stage nothing is run, so its figures are 0."""
+        """Return the JSON form; of a cached stage nothing is run, so its figures are 0.
+
+        name, status, why, address; tasks; read_bytes and written_bytes, of arrays before compression; peak_bytes, of
+        the largest task; core_seconds on one core, wall_seconds with so many workers; estimated, the names of the
+        numbers behind these that an earlier stage has yet to find, taken from above where bound is "most", from below
+        where it is "least"; refused, why a run would refuse the stage, or None.
+        """
         cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
         return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
                 "tasks": cost and cost.tasks, "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,

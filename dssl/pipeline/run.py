@@ -15,20 +15,17 @@ from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution, TaskCount
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import page
+from ..report.sections.answer import verdict
 from ..report.sections.ran import spec_section, stages_section
 from ..storage.artifacts import libraries
 from ..storage.files import read_json, write_json
 from .facts import Facts
 from .gc import write_stages
 from .graphs import write_unreached
-from .plan import (
-    DEFAULT_WORKSPACE,
-    SELECTION,
-    Plan,
-    make_plan,
-    tried_graphs,
-)
+from .inspection import disk_bytes
+from .plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
 from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
+from .result import RESULT, RunResult
 from .stage import Context, Kind
 from .status import Status
 
@@ -38,12 +35,12 @@ Events = Callable[[dict[str, Any]], None]
 def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         workspace: str | Path = DEFAULT_WORKSPACE, execution: Execution | None = None,
         memory_budget: int | None = None, fresh: bool = False, from_stage: str | None = None, until: str | None = None,
-        events: Events | None = None, wait: float = 0.0) -> dict[str, Any]:
-    """Run a pipeline and return its result: metrics, baselines, what each stage took, and the report's path.
+        events: Events | None = None, wait: float = 0.0) -> RunResult:
+    """Run a pipeline and return its result: metrics, baselines, what each stage took, the model and the report.
 
     Parameters
     ----------
-    spec : a YAML file, a mapping, or what `make_plan` returned, which then holds all but execution and events.
+    spec : a YAML file, a mapping, or what `plan` returned, which then holds all but execution and events.
     set : overrides "key.key=value". workspace : folder of artifacts and runs; every worker must be able to open it.
     execution : where tasks run; the active Dask client by default, or threads of this process.
     memory_budget : bytes one task may take, by default what the spec says, or else the execution's. fresh : make every
@@ -51,7 +48,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     from_stage : make this stage and all that depend on it anew; not with fresh. until : stop after this stage; the
         result then has the status "stopped", and neither metrics nor a report.
     wait : seconds for which another run in the workspace is waited for; inf as long as it takes.
-    events : called with {"event": "stage" | "progress" | "heartbeat", ...} as the run goes on; see `status.Status`.
+    events : called with {"event": "run" | "stage" | "progress" | "heartbeat", ...} as the run goes on; see
+        `status.Status`.
 
     Raises
     ------
@@ -61,14 +59,14 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     """
     if isinstance(spec, Plan):
         require(not (tuple(set) or fresh or from_stage or until), "a plan, and options that it was made without",
-                why="a plan is of one spec and one set of stages", fix="pass the options to make_plan",
+                why="a plan is of one spec and one set of stages", fix="pass the options to plan",
                 error=ParameterError)
         require(spec.has_source, f"a plan for {spec.files['source'].source.name}", error=ParameterError,
                 why="there are no such points to run on", fix="plan without points and columns")
         made = spec
     else:
-        made = make_plan(spec, set=set, workspace=workspace, memory_budget=memory_budget, fresh=fresh,
-                         from_stage=from_stage, until=until)
+        made = plan(spec, set=set, workspace=workspace, memory_budget=memory_budget, fresh=fresh,
+                    from_stage=from_stage, until=until)
     place = made.workspace
     tell = events or (lambda event: None)
     return_freed_memory()
@@ -89,8 +87,9 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         write_json(folder / "spec.json", made.given.model_dump())
         write_stages(folder, [item.artifact.folder for item in made.selected])
         with Status(folder, identity, made.spec.name, tell) as status:
-            result = _run(made, identity, folder, execution, status.tell)
-            status.end(result["status"])
+            status.tell({"event": "run", "run": identity, "folder": str(folder)})
+            result = RunResult.of(_run(made, identity, folder, execution, status.tell), folder)
+            status.end(result.status)
         return result
 
 
@@ -105,7 +104,7 @@ def _held(execution: Execution, check: Callable[[], None]) -> Iterator[None]:
 
 
 def _run(made: Plan, identity: str, folder: Path, execution: Execution, tell: Events) -> dict[str, Any]:
-    """Make what is missing, and write the record of the run into its folder; return its result."""
+    """Make what is missing, and write the record of the run into its folder; return it, a JSON document."""
     records: dict[str, dict[str, Any]] = {}
     for own in made.tried:
         _run_stages(own.again(execution.memory_budget, records), made, records, execution, tell)
@@ -113,8 +112,12 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, tell: Ev
     write_stages(folder, [item.artifact.folder for item in made.selected])  # of the graph that was chosen
     _run_stages(made, made, records, execution, tell)
     result = _result(identity, made, list(records.values()))
+    for record in result["stages"]:
+        record["disk_bytes"] = disk_bytes(made.workspace.folder_of(record["name"], record["address"]))
     if result["status"] == "done":
         facts = _facts(made)
+        if "gain" in result:
+            result["verdict"] = verdict(result, made.kind.words)[1]
         if "unreached" in facts.get("health", {}):  # not of a kind without labels
             result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
         facts |= {"spec": made.given.model_dump(), "libraries": libraries()}
@@ -123,7 +126,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, tell: Ev
         result["report"] = str(report)
     # In the file, paths are relative to it, so that a workspace can be moved.
     paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
-    write_json(folder / "result.json", result | paths)
+    write_json(folder / RESULT, result | paths)
     return result
 
 
@@ -222,8 +225,8 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
 def _page(kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> str:
     """Return the page of a run: results before how they came about.
 
-    result : what `run` returns. facts : the attributes of every stage by its name, `spec` (the checked pipeline file)
-    and `libraries` (versions by name).
+    result : the document of a run. facts : the attributes of every stage by its name, `spec` (the checked pipeline
+    file) and `libraries` (versions by name).
     """
     first = [stage.section for stage in reversed(kind.stages) if stage.section and stage.leads]
     rest = [stage.section for stage in kind.stages if stage.section and not stage.leads]

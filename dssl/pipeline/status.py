@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from ..errors import described
 from ..storage.files import draft_of
 
 STATUS = "status.json"
@@ -26,16 +27,17 @@ class Status:
     task has finished); and it tells {"event": "heartbeat", "stage", "seconds", "done", "of", "rate", "time_left"} every
     `BEAT_EVERY` seconds, from a thread of its own, never while another event is told.
 
-    The file says `state` ("running", "done", "stopped", "failed", "interrupted"), stage, tasks, rate and time left, and
-    of what failed the error; `host` and `pid` say whose it is, since a run that is killed leaves "running", and
-    `updated`, at most ten seconds old, that it still runs.
+    The file says `state` ("running", "done", "stopped", "failed", "interrupted"), stage, tasks, rate and time left, the
+    stages that have ended, and of what failed the error as `errors.described` does; `host` and `pid` say whose it is,
+    since a run that is killed leaves "running", and `updated`, at most ten seconds old, that it still runs.
     """
 
     def __init__(self, folder: Path, run: str, name: str, tell: Tell):
         self.path, self._tell = folder / STATUS, tell
         self._known: dict[str, Any] = {
             "run": run, "name": name, "state": "running", "stage": None, "done": None, "of": None, "rate": None,
-            "time_left": None, "host": socket.gethostname(), "pid": os.getpid(), "started": _now(), "error": None}
+            "time_left": None, "stages": [], "host": socket.gethostname(), "pid": os.getpid(), "started": _now(),
+            "error": None}
         self._lock = threading.RLock()
         self._ended = threading.Event()
         self._failed: Exception | None = None  # in a listener, when it was told of a heartbeat
@@ -54,7 +56,7 @@ class Status:
         self._thread.join()
         if error is not None:
             state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            self._known |= {"state": state, "error": f"{type(error).__name__}: {error}"}
+            self._known |= {"state": state, "error": described(error)}
         self._write()
 
     def end(self, state: str) -> None:
@@ -69,7 +71,10 @@ class Status:
                 raise self._failed
             if event["event"] == "progress":
                 event = event | self._progress(event["done"], event["of"])
-            elif event["event"] == "stage" and "seconds" not in event:
+            elif event["event"] == "stage" and "seconds" in event:
+                ended = {"name": event["stage"], "status": event["status"], "seconds": event["seconds"]}
+                self._known["stages"].append(ended)
+            elif event["event"] == "stage":
                 self._stage_begun = time.monotonic()
                 self._known |= {"stage": event["stage"], "done": None, "of": None, "rate": None, "time_left": None}
             self._changed = True

@@ -18,7 +18,7 @@ from ..selection.suggest import OF_MODEL, Criterion, SuggestParams, suggest
 from ..storage.artifacts import Artifact, Workspace, read_manifest
 from ..storage.views import SelectedRows
 from .graphs import graph_of, vertices_of
-from .plan import DEFAULT_WORKSPACE, make_plan
+from .plan import DEFAULT_WORKSPACE, plan
 from .points import labeled_target
 from .prediction import FittedPipeline, model_folder, open_model
 from .stage import Context
@@ -78,7 +78,7 @@ def finished_models(name: str | Path, workspace: str | Path) -> Path:
     path, run = Path(name), Workspace.at(workspace).root / "runs" / str(name)
     if path.suffix not in YAML:
         return model_folder(run if run.is_dir() and not path.exists() else path)
-    made = make_plan(path, workspace=workspace)
+    made = plan(path, workspace=workspace)
     artifact = made.artifact(made.kind.model) if made.kind.model else None
     if artifact is None or not artifact.exists:
         raise DataError(explain(f"{path} has not been run in {workspace}", fix="run it first, or check --workspace",

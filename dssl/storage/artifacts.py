@@ -199,6 +199,15 @@ class Workspace:
     def artifact(self, stage: str, version: int, params: dict[str, Any], inputs: dict[str, str]) -> Artifact:
         return Artifact(stage, version, params, inputs, self.root)
 
+    def folder_of(self, stage: str, address: str) -> Path:
+        """Return where the artifact of a stage at an address lies, or would."""
+        return self.root / "artifacts" / stage / address[:24]
+
+    def artifact_in(self, stage: str, address: str) -> Artifact:
+        """Return the complete artifact of a stage at an address; raise IntegrityError if it is damaged."""
+        described = read_manifest(self.folder_of(stage, address) / PUBLISHED)
+        return self.artifact(described["stage"], described["version"], described["params"], described["inputs"])
+
     def verify(self) -> int:
         """Read every byte of every complete artifact and return their number; raise IntegrityError on the first bad."""
         manifests = sorted((self.root / "artifacts").glob(f"*/*/{PUBLISHED}"))

@@ -37,18 +37,18 @@ def measure(name: str, count: int, draw: int, workspace: str, execution: InProce
         chosen.append(f"subsample.size={size}")
     spec = PIPELINES / f"{name}.yaml"
     result = run(spec, set=chosen, workspace=workspace, execution=execution)
-    errors = {"deformed": result["metrics"]["error"], "base": result["baselines"]["base"]["error"],
-              "subsample": result["baselines"]["subsample_graph"]["error"],
-              "shuffled": result["baselines"]["shuffled"]["error"]}
-    parameters = {"deformed": result["selection"]["model"], "base": result["selection"]["base"],
-                  "subsample": result["selection"]["subsample_graph"]}
+    errors = {"deformed": result.metrics["error"], "base": result.baselines["base"]["error"],
+              "subsample": result.baselines["subsample_graph"]["error"],
+              "shuffled": result.baselines["shuffled"]["error"]}
+    parameters = {"deformed": result.selection["model"], "base": result.selection["base"],
+                  "subsample": result.selection["subsample_graph"]}
     if name in SMALL and not size:
         whole = [*chosen, f"subsample.size={SMALL[name]}", "baselines=[base, shuffled]"]
         full = run(spec, set=whole, workspace=workspace, execution=execution)
-        errors["full"], parameters["full"] = full["metrics"]["error"], full["selection"]["model"]
+        errors["full"], parameters["full"] = full.metrics["error"], full.selection["model"]
     title = f"{name}, s = {size}" if size else name
     return {"set": title, "labels": count, "draw": draw, "errors": errors, "chosen": parameters,
-            "seconds": sum(stage["seconds"] for stage in result["stages"] if stage["status"] == "done")}
+            "seconds": sum(stage.seconds for stage in result.stages if stage.status == "done")}
 
 
 def read(paths: list[str]) -> dict[str, dict[int, dict[str, np.ndarray]]]:

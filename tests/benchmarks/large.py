@@ -44,13 +44,13 @@ def main() -> None:
         before, begin = exchanged(), time.perf_counter()
         result = run(SPEC, set=changes, workspace=folder, execution=execution)
         seconds, moved = time.perf_counter() - begin, exchanged() - before
-    for stage in result["stages"]:
-        print(json.dumps({name: stage[name] for name in (
+    for stage in result.stages:
+        print(json.dumps({name: getattr(stage, name) for name in (
             "name", "seconds", "peak_rss_bytes", "predicted_peak_bytes", "measured_peak_bytes")}))
     print(json.dumps({
         "points": int(arguments.points), "seconds": round(seconds, 1), "exchanged_bytes": moved,
-        "peak_rss_bytes": result["peak_rss_bytes"], "error": result["metrics"]["error"],
-        "baselines": {name: own["error"] for name, own in result["baselines"].items()}}))
+        "peak_rss_bytes": result.peak_rss_bytes, "error": result.metrics["error"],
+        "baselines": {name: own["error"] for name, own in result.baselines.items()}}))
 
 
 if __name__ == "__main__":

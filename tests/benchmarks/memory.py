@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dssl.pipeline.plan import make_plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.runtime.start import open_runtime
 
@@ -34,19 +34,19 @@ SPECS: dict[str, str | dict[str, Any]] = {
 def measure(name: str, workspace: Path, where: Path) -> bool:
     """Run one spec and print its lines; return whether every large stage is within the bound."""
     with open_runtime(where) as (execution, _):
-        made = make_plan(SPECS[name], workspace=workspace, memory_budget=execution.memory_budget, fresh=True)
+        made = plan(SPECS[name], workspace=workspace, memory_budget=execution.memory_budget, fresh=True)
         result = run(made, execution=execution)
     ahead = {item.stage.name: item for item in made.stages}
     wrong = []
-    for stage in result["stages"]:
-        large = max(stage["measured_peak_bytes"] or 0, stage["predicted_peak_bytes"] or 0) > LARGE
-        if large and not 1 - WITHIN <= (stage["ratio"] or 0) <= 1 + WITHIN:
-            wrong.append(stage["name"])
-        cost = ahead[stage["name"]].cost
+    for stage in result.stages:
+        large = max(stage.measured_peak_bytes or 0, stage.predicted_peak_bytes or 0) > LARGE
+        if large and not 1 - WITHIN <= (stage.ratio or 0) <= 1 + WITHIN:
+            wrong.append(stage.name)
+        cost = ahead[stage.name].cost
         print(json.dumps({
-            "spec": name, "stage": stage["name"], "planned_bytes": cost.peak if cost else None,
-            "estimated": ahead[stage["name"]].estimated, "predicted_bytes": stage["predicted_peak_bytes"],
-            "measured_bytes": stage["measured_peak_bytes"], "ratio": stage["ratio"], "seconds": stage["seconds"],
+            "spec": name, "stage": stage.name, "planned_bytes": cost.peak if cost else None,
+            "estimated": ahead[stage.name].estimated, "predicted_bytes": stage.predicted_peak_bytes,
+            "measured_bytes": stage.measured_peak_bytes, "ratio": stage.ratio, "seconds": stage.seconds,
         }), flush=True)
     print(json.dumps({"spec": name, "wrong": wrong}), flush=True)
     return not wrong

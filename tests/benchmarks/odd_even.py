@@ -34,9 +34,9 @@ def main() -> None:
                          f"labels.seed={draw}", f"subsample.seed={draw}", f"data.test.count={arguments.test}",
                          *arguments.set)
             result = run(SPEC, set=overrides, workspace=arguments.workspace, execution=execution)
-            errors.append([result["metrics"]["error"], *(result["baselines"][name]["error"] for name in
+            errors.append([result.metrics["error"], *(result.baselines[name]["error"] for name in
                                                          ("base", "shuffled"))])
-            seconds = {stage["name"]: stage["seconds"] for stage in result["stages"] if stage["status"] == "done"}
+            seconds = {stage.name: stage.seconds for stage in result.stages if stage.status == "done"}
             print(json.dumps({"draw": draw, "model": errors[-1][0], "base": errors[-1][1], "shuffled": errors[-1][2],
                               "seconds": seconds}), flush=True)
     table = np.array(errors)

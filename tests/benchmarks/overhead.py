@@ -99,7 +99,7 @@ def pipeline(n: int) -> None:
                 begin = time.perf_counter()
                 result = run(spec, workspace=Path(folder) / attempt, execution=InProcess(1))
                 total = time.perf_counter() - begin
-            stages = {stage["name"]: stage["seconds"] for stage in result["stages"]}
+            stages = {stage.name: stage.seconds for stage in result.stages}
             tell(attempt=attempt, points=n, tasks=len(found), run_seconds=round(total, 2),
                  stages_seconds=round(sum(stages.values()), 2), inside_tasks_seconds=round(sum(found), 2),
                  stages=stages)

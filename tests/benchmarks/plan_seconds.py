@@ -11,7 +11,7 @@ import tempfile
 from typing import Any
 
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.plan import make_plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -29,16 +29,16 @@ def measure(kind: str, points: int, columns: int) -> None:
             "labels": {"per_class": 20}, **MODELS[kind]}
     total = [0.0, 0.0]
     with tempfile.TemporaryDirectory() as folder:
-        planned = {item.stage.name: item for item in make_plan(spec, points=points, columns=columns).stages}
+        planned = {item.stage.name: item for item in plan(spec, points=points, columns=columns).stages}
         result = run(spec, workspace=folder, execution=InProcess(1))
-    for stage in result["stages"]:
-        cost = planned[stage["name"]].cost
+    for stage in result.stages:
+        cost = planned[stage.name].cost
         estimated = cost.core_seconds if cost else None
-        total = [total[0] + (estimated or 0.0), total[1] + stage["seconds"]]
-        print(json.dumps({"kind": kind, "stage": stage["name"], "estimated": estimated and round(estimated, 2),
-                          "measured": round(stage["seconds"], 2)}), flush=True)
+        total = [total[0] + (estimated or 0.0), total[1] + stage.seconds]
+        print(json.dumps({"kind": kind, "stage": stage.name, "estimated": estimated and round(estimated, 2),
+                          "measured": round(stage.seconds, 2)}), flush=True)
     print(json.dumps({"kind": kind, "points": points, "columns": columns, "estimated": round(total[0], 1),
-                      "measured": round(total[1], 1), "error": result.get("metrics", {}).get("error")}), flush=True)
+                      "measured": round(total[1], 1), "error": result.metrics.get("error")}), flush=True)
 
 
 def main() -> None:

@@ -119,12 +119,12 @@ def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) ->
     if fields.get("model", {}).get("kind") in ("laprls", "lapsvm", "graph"):
         del spec["subsample"]
     result = run(spec, workspace=folder / "work", execution=execution)
-    model = open_model(result["model"])
+    model = open_model(result.model_path)
     rows = model.dataset_of(str(source), execution).X
     model.write(rows, folder / "labels.zarr", execution)
-    return {"metrics": result["metrics"], "baselines": result["baselines"], "labels": model.predict(rows, execution),
+    return {"metrics": result.metrics, "baselines": result.baselines, "labels": model.predict(rows, execution),
             "stored labels": zarr.open_array(folder / "labels.zarr")[:],
-            "support": model.predict_supported(rows, execution)[1], **parts_in(Path(result["model"])).read(0)}
+            "support": model.predict_supported(rows, execution)[1], **parts_in(Path(result.model_path)).read(0)}
 
 
 def stored_points(folder: Path) -> Path:

@@ -99,7 +99,7 @@ def understood_or_refused(source: Any, folder: Path, overrides: tuple[str, ...] 
         again = load_spec(spec.model_dump())
         assert repr(again) == repr(spec)  # as text: NaN may mark the points without a label
         try:
-            stages = plan(spec.model_dump(), workspace=folder / "work")
+            stages = plan(spec.model_dump(), workspace=folder / "work").records()
         except DsslError as error:
             told(error)
         else:

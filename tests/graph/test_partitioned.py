@@ -199,8 +199,8 @@ def test_a_pipeline_partitions_its_points(points, tmp_path):
                   "labels": {"per_class": 20}, "graph": {"n_neighbors": 6, "method": "partitioned", "recall": 0.9},
                   "subsample": {"size": 40}, "model": {"kind": "svm"}},
                  workspace=tmp_path / "work", execution=InProcess(2, 8 << 20))
-    assert result["status"] == "done"
-    assert next(stage for stage in result["stages"] if stage["name"] == "neighbors")["status"] == "done"
+    assert result.status == "done"
+    assert next(stage for stage in result.stages if stage.name == "neighbors").status == "done"
 
 
 def test_coordinates_tell_who_is_near_in_a_cloud_among_others():

@@ -10,6 +10,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from dssl.execution.in_process import InProcess
+from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.pipeline.stage import Kind, Stage
 
@@ -52,7 +53,7 @@ def spec(small_spec) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory, small_spec) -> tuple[Path, dict[str, Any]]:
+def finished(tmp_path_factory, small_spec) -> tuple[Path, RunResult]:
     """A workspace with the small pipeline's run, and its result; nobody writes to it."""
     workspace = tmp_path_factory.mktemp("finished")
     return workspace, run(small_spec, workspace=workspace, execution=InProcess(2))

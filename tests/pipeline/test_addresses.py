@@ -19,7 +19,7 @@ LABELED = {"labels", "health", "subsample", *SOLVED}
 
 
 def addresses(spec, *overrides):
-    return {stage["name"]: stage["address"] for stage in plan(spec, set=overrides, workspace="nowhere")}
+    return {stage["name"]: stage["address"] for stage in plan(spec, set=overrides, workspace="nowhere").records()}
 
 
 def moved(spec, *overrides):
@@ -86,7 +86,7 @@ def test_classes_named_by_a_number_and_by_its_text_are_two_specs(tmp_path):
     """In JSON both keys are text, and one result would be served for the other."""
     fields = {"name": "t", "data": {"source": "iris", "classes": {1: [0, 1], 2: [2]}}, "labels": {"per_class": 2}}
     text = {**fields, "data": {"source": "iris", "classes": {"1": [0, 1], "2": [2]}}}
-    first, second = (plan(spec, workspace=tmp_path) for spec in (fields, text))
+    first, second = (plan(spec, workspace=tmp_path).records() for spec in (fields, text))
     addresses = [{stage["name"]: stage["address"] for stage in stages} for stages in (first, second)]
     assert addresses[0]["dataset"] == addresses[1]["dataset"]
     assert addresses[0]["split"] != addresses[1]["split"]

@@ -56,18 +56,18 @@ def test_a_run_finds_what_the_estimator_finds(digits_file, tmp_path, model, esti
     result = run(spec, workspace=tmp_path, execution=InProcess(2))
     X, y, train = shown(tmp_path, digits_file)
     own = estimator.fit(X, y)
-    fitted = open_model(result["model"])
+    fitted = open_model(result.model_path)
     assert (fitted.predict(ArrayRows(X)) == own.transduction_).all()
     np.testing.assert_allclose(fitted.model.values(fitted._scaled(ArrayRows(X), None)), own.model_.values(X), atol=1e-5)
     with np.load(digits_file) as arrays:
         true = arrays["y"][train]
     unseen = y < 0
-    assert result["transductive"]["error"] == pytest.approx((own.transduction_ != true)[unseen].mean())
-    assert result["metrics"]["error"] < min(one["error"] for one in result["baselines"].values())
-    assert set(result["baselines"]) == {"base", "nearest"}
-    assert set(result["gain"]) == {"over_base", "over_nearest", "unlabeled_data"}
+    assert result.transductive["error"] == pytest.approx((own.transduction_ != true)[unseen].mean())
+    assert result.metrics["error"] < min(one["error"] for one in result.baselines.values())
+    assert set(result.baselines) == {"base", "nearest"}
+    assert set(result.gain) == {"over_base", "over_nearest", "unlabeled_data"}
     again = run(spec, workspace=tmp_path, execution=InProcess(1))
-    assert {stage["status"] for stage in again["stages"]} == {"cached"}
+    assert {stage.status for stage in again.stages} == {"cached"}
 
 
 def test_the_baseline_is_what_the_labels_alone_say(digits_file, tmp_path):
@@ -78,7 +78,7 @@ def test_the_baseline_is_what_the_labels_alone_say(digits_file, tmp_path):
         split = split_arrays(next((tmp_path / "artifacts" / "split").iterdir()))
         test, true = arrays["X"][split["test"]].astype(np.float32), arrays["y"][split["test"]]
     alone = own.model_.alone.predict(own.scaling_.transform(test))
-    assert result["baselines"]["base"]["error"] == pytest.approx((alone != true).mean())
+    assert result.baselines["base"]["error"] == pytest.approx((alone != true).mean())
 
 
 def test_the_choice_is_that_of_the_told_budget_and_not_of_the_machine(digits_file, tmp_path):
@@ -86,7 +86,7 @@ def test_the_choice_is_that_of_the_told_budget_and_not_of_the_machine(digits_fil
     found = []
     for number, (told, budget) in enumerate([({}, 1 << 30), ({}, 32 << 20), ({"memory_budget": "20MB"}, 1 << 30)]):
         result = run({**spec, **told}, workspace=tmp_path / str(number), execution=InProcess(1, budget))
-        address = next(stage["address"] for stage in result["stages"] if stage["name"] == "models")
+        address = next(stage.address for stage in result.stages if stage.name == "models")
         choice = next((tmp_path / str(number) / "artifacts" / "models").glob("*/manifest.json"))
         found.append((address, "chosen" in read_manifest(choice)["attributes"]["choice"]))
     assert found[0] == found[1]
@@ -101,8 +101,8 @@ def test_many_labels_take_one_system(digits_file, tmp_path, monkeypatch):
     X, y, _ = shown(tmp_path, digits_file)
     own = SemiSupervisedClassifier().fit(X, y)
     assert own.evidence_["chosen"] in ("graph", "nearest_labels")
-    assert (open_model(result["model"]).predict(ArrayRows(X)) == own.transduction_).all()
-    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert (open_model(result.model_path).predict(ArrayRows(X)) == own.transduction_).all()
+    page = (tmp_path / "runs" / result.run / "report.html").read_text()
     assert automatic_words(own) in page
     with pytest.raises(ParameterError, match="class_sizes with"):
         run(automatic_spec(digits_file, labels={"fraction": 0.5}, class_sizes=[1] * 10), workspace=tmp_path,
@@ -119,10 +119,10 @@ def test_quantities(tmp_path):
     np.savez(tmp_path / "values.npz", X=X, y=X[:, 0] + 0.1 * X[:, 1]**2)
     spec = automatic_spec(tmp_path / "values.npz", {"count": 60}, "regression")
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
-    assert result["metrics"]["rmse"] < 0.5 * result["metrics"]["deviation"]
+    assert result.metrics["rmse"] < 0.5 * result.metrics["deviation"]
     X, y, _ = shown(tmp_path, tmp_path / "values.npz")
     own = SemiSupervisedRegressor().fit(X, y)
-    np.testing.assert_allclose(open_model(result["model"]).predict(ArrayRows(X)), own.transduction_, rtol=1e-5)
+    np.testing.assert_allclose(open_model(result.model_path).predict(ArrayRows(X)), own.transduction_, rtol=1e-5)
 
 
 def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_path):
@@ -136,7 +136,7 @@ def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_p
         described = json.loads(next((workspace / "artifacts" / "points").glob("*/manifest.json")).read_text())
         assert described["attributes"]["scaling"]["kind"] in expected
         assert ("scale" in described["attributes"]) == (scale is None)
-        page = (workspace / "runs" / result["run"] / "report.html").read_text()
+        page = (workspace / "runs" / result.run / "report.html").read_text()
         assert ("error of the nearest labeled neighbor, by scale" in page) == (scale is None)
 
 
@@ -148,7 +148,7 @@ def test_sparse_points(tmp_path):
     spec = automatic_spec(tmp_path / "sparse.npz", {"per_class": 30})
     spec["data"]["read"] = {"sparse": True}
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
-    assert result["metrics"]["error"] < 0.2
+    assert result.metrics["error"] < 0.2
     described = json.loads(next((tmp_path / "artifacts" / "points").glob("*/manifest.json")).read_text())["attributes"]
     assert set(described["scale"]["nearest_neighbor_errors"]) <= {"none", "max_abs", "unit_norm"}
 
@@ -160,14 +160,14 @@ def test_points_that_no_label_reaches_are_predicted_by_the_labels_alone(tmp_path
     spec["data"] |= {"unlabeled": -1, "test": {"count": 20}, "scale": "none"}
     spec["graph"] = {"n_neighbors": 5}
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
-    assert result["unreached"]["count"] > 0
-    assert result["unreached"]["handled"] == "the labels alone"
-    assert result["metrics"]["error"] == 0
-    fitted = open_model(result["model"])
+    assert result.unreached["count"] > 0
+    assert result.unreached["handled"] == "the labels alone"
+    assert result.metrics["error"] == 0
+    fitted = open_model(result.model_path)
     labels, supported = fitted.predict_supported(ArrayRows(X.astype(np.float32)))
     assert supported.all()
     assert set(labels) == {0, 1}
-    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    page = (tmp_path / "runs" / result.run / "report.html").read_text()
     assert "the labels alone predict them" in page
 
 

@@ -5,7 +5,7 @@ import pytest
 from dssl.execution.cost import largest_within, rank_budget
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.problem import LapRLSParams
-from dssl.pipeline.plan import make_plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import read_manifest
 from tests.moons import moons_spec
@@ -26,10 +26,10 @@ def test_a_rank_is_what_the_budget_of_the_spec_lets_be(fields, kind, tmp_path):
     for budget in ("10MB", None):
         spec = {**fields, "model": {"kind": kind}, **({"memory_budget": budget} if budget else {})}
         result = run(spec, workspace=tmp_path, execution=InProcess(1, 1 << 30))
-        address = next(item["address"] for item in result["stages"] if item["name"] == stage)
+        address = next(item.address for item in result.stages if item.name == stage)
         found = read_manifest(tmp_path / "artifacts" / stage / address[:24] / "manifest.json")["attributes"]
         sizes.append(count_of(found))
-        assert result["metrics"]["error"] < 0.2
+        assert result.metrics["error"] < 0.2
     small = 10_000_000
     of_blocks = LapRLSParams(budget=small).most_landmarks(1240, 8)
     assert sizes == [of_blocks if kind == "laprls" else largest_within(small, 1000, rank_budget), 1000]
@@ -37,7 +37,7 @@ def test_a_rank_is_what_the_budget_of_the_spec_lets_be(fields, kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_plan_of_a_small_budget_has_smaller_matrices(fields, kind, tmp_path):
-    peaks = [make_plan({**fields, "model": {"kind": kind}, "memory_budget": budget}, workspace=tmp_path)
+    peaks = [plan({**fields, "model": {"kind": kind}, "memory_budget": budget}, workspace=tmp_path)
              for budget in ("10MB", "200MB")]
     small, large = (next(stage.cost.peak for stage in made.stages if stage.stage.name == "models") for made in peaks)
     assert small < large / 4

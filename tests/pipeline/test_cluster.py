@@ -34,11 +34,11 @@ def fields(tmp_path_factory):
 
 
 def attributes(result, stage):
-    return next(item for item in result["stages"] if item["name"] == stage)
+    return next(item for item in result.stages if item.name == stage)
 
 
 def manifest_of(result, workspace, stage):
-    folder = Path(workspace) / "artifacts" / stage / attributes(result, stage)["address"][:24]
+    folder = Path(workspace) / "artifacts" / stage / attributes(result, stage).address[:24]
     return folder, read_manifest(folder / "manifest.json")["attributes"]
 
 
@@ -56,10 +56,10 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
     for name, rows in found["grid"].items():
         best = min(rows, key=lambda row: (row["error"], row["loss"]))
         assert found["choices"][name] == best
-        assert result["selection"][name]["C"] == best["C"]
-    assert result["metrics"]["error"] < 0.05
+        assert result.selection[name]["C"] == best["C"]
+    assert result.metrics["error"] < 0.05
     assert found["scores"]["model"]["auc"] > 0.99
-    text = Path(result["report"]).read_text(encoding="utf-8")
+    text = Path(result.report).read_text(encoding="utf-8")
     for words in ("Cluster kernel", "landmarks", "transfer", "exact, of all pairs of points"):
         assert words in text
 
@@ -72,7 +72,7 @@ def test_the_model_is_that_of_the_estimator(fields, tmp_path):
     y = np.full(len(split["train"]), -1)
     y[labels["labeled"]] = labels["codes"]
     own = ClusterKernelSVC(landmarks=150).fit(X[split["train"]], y)
-    model = open_model(result["model"])
+    model = open_model(result.model_path)
     assert_allclose(model.predict_proba(as_rows(X)), own.predict_proba(X), atol=1e-5)
     assert_array_equal(model.predict(as_rows(X)), np.array(["down", "up"])[own.predict(X)])
 
@@ -84,7 +84,7 @@ def test_a_spec_says_its_budget_and_an_option_another(fields, tmp_path):
     bases = [manifest_of(result, tmp_path, "basis")[1]["bases"][0] for result in (few, many)]
     assert bases[0]["landmarks"] < bases[1]["landmarks"] <= 500
     assert budget_for(bases[0]["landmarks"], 2) <= 10**6 < budget_for(bases[0]["landmarks"] + 1, 2)
-    assert attributes(few, "basis")["predicted_peak_bytes"] <= 10**6 + (4 << 20)  # what every task takes
+    assert attributes(few, "basis").predicted_peak_bytes <= 10**6 + (4 << 20)  # what every task takes
     with pytest.raises(BudgetError, match="basis"):
         run({**fields, "memory_budget": "130kB"}, workspace=tmp_path / "none", execution=InProcess(2))
     assert not list((tmp_path / "none").rglob("artifacts/basis/*"))
@@ -111,8 +111,8 @@ def test_a_run_that_was_killed_goes_on_after_the_kernels_that_were_done(fields, 
         run(spec, workspace=tmp_path / "killed", execution=InProcess(2))
     again = run(spec, workspace=tmp_path / "killed", execution=InProcess(2))
     assert len(seen) == 3  # the first kernel once
-    assert again["metrics"] == whole["metrics"]
-    assert again["selection"] == whole["selection"]
+    assert again.metrics == whole.metrics
+    assert again.selection == whole.selection
 
 
 def test_results_do_not_depend_on_threads_or_tiles(fields, tmp_path, monkeypatch):
@@ -125,7 +125,7 @@ def test_results_do_not_depend_on_threads_or_tiles(fields, tmp_path, monkeypatch
         assert_array_equal(models[0][name], models[1][name])
     monkeypatch.setattr(cluster_module, "TILE", 100)
     third = run(fields, workspace=tmp_path / "3", execution=InProcess(2))
-    assert third["metrics"]["error"] == first["metrics"]["error"]
+    assert third.metrics["error"] == first.metrics["error"]
 
 
 def test_stochastic_steps_go_on_after_the_last_that_was_taken(fields, tmp_path, monkeypatch):
@@ -145,7 +145,7 @@ def test_stochastic_steps_go_on_after_the_last_that_was_taken(fields, tmp_path, 
         run(spec, workspace=tmp_path / "killed", execution=InProcess(2))
     again = run(spec, workspace=tmp_path / "killed", execution=InProcess(2))
     assert sum(taken) == 12
-    assert again["metrics"] == whole["metrics"]
+    assert again.metrics == whole.metrics
     assert manifest_of(again, tmp_path / "killed", "basis")[1]["bases"][0]["steps"] == 12
 
 

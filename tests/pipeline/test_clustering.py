@@ -11,7 +11,7 @@ from dssl import KernelKMeans, KNNGraph, clustering_scores
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import make_plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 
@@ -41,16 +41,16 @@ def made(moons, tmp_path_factory):
 def test_a_run_finds_what_the_estimator_finds(moons, made):
     _, X, y = moons
     fitted = KernelKMeans(2, graph=KNNGraph()).fit(X)
-    assert made["metrics"]["accuracy"] == clustering_scores(y, fitted.labels_)["accuracy"] > 0.99
-    assert made["metrics"]["inertia"] == pytest.approx(fitted.inertia_)
-    assert made["baselines"]["euclidean"]["accuracy"] < 0.9
-    model = open_model(made["model"])
+    assert made.metrics["accuracy"] == clustering_scores(y, fitted.labels_)["accuracy"] > 0.99
+    assert made.metrics["inertia"] == pytest.approx(fitted.inertia_)
+    assert made.baselines["euclidean"]["accuracy"] < 0.9
+    model = open_model(made.model_path)
     assert_array_equal(model.predict(X), fitted.labels_)
     assert_array_equal(model.predict(X[:20] + 1e-3), fitted.labels_[:20])
 
 
 def test_the_report_tells_of_clusters(made):
-    page = Path(made["report"]).read_text(encoding="utf-8")
+    page = Path(made.report).read_text(encoding="utf-8")
     for text in ("Which clusters are there?", "2 clusters, of 150, 150 points", "Nothing learned from the classes",
                  "drawn at random, in the colors of their clusters", "Graph health"):
         assert text in page
@@ -67,17 +67,17 @@ def test_the_report_tells_of_clusters(made):
 def test_without_classes_and_in_every_space(model, sections, moons, tmp_path):
     folder, X, _ = moons
     result = run(spec(folder, "bare", model=model, **sections), workspace=tmp_path, execution=InProcess(1))
-    assert "accuracy" not in result["metrics"]
-    assert "no classes that the clusters could be compared with" in Path(result["report"]).read_text(encoding="utf-8")
-    clusters = open_model(result["model"]).predict(X)
-    assert len(np.unique(clusters)) == result["metrics"]["n_clusters"] <= 3
+    assert "accuracy" not in result.metrics
+    assert "no classes that the clusters could be compared with" in Path(result.report).read_text(encoding="utf-8")
+    clusters = open_model(result.model_path).predict(X)
+    assert len(np.unique(clusters)) == result.metrics["n_clusters"] <= 3
 
 
 def test_test_points_are_compared_too(moons, tmp_path):
     folder, _, _ = moons
     given = spec(folder)
     given["data"]["test"] = {"count": 60}
-    found = run(given, workspace=tmp_path, execution=InProcess(1))["metrics"]
+    found = run(given, workspace=tmp_path, execution=InProcess(1)).metrics
     assert (found["n_compared"], found["n_test"]) == (240, 60)
     assert found["test_accuracy"] > 0.95
 
@@ -92,7 +92,7 @@ def test_a_column_of_classes_of_one_class_of_none_and_of_quantities(moons, tmp_p
     def found(name, **data):
         given = {**spec(tmp_path), "model": {"kind": "kernel_clustering", "clusters": 2}}
         given["data"] = {**given["data"], "source": str(tmp_path / f"{name}.csv"), **data}
-        return run(given, workspace=tmp_path / "work", execution=InProcess(1))["metrics"]
+        return run(given, workspace=tmp_path / "work", execution=InProcess(1)).metrics
 
     assert found("names")["n_compared"] == found("one")["n_compared"] == len(y)
     assert "accuracy" not in found("empty")
@@ -105,7 +105,7 @@ def test_a_column_of_classes_of_one_class_of_none_and_of_quantities(moons, tmp_p
 
 def test_a_plan_prices_every_stage(moons):
     for model in (GRAPH, {"kind": "kernel_clustering", "clusters": 2, "space": "cluster"}):
-        made = make_plan(spec(moons[0], model=model), workspace="nowhere")
+        made = plan(spec(moons[0], model=model), workspace="nowhere")
         costs = {item.stage.name: item.cost for item in made.stages}
         assert min(costs["models"].peak, costs["scores"].peak) > 0
 
@@ -114,7 +114,7 @@ def test_a_plan_of_the_deformed_kernel_counts_all_that_carry_it(moons):
     """Not the few points at which functions are measured: features have a column for each of all 300, as by default."""
     def peak(landmarks):
         model = {**GRAPH, "space": "deformed", "landmarks": landmarks}
-        made = make_plan(spec(moons[0], "bare", model=model), workspace="nowhere")
+        made = plan(spec(moons[0], "bare", model=model), workspace="nowhere")
         return next(item.cost.peak for item in made.stages if item.stage.name == "models")
 
     assert peak(40) == peak("auto")

@@ -68,22 +68,22 @@ def test_a_run_finds_what_the_estimator_finds(fields, points_file, tmp_path, mod
     result = run({**fields, "model": {"kind": "graph", **model}}, workspace=tmp_path, execution=InProcess(2))
     rows, y = trained_on(tmp_path)
     own = estimator.set_params(graph=KNNGraph(n_neighbors=6)).fit(rows, y)
-    fitted = open_model(result["model"])
+    fitted = open_model(result.model_path)
     with np.load(points_file) as arrays:
         found = fitted.model.values(ArrayRows(arrays["X"]), InProcess(1))
         np.testing.assert_allclose(found, own.model_.values(arrays["X"]), atol=1e-10)
     unseen = y < 0
     assert (fitted.predict(ArrayRows(rows)) == own.transduction_).all()
-    assert result["transductive"]["n_test"] == unseen.sum()
-    assert set(result["baselines"]) == {"nearest", "base"}
-    assert set(result["gain"]) == {"over_nearest", "over_base", "unlabeled_data"}
-    assert result["unreached"]["handled"] == "no prediction"
+    assert result.transductive["n_test"] == unseen.sum()
+    assert set(result.baselines) == {"nearest", "base"}
+    assert set(result.gain) == {"over_nearest", "over_base", "unlabeled_data"}
+    assert result.unreached["handled"] == "no prediction"
 
 
 def test_the_report_tells_shares_class_sizes_and_both_accuracies(fields, tmp_path):
     result = run({**fields, "model": {"kind": "graph", "class_sizes": [1, 1, 1]}}, workspace=tmp_path,
                  execution=InProcess(1))
-    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    page = (tmp_path / "runs" / result.run / "report.html").read_text()
     for text in ("Shares of the kernels", "class sizes that were told", "diffusion of labels", "Graph health",
                  "unlabeled training points whose labels are known", "error on labels held out one by one",
                  "training points that no label reaches", "The label of the nearest labeled point"):
@@ -93,7 +93,7 @@ def test_the_report_tells_shares_class_sizes_and_both_accuracies(fields, tmp_pat
     assert sum(kernel["share"] for kernel in manifest["attributes"]["kernels"]) == pytest.approx(1)
     again = run({**fields, "model": {"kind": "graph", "class_sizes": [1, 1, 1]}}, workspace=tmp_path,
                 execution=InProcess(1))
-    assert {stage["status"] for stage in again["stages"]} == {"cached"}
+    assert {stage.status for stage in again.stages} == {"cached"}
 
 
 @pytest.mark.parametrize("learner", ["ridge", "laplace"])
@@ -105,22 +105,22 @@ def test_quantities(points_file, tmp_path, learner):
             "data": {"source": str(tmp_path / "values.npz"), "task": "regression", "test": {"count": 60},
                      "scale": "none"}, "model": {"kind": "graph", "learner": learner}}
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
-    metrics = result["metrics"]
+    metrics = result.metrics
     assert metrics["rmse"] < 0.6 * metrics["deviation"]
-    assert result["transductive"]["rmse"] < 0.6 * metrics["deviation"]
-    assert result["baselines"]["nearest"]["rmse"] < metrics["deviation"]
+    assert result.transductive["rmse"] < 0.6 * metrics["deviation"]
+    assert result.baselines["nearest"]["rmse"] < metrics["deviation"]
     rows, y = trained_on(tmp_path)
     estimator = GraphKernelRidgeRegressor if learner == "ridge" else LaplaceLearningRegressor
     own = estimator(graph=KNNGraph(n_neighbors=6)).fit(rows, y)
-    np.testing.assert_allclose(open_model(result["model"]).predict(ArrayRows(rows)), own.transduction_, atol=1e-10)
+    np.testing.assert_allclose(open_model(result.model_path).predict(ArrayRows(rows)), own.transduction_, atol=1e-10)
 
 
 def test_points_that_no_label_reaches_are_never_given_a_class(islands, tmp_path):
     result = run(islands, workspace=tmp_path / "work", execution=InProcess(1))
-    lost = result["unreached"]["count"]
+    lost = result.unreached["count"]
     assert 15 <= lost <= 20  # some are drawn for the test, and left out since they have no label
-    assert result["metrics"]["unsupported"] == 0
-    fitted, source = open_model(result["model"]), islands["data"]["source"]
+    assert result.metrics["unsupported"] == 0
+    fitted, source = open_model(result.model_path), islands["data"]["source"]
     X = fitted.dataset_of(source, InProcess(1)).X
     facts = fitted.write(X, tmp_path / "labels.npy", InProcess(1))
     assert facts["unsupported"] == 20
@@ -129,7 +129,7 @@ def test_points_that_no_label_reaches_are_never_given_a_class(islands, tmp_path)
         assert ((np.load(tmp_path / "labels.npy") == -1) == (arrays["y"] == -1)).all()
     fitted.write(X, tmp_path / "labels.csv", InProcess(1))
     assert (tmp_path / "labels.csv").read_text().splitlines().count('""') == 20
-    page = (tmp_path / "work" / "runs" / result["run"] / "report.html").read_text()
+    page = (tmp_path / "work" / "runs" / result.run / "report.html").read_text()
     assert f"{lost}: they have no prediction" in page
 
 
@@ -141,12 +141,12 @@ def test_test_points_that_no_label_reaches_count_as_wrong(islands, tmp_path):
     islands["data"] |= {"source": str(tmp_path / "lost.npz"), "test": {"count": 70}}
     islands["labels"] = {"count": 4}
     result = run(islands, workspace=tmp_path / "work", execution=InProcess(1))
-    assert result["unreached"]["count"] > 0
-    lost = result["metrics"]["unsupported"]
+    assert result.unreached["count"] > 0
+    lost = result.metrics["unsupported"]
     assert lost > 0
-    assert result["metrics"]["error"] == pytest.approx(lost / 70)  # the others are right
-    assert result["transductive"]["unsupported"] == result["unreached"]["count"]
-    page = (tmp_path / "work" / "runs" / result["run"] / "report.html").read_text()
+    assert result.metrics["error"] == pytest.approx(lost / 70)  # the others are right
+    assert result.transductive["unsupported"] == result.unreached["count"]
+    page = (tmp_path / "work" / "runs" / result.run / "report.html").read_text()
     assert "test points that no label reaches" in page
 
 
@@ -155,7 +155,7 @@ def test_an_array_without_room_for_no_label_is_refused_where_one_is_needed(islan
         X, y = arrays["X"], arrays["y"]
     np.savez(tmp_path / "signs.npz", X=X, y=np.where(y == -1, 5, np.where(y == 0, -1, 1)))
     islands["data"] |= {"source": str(tmp_path / "signs.npz"), "unlabeled": 5}
-    fitted = open_model(run(islands, workspace=tmp_path / "work", execution=InProcess(1))["model"])
+    fitted = open_model(run(islands, workspace=tmp_path / "work", execution=InProcess(1)).model_path)
     X = fitted.dataset_of(islands["data"]["source"], InProcess(1)).X
     with pytest.raises(DataError, match="20 points get no label"):
         fitted.write(X, tmp_path / "labels.npy", InProcess(1))
@@ -167,8 +167,8 @@ def test_a_given_graph_and_no_baselines(fields, tmp_path, points_file):
         sparse.save_npz(tmp_path / "W.npz", weights(neighbors(arrays["X"], 6), "self_tuned"))
     result = run({**fields, "graph": {"given": {"weights": str(tmp_path / "W.npz")}}, "baselines": []},
                  workspace=tmp_path, execution=InProcess(1))
-    assert result["metrics"]["error"] < 0.5
-    assert result["baselines"] == {}
+    assert result.metrics["error"] < 0.5
+    assert result.baselines == {}
 
 
 @pytest.mark.parametrize(("overrides", "says"), [
@@ -194,7 +194,7 @@ def test_class_sizes_are_of_the_classes(fields, tmp_path):
 
 def test_what_names_the_stages(fields):
     def addresses(*overrides):
-        return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere")}
+        return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere").records()}
 
     before, last = addresses(), {"models", "scores"}
     for override, expected in (("model.learner=laplace", {"selection", "vertex_values", *last}),

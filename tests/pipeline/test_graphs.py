@@ -44,12 +44,13 @@ def blobs(n=160, seed=0):
 
 
 def part(spec, workspace, stage, *overrides):
-    address = {item["name"]: item["address"] for item in plan(spec, set=overrides, workspace=workspace)}[stage]
+    planned = plan(spec, set=overrides, workspace=workspace).records()
+    address = {item["name"]: item["address"] for item in planned}[stage]
     return parts_in(Path(workspace) / "artifacts" / stage / address[:24])
 
 
 def ran(result):
-    return {stage["name"] for stage in result["stages"] if stage["status"] == "done"}
+    return {stage.name for stage in result.stages if stage.status == "done"}
 
 
 # Equal rows
@@ -74,11 +75,11 @@ def test_equal_rows_are_one_vertex(spec, tmp_path):
     assert_array_equal(vertices["vertex"][chosen["subsample"]], chosen["vertices"])
     assert len(set(chosen["vertices"].tolist())) == 30
     assert set(vertices["vertex"][labels["labeled"]].tolist()) <= set(chosen["vertices"].tolist())
-    assert f"{len(vertices['first'])} distinct points" in Path(result["report"]).read_text()
-    assert result["unreached"]["count"] == 0
+    assert f"{len(vertices['first'])} distinct points" in Path(result.report).read_text()
+    assert result.unreached["count"] == 0
     kept = run(spec, set=["graph.duplicates=keep"], workspace=tmp_path / "work", execution=InProcess(2))
     assert "vertices" in ran(kept)
-    assert "Copies fill one another" in Path(kept["report"]).read_text()
+    assert "Copies fill one another" in Path(kept.report).read_text()
     assert part(spec, tmp_path / "work", "neighbors", "graph.duplicates=keep").rows("ids").shape == (260, 5)
 
 
@@ -133,9 +134,9 @@ def test_given_graphs_give_what_the_same_graph_made_here_gives(spec, tmp_path):
         expected, covariance = (part(spec, tmp_path / "work", "covariance", *by).read(0)["power2"]
                                 for by in ((), (override,)))
         assert_allclose(covariance, expected, rtol=1e-4, atol=1e-8)
-        assert result["metrics"] == made["metrics"]
+        assert result.metrics == made.metrics
         assert ("The weights were given" if kind == "weights" else "neighbors a point, given") in Path(
-            result["report"]).read_text()
+            result.report).read_text()
 
 
 def test_other_bytes_of_a_given_graph_are_another_artifact(spec, tmp_path):
@@ -145,7 +146,7 @@ def test_other_bytes_of_a_given_graph_are_another_artifact(spec, tmp_path):
         for text in (b"one", b"two"):
             (tmp_path / "g.npz").write_bytes(text)
             planned = plan(spec, set=[f"graph.given={{{kind}: '{tmp_path / 'g.npz'}'}}"], workspace=tmp_path / "w")
-            addresses.append({item["name"]: item["address"] for item in planned})
+            addresses.append({item["name"]: item["address"] for item in planned.records()})
         moved = {name for name in addresses[0] if addresses[0][name] != addresses[1][name]}
         assert stage in moved
         assert not moved & {"points", "vertices", "subsample"}
@@ -210,17 +211,17 @@ def test_points_that_no_label_reaches_are_listed_by_source_row(spec, tmp_path):
     points[place[1]] = points[place[0]]  # two rows of the island are copies
     save(spec, points, labels)
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    unreached = result["unreached"]
+    unreached = result.unreached
     assert unreached["count"] == 25
     assert unreached["handled"] == "ambient kernel"
     assert unreached["ids"] == place[:20].tolist()
-    assert Path(unreached["file"]) == tmp_path / "work" / "runs" / result["run"] / "unreached.csv"
+    assert Path(unreached["file"]) == tmp_path / "work" / "runs" / result.run / "unreached.csv"
     with open(unreached["file"], newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["row"]) for row in rows] == place.tolist()
     assert {row["component_size"] for row in rows} == {"25"}
     assert json.loads((Path(unreached["file"]).parent / "result.json").read_text())["unreached"] == unreached
-    report = Path(result["report"]).read_text()
+    report = Path(result.report).read_text()
     assert f"rows {', '.join(map(str, place[:10]))}, … of the source" in report
     assert "unreached.csv" in report
 
@@ -228,8 +229,8 @@ def test_points_that_no_label_reaches_are_listed_by_source_row(spec, tmp_path):
 def test_without_islands_there_is_no_list(spec, tmp_path):
     save(spec, *blobs(160))
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    assert result["unreached"] == {"count": 0, "ids": [], "handled": "ambient kernel", "file": None}
-    assert not (tmp_path / "work" / "runs" / result["run"] / "unreached.csv").exists()
+    assert result.unreached == {"count": 0, "ids": [], "handled": "ambient kernel", "file": None}
+    assert not (tmp_path / "work" / "runs" / result.run / "unreached.csv").exists()
 
 
 # Points beyond the support, vanishing weights, hubs
@@ -239,12 +240,12 @@ def test_test_points_beyond_the_support_are_counted_and_said(spec, tmp_path):
     X, y = blobs(160)
     save(spec, X, y)
     plain = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    assert plain["metrics"]["unsupported"] == 0
+    assert plain.metrics["unsupported"] == 0
     narrow = run(spec, set=["kernel.bandwidth=0.001"], workspace=tmp_path / "work", execution=InProcess(2))
-    assert narrow["metrics"]["unsupported"] == narrow["baselines"]["base"]["unsupported"] == 40
-    assert "test points near no point of the model" in Path(narrow["report"]).read_text()
-    assert "test points near no point of the model" not in Path(plain["report"]).read_text()
-    fitted = open_model(plain["model"])
+    assert narrow.metrics["unsupported"] == narrow.baselines["base"]["unsupported"] == 40
+    assert "test points near no point of the model" in Path(narrow.report).read_text()
+    assert "test points near no point of the model" not in Path(plain.report).read_text()
+    fitted = open_model(plain.model_path)
     labels, supported = fitted.predict_supported(np.concatenate([X[:5], [[1e4, 0, 0]]]))
     assert supported.tolist() == [True] * 5 + [False]
     assert_array_equal(labels[:5], fitted.predict(X[:5]))
@@ -255,7 +256,7 @@ def test_vanishing_weights_are_in_the_report(spec, tmp_path):
     X[:20] += 40 * np.arange(1, 21)[:, None]  # a row of points far from one another
     save(spec, X, y)
     result = run(spec, set=["graph.weights=heat"], workspace=tmp_path / "work", execution=InProcess(2))
-    report = Path(result["report"]).read_text()
+    report = Path(result.report).read_text()
     assert "vanishing weights" in report
     assert "the bandwidth is too small for part of the data" in report
 
@@ -275,7 +276,7 @@ def test_hubs_and_given_weights_that_vanish_are_in_the_report(spec, tmp_path):
     save(spec, X, y)
     result = run(spec, set=[f"graph.given={{weights: '{tmp_path / 'W.npz'}'}}"], workspace=tmp_path / "work",
                  execution=InProcess(2))
-    report = Path(result["report"]).read_text()
+    report = Path(result.report).read_text()
     assert "the largest, with degrees: 77 (119)" in report  # of 120 training points; named by its row in the source
     assert "2 raised to" in report
     assert "These given edges were as good as absent" in report

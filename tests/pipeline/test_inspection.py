@@ -15,7 +15,7 @@ from ..stored import stored
 def test_an_artifact_by_all_its_names(spec, finished):
     workspace, _ = finished
     place = Workspace.at(workspace)
-    address = {row["name"]: row["address"] for row in plan(spec, workspace=workspace)}["columns"]
+    address = {row["name"]: row["address"] for row in plan(spec, workspace=workspace).records()}["columns"]
     by_stage = inspect("columns", place)
     for name in (address, address[:10], str(workspace / "artifacts" / "columns" / address[:24])):
         assert inspect(name, place) == by_stage
@@ -33,12 +33,12 @@ def test_an_artifact_by_all_its_names(spec, finished):
 
 def test_a_run_by_all_its_names(finished):
     workspace, result = finished
-    folder = workspace / "runs" / result["run"]
-    found = inspect(result["run"], Workspace.at(workspace))
+    folder = workspace / "runs" / result.run
+    found = inspect(result.run, Workspace.at(workspace))
     for name in (folder, folder / "result.json"):
         assert inspect(str(name), Workspace.at(workspace)) == found
     assert (found["kind"], found["status"], found["name"]) == ("run", "done", "small")
-    assert found["metrics"] == result["metrics"]
+    assert found["metrics"] == result.metrics
     assert found["spec"]["subsample"]["size"] == 40
 
 

@@ -128,7 +128,7 @@ def test_a_run_over_a_damaged_input_stops_and_says_where(spec, workspace, stage,
         shutil.rmtree(artifact(workspace, stops_at))
     with pytest.raises(IntegrityError, match=re.escape(str(chunk))):
         run(spec, set=overrides, workspace=workspace, execution=InProcess(2))
-    planned = {item["name"]: item for item in plan(spec, set=overrides, workspace=workspace)}
+    planned = {item["name"]: item for item in plan(spec, set=overrides, workspace=workspace).records()}
     assert planned[stops_at]["status"] != "cached"
     folder = workspace / "artifacts" / stops_at / planned[stops_at]["address"][:24]
     assert not list(folder.glob("*/receipts/*.json"))  # nothing was computed from it
@@ -143,8 +143,8 @@ def test_following_the_advice_mends_the_workspace(spec, finished, workspace):
     advised = Path(re.search(r"delete (\S+) and run again", str(error.value)).group(1))
     shutil.rmtree(advised)
     result = run(spec, workspace=workspace, execution=InProcess(2))
-    assert [stage["name"] for stage in result["stages"] if stage["status"] == "done"] == ["points"]
-    assert result["metrics"] == finished[1]["metrics"]
+    assert [stage.name for stage in result.stages if stage.status == "done"] == ["points"]
+    assert result.metrics == finished[1].metrics
     assert Workspace.at(workspace).verify() == len(KINDS["svm"].stages)
 
 
@@ -177,7 +177,7 @@ def test_a_second_run_is_told_who_holds_the_workspace(spec, tmp_path, holder):
         run(spec, workspace=tmp_path, execution=InProcess(1))
     assert error.value.exit_code == 5
     assert not (tmp_path / "artifacts").exists()
-    assert {stage["status"] for stage in plan(spec, workspace=tmp_path)} == {"to run"}  # a plan needs no lock
+    assert {stage["status"] for stage in plan(spec, workspace=tmp_path).records()} == {"to run"}  # a plan needs no lock
 
 
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path, holder):
@@ -323,7 +323,7 @@ def test_a_run_that_lost_its_lock_ends(spec, tmp_path, monkeypatch, execution):
     assert (status["state"], status["stage"]) == ("failed", "graph")
     assert status["error"].startswith("LockedError: process 7 on elsewhere")
     (tmp_path / "lock.json").unlink()
-    assert run(spec, workspace=tmp_path, execution=execution)["status"] == "done"
+    assert run(spec, workspace=tmp_path, execution=execution).status == "done"
 
 
 def test_tasks_that_run_for_long_end_when_the_lock_is_lost():

@@ -60,14 +60,14 @@ def changed(fields, *overrides):
 
 def models_of(result):
     """Return the arrays and the attributes of a run's models."""
-    folder = Workspace.at(result["model"]).root
+    folder = Workspace.at(result.model_path).root
     return parts_in(folder).read(0), json.loads((folder / "manifest.json").read_text())["attributes"]
 
 
 def selection_of(result):
     """Return the attributes of a run's selection."""
-    workspace = Workspace.at(result["model"]).root.parents[2]
-    address = next(stage["address"] for stage in result["stages"] if stage["name"] == "selection")
+    workspace = Workspace.at(result.model_path).root.parents[2]
+    address = next(stage.address for stage in result.stages if stage.name == "selection")
     manifest = workspace / "artifacts" / "selection" / address[:24] / "manifest.json"
     return json.loads(manifest.read_text())["attributes"]
 
@@ -91,7 +91,7 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
     assert {name: len(rows) for name, rows in found["grid"].items()} == {"model": 8, "base": 4}
     for name, rows in found["grid"].items():
         best = min(rows, key=lambda row: (row["error"], row["rmse"]))
-        assert found["choices"][name] == best == result["selection"][name]
+        assert found["choices"][name] == best == result.selection[name]
     assert {row["gamma_I"] for row in found["grid"]["base"]} == {0.0}
     assert found["choices"]["shuffled"] == found["choices"]["model"]
     evidence = models_of(result)[1]["evidence"]
@@ -130,10 +130,10 @@ def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file,
     known[labels["labeled"]] = y[split["train"]][labels["labeled"]]
     fitted = LapRLSClassifier(graph=KNNGraph(n_neighbors=6, weights="heat"), landmarks=40).fit(
         X[split["train"]], known)
-    mine = open_model(result["model"]).model
+    mine = open_model(result.model_path).model
     assert_allclose(mine.values(X[split["test"]]), fitted.decision_function(X[split["test"]]), rtol=1e-6, atol=1e-8)
     wrong = fitted.predict(X[split["test"]]) != y[split["test"]]
-    assert result["metrics"]["error"] == pytest.approx(wrong.mean())
+    assert result.metrics["error"] == pytest.approx(wrong.mean())
 
 
 @pytest.mark.parametrize("per_class", [1, 8])
@@ -149,7 +149,7 @@ def test_penalties_and_bandwidth_are_chosen_by_default(fields, tmp_path, per_cla
         assert {row["gamma_I"] for row in selection["grid"]["base"]} == {0}
     assert selection["choices"]["base"]["gamma_I"] == 0
     assert selection["choices"]["model"]["bandwidth"] in (("0.5*median",) if per_class == 1 else BANDWIDTHS)
-    text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    text = (tmp_path / "runs" / result.run / "report.html").read_text()
     how = ("Chosen without labels, of which no class has two" if per_class == 1 else
            "the most probable, by the squares of residuals of scaled values")
     assert f"{how}, and by the structure of the graph" in text
@@ -163,7 +163,7 @@ def test_the_bandwidth_alone_is_chosen_where_penalties_are_given(fields, tmp_pat
     assert rows == {"model": list(BANDWIDTHS), "base": list(BANDWIDTHS)}
     assert dict(selection["rule"]["of_bandwidths"]).keys() == {*BANDWIDTHS}
     assert selection["rule"]["structure"] > 0
-    planned = {stage["name"]: stage["status"] for stage in plan(fields, set=overrides, workspace=tmp_path)}
+    planned = {stage["name"]: stage["status"] for stage in plan(fields, set=overrides, workspace=tmp_path).records()}
     assert planned["selection"] == planned["models"] == "cached"
 
 
@@ -184,19 +184,19 @@ def test_a_grid_has_both_bandwidths_and_other_kernels_have_none(fields):
 
 def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tmp_path):
     result = run(fields, set=["model.gamma_I=0"], workspace=tmp_path, execution=InProcess(2))
-    assert result["metrics"] == result["baselines"]["base"] == result["baselines"]["shuffled"]
-    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert result.metrics == result.baselines["base"] == result.baselines["shuffled"]
+    page = (tmp_path / "runs" / result.run / "report.html").read_text()
     assert "The model is the base model: the graph was not used" in page
     result = run(fields, set=["selection={folds: 3, grid: {gamma_I: [0, 1e7*auto]}}"], workspace=tmp_path,
                  execution=InProcess(2))
-    assert result["selection"]["model"]["gamma_I"] == 0
-    text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert result.selection["model"]["gamma_I"] == 0
+    text = (tmp_path / "runs" / result.run / "report.html").read_text()
     assert "The graph does not help here" in text
 
 
 def test_the_page_shows_penalties_and_the_solve(chosen):
     workspace, result = chosen
-    text = (workspace / "runs" / result["run"] / "report.html").read_text()
+    text = (workspace / "runs" / result.run / "report.html").read_text()
     for words in ("Chosen parameters", "Errors of 4 pairs of gamma_A and gamma_I", "over all relabelings",
                   "rank 40 of 40", "nystrom-direct", "in closed form, exactly", "(transductive)",
                   "blocks and Gram matrices", "rmse from the codes ±1"):
@@ -214,8 +214,8 @@ def test_every_method_solves_the_same_problem(fields, shared, method, solver):
     expected = "direct" if solver in ("pcg", "cg") else "nystrom-direct"
     one, other = (run(fields, set=[*own, f"model.solver={name}"], workspace=shared, execution=InProcess(2))
                   for name in (expected, solver))
-    assert one["metrics"]["confusion"] == other["metrics"]["confusion"]
-    mine, theirs = (open_model(result["model"]).model for result in (one, other))
+    assert one.metrics["confusion"] == other.metrics["confusion"]
+    mine, theirs = (open_model(result.model_path).model for result in (one, other))
     assert len(mine.points) == (200 if expected == "direct" else 40)
     rows = np.random.default_rng(0).normal(size=(20, 4))
     assert_allclose(mine.values(rows), theirs.values(rows), rtol=1e-6, atol=1e-6)
@@ -255,7 +255,7 @@ def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, t
     limit = 3
     with pytest.raises(KeyboardInterrupt):
         run(spec, workspace=tmp_path / "work", execution=InProcess(1))
-    planned = {stage["name"]: stage for stage in plan(spec, workspace=tmp_path / "work")}
+    planned = {stage["name"]: stage for stage in plan(spec, workspace=tmp_path / "work").records()}
     assert (planned["selection"]["status"], planned["selection"]["why"]) == ("partial", "3 parts are finished")
     limit = None
     assert_same_models(run(spec, workspace=tmp_path / "work", execution=InProcess(1)), undisturbed)
@@ -292,10 +292,10 @@ def test_a_run_that_is_killed_between_kernels_searches_none_twice(fields, tmp_pa
 
 def test_kinds_share_what_comes_before_the_model(fields, small_spec):
     names = KINDS["svm"].names[:KINDS["svm"].names.index("health") + 1]
-    mine = {stage["name"]: stage["address"] for stage in plan(fields, workspace="nowhere")}
+    mine = {stage["name"]: stage["address"] for stage in plan(fields, workspace="nowhere").records()}
     for kind in ("svm", "ridge"):
         own = {**{key: value for key, value in fields.items() if key != "model"}, "model": {"kind": kind}}
-        theirs = {stage["name"]: stage["address"] for stage in plan(own, workspace="nowhere")}
+        theirs = {stage["name"]: stage["address"] for stage in plan(own, workspace="nowhere").records()}
         assert {name: mine[name] for name in names} == {name: theirs[name] for name in names}
         assert mine["models"] != theirs["models"]
     assert KINDS["laprls"].names == [*names, "landmarks", "selection", "models", "scores"]
@@ -311,7 +311,7 @@ def test_kinds_share_what_comes_before_the_model(fields, small_spec):
     ("graph.weights=binary", {"graph", "health", "selection", "models", "scores"}), ("data.rows=all", set()),
 ])
 def test_a_change_moves_what_depends_on_it(fields, override, expected):
-    before, after = ({stage["name"]: stage["address"] for stage in plan(fields, set=own, workspace="nowhere")}
+    before, after = ({stage["name"]: stage["address"] for stage in plan(fields, set=own, workspace="nowhere").records()}
                      for own in ([], [override]))
     assert {name for name in NAMES if before[name] != after[name]} == expected
 
@@ -412,20 +412,20 @@ def test_predictions_of_new_rows_and_of_data_sets(chosen, points_file, tmp_path)
     _, result = chosen
     with np.load(points_file) as arrays:
         X = arrays["X"]
-    expected = open_model(result["model"]).predict(X)
+    expected = open_model(result.model_path).predict(X)
     runs = CliRunner()
     ingested = runs.invoke(main, ["ingest", str(points_file), str(tmp_path / "set"), "--json"])
     assert ingested.exit_code == 0, ingested.stderr
     for source in (points_file, tmp_path / "set"):
         for name in ("out.csv", "out.npy"):
-            done = runs.invoke(main, ["predict", result["model"], str(source), str(tmp_path / name), "--json"])
+            done = runs.invoke(main, ["predict", str(result.model_path), str(source), str(tmp_path / name), "--json"])
             assert done.exit_code == 0, done.stderr
         assert_array_equal(np.load(tmp_path / "out.npy"), expected)
         assert_array_equal(np.array((tmp_path / "out.csv").read_text().split()[1:], int), expected)
     dataset = open_dataset(tmp_path / "set")
     assert isinstance(dataset, Dataset)
-    assert_array_equal(open_model(result["model"], "shuffled").predict(dataset.X),
-                       open_model(result["model"], "shuffled").predict(X))
+    assert_array_equal(open_model(result.model_path, "shuffled").predict(dataset.X),
+                       open_model(result.model_path, "shuffled").predict(X))
 
 
 def test_a_regression(tmp_path):
@@ -438,12 +438,12 @@ def test_a_regression(tmp_path):
             "model": {"kind": "laprls", "gamma_A": "0.1*auto", "landmarks": {"count": "sqrt"}},
             "selection": {"folds": 4, "grid": {"gamma_A": ["0.1*auto", "10*auto"], "gamma_I": [0, "0.01*auto"]}}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    assert result["metrics"]["r2"] > 0.9
+    assert result.metrics["r2"] > 0.9
     found = selection_of(result)
     assert found["choices"]["model"]["rmse"] == min(row["rmse"] for row in found["grid"]["model"])
     assert "error" not in found["choices"]["model"]
-    assert "rmse in cross-validation" in (tmp_path / "work" / "runs" / result["run"] / "report.html").read_text()
-    predicted = open_model(result["model"]).predict(X)
+    assert "rmse in cross-validation" in (tmp_path / "work" / "runs" / result.run / "report.html").read_text()
+    predicted = open_model(result.model_path).predict(X)
     assert np.sqrt(((predicted - (3 * along - 2)) ** 2).mean()) < 0.3
 
 
@@ -477,7 +477,7 @@ def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver
     spec = {**fields, "model": {"kind": kind, "landmarks": {"count": 40}, "solver": solver},
             "selection": {**GRID, "repetitions": repetitions}}
     run(spec, workspace=shared, execution=InProcess(1), until="landmarks")
-    planned = {stage["name"]: stage["tasks"] for stage in plan(spec, workspace=shared)}
+    planned = {stage["name"]: stage["tasks"] for stage in plan(spec, workspace=shared).records()}
     counting = Counting()
     run(spec, workspace=shared, execution=counting, until="selection")
     most = 1.0 if "nystrom" not in solver else 1.5
@@ -525,7 +525,7 @@ def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path, model):
         selection = selection_of(result)
         assert selection["held_out_points"] == points
         assert all(item["held_out"]["held_out_points"] == points for item in selection["evidence"])
-        page = (Workspace.at(result["model"]).root.parents[2] / "runs" / result["run"] / "report.html").read_text()
+        page = (Workspace.at(result.model_path).root.parents[2] / "runs" / result.run / "report.html").read_text()
         told = {"inductive": "leave the graph", "transductive": "stay in the graph"}
         assert f"{told[points]}" in page
         assert all(text not in page for name, text in told.items() if name != points)

@@ -27,20 +27,20 @@ def test_a_run_has_a_choice_of_penalties_a_model_and_a_report(fields, points_fil
     grid = {"folds": 3, "grid": {
         "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", 2.0]}}
     result = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(2))
-    assert result["metrics"]["error"] < 0.4
-    assert set(result["baselines"]) == {"base", "shuffled"}
-    assert set(result["selection"]["model"]) >= {"gamma_A", "gamma_I", "bandwidth", "error", "loss"}
-    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert result.metrics["error"] < 0.4
+    assert set(result.baselines) == {"base", "shuffled"}
+    assert set(result.selection["model"]) >= {"gamma_A", "gamma_I", "bandwidth", "error", "loss"}
+    page = (tmp_path / "runs" / result.run / "report.html").read_text()
     assert "squared_hinge, by Newton steps" in page
     assert not list((tmp_path / "artifacts" / "models").glob("*/within/*"))  # fitted from what the selection kept
     manifest = next((tmp_path / "artifacts" / "selection").glob("*/manifest.json"))
     assert any(json.loads(manifest.read_text())["attributes"]["kept"])
-    model = open_model(result["model"])
+    model = open_model(result.model_path)
     labels = model.predict(model.dataset_of(str(points_file), InProcess(1)).X, InProcess(1))
     with np.load(points_file) as arrays:
         assert (labels == arrays["y"]).mean() > 0.6
     again = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(1))
-    assert {stage["status"] for stage in again["stages"]} == {"cached"}
+    assert {stage.status for stage in again.stages} == {"cached"}
 
 
 @pytest.mark.parametrize("loss", [{"loss": "logistic"}, {"loss": "huber_hinge", "h": 0.2}])
@@ -56,14 +56,14 @@ def test_the_model_is_that_of_the_estimator(fields, points_file, tmp_path, loss)
     y[labels["labeled"]] = labels["codes"]
     own = LapSVM(loss=HuberHinge(0.2) if "h" in loss else "logistic", bandwidth=2.0, gamma_A=0.01, gamma_I=1.0,
                  solver="direct", graph=KNNGraph(n_neighbors=6, weights="heat")).fit(rows, y)
-    model = open_model(result["model"])
+    model = open_model(result.model_path)
     found = model.predict(ArrayRows(rows), InProcess(1))
     assert (found == own.predict(rows).astype(found.dtype)).all()
 
 
 def test_the_loss_is_part_of_the_address(fields):
     def addresses(*overrides):
-        return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere")}
+        return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere").records()}
 
     before = addresses()
     for override in ("model.loss=logistic", "model.kind=laprls", "selection={grid: {loss: [logistic]}}"):
@@ -88,8 +88,8 @@ def test_influence_is_a_method_of_the_selection(fields, tmp_path):
     grid = {"folds": 3, "grid": {"gamma_A": ["auto", "100*auto"]}, "cross_validation": "refined_influence"}
     result = run({**fields, "selection": grid, "model": {**fields["model"], "loss": "logistic"}}, workspace=tmp_path,
                  execution=InProcess(1))
-    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    page = (tmp_path / "runs" / result.run / "report.html").read_text()
     assert "refined_influence" in page
-    assert result["metrics"]["error"] < 0.4
+    assert result.metrics["error"] < 0.4
     with pytest.raises(SpecError, match="with the squared loss"):
         load_spec({**fields, "selection": grid, "model": {"kind": "laprls"}})

@@ -196,8 +196,8 @@ def test_stages_take_what_is_predicted(case, tmp_path):
         run(case.spec(tmp_path / "few", 1000, 50), workspace=tmp_path / "warm", execution=InProcess(1))
     size = 256 if "model" not in case.sections or case.sections["model"]["kind"] == "ridge" else 800
     result = run(case.spec(tmp_path / "many", case.n, size), workspace=tmp_path / "work", execution=InProcess(1))
-    found = {stage["name"]: (stage["measured_peak_bytes"], stage["predicted_peak_bytes"])
-             for stage in result["stages"] if stage["measured_peak_bytes"]}
+    found = {stage.name: (stage.measured_peak_bytes, stage.predicted_peak_bytes)
+             for stage in result.stages if stage.measured_peak_bytes}
     large = {name: sizes for name, sizes in found.items() if max(sizes) > LARGE}
     assert large
     for name, (measured, predicted) in large.items():

@@ -38,7 +38,7 @@ def done(fields, tmp_path_factory):
 
 def manifest_of(done, stage):
     workspace, result = done
-    address = next(item for item in result["stages"] if item["name"] == stage)["address"]
+    address = next(item for item in result.stages if item.name == stage).address
     folder = Path(workspace) / "artifacts" / stage / address[:24]
     return folder, read_manifest(folder / "manifest.json")["attributes"]
 
@@ -50,7 +50,7 @@ def test_the_model_is_that_of_the_estimator(fields, done):
     y = np.full(len(split["train"]), -1)
     y[labels["labeled"]] = labels["codes"]
     own = MultiscaleKernelClassifier(n_carriers=60, q=0.7).fit(X[split["train"]], y)
-    model = open_model(done[1]["model"])
+    model = open_model(done[1].model_path)
     assert_allclose(model.predict_proba(as_rows(X)), own.predict_proba(X), atol=1e-5)
     assert_array_equal(model.predict(as_rows(X)), np.array(["down", "up"])[own.predict(X)])
     told = manifest_of(done, "basis")[1]["basis"]
@@ -59,12 +59,12 @@ def test_the_model_is_that_of_the_estimator(fields, done):
 
 
 def test_the_report_draws_the_scales_and_what_is_predicted_where(done):
-    assert done[1]["metrics"]["error"] <= 0.05
-    text = Path(done[1]["report"]).read_text(encoding="utf-8")
+    assert done[1].metrics["error"] <= 0.05
+    text = Path(done[1].report).read_text(encoding="utf-8")
     for words in ("Multi-scale kernel", "What is predicted where", "The second eigenvalue", "unsound at all scales",
                   'aria-label="Scales and eigenvalues of 59 eigenfunctions"'):
         assert words in text
-    drawn, model = manifest_of(done, "models")[1]["regions"], open_model(done[1]["model"])
+    drawn, model = manifest_of(done, "models")[1]["regions"], open_model(done[1].model_path)
     classes, ends = np.array(drawn["classes"]), [drawn["grid"][0][0], drawn["grid"][-1][-1]]
     assert_array_equal(classes[ends], model.predict(as_rows(np.array(drawn["corners"]))))
     assert_array_equal(classes[drawn["predicted"]], model.predict(as_rows(np.array(drawn["points"]))))
@@ -79,7 +79,7 @@ def test_what_was_chosen_is_the_best_of_the_grid(fields, tmp_path):
     for name, rows in found["grid"].items():
         assert len(rows) == 4
         assert found["choices"][name] == min(rows, key=lambda row: (row["error"], row["loss"]))
-    assert "Chosen parameters" in Path(result["report"]).read_text(encoding="utf-8")
+    assert "Chosen parameters" in Path(result.report).read_text(encoding="utf-8")
 
 
 def test_quantities(tmp_path):
@@ -89,7 +89,7 @@ def test_quantities(tmp_path):
                                       "task": "regression", "test": {"count": 50}},
             "labels": {"count": 30}, "model": MODEL}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    assert result["metrics"]["r2"] > 0.5
+    assert result.metrics["r2"] > 0.5
     assert manifest_of((tmp_path / "work", result), "models")[1]["regions"]["classes"] == []
     with pytest.raises(SpecError, match=r"data\.task is regression"):
         plan({**spec, "model": {**MODEL, "loss": "hinge"}})
@@ -100,7 +100,7 @@ def test_points_of_more_columns_have_no_drawing(small_spec, tmp_path):
     spec = {key: small_spec[key] for key in ("name", "data", "labels")}
     result = run({**spec, "model": MODEL}, workspace=tmp_path, execution=InProcess(2))
     assert "regions" not in manifest_of((tmp_path, result), "models")[1]
-    assert "What is predicted where" not in Path(result["report"]).read_text(encoding="utf-8")
+    assert "What is predicted where" not in Path(result.report).read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_a_run_that_was_killed_goes_on_after_the_scales_that_were_done(fields, d
         run(fields, workspace=tmp_path, execution=InProcess(1))
     result = run(fields, workspace=tmp_path, execution=InProcess(1))
     assert not set(seen[:5]) & set(seen[6:12])
-    assert result["metrics"] == done[1]["metrics"]
+    assert result.metrics == done[1].metrics
     whole, again = (parts_in(manifest_of(own, "models")[0]).read(0) for own in (done, (tmp_path, result)))
     for name in whole:
         assert_array_equal(again[name], whole[name])

@@ -12,7 +12,7 @@ from dssl.execution.cost import Cost
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import plan as plan_module
 from dssl.pipeline.kinds.registry import KINDS
-from dssl.pipeline.plan import make_plan, plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.preflight import Room, price, refusal, refuse_what_cannot_fit
 from dssl.pipeline.run import run
@@ -24,11 +24,11 @@ NAMES = KINDS["svm"].names
 
 
 def statuses(result):
-    return {stage["name"]: stage["status"] for stage in result["stages"]}
+    return {stage.name: stage.status for stage in result.stages}
 
 
 def test_a_plan_of_nothing_made_estimates(spec, tmp_path):
-    rows = {row["name"]: row for row in plan(spec, workspace=tmp_path / "new")}
+    rows = {row["name"]: row for row in plan(spec, workspace=tmp_path / "new").records()}
     assert list(rows) == NAMES
     for row in rows.values():
         assert set(row) == {"name", "status", "why", "address", "tasks", "read_bytes", "written_bytes", "peak_bytes",
@@ -44,14 +44,14 @@ def test_a_plan_of_nothing_made_estimates(spec, tmp_path):
 
 def test_a_finished_pipeline_takes_nothing(spec, workspace):
     assert all(row["tasks"] == row["read_bytes"] == row["written_bytes"] == row["peak_bytes"] == 0
-               for row in plan(spec, workspace=workspace))
+               for row in plan(spec, workspace=workspace).records())
 
 
 def test_what_is_finished_is_exact(spec, workspace):
-    rows = {row["name"]: row for row in plan(spec, set=["graph.power=3"], workspace=workspace)}
+    rows = {row["name"]: row for row in plan(spec, set=["graph.power=3"], workspace=workspace).records()}
     assert rows["columns"]["status"] == "to run"
     assert rows["columns"]["estimated"] == []  # nor does the solver depend on the power: both take two solves
-    changed = {row["name"]: row for row in plan(spec, set=["graph.n_neighbors=7"], workspace=workspace)}
+    changed = {row["name"]: row for row in plan(spec, set=["graph.n_neighbors=7"], workspace=workspace).records()}
     assert changed["columns"]["estimated"] == ["entries of W"]
     assert changed["dataset"]["status"] == "cached"
 
@@ -59,7 +59,7 @@ def test_what_is_finished_is_exact(spec, workspace):
 def test_plan_and_run_agree_on_tasks_and_bytes(spec, finished):
     workspace, _ = finished
     from dssl.storage.store import describe_arrays
-    rows = {row["name"]: row for row in plan(spec, workspace=workspace / "elsewhere")}
+    rows = {row["name"]: row for row in plan(spec, workspace=workspace / "elsewhere").records()}
     for name in ("points", "neighbors", "columns", "scores"):
         folder, = (workspace / "artifacts" / name).iterdir()
         receipts = len(list(folder.glob("*/receipts/*.json")))
@@ -102,7 +102,7 @@ def test_figures_of_a_stage_that_does_not_fit_by_the_most_are_from_below(spec, t
             raise BudgetError("their kernel does not fit")
         return Cost(1, 2, 3, 4, 5)
 
-    made = make_plan(spec, workspace=tmp_path / "work")
+    made = plan(spec, workspace=tmp_path / "work")
     priced = price(replace(made.stages[0], stage=replace(made.stages[0].stage, cost=cost)), made.facts).to_dict()
     assert (priced["peak_bytes"], priced["estimated"], priced["bound"]) == (4, ["landmarks"], "least")
 
@@ -114,7 +114,7 @@ def with_cost(made, name, cost):
 
 
 def test_a_workers_limit_refuses_too(spec, tmp_path):
-    made = make_plan(spec, workspace=tmp_path / "work")
+    made = plan(spec, workspace=tmp_path / "work")
     item = with_cost(made, "models", lambda facts: Cost(1, 2, 3, 200_000, 150_000))
     error = refusal(item, made.facts, Room(1 << 30, 100_000))
     assert "at least 150,000 bytes in one task, a worker's share of its memory limit is 100,000 bytes" in str(error)
@@ -127,7 +127,7 @@ def test_a_workers_limit_refuses_too(spec, tmp_path):
 
 
 def test_blocks_that_fill_the_budget_are_refused_where_a_worker_has_less(spec, tmp_path):
-    made = make_plan(spec, workspace=tmp_path / "work")
+    made = plan(spec, workspace=tmp_path / "work")
     item = with_cost(made, "models", lambda facts: Cost(9, 2, 3, facts.budget // 2, 1000))
     error = refusal(item, made.facts, Room(1 << 30, 200 << 20))
     assert "takes 536,870,912 bytes in one task, a worker has 209,715,200 bytes for it" in str(error)
@@ -140,15 +140,15 @@ def test_blocks_that_fill_the_budget_are_refused_where_a_worker_has_less(spec, t
 
 def test_a_solver_of_ten_million_points_is_refused_on_a_fresh_run_with_the_way_out(spec):
     big = {**spec, "data": {"source": "nowhere.npz", "test": {"fraction": 0.1}}, "labels": {"per_class": 50}}
-    made = make_plan(big, points=10_000_000, columns=64, workers=2, worker_memory=4 << 30)
+    made = plan(big, points=10_000_000, columns=64, workers=2, worker_memory=4 << 30)
     refused = {item.stage.name: str(item.refused) for item in made.refused}
     assert {"system", "columns"} <= set(refused)
     assert "model.kind laprls" in refused["system"]
     assert "the points are equal, have them counted first: --until vertices" in refused["system"]
-    assert not make_plan(big, points=500_000, columns=64, workers=2, worker_memory=4 << 30).refused
+    assert not plan(big, points=500_000, columns=64, workers=2, worker_memory=4 << 30).refused
     joined = {**big, "data": {**big["data"], "classes": {"odd": [1, 3], "even": [0, 2]}}}  # leave no row out
-    assert "system" in {item.stage.name for item in make_plan(joined, points=10_000_000, columns=64).refused}
-    counted = make_plan({**big, "graph": {"duplicates": "keep"}}, points=10_000_000, columns=64)
+    assert "system" in {item.stage.name for item in plan(joined, points=10_000_000, columns=64).refused}
+    counted = plan({**big, "graph": {"duplicates": "keep"}}, points=10_000_000, columns=64)
     assert all("--until vertices" not in str(item.refused) for item in counted.refused)
 
 
@@ -170,52 +170,52 @@ def test_what_a_stage_found_refuses_a_later_one_before_the_stages_between(spec, 
 def test_a_plan_for_a_shape_reads_nothing_and_grows_with_it(spec, tmp_path):
     fields = {**spec, "data": {**spec["data"], "source": "nowhere/at/all.npz"}, "labels": {
         "count": 50, "file": "nowhere.csv"}}
-    small, large = (make_plan(fields, points=n, columns=64, workspace=tmp_path / "w") for n in (100_000, 400_000))
+    small, large = (plan(fields, points=n, columns=64, workspace=tmp_path / "w") for n in (100_000, 400_000))
     assert large.total()["read_bytes"] / small.total()["read_bytes"] > 3.5
     assert large.total()["core_seconds"] > 2 * small.total()["core_seconds"]
     assert {item.status for item in large.stages} == {"to run"}
     assert large.stages[0].artifact.address != small.stages[0].artifact.address
-    wider = make_plan(fields, set=["data.read.dtype=float64"], points=100_000, columns=64)
+    wider = plan(fields, set=["data.read.dtype=float64"], points=100_000, columns=64)
     assert wider.stages[0].cost.read == 2 * small.stages[0].cost.read
     assert not (tmp_path / "w").exists()
 
 
 def test_a_shape_needs_no_source(spec):
     data = {name: value for name, value in spec["data"].items() if name != "source"}
-    named, bare = (make_plan({**spec, "data": own}, points=1000, columns=8) for own in (spec["data"], data))
+    named, bare = (plan({**spec, "data": own}, points=1000, columns=8) for own in (spec["data"], data))
     assert [item.to_dict(1) for item in bare.stages] == [item.to_dict(1) for item in named.stages]
     clustering = {"name": "bare", "model": {"kind": "clustering", "clusters": 3}}
-    assert make_plan(clustering, points=1000, columns=8).total()["tasks"] > 0
+    assert plan(clustering, points=1000, columns=8).total()["tasks"] > 0
     with pytest.raises(SpecError, match=r"data\.source: Field required"):
-        make_plan({**spec, "data": data})
+        plan({**spec, "data": data})
     with pytest.raises(SpecError, match="points=1000, columns=None"):
-        make_plan({**spec, "data": data}, points=1000)
+        plan({**spec, "data": data}, points=1000)
 
 
 def test_a_search_that_auto_cannot_choose_is_not_in_the_plan(spec):
     """What exact search reads of blocks grows with the square of the points."""
     fields = {key: value for key, value in spec.items() if key != "graph"} | {"graph": {"n_neighbors": 5}}
     small, large, partitioned = (
-        {row["name"]: row for row in plan(fields, set=given, points=n, columns=64)}["neighbors"]
+        {row["name"]: row for row in plan(fields, set=given, points=n, columns=64).records()}["neighbors"]
         for n, given in ((10**7, ()), (10**8, ()), (10**8, ["graph.method=partitioned"])))
     assert large["read_bytes"] < 11 * small["read_bytes"]
     assert large["core_seconds"] < 11 * small["core_seconds"]
     assert "search" not in large["estimated"]
     assert large["read_bytes"] == partitioned["read_bytes"]
-    some = {row["name"]: row for row in plan(fields, points=10**5, columns=64)}["neighbors"]
+    some = {row["name"]: row for row in plan(fields, points=10**5, columns=64).records()}["neighbors"]
     assert "search" in some["estimated"]
 
 
 def test_a_shape_cannot_be_run(spec, tmp_path):
     with pytest.raises(ParameterError, match="a plan for 1,000 points, 8 columns"):
-        run(make_plan(spec, points=1000, columns=8, workspace=tmp_path / "w"), execution=InProcess(1))
+        run(plan(spec, points=1000, columns=8, workspace=tmp_path / "w"), execution=InProcess(1))
 
 
 def test_all_rows_of_a_shape_are_used(spec):
-    whole = make_plan(spec, points=100_000, columns=8)
+    whole = plan(spec, points=100_000, columns=8)
     some = {**spec, "data": {**spec["data"], "keep": [1, 2, 3], "test": {"official": True}}}
     least = [replace(made.facts, bound="least", estimated=set()) for made in (
-        whole, make_plan(some, points=100_000, columns=8))]
+        whole, plan(some, points=100_000, columns=8))]
     assert [facts.n for facts in least] == [99_940, 80_000]
     assert least[1].n_classes == 3
 
@@ -225,11 +225,11 @@ def test_all_rows_of_a_shape_are_used(spec):
 def test_numbers_of_bytes_and_workers_are_checked(spec, given):
     name, value = *given, *given.values()
     with pytest.raises(ParameterError, match=f"{name}={value!r}, expected a whole number"):
-        make_plan(spec, points=1000, columns=8, **given)
+        plan(spec, points=1000, columns=8, **given)
 
 
 def test_workers_share_what_is_in_tasks(spec):
-    rows = {workers: {row["name"]: row for row in plan(spec, points=1_000_000, columns=64, workers=workers)}
+    rows = {workers: {row["name"]: row for row in plan(spec, points=1_000_000, columns=64, workers=workers).records()}
             for workers in (1, 8)}
     for name, row in rows[1].items():
         assert row["wall_seconds"] == row["core_seconds"] == rows[8][name]["core_seconds"]
@@ -240,15 +240,15 @@ def test_workers_share_what_is_in_tasks(spec):
 @pytest.mark.parametrize("shape", [{"points": 1000}, {"columns": 5}, {"points": 1, "columns": 5}])
 def test_a_shape_is_points_and_columns(spec, shape):
     with pytest.raises(SpecError, match="points='1e6', columns=8"):
-        make_plan(spec, points="1e6", columns=8)
+        plan(spec, points="1e6", columns=8)
     with pytest.raises(SpecError, match="--points 1e8 --columns 64"):
-        make_plan(spec, **shape)
+        plan(spec, **shape)
 
 
 def test_what_is_cached_is_never_refused(spec, workspace):
-    made = make_plan(spec, workspace=workspace)
+    made = plan(spec, workspace=workspace)
     refuse_what_cannot_fit(made.own_stages, made.facts, Room(1))
-    changed = make_plan(spec, set=["model.eta=3"], workspace=workspace)
+    changed = plan(spec, set=["model.eta=3"], workspace=workspace)
     with pytest.raises(BudgetError, match="stage models"):
         refuse_what_cannot_fit(changed.own_stages, changed.facts, Room(1))
 
@@ -261,31 +261,31 @@ def test_from_makes_a_stage_and_its_dependents_anew(spec, finished, workspace):
     made = {name for name, status in statuses(result).items() if status == "done"}
     assert made == KINDS["svm"].dependents("subsample") == {
         "subsample", "columns", "covariance", "selection", "models", "scores"}
-    assert result["metrics"] == finished[1]["metrics"]
-    shown = {item.stage.name: item for item in make_plan(spec, workspace=workspace, from_stage="covariance").stages}
+    assert result.metrics == finished[1].metrics
+    shown = {item.stage.name: item for item in plan(spec, workspace=workspace, from_stage="covariance").stages}
     assert shown["covariance"].why == "asked to be made anew"
     assert shown["columns"].status == "cached"
 
 
 def test_until_stops_and_the_next_run_goes_on(spec, finished, tmp_path):
     stopped = run(spec, workspace=tmp_path, execution=InProcess(2), until="neighbors")
-    assert (stopped["status"], stopped["until"]) == ("stopped", "neighbors")
-    assert [stage["name"] for stage in stopped["stages"]] == NAMES[:NAMES.index("neighbors") + 1]
-    assert not {"metrics", "model", "report"} & set(stopped)
-    file = tmp_path / "runs" / stopped["run"] / "result.json"
+    assert (stopped.status, stopped.until) == ("stopped", "neighbors")
+    assert [stage.name for stage in stopped.stages] == NAMES[:NAMES.index("neighbors") + 1]
+    assert (dict(stopped.metrics), stopped.model_path, stopped.report) == ({}, None, None)
+    file = tmp_path / "runs" / stopped.run / "result.json"
     assert json.loads(file.read_text()) == stopped
     with pytest.raises(Exception, match="was stopped before"):
         open_model(file)
     result = run(spec, workspace=tmp_path, execution=InProcess(2))
     assert {name for name, status in statuses(result).items() if status == "cached"} == {
-        stage["name"] for stage in stopped["stages"]}
-    assert result["metrics"] == finished[1]["metrics"]
+        stage.name for stage in stopped.stages}
+    assert result.metrics == finished[1].metrics
 
 
 @pytest.mark.parametrize("option", ["from_stage", "until"])
 def test_a_stage_that_does_not_exist_lists_those_that_do(spec, tmp_path, option):
     with pytest.raises(SpecError, match="'colums' is not a stage") as error:
-        make_plan(spec, workspace=tmp_path, **{option: "colums"})
+        plan(spec, workspace=tmp_path, **{option: "colums"})
     assert "columns, covariance" in str(error.value)
 
 
@@ -296,9 +296,9 @@ def test_a_stage_that_does_not_exist_lists_those_that_do(spec, tmp_path, option)
 ])
 def test_more_points_than_the_source_has_rows_are_refused_before_anything_runs(spec, tmp_path, overrides, told):
     with pytest.raises(DataError, match=told) as error:
-        make_plan(spec, set=overrides, workspace=tmp_path / "work")
+        plan(spec, set=overrides, workspace=tmp_path / "work")
     assert error.value.exit_code == 1
-    assert make_plan(spec, set=["data.points=200"], workspace=tmp_path / "work").facts
+    assert plan(spec, set=["data.points=200"], workspace=tmp_path / "work").facts
     assert not (tmp_path / "work").exists()
 
 
@@ -308,33 +308,33 @@ def test_more_points_than_the_source_has_rows_are_refused_before_anything_runs(s
 def test_the_source_is_hashed_once_for_plan_and_run(spec, tmp_path, monkeypatch):
     hashed = []
     monkeypatch.setattr(plan_module, "fingerprint", lambda source: hashed.append(source) or sources.fingerprint(source))
-    made = make_plan(spec, workspace=tmp_path)
+    made = plan(spec, workspace=tmp_path)
     run(made, execution=InProcess(2))
     assert len(hashed) == 1
 
 
 def test_a_plan_takes_no_options_again(spec, tmp_path):
     with pytest.raises(ParameterError, match="options that it was made without"):
-        run(make_plan(spec, workspace=tmp_path), fresh=True)
+        run(plan(spec, workspace=tmp_path), fresh=True)
 
 
 # What was measured
 
 
 def test_the_run_records_predicted_and_measured(finished, spec, tmp_path):
-    tasks = {row["name"]: row["tasks"] for row in plan(spec, workspace=tmp_path)}
+    tasks = {row["name"]: row["tasks"] for row in plan(spec, workspace=tmp_path).records()}
     assert tasks["columns"] > 1 >= tasks["models"]
-    for stage in finished[1]["stages"]:
-        assert stage["predicted_peak_bytes"] > 0
-        assert stage["measured_peak_bytes"] >= 0
+    for stage in finished[1].stages:
+        assert stage.predicted_peak_bytes > 0
+        assert stage.measured_peak_bytes >= 0
         # Two threads: where several tasks ran side by side the measure is of both, and there is no ratio.
-        assert (stage["ratio"] is None) == (tasks[stage["name"]] > 1)
+        assert (stage.ratio is None) == (tasks[stage.name] > 1)
 
 
 def test_a_cached_stage_has_no_figures(spec, workspace):
     again = run(spec, workspace=workspace, execution=InProcess(1))
-    assert {(stage["predicted_peak_bytes"], stage["measured_peak_bytes"], stage["ratio"])
-            for stage in again["stages"]} == {(None, None, None)}
+    assert {(stage.predicted_peak_bytes, stage.measured_peak_bytes, stage.ratio)
+            for stage in again.stages} == {(None, None, None)}
 
 
 # A workspace that was moved
@@ -342,7 +342,7 @@ def test_a_cached_stage_has_no_figures(spec, workspace):
 
 def test_a_moved_workspace_keeps_its_models(finished, workspace, tmp_path):
     moved = Path(workspace).rename(tmp_path / "moved")
-    result = moved / "runs" / finished[1]["run"] / "result.json"
+    result = moved / "runs" / finished[1].run / "result.json"
     assert open_model(result).model.points.shape[1] == 4
     stored = json.loads(result.read_text())
     assert not Path(stored["model"]).is_absolute()
@@ -358,12 +358,12 @@ def test_a_stage_of_another_kind_lists_those_of_this_one(spec, tmp_path, monkeyp
     short = replace(KINDS["ridge"], stages=KINDS["ridge"].stages[:9], model=None)
     monkeypatch.setitem(KINDS, "ridge", short)
     ridge = {**spec, "model": {"kind": "ridge"}}
-    assert [row["name"] for row in plan(ridge, workspace=tmp_path)] == NAMES[:9]
-    assert make_plan(ridge, workspace=tmp_path).until == NAMES[8]
-    assert [row["name"] for row in plan(spec, workspace=tmp_path)] == NAMES
+    assert [row["name"] for row in plan(ridge, workspace=tmp_path).records()] == NAMES[:9]
+    assert plan(ridge, workspace=tmp_path).until == NAMES[8]
+    assert [row["name"] for row in plan(spec, workspace=tmp_path).records()] == NAMES
     for option in ("from_stage", "until"):
         with pytest.raises(SpecError, match=r"'columns' is not a stage of model\.kind ridge") as error:
-            make_plan(ridge, workspace=tmp_path, **{option: "columns"})
+            plan(ridge, workspace=tmp_path, **{option: "columns"})
         assert str(error.value).endswith(f"name one of {', '.join(NAMES[:9])}")
 
 

@@ -34,7 +34,7 @@ def trained(tmp_path_factory):
     spec = {"name": "t", "data": {"source": str(folder / "train.csv"), "read": {"target": "kind"},
                                   "test": {"count": 60}}, "labels": {"per_class": 4}, "model": {"kind": "svm"}}
     result = run(spec, workspace=folder / "work", execution=InProcess(2))
-    return folder, open_model(result["model"]), table
+    return folder, open_model(result.model_path), table
 
 
 def predict(trained, table, name, **options):
@@ -140,7 +140,7 @@ def test_a_pipeline_of_several_files_or_of_a_folder_is_that_of_the_whole(trained
     spec = {"name": "t", "data": {"source": source, "read": read, "test": {"count": 60}}, "labels": {"per_class": 4},
             "model": {"kind": "svm"}}
     made = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    again = open_model(made["model"])
+    again = open_model(made.model_path)
     X = as_rows(table[NAMES].to_numpy(np.float32))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     found = again.predict(again.dataset_of(folder / "train.csv", InProcess(2)).X)
@@ -171,7 +171,7 @@ def mixed(tmp_path_factory):
 
 def test_new_points_take_the_training_fills_and_levels(mixed):
     folder, result, table = mixed
-    model = open_model(result["model"])
+    model = open_model(result.model_path)
     assert [column["kind"] for column in model.dataset["columns"]] == ["number", "category", "category"]
     new = table.drop(columns="kind").head(6).assign(
         size=[None, 1, 2, 3, 4, 5], color=["red", "mauve", None, "blue", "mauve", "ocher"])
@@ -189,7 +189,7 @@ def test_new_points_take_the_training_fills_and_levels(mixed):
 
 def test_the_training_file_becomes_the_training_points(mixed):
     folder, result, _ = mixed
-    model = open_model(result["model"])
+    model = open_model(result.model_path)
     points = model.dataset_of(str(folder / "train.csv"), InProcess(1)).X
     trained_on = ingest(folder / "train.csv", MemoryParts(), InProcess(1), model.read)
     np.testing.assert_array_equal(points.read_all(), trained_on.X.read_all())
@@ -198,7 +198,7 @@ def test_the_training_file_becomes_the_training_points(mixed):
 
 def test_arrays_hold_the_columns_of_the_levels(mixed, tmp_path):
     _, result, _ = mixed
-    model = open_model(result["model"])
+    model = open_model(result.model_path)
     np.save(tmp_path / "wide.npy", np.ones((3, 8)))
     assert model.dataset_of(str(tmp_path / "wide.npy"), InProcess(1)).X.shape == (3, 8)
     np.save(tmp_path / "narrow.npy", np.ones((3, 3)))
@@ -209,7 +209,7 @@ def test_arrays_hold_the_columns_of_the_levels(mixed, tmp_path):
 def test_the_choice_is_made_in_training_only(mixed, trained):
     folder, result, _ = mixed
     with pytest.raises(SpecError, match="when_missing cannot be set for a prediction"):
-        open_model(result["model"]).dataset_of(str(folder / "train.csv"), InProcess(1), when_missing="error")
+        open_model(result.model_path).dataset_of(str(folder / "train.csv"), InProcess(1), when_missing="error")
     table = trained[2][NAMES].copy()
     table.loc[3, "b"] = None
     with pytest.raises(DataError, match=r"nan in row 3, column 1 \(b\)"):
@@ -218,7 +218,7 @@ def test_the_choice_is_made_in_training_only(mixed, trained):
 
 def test_folders_are_taken_if_their_columns_were_made_alike(mixed, tmp_path):
     folder, result, table = mixed
-    model = open_model(result["model"])
+    model = open_model(result.model_path)
     options = {"target": "kind", "when_missing": "impute", "when_text": "one_hot"}
     table.head(30).to_csv(tmp_path / "some.csv", index=False)
     for source, name in ((folder / "train.csv", "same"), (tmp_path / "some.csv", "other")):
@@ -234,8 +234,8 @@ def test_folders_are_taken_if_their_columns_were_made_alike(mixed, tmp_path):
 def test_the_command_says_what_it_filled_and_what_it_did_not_know(mixed):
     folder, result, table = mixed
     table.drop(columns="kind").head(9).assign(shape=["y", "7", "07"] * 3).to_csv(folder / "odd.csv", index=False)
-    done = CliRunner().invoke(main, ["predict", result["model"], str(folder / "odd.csv"), str(folder / "out.csv"),
-                                     "--json"], catch_exceptions=False)
+    arguments = ["predict", result.model_path, folder / "odd.csv", folder / "out.csv", "--json"]
+    done = CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["unseen"] == {"shape": {"rows": 3, "texts": ["y"]}}
@@ -252,7 +252,7 @@ def test_svmlight_files_need_not_show_their_first_and_last_column(tmp_path):
     spec = {"name": "s", "data": {"source": str(tmp_path / "train.svm"), "test": {"count": 30}},
             "labels": {"per_class": 4}, "subsample": {"size": 20}, "graph": {"n_neighbors": 5},
             "model": {"kind": "svm"}}
-    model = open_model(run(spec, workspace=tmp_path / "work", execution=InProcess(2))["model"])
+    model = open_model(run(spec, workspace=tmp_path / "work", execution=InProcess(2)).model_path)
     (tmp_path / "new.svm").write_text("0 1:2.5 2:1\n0 2:3\n")
     np.testing.assert_array_equal(model.dataset_of(str(tmp_path / "new.svm"), InProcess(1)).X.read_all(),
                                   [[0, 2.5, 1, 0], [0, 0, 3, 0]])
@@ -265,7 +265,7 @@ def test_without_a_label_an_integer_is_minus_one(finished, points_file, tmp_path
     with np.load(points_file) as arrays:
         X = np.concatenate([arrays["X"][:20], [[1e6, 0, 0, 0]]]).astype(np.float32)
     np.savez(tmp_path / "new.npz", X=X)
-    done = CliRunner().invoke(main, ["predict", finished[1]["model"], str(tmp_path / "new.npz"),
+    done = CliRunner().invoke(main, ["predict", str(finished[1].model_path), str(tmp_path / "new.npz"),
                                      str(tmp_path / "out.npy"), "--abstain"], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     labels = np.load(tmp_path / "out.npy")
@@ -282,8 +282,8 @@ def test_whole_numbers_beside_empty_cells_are_written_as_they_were_read(tmp_path
     spec = {"name": "mine", "data": {"source": str(tmp_path / "mine.csv"), "test": {"count": 10}},
             "labels": {"given": True}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    done = CliRunner().invoke(main, ["predict", result["model"], str(tmp_path / "mine.csv"), str(tmp_path / "out.csv"),
-                                     "--probabilities"], catch_exceptions=False)
+    arguments = ["predict", result.model_path, tmp_path / "mine.csv", tmp_path / "out.csv", "--probabilities"]
+    done = CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
     assert done.exit_code == 0
     lines = (tmp_path / "out.csv").read_text().splitlines()
     assert lines[0] == "label,probability 0,probability 1"

@@ -47,7 +47,7 @@ def fitted(made, model, **sections):
     spec = {"name": "p", "data": {"source": str(folder / "train.csv"), "read": {"target": "kind"},
                                   "test": {"count": 60}, "scale": "none"}, "labels": {"per_class": 5},
             "graph": {"n_neighbors": 6}, "model": model, **sections}
-    return run(spec, workspace=folder / "work", execution=InProcess(2))["model"]
+    return run(spec, workspace=folder / "work", execution=InProcess(2)).model_path
 
 
 def predict(*arguments):

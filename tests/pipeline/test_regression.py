@@ -15,7 +15,7 @@ from dssl.execution.in_process import InProcess
 from dssl.pipeline.facts import Facts
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import make_plan, plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import parts_in
@@ -75,13 +75,13 @@ def part(workspace, stage):
 
 def test_the_scores_are_those_of_the_models_on_the_test_points(finished, curve_file):
     workspace, result = finished
-    assert set(result["baselines"]) == {"base", "shuffled", "subsample_graph"}
+    assert set(result.baselines) == {"base", "shuffled", "subsample_graph"}
     split = split_arrays(part(workspace, "split")[0])
     X, y = curve()
     assert_allclose(split["test_values"], y[split["test"]])
     errors = {}
-    for name, scores in {"model": result["metrics"], **result["baselines"]}.items():
-        found = open_model(result["model"], name).predict(X[split["test"]].astype(np.float32))
+    for name, scores in {"model": result.metrics, **result.baselines}.items():
+        found = open_model(result.model_path, name).predict(X[split["test"]].astype(np.float32))
         errors[name] = found - y[split["test"]]
         assert_allclose(scores["rmse"], np.sqrt((errors[name] ** 2).mean()), rtol=1e-6)
         assert_allclose(scores["mae"], np.abs(errors[name]).mean(), rtol=1e-6)
@@ -89,20 +89,20 @@ def test_the_scores_are_those_of_the_models_on_the_test_points(finished, curve_f
                                                                        ).sum(), rtol=1e-6)
         assert scores["n_test"] == 60
         if name != "model":
-            gain = result["gain"][f"over_{name}"]
-            assert_allclose(gain["gain"], scores["rmse"] - result["metrics"]["rmse"])
+            gain = result.gain[f"over_{name}"]
+            assert_allclose(gain["gain"], scores["rmse"] - result.metrics["rmse"])
             expected = ttest_rel(errors["model"] ** 2, errors[name] ** 2).pvalue
             assert_allclose(gain["p_value"], expected, rtol=1e-4)
-    assert result["metrics"]["r2"] > 0.9
-    assert result["gain"]["unlabeled_data"] in ("helped", "hurt", "no clear difference")
+    assert result.metrics["r2"] > 0.9
+    assert result.gain["unlabeled_data"] in ("helped", "hurt", "no clear difference")
     assert "homophily" not in part(workspace, "health")[1]
 
 
 def test_every_stage_has_a_cost_and_the_second_run_is_cached(fields, finished):
     workspace, result = finished
-    assert all(stage["predicted_peak_bytes"] > 0 for stage in result["stages"])
-    assert {row["status"] for row in plan(fields, workspace=workspace)} == {"cached"}
-    made = make_plan(fields, workspace=workspace / "new")
+    assert all(stage.predicted_peak_bytes > 0 for stage in result.stages)
+    assert {row["status"] for row in plan(fields, workspace=workspace).records()} == {"cached"}
+    made = plan(fields, workspace=workspace / "new")
     facts = Facts(made.spec, 1 << 30, made.facts.scan, {})
     assert facts.n_outputs == 1
     by_name(KINDS[made.spec.model.kind])["scores"].cost(facts)
@@ -116,14 +116,14 @@ def test_selection_takes_the_lowest_held_out_error(fields, tmp_path):
     for name, rows in found["grid"].items():
         assert found["choices"][name]["rmse"] == min(row["rmse"] for row in rows)
         assert all(0 < row["mae"] <= row["rmse"] for row in rows)  # the mean error is below the root of the squares
-    assert result["metrics"]["r2"] > 0.9
-    text = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert result.metrics["r2"] > 0.9
+    text = (tmp_path / "runs" / result.run / "report.html").read_text()
     assert "rmse in cross-validation" in text
 
 
 def test_the_page_shows_quantities(finished):
     workspace, result = finished
-    text = (workspace / "runs" / result["run"] / "report.html").read_text()
+    text = (workspace / "runs" / result.run / "report.html").read_text()
     for words in ("test rmse ± standard error", "mean absolute error", "R²", "paired t-test", "What is predicted",
                   "The model&#x27;s predictions over the true values of all test points", "standard deviation"):
         assert words in text, words
@@ -138,8 +138,8 @@ def test_predictions_are_values(finished, tmp_path):
     np.savez(tmp_path / "new.npz", X=X)
     runs = CliRunner()
     for file, options in (("out.csv", ()), ("out.npy", ("--abstain",))):
-        done = runs.invoke(main, ["predict", result["model"], str(tmp_path / "new.npz"), str(tmp_path / file), "--json",
-                                  *options])
+        arguments = ["predict", result.model_path, tmp_path / "new.npz", tmp_path / file, "--json", *options]
+        done = runs.invoke(main, [*map(str, arguments)])
         assert done.exit_code == 0, done.stderr
         told = json.loads(done.stdout)
         assert set(told["values"]) == {"min", "mean", "max"}
@@ -171,7 +171,7 @@ def test_points_without_a_target_are_in_the_graph_and_not_in_the_test(fields, tm
     result = run(given, workspace=tmp_path / "work", execution=InProcess(2))
     split = split_arrays(part(tmp_path / "work", "split")[0])
     labels = part(tmp_path / "work", "labels")[0].read(0)
-    assert result["metrics"]["n_test"] == 60
+    assert result.metrics["n_test"] == 60
     assert np.isfinite(split["test_values"]).all()
     assert len(split["train"]) == N - 60
     assert np.isnan(split["train_values"]).sum() == 150
@@ -197,16 +197,16 @@ def test_an_official_split_drops_test_points_without_a_target(fields, tmp_path):
     y[:10] = np.nan
     data = {**fields["data"], "source": write(tmp_path, y, split=split), "test": {"official": True}}
     result = run({**fields, "data": data}, workspace=tmp_path / "work", execution=InProcess(2))
-    assert result["metrics"]["n_test"] == 30
+    assert result.metrics["n_test"] == 30
 
 
 def test_one_value_is_allowed_and_told(fields, tmp_path):
     data = {**fields["data"], "source": write(tmp_path, np.full(N, 4.0))}
     result = run({**fields, "data": data}, workspace=tmp_path / "work", execution=InProcess(2))
-    assert (result["metrics"]["rmse"], result["metrics"]["r2"]) == (0.0, None)
-    assert result["gain"]["unlabeled_data"] == "no clear difference"
-    assert result["gain"]["over_base"] == {"gain": 0.0, "p_value": 1.0}
-    text = (tmp_path / "work" / "runs" / result["run"] / "report.html").read_text()
+    assert (result.metrics["rmse"], result.metrics["r2"]) == (0.0, None)
+    assert result.gain["unlabeled_data"] == "no clear difference"
+    assert result.gain["over_base"] == {"gain": 0.0, "p_value": 1.0}
+    text = (tmp_path / "work" / "runs" / result.run / "report.html").read_text()
     assert "Nothing can be learned from one value" in text
 
 
@@ -270,7 +270,7 @@ def test_only_a_regression_names_its_task(fields, curve_file):
     rows = {}
     for name, spec in (("default", other), ("said", changed(other, "data.task", "classification")),
                        ("regression", fields)):
-        rows[name] = {row["name"]: row["address"] for row in plan(spec, workspace="nowhere")}
+        rows[name] = {row["name"]: row["address"] for row in plan(spec, workspace="nowhere").records()}
     assert rows["default"] == rows["said"]
     assert {name for name in rows["said"] if rows["said"][name] == rows["regression"][name]} == {"dataset"}
 
@@ -285,14 +285,14 @@ def test_a_ridge_classifier_has_an_rmse_from_the_codes(small_spec, tmp_path, n_c
     with np.load(spec["data"]["source"]) as arrays:
         X = arrays["X"]
     split = split_arrays(part(tmp_path, "split")[0])
-    fitted = open_model(result["model"])
+    fitted = open_model(result.model_path)
     values = fitted.model.values(fitted.scaling.transform(X[split["test"]]))
     signs = np.where(split["test_codes"][:, None] == np.arange(n_classes), 1, -1)
     columns = slice(1, None) if n_classes == 2 else slice(None)
-    assert_allclose(result["metrics"]["rmse"], np.sqrt(((values - signs)[:, columns] ** 2).mean()), rtol=1e-5)
-    assert "rmse from the codes ±1" in (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    assert_allclose(result.metrics["rmse"], np.sqrt(((values - signs)[:, columns] ** 2).mean()), rtol=1e-5)
+    assert "rmse from the codes ±1" in (tmp_path / "runs" / result.run / "report.html").read_text()
 
 
 def test_the_hinge_loss_has_no_rmse(spec, workspace):
     result = run({**spec, "model": {"kind": "svm", "loss": "hinge"}}, workspace=workspace, execution=InProcess(1))
-    assert result["metrics"]["rmse"] is None
+    assert result.metrics["rmse"] is None

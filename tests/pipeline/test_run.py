@@ -28,20 +28,20 @@ BEFORE_COLUMNS = NAMES[:NAMES.index("system")]
 
 
 def statuses(spec, workspace, *overrides):
-    return {stage["name"]: stage["status"] for stage in plan(spec, set=overrides, workspace=workspace)}
+    return {stage["name"]: stage["status"] for stage in plan(spec, set=overrides, workspace=workspace).records()}
 
 
 def ran(result):
-    return [stage["name"] for stage in result["stages"] if stage["status"] == "done"]
+    return [stage.name for stage in result.stages if stage.status == "done"]
 
 
 def folder_of(workspace, spec, stage, *overrides):
-    planned = {item["name"]: item["address"] for item in plan(spec, set=overrides, workspace=workspace)}
+    planned = {item["name"]: item["address"] for item in plan(spec, set=overrides, workspace=workspace).records()}
     return Path(workspace) / "artifacts" / stage / planned[stage][:24]
 
 
 def outcome(result):
-    return result["metrics"], result["baselines"], result["gain"], result["unreached"]
+    return result.metrics, result.baselines, result.gain, result.unreached
 
 
 # Result
@@ -49,25 +49,21 @@ def outcome(result):
 
 def test_the_result_says_what_was_found(finished):
     workspace, result = finished
-    assert {"run", "name", "status", "metrics", "baselines", "gain", "stages", "peak_rss_bytes", "report",
-            "model"} <= set(result)
-    assert result["status"] == "done"
+    assert result.status == "done"
     assert ran(result) == NAMES
-    assert all(stage["seconds"] >= 0 and len(stage["address"]) == 64 for stage in result["stages"])
-    assert set(result["baselines"]) == {"base", "shuffled", "subsample_graph"}
-    for scores in (result["metrics"], *result["baselines"].values()):
+    assert all(stage.seconds >= 0 and len(stage.address) == 64 for stage in result.stages)
+    assert set(result.baselines) == {"base", "shuffled", "subsample_graph"}
+    for scores in (result.metrics, *result.baselines.values()):
         assert scores["n_test"] == 60
         assert np.sum(scores["confusion"]) == 60
         assert scores["error"] == pytest.approx(1 - np.trace(scores["confusion"]) / 60)
         assert scores["accuracy"] == pytest.approx(1 - scores["error"])
-    assert result["peak_rss_bytes"] > 50 << 20
-    folder = workspace / "runs" / result["run"]
+    assert result.peak_rss_bytes > 50 << 20
+    folder = workspace / "runs" / result.run
     stored = json.loads((folder / "result.json").read_text())
-    assert {name: (folder / stored[name]).resolve() for name in ("model", "report")} == {
-        name: Path(result[name]) for name in ("model", "report")}  # relative: the workspace may be moved
-    assert stored | {name: result[name] for name in ("model", "report")} == result
-    assert Path(result["report"]) == folder / "report.html"
-    assert "<html" in Path(result["report"]).read_text() or "<!doctype" in Path(result["report"]).read_text().lower()
+    assert not any(Path(stored[name]).is_absolute() for name in ("model", "report"))  # the workspace may be moved
+    assert result.report == folder / "report.html"
+    assert "<html" in Path(result.report).read_text() or "<!doctype" in Path(result.report).read_text().lower()
     assert not (workspace / "lock.json").exists()
 
 
@@ -86,7 +82,7 @@ def test_events_tell_every_stage_and_its_progress(spec, tmp_path):
 def test_plan_tells_what_is_there(spec, workspace, tmp_path):
     assert set(statuses(spec, tmp_path / "new").values()) == {"to run"}
     assert not (tmp_path / "new").exists()  # a plan writes nothing
-    first, *_, last = plan(spec, workspace=tmp_path / "new")
+    first, *_, last = plan(spec, workspace=tmp_path / "new").records()
     assert first["why"] == "not made yet"
     assert last["why"] == "after split, points, models"
     assert set(statuses(spec, workspace).values()) == {"cached"}
@@ -99,7 +95,7 @@ def test_plan_tells_a_stage_that_was_interrupted(spec, workspace):
     (columns / "manifest.json").unlink()
     for index in (1, 3, 4):
         stored(columns, f"receipts/{index:06d}.json").unlink()
-    planned = {stage["name"]: stage for stage in plan(spec, workspace=workspace)}
+    planned = {stage["name"]: stage for stage in plan(spec, workspace=workspace).records()}
     assert planned["columns"]["status"] == "partial"
     assert planned["columns"]["why"] == "2 parts are finished"
     assert planned["scores"]["status"] == "cached"
@@ -112,7 +108,7 @@ def test_a_second_run_computes_nothing(spec, finished, workspace):
     before = contents(workspace)
     result = run(spec, workspace=workspace, execution=InProcess(2))
     assert ran(result) == []
-    assert {stage["status"] for stage in result["stages"]} == {"cached"}
+    assert {stage.status for stage in result.stages} == {"cached"}
     assert outcome(result) == outcome(finished[1])
     assert contents(workspace) == before
 
@@ -120,7 +116,7 @@ def test_a_second_run_computes_nothing(spec, finished, workspace):
 def test_another_eta_fits_and_scores_only(spec, finished, workspace):
     result = run(spec, set=["model.eta=0"], workspace=workspace, execution=InProcess(2))
     assert ran(result) == ["selection", "models", "scores"]
-    assert result["metrics"] == result["baselines"]["base"]  # eta 0 is the base kernel
+    assert result.metrics == result.baselines["base"]  # eta 0 is the base kernel
     assert outcome(run(spec, workspace=workspace, execution=InProcess(2))) == outcome(finished[1])  # still there
 
 
@@ -198,7 +194,7 @@ def test_the_first_manifest_stays(spec, workspace):
 def test_the_same_spec_gives_the_same_bytes(spec, finished, tmp_path):
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
     assert outcome(result) == outcome(finished[1])
-    assert [stage["address"] for stage in result["stages"]] == [stage["address"] for stage in finished[1]["stages"]]
+    assert [stage.address for stage in result.stages] == [stage.address for stage in finished[1].stages]
     assert contents(tmp_path) == contents(finished[0])
 
 
@@ -232,17 +228,17 @@ def test_an_opened_model_predicts_what_the_run_scored(spec, finished, points_fil
     codes = parts_in(folder_of(workspace, spec, "scores")).rows("codes").read_all()
     column = ["base", "model", "shuffled", "subsample_graph"].index(name)
     X = open_dataset(points_file).X
-    for path in (result["model"], workspace / "runs" / result["run"] / "result.json"):
+    for path in (result.model_path, workspace / "runs" / result.run / "result.json"):
         found = open_model(path, name).predict(X)
         assert found.shape == (260,)
         assert_array_equal(found[split["test"]], codes[:, column])  # classes 0, 1, 2 are their own codes
-    scores = result["metrics"] if name == "model" else result["baselines"][name]
+    scores = result.metrics if name == "model" else result.baselines[name]
     assert np.mean(found[split["test"]] != split["test_codes"]) == scores["error"]
 
 
 def test_a_prediction_does_not_depend_on_blocks(finished, points_file):
     X = open_dataset(points_file).X
-    fitted = open_model(finished[1]["model"])
+    fitted = open_model(finished[1].model_path)
     assert_array_equal(fitted.predict(X, InProcess(2, memory_budget=40_000)), fitted.predict(X))
     assert fitted.predict(as_rows(np.empty((0, 4), np.float32))).shape == (0,)
 
@@ -253,7 +249,7 @@ def test_a_prediction_does_not_depend_on_blocks(finished, points_file):
 ])
 def test_what_is_not_a_model(spec, finished, place, name, message):
     workspace, result = finished
-    path = {"model": result["model"], "nowhere": workspace / "none",
+    path = {"model": result.model_path, "nowhere": workspace / "none",
             "covariance": folder_of(workspace, spec, "covariance")}[place]
     with pytest.raises(DataError, match=message):
         open_model(path, name)
@@ -302,19 +298,19 @@ def test_unlabeled_rows_of_the_file_are_trained_on_and_never_tested(spec, points
     assert len(split["train"]) == 200
     assert (split["train_codes"] == -1).sum() == 65
     assert (y[split["test"]] >= 0).all()
-    assert np.sum(result["metrics"]["confusion"]) == 60
+    assert np.sum(result.metrics["confusion"]) == 60
 
 
 def test_named_and_joined_classes(spec, points_file, tmp_path):
     spec["data"]["classes"] = {"first": [0], "others": [1, 2]}
     result = run(spec, workspace=tmp_path, execution=InProcess(2))
-    assert np.shape(result["metrics"]["confusion"]) == (2, 2)
-    found = open_model(result["model"]).predict(open_dataset(points_file).X)
+    assert np.shape(result.metrics["confusion"]) == (2, 2)
+    found = open_model(result.model_path).predict(open_dataset(points_file).X)
     assert set(found.tolist()) == {"first", "others"}
 
 
 def test_runs_are_numbered_in_time(spec, workspace):
     begin = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    first = run(spec, workspace=workspace, execution=InProcess(1))["run"]
+    first = run(spec, workspace=workspace, execution=InProcess(1)).run
     assert begin <= first.split("-")[0] <= time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     assert len(list((workspace / "runs").iterdir())) == 2

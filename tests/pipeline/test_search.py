@@ -81,11 +81,11 @@ def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
     assert choice["n_folds"] == 9
     assert choice[by] == min(row[by] for row in rows if row["n_folds"] == 9)
     assert choice[by] == pytest.approx(every[told(choice, kind)][by])
-    assert result["selection"]["model"] == choice
-    page = (halved / "runs" / result["run"] / "report.html").read_text()
+    assert result.selection["model"] == choice
+    page = (halved / "runs" / result.run / "report.html").read_text()
     assert "Chosen parameters" in page
     again = run(spec_of(kind, folds=9, search="halving", seed=0), workspace=halved, execution=InProcess(1))
-    assert {stage["status"] for stage in again["stages"]} == {"cached"}
+    assert {stage.status for stage in again.stages} == {"cached"}
 
 
 def test_losses_share_the_gram_matrices_of_a_bandwidth(spec_of, tmp_path, monkeypatch):
@@ -137,8 +137,8 @@ def test_the_graph_kind_finds_what_the_estimator_finds(spec_of, tmp_path):
     spec["selection"]["grid"] = {"ridge": [None, 0.01], "penalty": [0.01, 1.0]}
     spec["graph"]["width"] = 0.5
     result = run(spec, workspace=tmp_path, execution=InProcess(2))
-    stages = {stage["name"]: tmp_path / "artifacts" / stage["name"] / stage["address"][:24]
-              for stage in result["stages"]}
+    stages = {stage.name: tmp_path / "artifacts" / stage.name / stage.address[:24]
+              for stage in result.stages}
     points, labels = (parts_in(stages[name]) for name in ("points", "labels"))
     X, known = points.rows("train").read_all(), labels.read(0)
     y = np.full(len(X), -1)
@@ -150,7 +150,7 @@ def test_the_graph_kind_finds_what_the_estimator_finds(spec_of, tmp_path):
     assert [row["penalty"] for row in rows] == [0.01, 1.0, 0.01, 1.0]
     values = read_manifest(stages["vertex_values"] / "manifest.json")["attributes"]
     assert values["learner"] == "ridge"
-    ridges = result["selection"]["model"]["ridge"]
+    ridges = result.selection["model"]["ridge"]
     assert ridges in (None, [0.01])
     assert {kernel["ridge"] for kernel in values["kernels"]} == {0.01} or ridges is None
 
@@ -194,8 +194,8 @@ def test_every_key_of_a_selection_is_one_of_every_kind(spec_of, kind):
     keys = {"grid", "search", "samples", "factor", "folds", "repetitions", "cross_validation", "held_out_points",
             "measure", "one_standard_error", "seed"}
     assert set(json.loads(load_spec(spec_of(kind)).selection.model_dump_json())) == keys
-    before, after = ({stage["name"]: stage["address"] for stage in plan(spec_of(kind, **own), workspace="nowhere")}
-                     for own in ({}, {"search": "random", "samples": 3}))
+    planned = (plan(spec_of(kind, **own), workspace="nowhere") for own in ({}, {"search": "random", "samples": 3}))
+    before, after = ({stage["name"]: stage["address"] for stage in made.records()} for made in planned)
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"selection", "models", "scores"} | ({"vertex_values"} if kind == "graph" else set())
 
@@ -210,28 +210,28 @@ def test_each_graph_has_stages_of_its_own_and_the_best_is_fitted(spec_of, kind, 
     spec = spec_of(kind, folds=4)
     few = {name: values[:2] for name, values in GRIDS[kind].items()}
     spec["selection"]["grid"] = {**few, "graph": TWO}
-    planned = plan(spec, workspace=tmp_path / "all")
+    planned = plan(spec, workspace=tmp_path / "all").records()
     result = run(spec, workspace=tmp_path / "all", execution=InProcess(2))
     assert [stage["name"] for stage in planned].count("selection") == 4
     assert [stage["name"] for stage in planned].count("neighbors") == 2
     assert [stage["name"] for stage in planned].count("points") == 1
-    assert {stage.get("graph") for stage in result["stages"] if stage["name"] == "graph"} == {
+    assert {stage.graph for stage in result.stages if stage.name == "graph"} == {
         f"n_neighbors {k}, weights {weights}" for k in TWO["n_neighbors"] for weights in TWO["weights"]}
-    assert not any("graph" in stage for stage in result["stages"] if stage["name"] in ("dataset", "points", "vertices"))
-    rows, by = result["graphs"], "error" if "loss" in result["selection"]["model"] else "rmse"
+    assert not any(stage.graph for stage in result.stages if stage.name in ("dataset", "points", "vertices"))
+    rows, by = result.graphs, "error" if "loss" in result.selection["model"] else "rmse"
     assert len(rows) == 4
     assert rows[0][by] == min(row[by] for row in rows)
-    assert {key: value for key, value in rows[0].items() if key != "graph"} == result["selection"]["model"]
+    assert {key: value for key, value in rows[0].items() if key != "graph"} == result.selection["model"]
     alone = {**spec, "graph": {**spec["graph"], **rows[0]["graph"]}, "selection": {"folds": 4, "grid": few}}
     own = run(alone, workspace=tmp_path / "one", execution=InProcess(2))
-    assert own["selection"] == result["selection"]
-    assert own["metrics"] == result["metrics"]
-    theirs = {stage["address"] for stage in result["stages"]}
-    assert {stage["address"] for stage in own["stages"]} <= theirs
+    assert own.selection == result.selection
+    assert own.metrics == result.metrics
+    theirs = {stage.address for stage in result.stages}
+    assert {stage.address for stage in own.stages} <= theirs
     again = run(spec, workspace=tmp_path / "all", execution=InProcess(1))
-    assert {stage["status"] for stage in again["stages"]} == {"cached"}
-    assert {stage["status"] for stage in plan(spec, workspace=tmp_path / "all")} == {"cached"}
-    page = (tmp_path / "all" / "runs" / result["run"] / "report.html").read_text()
+    assert {stage.status for stage in again.stages} == {"cached"}
+    assert {stage["status"] for stage in plan(spec, workspace=tmp_path / "all").records()} == {"cached"}
+    page = (tmp_path / "all" / "runs" / result.run / "report.html").read_text()
     assert "the first was chosen" in page
 
 
@@ -239,16 +239,16 @@ def test_a_search_over_graphs_goes_on_stops_and_is_made_anew(spec_of, tmp_path):
     spec = spec_of("laprls", folds=3)
     spec["selection"]["grid"]["graph"] = {"n_neighbors": [4, 8]}
     stopped = run(spec, workspace=tmp_path, execution=InProcess(1), until="graph")
-    assert stopped["status"] == "stopped"
-    assert [stage["name"] for stage in stopped["stages"]].count("graph") == 2
+    assert stopped.status == "stopped"
+    assert [stage.name for stage in stopped.stages].count("graph") == 2
     first = run(spec, workspace=tmp_path, execution=InProcess(1))
-    states = [(stage["name"], stage["status"]) for stage in first["stages"]]
+    states = [(stage.name, stage.status) for stage in first.stages]
     assert states.count(("graph", "cached")) == states.count(("selection", "done")) == 2
     anew = run(spec, workspace=tmp_path, execution=InProcess(1), from_stage="graph")
-    states = [(stage["name"], stage["status"]) for stage in anew["stages"]]
+    states = [(stage.name, stage.status) for stage in anew.stages]
     assert states.count(("neighbors", "cached")) == states.count(("graph", "done")) == 2
     assert states.count(("models", "done")) == 1
-    assert anew["selection"] == first["selection"]
+    assert anew.selection == first.selection
 
 
 @pytest.mark.parametrize(("kind", "graph", "says"), [

@@ -41,7 +41,7 @@ def test_each_model_chooses_its_best_grid_point(searched):
     models = facts(workspace, "models")["models"]
     for name, model in models.items():
         assert model["parameters"] == {key: found["choices"][name][key] for key in ("power", "eta", "C", "bandwidth")}
-    assert result["selection"]["model"]["error"] == found["choices"]["model"]["error"]
+    assert result.selection["model"]["error"] == found["choices"]["model"]["error"]
 
 
 def test_the_choice_gives_the_model_that_those_parameters_give(searched, tmp_path):
@@ -50,15 +50,15 @@ def test_the_choice_gives_the_model_that_those_parameters_give(searched, tmp_pat
     fixed = {**spec, "selection": None, "model": {"kind": "svm", "eta": chosen["eta"], "C": chosen["C"]},
              "kernel": {"bandwidth": chosen["bandwidth"]}, "graph": {**spec["graph"], "power": chosen["power"]}}
     again = run(fixed, workspace=tmp_path / "fixed", execution=InProcess(2))
-    assert again["metrics"]["error"] == result["metrics"]["error"]
-    assert again["baselines"]["shuffled"]["error"] == result["baselines"]["shuffled"]["error"]
+    assert again.metrics["error"] == result.metrics["error"]
+    assert again.baselines["shuffled"]["error"] == result.baselines["shuffled"]["error"]
 
 
 def test_a_longer_grid_uses_the_graph_again(searched):
     spec, workspace, _ = searched
     wider = {**spec, "selection": {**GRID, "grid": {**GRID["grid"], "eta": [1, 30, 100]}}}
     result = run(wider, workspace=workspace, execution=InProcess(2))
-    ran = [stage["name"] for stage in result["stages"] if stage["status"] == "done"]
+    ran = [stage.name for stage in result.stages if stage.status == "done"]
     assert ran == ["selection", "models", "scores"]
 
 
@@ -141,7 +141,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
             "baselines": ["base", "shuffled"]}
     result = run(spec, workspace=tmp_path, execution=InProcess(2))
     found, repetitions = facts(tmp_path, "selection"), selection.get("repetitions", 1)
-    n_labeled = 6 * len(result["metrics"]["confusion"])
+    n_labeled = 6 * len(result.metrics["confusion"])
     assert found["folds"] == (n_labeled if selection["folds"] == "leave_one_out" else 3)
     assert found["repetitions"] == repetitions
     name = selection.get("measure", "error")
@@ -167,7 +167,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
                 assert len(row["fold_errors"]) == found["folds"] * repetitions
             assert (f"{name}_se_repetitions" in row) == (repetitions > 1)
             assert {f"{name}_se", "error", "error_se"} <= row.keys()
-    page = (tmp_path / "runs" / result["run"] / "report.html").read_text()
+    page = (tmp_path / "runs" / result.run / "report.html").read_text()
     for words in ("Brier score", "area under the ROC curve",
                   *(["dealt anew 2 times"] if repetitions > 1 else []),
                   *(["within one standard error"] if selection.get("one_standard_error") else [])):

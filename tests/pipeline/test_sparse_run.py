@@ -56,22 +56,22 @@ def points_of(place):
 
 def test_the_sparse_run_finds_what_the_dense_one_does(runs, text_like):
     (sparse_place, dense_place), (found, wanted) = runs
-    assert found["metrics"] == wanted["metrics"]
-    assert found["baselines"] == wanted["baselines"]
-    assert found["metrics"]["accuracy"] > 0.8
+    assert found.metrics == wanted.metrics
+    assert found.baselines == wanted.baselines
+    assert found.metrics["accuracy"] > 0.8
     described = points_of(sparse_place)
     assert described["train"]["shape"] == [200, D]
     assert described["test"]["shape"] == [60, D]
     assert described["test"]["first"] >= 1
     assert described["train"]["nnz"] + described["test"]["nnz"] == np.count_nonzero(text_like[1])
     assert set(points_of(dense_place)) == {"scaling", "d"}
-    assert Workspace.at(sparse_place).verify() == len(found["stages"])
+    assert Workspace.at(sparse_place).verify() == len(found.stages)
 
 
 def test_a_model_of_sparse_points_predicts_sparse_and_dense_rows(runs, text_like):
     (_, _), (found, wanted) = runs
     X = text_like[1]
-    on_sparse, on_dense = open_model(found["model"]), open_model(wanted["model"])
+    on_sparse, on_dense = open_model(found.model_path), open_model(wanted.model_path)
     assert on_sparse.model.points.nnz < on_sparse.model.points.shape[0] * D / 10
     labels = on_dense.predict(X, InProcess(1))
     for rows in (X, as_csr(X), CsrRows(as_csr(X))):
@@ -90,5 +90,5 @@ def test_a_scaling_that_moves_zeros_is_refused_before_any_stage(scale, text_like
 
 def test_the_number_of_parts_does_not_change_the_result(runs, text_like, tmp_path):
     found = run(spec_of(text_like[0]), workspace=tmp_path, execution=InProcess(2, memory_budget=1 << 21))
-    assert found["metrics"] == runs[1][0]["metrics"]
+    assert found.metrics == runs[1][0].metrics
     assert points_of(tmp_path)["train"]["block_rows"] <= points_of(runs[0][0])["train"]["block_rows"]

@@ -7,7 +7,7 @@ from dssl.data import labels
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import points, split
-from dssl.pipeline.plan import make_plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 
 from .split_arrays import split_arrays
@@ -28,9 +28,9 @@ def made(tmp_path, y, **data):
     data = {"source": str(tmp_path / "points.npz"), "test": {"count": 200}, **data}
     spec = {"name": "split", "data": data, "labels": how, "model": {"kind": "laprls"}}
     run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="labels")
-    plan = make_plan(spec, workspace=tmp_path / "work")
-    shown = plan.artifact("labels").parts.read(0)
-    return split_arrays(plan.artifact("split").parts), plan.artifact("split").attributes, shown
+    made = plan(spec, workspace=tmp_path / "work")
+    shown = made.artifact("labels").parts.read(0)
+    return split_arrays(made.artifact("split").parts), made.artifact("split").attributes, shown
 
 
 def test_classes_keep_their_shares_and_every_block_is_drawn_from(tmp_path, blocks):

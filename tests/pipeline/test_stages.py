@@ -12,7 +12,7 @@ from dssl.execution.in_process import InProcess
 from dssl.params import plain
 from dssl.pipeline.kinds.registry import KINDS, register_kind
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import make_plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import GraphPipeline, Spec
 from dssl.pipeline.stage import Context, Kind, Stage
@@ -75,7 +75,7 @@ def test_the_parameters_of_a_stage_are_a_frozen_dataclass_without_the_spec(kind,
 
 @pytest.mark.parametrize("name", list(KINDS))
 def test_an_address_digests_the_parameters_that_the_function_gets(name, specs):
-    for item in make_plan(specs[name], workspace="nowhere").stages:
+    for item in plan(specs[name], workspace="nowhere").stages:
         assert item.artifact.params == plain(item.params)
         assert item.artifact.version == item.stage.version
 
@@ -100,13 +100,13 @@ def test_no_function_of_a_stage_can_reach_the_spec(name, specs, tmp_path, monkey
     watched = tuple(Stage(**{**{field.name: getattr(stage, field.name) for field in fields(Stage)},
                              "make": looked_at(stage)}) for stage in kind.stages)
     monkeypatch.setitem(KINDS, name, replace(kind, stages=watched))
-    assert run(specs[name], workspace=tmp_path, execution=InProcess(1))["status"] == "done"
+    assert run(specs[name], workspace=tmp_path, execution=InProcess(1)).status == "done"
     assert called == kind.names
 
 
 @pytest.mark.parametrize("name", list(KINDS))
 def test_files_from_outside_are_in_the_address_of_the_stages_that_read_them(name, specs):
-    made = make_plan(specs[name], workspace="nowhere")
+    made = plan(specs[name], workspace="nowhere")
     readers = [item for item in made.stages if item.stage.files]
     assert [item.stage.name for item in readers if "source" in item.stage.files] == ["dataset", "split"]
     for item in readers:

@@ -77,7 +77,9 @@ def test_a_run_keeps_its_status(spec, tmp_path):
     assert execution.counter is None  # whoever uses it next tells nothing to this run
     failed = status_in(tmp_path / "failed")
     assert (failed["state"], failed["stage"], failed["name"]) == ("failed", "columns", "small")
-    assert failed["error"].startswith("NotConverged: ")
+    assert failed["error"]["type"] == "NotConverged"
+    assert all(failed["error"][key] for key in ("what", "why", "fix"))
+    assert [stage["name"] for stage in failed["stages"]][-1] == "system"
     found = inspect(failed["run"], Workspace.at(tmp_path / "failed"))
     assert (found["status"], found["progress"]["error"]) == ("unfinished", failed["error"])
 

@@ -13,7 +13,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.learners.model import Model
 from dssl.pipeline import suggestion
-from dssl.pipeline.plan import make_plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.pipeline.suggestion import artifacts_behind, finished_models, suggest_rows
 
@@ -57,7 +57,7 @@ def filled(path, kinds):
 def test_labels_that_were_asked_for_lower_the_error(problem, finished, tmp_path):
     folder, kinds = problem
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec_of(folder, "graph")))
-    errors, files = [finished("graph")["metrics"]["error"]], []
+    errors, files = [finished("graph").metrics["error"]], []
     for batch in range(2):
         own = spec_of(folder, "graph", **({"file": files} if files else {}))
         (tmp_path / "spec.yaml").write_text(yaml.safe_dump(own))
@@ -65,11 +65,11 @@ def test_labels_that_were_asked_for_lower_the_error(problem, finished, tmp_path)
         files = [*files, str(tmp_path / f"batch_{batch}.csv")]
         found.write(tmp_path / f"batch_{batch}.csv")
         filled(files[-1], kinds)
-        made = make_plan(spec_of(folder, "graph", file=files), workspace=folder / "work")
+        made = plan(spec_of(folder, "graph", file=files), workspace=folder / "work")
         status = {item.stage.name: item.status for item in made.selected}
         assert [name for name, its in status.items() if its == "cached"] == [
             "dataset", "split", "points", "vertices", "neighbors", "graph"]
-        errors.append(run(made, execution=InProcess(1))["metrics"]["error"])
+        errors.append(run(made, execution=InProcess(1)).metrics["error"])
         assert made.artifact("labels").attributes["n_labeled"] == 6 + 8 * len(files)
     assert errors[0] > 0.2
     assert errors[2] <= 0.05
@@ -83,8 +83,8 @@ def test_nothing_is_made_anew(problem, finished, monkeypatch, kind):
     folder, result = problem[0], finished(kind)
     monkeypatch.setattr(KNNGraph, "build", None)
     monkeypatch.setattr("dssl.graph.graph.find_neighbors", None)
-    found = suggest_rows(result["run"], InProcess(1), count=5, workspace=folder / "work")
-    split = split_arrays(artifacts_behind(finished_models(result["model"], "")).get("split").parts)
+    found = suggest_rows(result.run, InProcess(1), count=5, workspace=folder / "work")
+    split = split_arrays(artifacts_behind(finished_models(result.model_path, "")).get("split").parts)
     assert np.isin(found.rows, split["train"]).all()
     assert len(set(found.rows)) == 5
     assert set(found.predicted) <= {"oak", "elm", "fir", None}
@@ -94,14 +94,14 @@ def test_nothing_is_made_anew(problem, finished, monkeypatch, kind):
     assert [record["row"] for record in found.records()] == found.rows.tolist()
     if kind == "cluster":
         with pytest.raises(ParameterError, match=r"(?s)without a graph.*coverage or uncertainty"):
-            suggest_rows(result["run"], InProcess(1), criterion="v_optimality", workspace=folder / "work")
+            suggest_rows(result.run, InProcess(1), criterion="v_optimality", workspace=folder / "work")
 
 
 def test_a_learner_on_the_graph_is_not_asked_for_values_it_holds(problem, finished, monkeypatch):
     folder, result, calls, values = problem[0], finished("graph"), [], Model.values_and_beyond
     monkeypatch.setattr(Model, "values_and_beyond", lambda self, X, *rest: (calls.append(len(X)), values(
         self, X, *rest))[1])
-    suggest_rows(result["run"], InProcess(1), count=3, workspace=folder / "work")
+    suggest_rows(result.run, InProcess(1), count=3, workspace=folder / "work")
     assert calls == [3]
 
 
@@ -109,7 +109,7 @@ def test_a_run_without_labels_is_refused(problem, finished, monkeypatch):
     folder, result = problem[0], finished("graph")
     monkeypatch.setattr(suggestion, "artifacts_behind", lambda folder: {"points": None})
     with pytest.raises(DataError, match="learned from no labels"):
-        suggest_rows(result["run"], InProcess(1), workspace=folder / "work")
+        suggest_rows(result.run, InProcess(1), workspace=folder / "work")
 
 
 def test_quantities_are_suggested_by_the_graph_alone(tmp_path):
@@ -119,9 +119,9 @@ def test_quantities_are_suggested_by_the_graph_alone(tmp_path):
     data = {"source": str(tmp_path / "points.npz"), "task": "regression", "test": {"count": 20}}
     spec = {"name": "sums", "data": data, "labels": {"count": 10}, "model": {"kind": "graph"}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
-    found = suggest_rows(result["run"], InProcess(1), count=3, workspace=tmp_path / "work")
+    found = suggest_rows(result.run, InProcess(1), count=3, workspace=tmp_path / "work")
     assert found.attributes["criterion"] == "v_optimality"
     assert all(isinstance(value, float) for value in found.predicted)
     assert np.isnan(found.probability).all()
     with pytest.raises(ParameterError, match="without a model of classes"):
-        suggest_rows(result["run"], InProcess(1), criterion="uncertainty", workspace=tmp_path / "work")
+        suggest_rows(result.run, InProcess(1), criterion="uncertainty", workspace=tmp_path / "work")

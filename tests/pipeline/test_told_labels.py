@@ -7,7 +7,7 @@ import pytest
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import make_plan
+from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 
 from ..moons import moons_spec
@@ -18,14 +18,14 @@ from .split_arrays import split_arrays
 def told(tmp_path):
     """Return a function that makes the plan of a run whose labels of rows are told, and the plan without them."""
     spec = moons_spec(tmp_path, 200)
-    plain = make_plan(spec, workspace=tmp_path / "work", until="labels")
+    plain = plan(spec, workspace=tmp_path / "work", until="labels")
     run(plain, execution=InProcess(1))
 
     def planned(rows, labels, **data):
         path = tmp_path / "told.csv"
         pd.DataFrame({"row": rows, "label": labels}).to_csv(path, index=False)
         own = {**spec, "data": {**spec["data"], **data}, "labels": {**spec["labels"], "file": str(path)}}
-        return make_plan(own, workspace=tmp_path / "work", until="labels")
+        return plan(own, workspace=tmp_path / "work", until="labels")
 
     return planned, plain
 
@@ -74,7 +74,7 @@ def test_labels_of_a_file_are_quantities_in_a_regression(tmp_path):
     spec = {"name": "told", "data": data,
             "labels": {"given": True, "file": [str(tmp_path / "told.csv")]}}
     (tmp_path / "told.csv").write_text("row,label\n40,2.5\n", encoding="utf-8")
-    made = make_plan(spec, workspace=tmp_path / "work", until="labels")
+    made = plan(spec, workspace=tmp_path / "work", until="labels")
     run(made, execution=InProcess(1))
     found, train = made.artifact("labels").parts.read(0), split_arrays(made.artifact("split").parts)["train"]
     assert found["values"][train[found["labeled"]] == 40].tolist() == [2.5]

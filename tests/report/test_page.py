@@ -326,16 +326,16 @@ def digits(tmp_path_factory):
 
 
 def test_the_page_of_a_real_run_holds_its_figures(digits):
-    found = Reader(Path(digits["report"]).read_text(encoding="utf-8"))
+    found = Reader(Path(digits.report).read_text(encoding="utf-8"))
     assert_self_contained(found)
     assert_all_sections(found)
     assert found.tags.count("svg") == 2
-    error, base = digits["metrics"]["error"], digits["baselines"]["base"]["error"]
+    error, base = digits.metrics["error"], digits.baselines["base"]["error"]
     assert f"the test error is {100 * error:.1f} % with them and {100 * base:.1f} % without them" in found.text
-    for own in digits["baselines"].values():
+    for own in digits.baselines.values():
         assert f"{100 * own['error']:.1f} % ± {100 * own['standard_error']:.1f} %" in found.text
-    for stage in digits["stages"]:
-        assert stage["address"][:24] in found.text
+    for stage in digits.stages:
+        assert stage.address[:24] in found.text
     for figure in ("training points n 1,437", "2 each", "3 (pixel_0_0, pixel_4_0, pixel_4_7)",
                    "every column meets it", "The search was exact"):
         assert figure in found.text

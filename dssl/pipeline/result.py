@@ -1,0 +1,224 @@
+"""The result of a run: its figures as attributes, its model, its report; and as a notebook shows it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from ..data.dataset import Dataset
+from ..errors import DataError, explain, require
+from ..execution.on_dask import current_execution
+from ..execution.tasks import Execution
+from ..report.error_measure import gain_over, measure_of
+from ..report.markup import Html, table, tag
+from ..storage.artifacts import Workspace
+from ..storage.files import read_json
+from ..units import size_text, time_text
+from .dataset import dataset_of
+from .prediction import FittedPipeline, open_model
+from .stage import Context
+
+RESULT = "result.json"  # in a run's folder
+PATHS = {"model": "model_path", "report": "report"}  # by their keys in a document
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What one stage of a run took.
+
+    status : "done", or "cached" where an earlier run had made it. address : of its artifact. disk_bytes : what that
+    keeps on disk. peak_rss_bytes : the most that a process held; predicted_peak_bytes, measured_peak_bytes, ratio : see
+    the report. graph : where several are tried, the values of the one that it is of.
+    """
+
+    name: str
+    status: Literal["done", "cached"]
+    address: str
+    seconds: float
+    peak_rss_bytes: int = 0
+    predicted_peak_bytes: int | None = None
+    measured_peak_bytes: int | None = None
+    ratio: float | None = None
+    disk_bytes: int = 0
+    graph: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {name: value for name, value in asdict(self).items() if name != "graph" or value}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RunResult:
+    """What a run came to.
+
+    run : its identity. name : of the spec. status : "done", or "stopped" after the stage `until`. folder : of the run.
+    metrics, baselines : scores of the model on the test points, and of each baseline. gain : of the model over each.
+    transductive : scores on the training points whose labels were not shown. verdict : whether the unlabeled data
+    helped, in sentences. selection : the values that were chosen, by model. graphs : where several were tried, what
+    came of each, the chosen one first. unreached : training points that no label reaches. stages : what each took.
+    model_path, report : the folder of the models, and the page; None of a run that was stopped.
+    intermediate_bytes : what `dssl gc --intermediate` frees of `disk_bytes`.
+    """
+
+    run: str
+    name: str
+    status: Literal["done", "stopped"]
+    folder: Path
+    stages: tuple[StageRun, ...]
+    peak_rss_bytes: int
+    intermediate_bytes: int = 0
+    until: str | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    baselines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    gain: Mapping[str, Any] = field(default_factory=dict)
+    transductive: Mapping[str, Any] = field(default_factory=dict)
+    verdict: tuple[str, ...] = ()
+    selection: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    graphs: Sequence[Mapping[str, Any]] = ()
+    unreached: Mapping[str, Any] = field(default_factory=dict)
+    model_path: Path | None = None
+    report: Path | None = None
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], folder: Path) -> Self:
+        """Return the result of a run's JSON document, with paths as they are or relative to its folder."""
+        known = {own.name for own in fields(cls)}
+        found = {name: value for name, value in document.items() if name in known - set(PATHS)}
+        for key, name in PATHS.items():
+            if document.get(key):
+                found[name] = Path(os.path.normpath(folder / document[key]))
+        stages = tuple(StageRun(**stage) for stage in document["stages"])
+        return cls(**found | {"folder": folder, "stages": stages, "verdict": tuple(document.get("verdict", ()))})
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Return the result of a finished run, by its folder or its result.json.
+
+        Raises DataError: there is none.
+        """
+        folder = Path(path).parent if Path(path).name == RESULT else Path(path)
+        require((folder / RESULT).is_file(), f"{path} holds no result", error=DataError,
+                why="it is written at the end of a run", fix="name the folder of a finished run: WORKSPACE/runs/RUN")
+        return cls.of(read_json(folder / RESULT), folder.resolve())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document of `dssl run --json`."""
+        found = {own.name: getattr(self, own.name) for own in fields(self)}
+        found |= {"stages": [stage.to_dict() for stage in self.stages], "verdict": list(self.verdict)}
+        keys = {name: key for key, name in PATHS.items()}
+        return {keys.get(name, name): str(value) if isinstance(value, Path) else value for name, value in found.items()}
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of all stages."""
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Return the bytes that its artifacts took when it ended, other runs' among them where they are shared."""
+        return sum(stage.disk_bytes for stage in self.stages)
+
+    @property
+    def workspace(self) -> Path:
+        """Return the folder of the workspace."""
+        return self.folder.parent.parent
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return the spec as it was checked, with all defaults."""
+        return read_json(self.folder / "spec.json")
+
+    @property
+    def dataset(self) -> Dataset:
+        """Return the points and targets of the source, as they are stored.
+
+        Raises DataError: they were removed, as by `dssl gc --intermediate`.
+        """
+        address = next(stage.address for stage in self.stages if stage.name == "dataset")
+        artifact = Workspace(self.workspace).artifact_in("dataset", address)
+        return dataset_of(Context({"dataset": artifact}, {}, artifact.parts, current_execution()))
+
+    def model(self, name: str = "model") -> FittedPipeline:
+        """Return the fitted model, or a baseline's by its name, such as "base".
+
+        Raises DataError: the run was stopped before it had one, there is none of that name, or it was removed.
+        """
+        return open_model(self._models(), name)
+
+    def predict(self, X: Any, *, model: str = "model", execution: Execution | None = None) -> np.ndarray:
+        """Return the predicted classes or quantities (n,) of points that are given as the training points were.
+
+        X : a source (a path, a URL, a pattern), a DataFrame with its columns, or an array or sparse matrix (n, d) of
+            what these became; unscaled.
+        """
+        execution = execution or current_execution()
+        fitted = self.model(model)
+        return fitted.predict(fitted.rows_of(X, execution), execution)
+
+    def predict_proba(self, X: Any, *, model: str = "model", execution: Execution | None = None) -> np.ndarray:
+        """Return the probability of each class, (n, n_classes), in the order of `classes`; X as in `predict`.
+
+        Raises DataError: the model has no probabilities.
+        """
+        execution = execution or current_execution()
+        fitted = self.model(model)
+        return fitted.predict_proba(fitted.rows_of(X, execution), execution)
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Return the classes, in the order of the columns of probabilities; raise DataError where there are none."""
+        found = getattr(self.model().model.coding, "classes", None)
+        if found is None:
+            raise DataError(explain(f"{self.name} has no classes", why="it predicts quantities", fix="see metrics"))
+        return found
+
+    def _models(self) -> Path:
+        if self.model_path is None:
+            raise DataError(explain(f"the run {self.run} has no model", why=f"it was stopped after {self.until}",
+                                    fix="run the pipeline without --until"))
+        return self.model_path
+
+    def score_rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return the scores of the model and its baselines as texts: the head of a table, and its rows."""
+        scores = {"model": self.metrics, **self.baselines} if self.metrics else {}
+        if "n_clusters" in self.metrics:
+            keys = ("accuracy", "nmi", "ari")
+            return ("", "clusters", *keys), [
+                (name, str(own["n_clusters"]), *(f"{own[key]:.3f}" if key in own else "" for key in keys))
+                for name, own in scores.items()]
+        by, document = measure_of(dict(self.metrics)), {"metrics": self.metrics, "gain": dict(self.gain)}
+        return ("", by.name, "gain over it", by.test), [
+            (name, by.with_deviation(dict(own)), *gain_over(name, document)) for name, own in scores.items()]
+
+    def _summary(self) -> str:
+        made = sum(stage.status == "done" for stage in self.stages)
+        ended = "done" if self.status == "done" else f"stopped after {self.until}"
+        return (f"{ended}: {len(self.stages)} stages, {made} of them made, in {time_text(self.seconds)}; "
+                f"{size_text(self.disk_bytes)} on disk")
+
+    def __repr__(self) -> str:
+        head, rows = self.score_rows()
+        cells = [head, *rows] if rows else []
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)] if cells else []
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+                 for row in cells]
+        report = [f"report: {self.report}"] if self.report else []
+        return "\n  ".join([f"{type(self).__name__} {self.name} ({self.run}), {self._summary()}", *self.verdict[:1],
+                            *lines, *report])
+
+    def _repr_html_(self) -> str:
+        head, rows = self.score_rows()
+        link: Html | str = ""
+        if self.report is not None:  # relative where it can be, since notebooks serve the files beneath them
+            here = Path.cwd()
+            path = self.report.relative_to(here) if self.report.is_relative_to(here) else self.report
+            link = tag("p", tag("a", "Report", href=str(path), target="_blank"))
+        took = table(("stage", "status", "seconds", "on disk"), [
+            (stage.name, stage.status, f"{stage.seconds:.2f}", size_text(stage.disk_bytes)) for stage in self.stages],
+            numbers=(2, 3))
+        return tag("div", tag("h4", self.name), *(tag("p", tag("b", text)) for text in self.verdict[:1]),
+                   table(head, rows) if rows else "", link,
+                   tag("details", tag("summary", self._summary()), took))

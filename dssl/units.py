@@ -1,0 +1,18 @@
+"""Bytes and seconds as people read them."""
+
+
+def size_text(nbytes: float) -> str:
+    """Return bytes as people read them, in powers of 1,000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.0f} {unit}" if unit == "B" or nbytes >= 99.5 else f"{nbytes:.1f} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.1f} TB"
+
+
+def time_text(seconds: float) -> str:
+    """Return a duration as people read it."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 0.95 * size:
+            return f"{seconds / size:,.0f} {unit}" if seconds >= 9.5 * size else f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
