@@ -477,6 +477,17 @@ def test_inspect(made, workspace):
     run = json.loads((made / "result.json").read_text())["run"]
     found = json.loads(invoke("inspect", run, "--workspace", workspace, "--json").stdout)
     assert (found["kind"], found["name"]) == ("run", "trees")
+    text = invoke("inspect", run, "--workspace", workspace).stdout
+    assert text.startswith(f"run {run} of trees: done in ")
+    for part in ("test error", "on disk", "covariance", "subsample:\n    size: 30", "runs/" + run, "intermediate"):
+        assert part in text
+    assert "duplicates" not in text  # a default
+    assert "{" not in text
+    failed = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--set",
+                    "solver.method=jacobi", "--set", "solver.max_iterations=1", "--json")
+    text = invoke("inspect", json.loads(failed.stdout)["run"], "--workspace", workspace).stdout
+    for part in ("of trees: failed in stage columns", "NotConverged: ", "fix: ", "max_iterations: 1"):
+        assert part in text
 
 
 def test_doctor(tmp_path):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from ..errors import DataError, require
+from ..units import size_text
 from .options import console, json_option, on_option, planned, shaped, workspace_option
 
 if TYPE_CHECKING:
@@ -26,9 +28,13 @@ if TYPE_CHECKING:
 @click.option("--wait", default=0.0, is_flag=False, flag_value="inf", metavar="[SECONDS]",
               type=click.FloatRange(min=0),
               help="Wait for another run in the workspace: so many seconds, or as long as it takes.")
+@click.option("--keep", default="all", show_default=True, type=click.Choice(["all", "results"]),
+              help="What stays in the workspace once the run is done: with results only what predict, suggest and "
+                   "report need.")
 @click.option("--quiet", is_flag=True, help="Tell nothing of the progress.")
 @click.pass_obj
-def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float) -> None:
+def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float,
+                keep: Literal["all", "results"]) -> None:
     """Run the pipeline SPEC; what an earlier run made is used again."""
     from ..pipeline.run import run
     from ..progress import Reporter
@@ -42,7 +48,7 @@ def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool
             outcome.tell(event)
             reporter.tell(event)
 
-        result = run(made, execution=execution, events=tell, wait=wait)
+        result = run(made, execution=execution, events=tell, wait=wait, keep=keep)
     if as_json:
         click.echo(json.dumps(result.to_dict(), indent=1))
     elif result.status == "stopped":
@@ -65,6 +71,11 @@ def _print_result(result: RunResult) -> None:
         out.print(f"{result.unreached['count']} points are in no component with a label: {result.unreached['file']}",
                   soft_wrap=True)
     out.print(f"report: {result.report}", soft_wrap=True)
+    kept = f"kept: {size_text(result.disk_bytes)} in {result.workspace}"
+    if result.intermediate_bytes:
+        kept += (f"; `dssl gc --intermediate --yes --workspace {shlex.quote(str(result.workspace))}` frees "
+                 f"{size_text(result.intermediate_bytes)}")
+    out.print(kept, soft_wrap=True, markup=False, highlight=False)
 
 
 @click.command("plan")

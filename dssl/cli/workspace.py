@@ -9,6 +9,7 @@ from rich.table import Table
 from ..errors import DataError, SpecError, require
 from ..units import size_text
 from .options import json_option, on_option, workspace_option
+from .show_run import show_run
 
 
 @click.command("verify")
@@ -35,11 +36,14 @@ def verify_command(workspace: str, as_json: bool) -> None:
 @click.option("--keep-runs", default=None, metavar="N", type=click.IntRange(min=0),
               help="Keep the newest N runs and remove the others; by default all runs are kept.")
 @click.option("--drop", multiple=True, metavar="RUN", help="Remove this run; may be repeated.")
+@click.option("--intermediate", is_flag=True,
+              help="Also what later stages alone have read, of runs that are done: predict, suggest and report still "
+                   "work, and a run makes anew what it needs of it.")
 @click.option("--yes", is_flag=True, help="Remove what is listed.")
 @click.option("--dry-run", is_flag=True, help="Only list, as without --yes.")
 @json_option
-def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], yes: bool, dry_run: bool,
-               as_json: bool) -> None:
+def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], intermediate: bool, yes: bool,
+               dry_run: bool, as_json: bool) -> None:
     """Remove the artifacts that no run needs, what stopped runs left unfinished, and scratch; with --yes.
 
     Without --yes their sizes are listed, and nothing is removed. What an estimator kept in the workspace is of no run.
@@ -52,7 +56,8 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], yes
     place = Workspace.at(workspace)
     require(place.root.is_dir(), f"there is no workspace {workspace}", error=DataError, why="nothing can be removed",
             fix="check --workspace")
-    found = (collect_garbage if yes else find_garbage)(place, keep_runs=keep_runs, drop=drop)
+    gc = collect_garbage if yes else find_garbage
+    found = gc(place, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
     if as_json:
         click.echo(json.dumps({"removed": yes, **found.to_dict()}, indent=1))
         return
@@ -64,6 +69,8 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], yes
     if found.items:
         out.print(table)
     kept = f"{len(found.kept)} runs are kept, and {size_text(found.kept_bytes)} that they need"
+    if found.intermediate_bytes:
+        kept += f"; {size_text(found.intermediate_bytes)} of it is intermediate: --intermediate"
     verb = "removed" if yes else "can be removed"
     out.print(f"{size_text(found.size)} in {len(found.items)} folders {verb}; {kept}", soft_wrap=True)
     if found.items and not yes:
@@ -82,6 +89,9 @@ def inspect_command(name: str, workspace: str, as_json: bool) -> None:
     found = inspect(name, Workspace.at(workspace))
     if as_json:
         click.echo(json.dumps(found, indent=1))
+        return
+    if found["kind"] == "run":
+        show_run(found)
         return
     out, arrays = Console(), found.pop("arrays", [])
     for key, value in found.items():

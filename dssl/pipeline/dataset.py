@@ -38,4 +38,4 @@ def _dataset_cost(f: Facts[Any]) -> Cost:
 
 
 DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
-                "read fewer columns (data.read.drop)", files=("source",))
+                "read fewer columns (data.read.drop)", files=("source",), intermediate=True)

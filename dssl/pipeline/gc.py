@@ -1,5 +1,8 @@
 """Remove what no run of a workspace needs: artifacts of runs that are gone, what stopped runs left, and scratch.
 
+Of runs that are done the intermediate artifacts can go too: predictions, suggestions and reports do not need them, and
+their manifests, which are kept, say what the others follow from.
+
 A run needs the artifacts of its stages, which `stages.json` in its folder lists from its beginning. What is removed is
 written down first, so that a plan and a prediction can say why it is not there.
 """
@@ -12,17 +15,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import DataError, require
-from ..storage.artifacts import Workspace, remove_folder
+from ..storage.artifacts import MANIFESTS, Workspace, remove_folder
 from ..storage.files import read_json, write_json
 from .inspection import disk_bytes
+from .load import kind_of
 
 STAGES = "stages.json"  # in a run's folder: the folders of the artifacts that it makes or uses
-What = Literal["run", "artifact", "unfinished", "scratch"]
+What = Literal["run", "artifact", "intermediate", "manifest", "unfinished", "scratch"]
 
 
 @dataclass(frozen=True)
 class Removable:
-    """A folder that can go: a run's, that of a complete or an unfinished artifact, or of scratch."""
+    """What can go: a run, an artifact, complete or not, that no run needs or that is intermediate, a kept manifest."""
 
     what: What
     path: Path
@@ -31,7 +35,7 @@ class Removable:
     @property
     def stage(self) -> str:
         """Return the stage of an artifact."""
-        return self.path.parent.name if self.what in ("artifact", "unfinished") else ""
+        return "" if self.what in ("run", "scratch") else self.path.parent.name
 
     def to_dict(self) -> dict[str, Any]:
         return {"what": self.what, "stage": self.stage, "path": str(self.path), "bytes": self.size}
@@ -39,11 +43,15 @@ class Removable:
 
 @dataclass(frozen=True)
 class Garbage:
-    """What can be removed of a workspace, the runs that are kept, and the bytes of the artifacts that they need."""
+    """What can be removed of a workspace, the runs that are kept, and the bytes of the artifacts that they need.
+
+    intermediate_bytes : of these, those that are intermediate.
+    """
 
     items: list[Removable]
     kept: list[str]
     kept_bytes: int
+    intermediate_bytes: int
 
     @property
     def size(self) -> int:
@@ -51,7 +59,7 @@ class Garbage:
 
     def to_dict(self) -> dict[str, Any]:
         return {"items": [item.to_dict() for item in self.items], "bytes": self.size, "kept_runs": self.kept,
-                "kept_bytes": self.kept_bytes}
+                "kept_bytes": self.kept_bytes, "intermediate_bytes": self.intermediate_bytes}
 
 
 def write_stages(run: Path, folders: Sequence[Path]) -> None:
@@ -59,10 +67,12 @@ def write_stages(run: Path, folders: Sequence[Path]) -> None:
     write_json(run / STAGES, [f"{folder.parent.name}/{folder.name}" for folder in folders])
 
 
-def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Sequence[str] = ()) -> Garbage:
+def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Sequence[str] = (),
+                 intermediate: bool = False) -> Garbage:
     """Return what can be removed.
 
-    keep_runs : how many runs are kept, the newest; unset: all. drop : runs that are not kept.
+    keep_runs : how many runs are kept, the newest; unset: all. drop : runs that are not kept. intermediate : whether
+    the intermediate artifacts of runs that are kept and done can go, unless one that is not done needs them.
 
     An artifact that is not finished can go whatever run it is of: its finished parts are then made anew.
 
@@ -77,21 +87,28 @@ def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Se
             fix="name some of " + (", ".join(path.name for path in runs[-5:]) or "none: there are no runs"))
     newest = runs if keep_runs is None else runs[len(runs) - min(keep_runs, len(runs)):]
     kept = [path for path in newest if path.name not in drop]
-    needed = {name for path in kept if (path / STAGES).is_file() for name in read_json(path / STAGES)}
-    items, kept_bytes = [Removable("run", path, disk_bytes(path)) for path in runs if path not in kept], 0
+    needed, passing = {name for path in kept for name in _needs(path)}, intermediate_of(kept)
+    items = [Removable("run", path, disk_bytes(path)) for path in runs if path not in kept]
+    kept_bytes = passing_bytes = 0
     for path in sorted(artifacts.glob("*/*")):
-        complete, size = (path / "manifest.json").is_file(), disk_bytes(path)
-        if complete and f"{path.parent.name}/{path.name}" in needed:
-            kept_bytes += size
-        else:
+        name, complete, size = f"{path.parent.name}/{path.name}", (path / "manifest.json").is_file(), disk_bytes(path)
+        if not complete or name not in needed:
             items.append(Removable("artifact" if complete else "unfinished", path, size))
+        elif intermediate and name in passing:
+            items.append(Removable("intermediate", path, size))
+        else:
+            kept_bytes += size
+            passing_bytes += size if name in passing else 0
+    items += [Removable("manifest", path, path.stat().st_size) for path in
+              sorted((workspace.root / MANIFESTS).glob("*/*.json")) if f"{path.parent.name}/{path.stem}" not in needed]
     scratch = workspace.root / "scratch"
     if scratch.is_dir() and any(scratch.iterdir()):
         items.append(Removable("scratch", scratch, disk_bytes(scratch)))
-    return Garbage(items, [path.name for path in kept], kept_bytes)
+    return Garbage(items, [path.name for path in kept], kept_bytes, passing_bytes)
 
 
-def collect_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Sequence[str] = ()) -> Garbage:
+def collect_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Sequence[str] = (),
+                    intermediate: bool = False) -> Garbage:
     """Remove what `find_garbage` finds, under the workspace's lock; return it.
 
     Whenever it is ended, no half of an artifact is left that a run would take for one.
@@ -101,13 +118,50 @@ def collect_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop:
     DataError : there is no such run. LockedError : a run is under way.
     """
     with workspace.lock():
-        found = find_garbage(workspace, keep_runs=keep_runs, drop=drop)
-        complete = [item for item in found.items if item.what == "artifact"]
-        if complete:
-            workspace.note_removed([item.path for item in complete], time.strftime("%Y-%m-%d", time.gmtime()))
-        for item in found.items:  # runs first: an artifact without a run is found again
-            if item.what in ("run", "scratch"):
-                shutil.rmtree(item.path)
-            else:
-                remove_folder(workspace.root, item.path)
+        found = find_garbage(workspace, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
+        _remove(workspace, found.items)
     return found
+
+
+def intermediate_of(runs: Sequence[Path]) -> set[str]:
+    """Return the intermediate artifacts, STAGE/FOLDER, of those runs that are done, and that no other of them needs."""
+    found, needed = set[str](), set[str]()
+    for run in runs:
+        if not _is_done(run):
+            needed |= _needs(run)
+            continue
+        stages = {stage.name for stage in kind_of(read_json(run / "spec.json")).stages if stage.intermediate}
+        found |= {name for name in _needs(run) if name.split("/")[0] in stages}
+    return found - needed
+
+
+def remove_intermediate(workspace: Workspace, run: Path) -> None:
+    """Remove the intermediate artifacts of a run that is done, unless one that is not done needs them.
+
+    The caller holds the workspace's lock.
+    """
+    passing = intermediate_of([path for path in run.parent.glob("*") if path.is_dir()]) & _needs(run)
+    folders = [workspace.root / "artifacts" / name for name in sorted(passing)]
+    _remove(workspace, [Removable("intermediate", path, 0) for path in folders if (path / "manifest.json").is_file()])
+
+
+def _needs(run: Path) -> set[str]:
+    return set(read_json(run / STAGES)) if (run / STAGES).is_file() else set()
+
+
+def _is_done(run: Path) -> bool:
+    return (run / "result.json").is_file() and read_json(run / "result.json")["status"] == "done"
+
+
+def _remove(workspace: Workspace, items: Sequence[Removable]) -> None:
+    complete = [item.path for item in items if item.what in ("artifact", "intermediate")]
+    workspace.keep_manifests([item.path for item in items if item.what == "intermediate"])
+    if complete:
+        workspace.note_removed(complete, time.strftime("%Y-%m-%d", time.gmtime()))
+    for item in items:  # runs first: an artifact without a run is found again
+        if item.what in ("run", "scratch"):
+            shutil.rmtree(item.path)
+        elif item.what == "manifest":
+            item.path.unlink()
+        else:
+            remove_folder(workspace.root, item.path)

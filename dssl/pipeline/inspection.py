@@ -8,6 +8,8 @@ from ..storage.artifacts import Workspace, parts_in, read_manifest
 from ..storage.files import read_json
 from ..storage.store import describe_arrays
 from .kinds.registry import all_stage_names
+from .load import kind_of
+from .stage import Kind
 from .status import STATUS
 
 SHORTEST_ADDRESS = 4  # characters that name an artifact
@@ -75,12 +77,24 @@ def describe_folder(folder: Path) -> dict[str, Any]:
 
 
 def describe_run(folder: Path) -> dict[str, Any]:
-    """Return what a run's folder holds: its spec, and its result if it came to one."""
+    """Return what a run's folder holds: its spec, and its result if it came to one, with what is on disk of it now."""
     spec, result, status = folder / "spec.json", folder / "result.json", folder / STATUS
-    return {"path": str(folder.resolve()), "kind": "run", "status": "unfinished",
-            "spec": read_json(spec) if spec.is_file() else None,
-            **({"progress": read_json(status)} if status.is_file() and not result.is_file() else {}),
-            **(read_json(result) if result.is_file() else {}), "bytes_on_disk": disk_bytes(folder)}
+    found: dict[str, Any] = {"path": str(folder.resolve()), "kind": "run", "status": "unfinished",
+                             "spec": read_json(spec) if spec.is_file() else None}
+    if result.is_file():
+        found |= with_disk_bytes(read_json(result), Workspace.at(folder.resolve().parents[1]), kind_of(found["spec"]))
+    elif status.is_file():
+        found["progress"] = read_json(status)
+    return {**found, "bytes_on_disk": disk_bytes(folder)}
+
+
+def with_disk_bytes(result: dict[str, Any], workspace: Workspace, kind: Kind) -> dict[str, Any]:
+    """Return the document of a run with what its artifacts keep on disk now, and how much of that is intermediate."""
+    passing = {stage.name for stage in kind.stages if stage.intermediate}
+    for record in result["stages"]:
+        record["disk_bytes"] = disk_bytes(workspace.folder_of(record["name"], record["address"]))
+    result["intermediate_bytes"] = sum(own["disk_bytes"] for own in result["stages"] if own["name"] in passing)
+    return result
 
 
 def disk_bytes(folder: Path) -> int:

@@ -78,6 +78,13 @@ def _require_use(spec: Spec, kind: Kind) -> None:
             fix="name only these" if known else "leave baselines out")
 
 
+def changed_settings(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec, as a mapping, without the settings that are as they are by default."""
+    spec = kind_of(fields).spec.model_validate(fields)
+    return {**spec.model_dump(exclude_defaults=True), "model": {
+        "kind": fields["model"]["kind"], **spec.model.model_dump(exclude_defaults=True)}}
+
+
 def kind_of(fields: dict[str, Any]) -> Kind:
     """Return the kind of model that a mapping names; the default where it names none, or none there is."""
     model = fields.get("model")

@@ -87,10 +87,13 @@ def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[
 
 
 def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[str, File],
-                   remake: Collection[str] = (), done: Collection[str] = ()) -> list[PlannedStage]:
+                   remake: Collection[str] = (), done: Collection[str] = (), until: str | None = None,
+                   ) -> list[PlannedStage]:
     """Return the stages of a spec with the addresses of their artifacts and what is there of them.
 
     remake : names of stages that are to be made anew, whatever is there, but for addresses that are `done`.
+    until : the last stage that is run, by default of all. An artifact that was removed as something intermediate counts
+        as cached as long as no stage that is run reads it.
     """
     planned: dict[str, PlannedStage] = {}
     removed = workspace.removed()
@@ -112,6 +115,17 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
             day = removed.get(f"{stage.name}/{artifact.folder.name}")
             why = f"removed by dssl gc on {day}" if day else why
         planned[stage.name] = PlannedStage(stage, params, artifact, status, why)
+    running = {}
+    for item in reversed(list(planned.values())[:kind.names.index(until or kind.names[-1]) + 1]):
+        name, artifact = item.stage.name, item.artifact
+        if item.status == "cached":
+            continue
+        read = any(name in later.stage.needs for later in running.values())
+        if artifact.is_known and name not in remake and not read:
+            day = removed.get(f"{name}/{artifact.folder.name}")
+            planned[name] = replace(item, status="cached", why=f"removed by dssl gc on {day}; no stage to run reads it")
+        else:
+            running[name] = item
     return list(planned.values())
 
 
@@ -148,7 +162,7 @@ class Plan:
         """
         tried = tuple(own.again(budget, done) for own in self.tried)
         own = self if not tried else replace(tried[chosen_graph(tried) or 0], until=self.until, tried=tried)
-        stages = planned_stages(own.kind, own.spec, own.workspace, own.files, own.remake, done)
+        stages = planned_stages(own.kind, own.spec, own.workspace, own.files, own.remake, done, own.until)
         return replace(own, budget=budget)._priced(stages)
 
     def _priced(self, stages: list[PlannedStage]) -> "Plan":
@@ -341,7 +355,7 @@ def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
 
 def chosen_graph(tried: Sequence[Plan]) -> int | None:
     """Return the place of the plan whose selection has the best model; None where one has no selection yet."""
-    if not all(own.artifact(SELECTION).exists for own in tried):
+    if not all(own.artifact(SELECTION).is_known for own in tried):
         return None
     chosen = tried[0].spec.selection  # type: ignore[attr-defined]
     return chosen.rule().place([own.artifact(SELECTION).attributes["choices"]["model"] for own in tried])

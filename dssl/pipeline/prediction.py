@@ -24,7 +24,7 @@ from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
 from ..learners.predict_to_file import predict_to_file
 from ..learners.probabilities import CALIBRATION, Calibration
-from ..storage.artifacts import Workspace, parts_in, read_manifest
+from ..storage.artifacts import Workspace, manifest_of, parts_in, read_manifest
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_csr, as_rows
 from ..storage.files import read_json
@@ -279,10 +279,11 @@ def _refuse_removed(folder: Path) -> None:
 
 
 def _manifest_of(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an artifact that a model needs; raise DataError if it was removed."""
-    if not (folder / "manifest.json").is_file():
+    """Return the manifest of an artifact that a model follows from; raise DataError if it was removed."""
+    path = manifest_of(folder)
+    if not path.is_file():
         _refuse_removed(folder)
-    return read_manifest(folder / "manifest.json")
+    return read_manifest(path)
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:

@@ -138,7 +138,11 @@ class RunResult:
         Raises DataError: they were removed, as by `dssl gc --intermediate`.
         """
         address = next(stage.address for stage in self.stages if stage.name == "dataset")
-        artifact = Workspace(self.workspace).artifact_in("dataset", address)
+        workspace = Workspace(self.workspace)
+        require((workspace.folder_of("dataset", address) / "manifest.json").is_file(), error=DataError,
+                what=f"the data set of the run {self.run} was removed", why="predictions do not need it",
+                fix="run the pipeline again with from_stage='dataset'")
+        artifact = workspace.artifact_in("dataset", address)
         return dataset_of(Context({"dataset": artifact}, {}, artifact.parts, current_execution()))
 
     def model(self, name: str = "model") -> FittedPipeline:

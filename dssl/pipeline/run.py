@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import ParameterError, require
 from ..execution.on_dask import current_execution
@@ -20,9 +20,9 @@ from ..report.sections.ran import spec_section, stages_section
 from ..storage.artifacts import libraries
 from ..storage.files import read_json, write_json
 from .facts import Facts
-from .gc import write_stages
+from .gc import remove_intermediate, write_stages
 from .graphs import write_unreached
-from .inspection import disk_bytes
+from .inspection import with_disk_bytes
 from .plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
 from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
 from .result import RESULT, RunResult
@@ -30,12 +30,13 @@ from .stage import Context, Kind
 from .status import Status
 
 Events = Callable[[dict[str, Any]], None]
+Keep = Literal["all", "results"]
 
 
 def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         workspace: str | Path = DEFAULT_WORKSPACE, execution: Execution | None = None,
         memory_budget: int | None = None, fresh: bool = False, from_stage: str | None = None, until: str | None = None,
-        events: Events | None = None, wait: float = 0.0) -> RunResult:
+        events: Events | None = None, wait: float = 0.0, keep: Keep = "all") -> RunResult:
     """Run a pipeline and return its result: metrics, baselines, what each stage took, the model and the report.
 
     Parameters
@@ -48,6 +49,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     from_stage : make this stage and all that depend on it anew; not with fresh. until : stop after this stage; the
         result then has the status "stopped", and neither metrics nor a report.
     wait : seconds for which another run in the workspace is waited for; inf as long as it takes.
+    keep : "results" removes the intermediate artifacts once the run is done, as `dssl gc --intermediate` does.
     events : called with {"event": "run" | "stage" | "progress" | "heartbeat", ...} as the run goes on; see
         `status.Status`.
 
@@ -88,9 +90,12 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         write_stages(folder, [item.artifact.folder for item in made.selected])
         with Status(folder, identity, made.spec.name, tell) as status:
             status.tell({"event": "run", "run": identity, "folder": str(folder)})
-            result = RunResult.of(_run(made, identity, folder, execution, status.tell), folder)
-            status.end(result.status)
-        return result
+            result = _run(made, identity, folder, execution, status.tell)
+            if keep == "results" and result["status"] == "done":
+                remove_intermediate(place, folder)
+                _write_result(folder, with_disk_bytes(result, place, made.kind))
+            status.end(result["status"])
+        return RunResult.of(result, folder)
 
 
 @contextmanager
@@ -112,8 +117,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, tell: Ev
     write_stages(folder, [item.artifact.folder for item in made.selected])  # of the graph that was chosen
     _run_stages(made, made, records, execution, tell)
     result = _result(identity, made, list(records.values()))
-    for record in result["stages"]:
-        record["disk_bytes"] = disk_bytes(made.workspace.folder_of(record["name"], record["address"]))
+    with_disk_bytes(result, made.workspace, made.kind)
     if result["status"] == "done":
         facts = _facts(made)
         if "gain" in result:
@@ -124,10 +128,14 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, tell: Ev
         report = folder / "report.html"
         report.write_text(_page(made.kind, result, facts), encoding="utf-8")
         result["report"] = str(report)
-    # In the file, paths are relative to it, so that a workspace can be moved.
+    _write_result(folder, result)
+    return result
+
+
+def _write_result(folder: Path, result: dict[str, Any]) -> None:
+    """Write the document of a run; in the file, paths are relative to it, so that a workspace can be moved."""
     paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
     write_json(folder / RESULT, result | paths)
-    return result
 
 
 def _run_stages(made: Plan, whole: Plan, records: dict[str, dict[str, Any]], execution: Execution,
@@ -135,7 +143,7 @@ def _run_stages(made: Plan, whole: Plan, records: dict[str, dict[str, Any]], exe
     """Make the artifacts of a plan, one of several graphs or the whole, and add the records of addresses without."""
     known = made.facts and replace(made.facts, attributes=dict(made.facts.attributes))
     for place, item in enumerate(made.own_stages):
-        if item.artifact.address not in records:
+        if item.status != "cached" or item.artifact.address not in records:
             refuse_what_cannot_fit(made.own_stages[place:], known, Room.of(execution))
             graph = whole.graph_of(item)
             records[item.artifact.address] = _run_stage(item, made, known, execution, tell) | (

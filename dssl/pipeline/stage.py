@@ -70,6 +70,8 @@ class Stage:
     make : writes its parts, and returns JSON attributes.
     cost : what it takes, None where that is next to nothing. remedy : what to lower where it cannot fit.
     files : names of files from outside (`find_files`) that it reads where the spec has them.
+    intermediate : whether later stages alone read its arrays, so that `dssl gc --intermediate` removes them once a run
+        is done: predictions, suggestions and reports do not need them.
     section : what the report says of it, from the attributes of all stages by name and the result; None of it, or
         where there is nothing to say. leads : whether that stands before the sections of earlier stages.
     """
@@ -82,6 +84,7 @@ class Stage:
     cost: Callable[[Facts[Any]], Cost] | None = None
     remedy: str = "use fewer points"
     files: tuple[str, ...] = ()
+    intermediate: bool = False
     section: Callable[[dict[str, Any], dict[str, Any]], Section | None] | None = None
     leads: bool = False
 

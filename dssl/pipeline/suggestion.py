@@ -15,7 +15,7 @@ from ..learners.coding import ClassCoding, margins_of
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..selection.suggest import OF_MODEL, Criterion, SuggestParams, suggest
-from ..storage.artifacts import Artifact, Workspace, read_manifest
+from ..storage.artifacts import Artifact, Workspace, manifest_of, read_manifest
 from ..storage.views import SelectedRows
 from .graphs import graph_of, vertices_of
 from .plan import DEFAULT_WORKSPACE, plan
@@ -93,12 +93,12 @@ def artifacts_behind(folder: Path) -> dict[str, Artifact]:
     """
     workspace, found, pending = Workspace.at(folder.parents[2]), dict[str, Artifact](), [folder]
     while pending:
-        described = read_manifest(pending.pop() / "manifest.json")
+        described = read_manifest(manifest_of(pending.pop()))
         own = workspace.artifact(described["stage"], described["version"], described["params"], described["inputs"])
         found[own.stage] = own
         behind = [folder.parents[1] / stage / address[:24] for stage, address in own.inputs.items()
                   if stage not in found]
-        pending += [place for place in behind if place.is_dir()]  # files from outside are inputs too
+        pending += [place for place in behind if manifest_of(place).is_file()]  # files from outside are inputs too
     return found
 
 

@@ -30,6 +30,7 @@ from .verify import verify_finished, verify_parts
 
 BEGUN, PUBLISHED = "begun.json", "manifest.json"
 REMOVED = "removed.json"  # which artifacts `dssl gc` removed, and when
+MANIFESTS = "manifests"  # <stage>/<address>.json: of artifacts that were removed, and that kept ones follow from
 STORAGE = 2  # the version of how artifacts lie in a workspace, so that those of another are made anew
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pynndescent", "pyamg")
 
@@ -65,6 +66,11 @@ class Artifact:
         return (self.folder / PUBLISHED).is_file()
 
     @property
+    def is_known(self) -> bool:
+        """Return whether its manifest is there: it is complete, or was removed as something intermediate."""
+        return manifest_of(self.folder).is_file()
+
+    @property
     def finished_parts(self) -> int:
         """Return how many parts an interrupted run has left."""
         begun = (self.folder / BEGUN).is_file()
@@ -72,17 +78,18 @@ class Artifact:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Return the manifest of a complete artifact; raise IntegrityError if it is damaged or of another artifact."""
-        manifest = read_manifest(self.folder / PUBLISHED)
+        """Return the manifest of a known artifact; raise IntegrityError if it is damaged or of another artifact."""
+        path = manifest_of(self.folder)
+        manifest = read_manifest(path)
         if manifest["address"] != self.address:
             raise IntegrityError(explain(
-                f"{self.folder / PUBLISHED} is of artifact {manifest['address'][:24]}",
+                f"{path} is of artifact {manifest['address'][:24]}",
                 why="the folder's name and its content disagree", fix=f"delete {self.folder} and run again"))
         return manifest
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Return the JSON attributes of a complete artifact."""
+        """Return the JSON attributes of a known artifact."""
         return self.manifest["attributes"]
 
     def begin(self, conditions: dict[str, Any]) -> None:
@@ -146,6 +153,13 @@ def remove_folder(root: Path, folder: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
+def manifest_of(folder: Path) -> Path:
+    """Return where the manifest of an artifact's folder is: in it, or where `dssl gc` keeps that of a removed one."""
+    own = folder / PUBLISHED
+    kept = folder.parents[2] / MANIFESTS / folder.parent.name / f"{folder.name}.json"
+    return own if own.is_file() or not kept.is_file() else kept
+
+
 @cache
 def libraries() -> dict[str, str]:
     """Return the versions of what a result may depend on; a quarter second of reading metadata."""
@@ -204,8 +218,8 @@ class Workspace:
         return self.root / "artifacts" / stage / address[:24]
 
     def artifact_in(self, stage: str, address: str) -> Artifact:
-        """Return the complete artifact of a stage at an address; raise IntegrityError if it is damaged."""
-        described = read_manifest(self.folder_of(stage, address) / PUBLISHED)
+        """Return the known artifact of a stage at an address; raise IntegrityError if its manifest is damaged."""
+        described = read_manifest(manifest_of(self.folder_of(stage, address)))
         return self.artifact(described["stage"], described["version"], described["params"], described["inputs"])
 
     def verify(self) -> int:
@@ -231,6 +245,12 @@ class Workspace:
         """Write down that artifacts are removed, so that whoever misses one is told."""
         gone = {f"{folder.parent.name}/{folder.name}": day for folder in folders}
         write_json(self.root / REMOVED, self.removed() | gone)
+
+    def keep_manifests(self, folders: Sequence[Path]) -> None:
+        """Keep the manifests of complete artifacts that are about to be removed."""
+        for folder in folders:
+            kept = self.root / MANIFESTS / folder.parent.name / f"{folder.name}.json"
+            write_json(kept, read_manifest(folder / PUBLISHED))
 
     def removed(self) -> dict[str, str]:
         """Return the day on which artifacts were removed, by STAGE/FOLDER; some may have been made again."""

@@ -6,12 +6,16 @@ import time
 
 import pytest
 
+from dssl.data.ingest import open_dataset
 from dssl.errors import DataError, LockedError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.gc import STAGES, collect_garbage, find_garbage
+from dssl.pipeline.inspection import inspect
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
+from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
+from dssl.pipeline.suggestion import suggest_rows
 from dssl.storage.artifacts import Workspace
 from dssl.storage.files import read_json, write_json
 from dssl.storage.lock import WaitsForLock
@@ -142,3 +146,80 @@ def test_a_run_under_way_is_not_cleaned_away_and_another_may_wait_for_it(workspa
     other.join()
     assert result.status == "done"
     assert time.monotonic() - begun > 0.4
+
+
+# Intermediate artifacts
+
+
+@pytest.fixture(scope="module")
+def _trimmed(finished, tmp_path_factory):
+    place = Workspace.at(shutil.copytree(finished[0], tmp_path_factory.mktemp("trimmed") / "work"))
+    return place, collect_garbage(place, intermediate=True)
+
+
+@pytest.fixture
+def trimmed(_trimmed, tmp_path):
+    """A copy of a workspace without its intermediate artifacts, and what was removed."""
+    return Workspace.at(shutil.copytree(_trimmed[0].root, tmp_path / "work")), _trimmed[1]
+
+
+def test_intermediate_artifacts_are_named_before_and_go_when_asked(workspace, trimmed):
+    found = find_garbage(Workspace.at(workspace))
+    assert found.items == []
+    assert found.kept_bytes > found.intermediate_bytes > 0
+    place, removed = trimmed
+    assert found_names(removed) == ["intermediate columns", "intermediate dataset", "intermediate system"]
+    assert (removed.size, removed.intermediate_bytes) == (found.intermediate_bytes, 0)
+    assert removed.kept_bytes == found.kept_bytes - found.intermediate_bytes
+    assert find_garbage(place, intermediate=True).items == []
+    assert place.verify() == len(list((place.root / "artifacts").glob("*/*")))
+
+
+def test_without_them_a_run_predicts_suggests_and_is_shown(trimmed, finished, points_file):
+    place, _ = trimmed
+    result = RunResult.open(place.root / "runs" / finished[1].run)
+    X = open_dataset(points_file).X.read_all()
+    assert (result.predict(X) == finished[1].predict(X)).all()
+    assert result.report.is_file()
+    assert len(suggest_rows(result.folder, InProcess(1), count=3, workspace=place.root).rows) == 3
+    shown = inspect(result.run, place)
+    assert (shown["intermediate_bytes"], shown["metrics"]) == (0, result.metrics)
+    with pytest.raises(DataError, match="was removed"):
+        result.dataset  # noqa: B018
+
+
+def test_a_plan_says_what_would_be_made_again_and_a_run_makes_only_that(trimmed, finished, spec):
+    place, _ = trimmed
+    same = {row["name"]: row for row in plan(spec, workspace=place.root).records()}
+    assert {row["status"] for row in same.values()} == {"cached"}
+    assert same["columns"]["why"].endswith("no stage to run reads it")
+    again = run(spec, workspace=place.root, execution=InProcess(1))
+    assert (again.metrics, {stage.status for stage in again.stages}) == (finished[1].metrics, {"cached"})
+    changed = plan(spec, set=["model.eta=3"], workspace=place.root).records()
+    assert [row["name"] for row in changed if row["status"] != "cached"] == ["selection", "models", "scores"]
+    powers = plan(spec, set=["graph.power=3"], workspace=place.root).records()
+    made_again = [row["name"] for row in powers if row["status"] != "cached"]
+    assert made_again == ["system", "columns", "covariance", "selection", "models", "scores"]
+    assert next(row for row in powers if row["name"] == "system")["why"].startswith("removed by dssl gc on 20")
+    result = run(spec, set=["graph.power=3"], workspace=place.root, execution=InProcess(1))
+    assert [stage.name for stage in result.stages if stage.status == "done"] == made_again
+    anew = run(spec, workspace=place.root, execution=InProcess(1), from_stage="dataset")
+    assert (anew.metrics, {stage.status for stage in anew.stages}) == (finished[1].metrics, {"done"})
+    assert find_garbage(place, keep_runs=0).kept_bytes == 0
+    collect_garbage(place, keep_runs=0)
+    assert not list((place.root / "manifests").glob("*/*"))
+
+
+def test_what_a_run_that_is_not_done_needs_is_kept(workspace, finished):
+    stopped = workspace / "runs" / "20990101T000000-killed"
+    write_json(stopped / STAGES, read_json(workspace / "runs" / finished[1].run / STAGES))
+    assert find_garbage(Workspace.at(workspace), intermediate=True).items == []
+
+
+def test_a_run_may_keep_results_alone(spec, tmp_path):
+    result = run(spec, workspace=tmp_path, execution=InProcess(1), keep="results")
+    assert result.intermediate_bytes == 0
+    assert result.disk_bytes == find_garbage(Workspace.at(tmp_path)).kept_bytes
+    assert RunResult.open(result.folder).to_dict() == result.to_dict()
+    assert not list((tmp_path / "artifacts" / "columns").glob("*"))
+    assert {row["status"] for row in plan(spec, workspace=tmp_path).records()} == {"cached"}

@@ -244,7 +244,8 @@ BASELINES = (Baseline(
             "most the scaling and the bandwidth."),)
 CLUSTER = Kind("cluster", ClusterPipeline, ("classification",), (
     DATASET, SPLIT, LABELS, POINTS,
-    Stage("basis", 1, ("points", "labels"), BasisParams.of, make_basis, _basis_cost, _FEWER, section=cluster_section),
+    Stage("basis", 1, ("points", "labels"), BasisParams.of, make_basis, _basis_cost, _FEWER, intermediate=True,
+          section=cluster_section),
     Stage("selection", 2, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 2, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),

@@ -267,7 +267,7 @@ LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
           _landmarks_cost, _FEWER),
     Stage("selection", VERSIONS["selection"],
           ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks"), FitParams.of, make_selection,
-          _selection_cost, _FEWER, section=partial(selection_section, words=WORDS), leads=True),
+          _selection_cost, _FEWER, intermediate=True, section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 6, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
           FitParams.of, make_models, _models_cost, _FEWER, section=laprls_section),
     replace(SCORES, cost=lambda f: scores_cost(f, _n_points(f), f.n_outputs, 8 if f.is_regression else 16),

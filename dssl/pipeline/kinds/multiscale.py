@@ -235,7 +235,7 @@ BASELINES = (Baseline(
 MULTISCALE = Kind("multiscale", MultiscalePipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS, POINTS,
     Stage("basis", 1, ("points", "labels"), BasisParams.of, make_basis, _basis_cost, _FEWER,
-          section=multiscale_section),
+          intermediate=True, section=multiscale_section),
     Stage("selection", 1, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 1, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER,
