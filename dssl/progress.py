@@ -37,7 +37,9 @@ class Reporter:
 
     def tell(self, event: dict[str, Any]) -> None:
         """Show one event of a run."""
-        if self.bars is not None:
+        if event["event"] == "note":  # is no progress, so it is told with `quiet` too
+            self.console.print(event["text"], markup=False, highlight=False, soft_wrap=True)
+        elif self.bars is not None:
             self._move_bar(self.bars, event)
         elif event["event"] == "progress":
             self._tell_progress(event)

@@ -49,8 +49,12 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
 
 
 def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
+    from ..data.findings import dataset_notes
+
     facts = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
              "attributes": dataset.attributes}
+    for text in dataset_notes(dataset.attributes):
+        click.echo(text, err=True)
     if dataset.attributes.get("imputed"):
         click.echo(f"{dataset.attributes['imputed']} missing cells were filled", err=True)
     click.echo(json.dumps(facts, indent=1) if as_json else f"{facts['n']} points x {facts['d']} features in {folder}")

@@ -26,6 +26,7 @@ from ..storage.files import read_json, write_json
 from ..storage.lock import FolderLock
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
+from .findings import widened
 from .ingest import ingest
 from .ingest_params import IngestParams
 from .readers.formats import folder_format, format_of_ending
@@ -74,6 +75,7 @@ def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Pat
         write_json(folder / MANIFEST, {
             "dssl_dataset": SEGMENTED, "arrays": arrays, "segments": [*done, name],
             "attributes": {**current.attributes, "label_names": label_names, "sources": sources,
+                           "survey": widened(current.attributes.get("survey", []), added.attributes.get("survey", [])),
                            "fingerprint": hashlib.sha256(joined.encode()).hexdigest()}})
         return open_stored(folder)
 

@@ -1,13 +1,15 @@
 """From a file to a data set: rows in parallel blocks, checked, into shared arrays.
 
-Block step: read rows, check them, write X and split, keep the target of the block. Combine step: one type for the
-target, and the names of its classes over all blocks. Finish step: write the target in that type. Where missing cells
-or text are to become numbers, a pass before it finds out how (`survey`).
+Block step: read rows, check them, write X and split, keep the target of the block and what its columns are like.
+Combine step: one type for the target, and the names of its classes over all blocks. Finish step: write the target in
+that type. Where missing cells or text are to become numbers, or the first rows show what may be an identifier, a pass
+before it finds out (`survey`).
 """
 
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +28,25 @@ from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST, StoredParts
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
+from .findings import ColumnRecord, examined, left_out, to_json, with_dropped
 from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams, block_height
 from .readers.base import Block, Reader, Scan
+from .readers.column_choice import find_column, text_is_no_feature
 from .readers.formats import format_of, open_reader
 from .readers.joined import JoinedReader, require_same_arrays
 from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
 from .sources import Source, find_source, fingerprint
-from .survey import survey_file
+from .survey import choose_columns, survey_file
 from .targets import code_text, write_target
+from .traits import Traits
 
 
 def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, execution: Execution,
            params: IngestParams | None = None, *, scratch: str | Path | None = None, like: Dataset | None = None,
-           columns: Columns | None = None, **options: Any) -> Dataset:
+           columns: Columns | None = None, examine: bool = True, **options: Any) -> Dataset:
     """Read a file, URL or named data set, or several files of one format, into `parts`; return it as a Dataset.
 
     params : how to read; or give its fields as `options`.
@@ -50,6 +55,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     like : a data set that the rows will be added to: columns are taken in its order, labels as text if its are, and
         a target and a split must be in both or in neither.
     columns : what becomes of the columns, as another file decided it; unset: as `params` says.
+    examine : whether identifiers are looked for and left out, and the attribute `survey` tells what every column is:
+        a list of `ColumnRecord`, empty of sparse rows. Not with `like`, whose columns are known.
 
     A task needs `task_bytes` a row. The counting pass over text runs once, here.
 
@@ -70,13 +77,23 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         if like is not None:
             _require_alike(like, columns, params, reader.scan(), source.name)
         clear_other_parts(parts, key)
-        if columns is None and params.encodes:
-            scan, surveys = reader.scan(), parts.within("surveys").within(key[:16])
-            height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
-            columns = survey_file(reader, row_ranges(scan.n_rows, height), source.name, execution, surveys,
-                                  impute=params.when_missing == "impute")
+        records: list[ColumnRecord] | None = None
+        own, names = reader, reader.scan().feature_names
+        if examine and like is None and not isinstance(params.keep_ids, bool):
+            for kept in params.keep_ids:
+                find_column(kept, names or (), source.name, "keep_ids", header=names is not None)
+        if columns is None and like is None and (params.encodes or (examine and reader.scan().keys)):
+            reader, columns, records = _surveyed(reader, params, source.name, execution,
+                                                 parts.within("surveys").within(key[:16]), examine=examine)
+        _refuse_text(reader, params, source.name)
         dataset = _written(reader, params, columns, source.name, key, parts, execution,
-                           as_text=like is not None and like.attributes.get("label_names") is not None)
+                           as_text=like is not None and like.attributes.get("label_names") is not None,
+                           examine=examine and records is None)
+        if records is not None:
+            dataset.attributes["survey"] = to_json(records)
+        if "survey" in dataset.attributes:
+            dataset.attributes["survey"] = with_dropped(dataset.attributes["survey"], own.column_names(),
+                                                        reader.scan().target)
     if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
         shutil.rmtree(parts.folder / "within", ignore_errors=True)
         parts.clear_unfinished()
@@ -85,8 +102,38 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     return replace(dataset, attributes=known | dataset.attributes)
 
 
+def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execution, parts: Parts, *,
+              examine: bool) -> tuple[Reader, Columns | None, list[ColumnRecord] | None]:
+    """Return, from a pass over all rows, a reader without identifiers, what becomes of its columns, and all records."""
+    scan = reader.scan()
+    names = scan.feature_names
+    height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
+    found, traits = survey_file(reader, row_ranges(scan.n_rows, height), execution, parts)
+    records = examined(traits, found.levels, names) if examine and traits is not None else []
+    # Names of columns that cannot be told apart by them leave none out.
+    unnamed = names is None or len(set(names)) < len(names)
+    out = set() if unnamed or "drop" not in reader.options else left_out(records, params.keep_ids)
+    records = [replace(record, used=j not in out) for j, record in enumerate(records)]
+    kept = [j for j in range(scan.n_columns) if j not in out]
+    reader = reader.without({names[j] for j in out}) if names and out else reader
+    columns = None
+    if params.encodes:
+        columns = choose_columns(found.chosen(kept), reader.scan().feature_names, name,
+                                 impute=params.when_missing == "impute")
+    return reader, columns, records if examine else None
+
+
+def _refuse_text(reader: Reader, params: IngestParams, name: str) -> None:
+    """Raise DataError if a feature is text that is an error."""
+    scan = reader.scan()
+    if scan.text_keys and params.when_text == "error":
+        assert scan.feature_names is not None
+        column = scan.feature_names[scan.text_keys[0]]
+        raise text_is_no_feature(f"{name}: column {column!r} holds text", column)
+
+
 def _written(reader: Reader, params: IngestParams, columns: Columns | None, name: str, key: str, parts: Parts,
-             execution: Execution, *, as_text: bool) -> Dataset:
+             execution: Execution, *, as_text: bool, examine: bool) -> Dataset:
     """Write the rows of a file into parts; return them, with the attributes that the file decides."""
     scan = reader.scan()
     names = list(scan.feature_names) if scan.feature_names else None
@@ -100,8 +147,9 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
     if scan.has_split:
         parts.allocate("split", (scan.n_rows,), np.uint8, height)
     ranges = row_ranges(scan.n_rows, height)
+    examine = examine and not is_sparse and not (isinstance(reader, StoredReader) and not params.encodes)
     receipts = execution.map([IngestTask(reader.narrow(start, stop), start, stop, key, params.dtype, is_sparse, columns,
-                                         order) for start, stop in ranges], parts)
+                                         order, scan.n_rows if examine else None) for start, stop in ranges], parts)
     require(all(receipt["ingest"] == key for receipt in receipts), f"{parts!r} holds a part of another ingest",
             why="a worker of an ingest that was killed has written it meanwhile", error=IntegrityError,
             fix="delete the folder, and ingest again")
@@ -114,7 +162,12 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
         attributes["label_names"] = write_target(parts, reader, ranges, receipts, height, as_text=as_text)
     if isinstance(reader, StoredReader):
         before = reader.dataset.attributes
-        attributes |= {name: before[name] for name in ("when_missing", "columns") if name in before}
+        attributes |= {name: before[name] for name in ("when_missing", "columns", "survey") if name in before}
+    if examine:
+        shares = [receipt["traits"] for receipt in receipts]
+        traits = reduce(Traits.merge, (Traits.from_arrays(parts.read(index, own["arrays"]), own)
+                                       for index, own in enumerate(shares)))
+        attributes["survey"] = to_json(examined(traits, {}, scan.feature_names))
     if isinstance(reader, SvmlightReader):
         attributes["zero_based"] = reader.zero_based
     if columns is not None:
@@ -143,6 +196,7 @@ class IngestTask:
     is_sparse: bool  # whether X becomes CSR
     columns: Columns | None  # what becomes of the file's columns; None takes them as they are
     order: np.ndarray | None  # which column of the file each of them is
+    total: int | None = None  # rows of the file, where it is to be found what its columns are like
 
     def _read(self) -> tuple[Block, Encoded]:
         """Return the rows of the file, and what they are as columns of X, in the precision of the file."""
@@ -181,6 +235,11 @@ class IngestTask:
             own["y"], names = code_text(block.y)
             receipt |= {"target": "text" if names is not None else str(own["y"].dtype), "names": names or []}
             receipt["infinite"] = [self.start + int(row) for row in np.flatnonzero(np.isinf(own["y"]))[:1]]
+        seen = made.X if issparse(block.X) else block.X
+        traits = None if self.total is None else Traits.of(seen, block.y, start=self.start, total=self.total)
+        if traits is not None:
+            arrays, receipt["traits"] = traits.to_arrays()
+            own |= arrays
         if own:
             out.write(**own)
         return receipt
@@ -218,6 +277,8 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
                for file in source.files]
     if like is not None:
         names = columns.names if columns else like.feature_names
+        out = {record["name"] for record in like.attributes.get("survey", ()) if not record["used"]}
+        readers = [reader.without(out) if "drop" in reader.options else reader for reader in readers]
         return JoinedReader(readers, names, str(like.attributes.get("source") or "the data set"))
     return readers[0] if len(readers) == 1 else JoinedReader(readers)
 

@@ -30,6 +30,8 @@ class IngestParams:
     dtype : of X. block_rows : rows of one block; unset: about 32 MB of X, less if the memory budget asks for it.
     labels : second file with the labels (npy, idx). split : member (npz, zarr) that is 0 for training and 1 for test.
     header, delimiter, decimal, encoding, missing : of delimited text, see `CsvReader`. drop : of it and of parquet.
+    keep_ids : columns with names that look like identifiers (`findings`) are left out of tables, unless they are named
+        here, or this is true.
     n_columns, zero_based : of svmlight text, see `SvmlightReader`.
     when_missing : "error", or "impute": a missing number becomes the mean of its column over the rows that have it,
         a missing text a category of its own. when_text : "error", or "one_hot": a column of text becomes one 0/1
@@ -50,6 +52,7 @@ class IngestParams:
     encoding: str | None = None
     missing: str | tuple[str, ...] | None = None
     drop: tuple[str | int, ...] | None = None
+    keep_ids: bool | tuple[str, ...] = False
     n_columns: int | None = None
     zero_based: bool | None = None
     when_missing: WhenMissing = "error"

@@ -1,9 +1,9 @@
-"""What the columns of a file hold: how many cells are there, their mean, and the levels of text.
+"""What the columns of a file hold: how many cells are there, their mean, the levels of text, and what they are like.
 
-Block step: count, sum and levels of each column of a block. Combine step: over all blocks, in their order. Finish
-step: the `Columns` that make X. The mean is the fill for missing cells because it takes one pass and combines over
-blocks: sums are kept in two floats each, about 106 bits, so that the mean is the rounded true one whatever the blocks
-are. (A median would need the values themselves.)
+Block step: count, sum, levels and `Traits` of each column of a block. Combine step: over all blocks, in their order.
+Finish step: which columns are left out (`findings`), and the `Columns` that make X. The mean is the fill for missing
+cells because it takes one pass and combines over blocks: sums are kept in two floats each, about 106 bits, so that the
+mean is the rounded true one whatever the blocks are. (A median would need the values themselves.)
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .columns import EXAMPLES, MOST_LEVELS, Columns, cells_of, column_label, missing_text
 from .readers.base import Reader
+from .traits import Traits
 
 
 @dataclass
@@ -37,6 +38,14 @@ class Survey:
     low: np.ndarray
     levels: dict[int, list[str]] = field(default_factory=dict)
     first_missing: dict[int, int] = field(default_factory=dict)
+
+    def chosen(self, columns: Sequence[int]) -> "Survey":
+        """Return what is known of some of the columns."""
+        place = {j: k for k, j in enumerate(columns)}
+        levels = {place[j]: texts for j, texts in self.levels.items() if j in place}
+        missing = {place[j]: row for j, row in self.first_missing.items() if j in place}
+        own = list(columns)
+        return Survey(self.n_rows, self.present[own], self.high[own], self.low[own], levels, missing)
 
     @classmethod
     def of(cls, X: Any, first_row: int = 0, names: Sequence[str] | None = None) -> "Survey":
@@ -146,38 +155,51 @@ class SurveyTask:
     as_text: frozenset[int] = frozenset()
 
     def __call__(self, out: PartWriter) -> Receipt:
-        block = self.reader.read(self.start, self.stop, self.as_text)
-        found = Survey.of(block.X, self.start, self.reader.scan().feature_names)
-        out.write(present=found.present, high=found.high, low=found.low)
-        return {"rows": found.n_rows, "levels": list(found.levels.items()),
-                "first_missing": list(found.first_missing.items())}
+        block, scan = self.reader.read(self.start, self.stop, self.as_text), self.reader.scan()
+        found = Survey.of(block.X, self.start, scan.feature_names)
+        receipt = {"rows": found.n_rows, "levels": list(found.levels.items()),
+                   "first_missing": list(found.first_missing.items())}
+        arrays = {"present": found.present, "high": found.high, "low": found.low}
+        traits = Traits.of(block.X, block.y, start=self.start, total=scan.n_rows, names=scan.feature_names)
+        if traits is not None:
+            more, receipt["traits"] = traits.to_arrays()
+            arrays |= more
+        out.write(**arrays)
+        return receipt
 
 
-def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, execution: Execution, parts: Parts,
-                *, impute: bool) -> Columns:
-    """Return what becomes of the columns of a file, found in one pass over it by blocks.
+def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Execution,
+                parts: Parts) -> tuple[Survey, Traits | None]:
+    """Return what the columns of a file hold, found in one pass over it by blocks, and what they are like.
 
     Text in one block makes a column text in all: blocks where it could be read as numbers are read a second time.
     """
-    tasks = [SurveyTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
+    as_text = frozenset(reader.scan().text_keys)
+    tasks = [SurveyTask(reader.narrow(start, stop), start, stop, as_text) for start, stop in ranges]
     blocks = _surveys(tasks, execution, parts.within("first"))
-    as_text = frozenset(j for block in blocks for j in block.levels)
-    again = [i for i, block in enumerate(blocks)
+    as_text = frozenset(j for block, _ in blocks for j in block.levels)
+    again = [i for i, (block, _) in enumerate(blocks)
              if any(j not in block.levels and block.present[j] for j in as_text)]
     if again:
         tasks = [SurveyTask(tasks[i].reader, *ranges[i], as_text) for i in again]
-        for i, block in zip(again, _surveys(tasks, execution, parts.within("again")), strict=True):
-            blocks[i] = block
-    for block, (start, _) in zip(blocks, ranges, strict=True):
+        for i, found in zip(again, _surveys(tasks, execution, parts.within("again")), strict=True):
+            blocks[i] = found
+    for (block, _), (start, _) in zip(blocks, ranges, strict=True):
         for j in as_text - set(block.levels):  # not one cell of it is there
             block.first_missing[j] = start
-    whole = blocks[0]
-    for block in blocks[1:]:
+    whole, traits = blocks[0]
+    for block, more in blocks[1:]:
         whole = whole.merge(block)
-    return choose_columns(whole, reader.scan().feature_names, source, impute=impute)
+        traits = None if traits is None or more is None else traits.merge(more)
+    return whole, traits
 
 
-def _surveys(tasks: Sequence[SurveyTask], execution: Execution, parts: Parts) -> list[Survey]:
-    return [Survey(receipt["rows"], **parts.read(i), levels=dict(receipt["levels"]),
-                   first_missing=dict(receipt["first_missing"]))
-            for i, receipt in enumerate(execution.map(tasks, parts))]
+def _surveys(tasks: Sequence[SurveyTask], execution: Execution, parts: Parts) -> list[tuple[Survey, Traits | None]]:
+    found = []
+    for i, receipt in enumerate(execution.map(tasks, parts)):
+        arrays = parts.read(i)
+        survey = Survey(receipt["rows"], arrays["present"], arrays["high"], arrays["low"],
+                        dict(receipt["levels"]), dict(receipt["first_missing"]))
+        described = receipt.get("traits")
+        found.append((survey, None if described is None else Traits.from_arrays(arrays, described)))
+    return found

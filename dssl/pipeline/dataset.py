@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..data.dataset import Dataset
+from ..data.findings import dataset_notes
 from ..data.ingest import ingest
 from ..data.ingest_params import IngestParams, ingest_cost
 from ..execution.cost import Cost
@@ -37,5 +38,6 @@ def _dataset_cost(f: Facts[Any]) -> Cost:
     return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
 
 
-DATASET = Stage("dataset", 3, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
-                "read fewer columns (data.read.drop)", files=("source",), intermediate=True)
+DATASET = Stage("dataset", 4, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
+                "read fewer columns (data.read.drop)", files=("source",), intermediate=True,
+                notes=lambda found: dataset_notes(found["dataset"]))

@@ -106,7 +106,8 @@ class FittedPipeline:
         """Return the points of a source, read as the training points were, with `options` of the reader on top.
 
         parts : where they are written; scratch of the execution by default.
-        Columns with the same names are matched by name, in any order, and a table may hold the target or not. Files
+        Columns with the same names are matched by name, in any order, and a table may hold the target or not, nor need
+        it hold those that were left out. Files
         of another format, whose names are others or none, are taken column by column. A stored data set is not copied.
         Missing cells and text become what they became in the training data: its means and its levels. A text that it
         did not have is 0 in all columns of its levels, and counted in the attribute `unseen`. A file of a format
@@ -143,7 +144,7 @@ class FittedPipeline:
             assert isinstance(reader, StoredReader)
             dataset = self._as_stored(reader.dataset, str(source))
         else:
-            dataset = ingest(found, parts or execution.scratch(), execution, params, columns=columns)
+            dataset = ingest(found, parts or execution.scratch(), execution, params, columns=columns, examine=False)
         if columns is not None:
             return dataset
         X, names = dataset.X, dataset.feature_names
@@ -196,7 +197,8 @@ class FittedPipeline:
 
     def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str], *,
                          strict: bool) -> tuple[str | int, ...]:
-        """Return the columns of a table that are no features: the target of the training file, and given ones.
+        """Return the columns of a table that are no features: the target of the training file, given ones, and those
+        that were left out of it.
 
         Unless it is `strict`, a table that has none of the names of the features is one of other names.
         """
@@ -206,7 +208,9 @@ class FittedPipeline:
             names = reader.column_names()
         if not strict and not set(names) & set(expected):
             names = []
-        dropped = tuple(column for column in params.drop or () if not names or column in names)
+        out = [record["name"] for record in self.dataset.get("survey", ()) if not record["used"]]
+        dropped = tuple(dict.fromkeys(column for column in (*(params.drop or ()), *(out if names else ()))
+                                      if not names or column in names))
         missing = [name for name in expected if name not in names]
         require(not names or not missing, f"{found.name} has no column {', '.join(missing[:8])}", error=DataError,
                 why="the model was fitted on it", fix=f"its columns are {', '.join(names[:40])}")

@@ -59,6 +59,7 @@ class RunResult:
     transductive : scores on the training points whose labels were not shown. verdict : whether the unlabeled data
     helped, in sentences. selection : the values that were chosen, by model. graphs : where several were tried, what
     came of each, the chosen one first. unreached : training points that no label reaches. stages : what each took.
+    notes : what there is to know of the data, a line each.
     model_path, report : the folder of the models, and the page; None of a run that was stopped.
     intermediate_bytes : what `dssl gc --intermediate` frees of `disk_bytes`.
     """
@@ -79,6 +80,7 @@ class RunResult:
     selection: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     graphs: Sequence[Mapping[str, Any]] = ()
     unreached: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     model_path: Path | None = None
     report: Path | None = None
 
@@ -91,7 +93,8 @@ class RunResult:
             if document.get(key):
                 found[name] = Path(os.path.normpath(folder / document[key]))
         stages = tuple(StageRun(**stage) for stage in document["stages"])
-        return cls(**found | {"folder": folder, "stages": stages, "verdict": tuple(document.get("verdict", ()))})
+        lines = {name: tuple(document.get(name, ())) for name in ("verdict", "notes")}
+        return cls(**found | {"folder": folder, "stages": stages, **lines})
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -107,7 +110,8 @@ class RunResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document of `dssl run --json`."""
         found = {own.name: getattr(self, own.name) for own in fields(self)}
-        found |= {"stages": [stage.to_dict() for stage in self.stages], "verdict": list(self.verdict)}
+        found |= {"stages": [stage.to_dict() for stage in self.stages], "verdict": list(self.verdict),
+                  "notes": list(self.notes)}
         keys = {name: key for key, name in PATHS.items()}
         return {keys.get(name, name): str(value) if isinstance(value, Path) else value for name, value in found.items()}
 
@@ -211,7 +215,7 @@ class RunResult:
                  for row in cells]
         report = [f"report: {self.report}"] if self.report else []
         return "\n  ".join([f"{type(self).__name__} {self.name} ({self.run}), {self._summary()}", *self.verdict[:1],
-                            *lines, *report])
+                            *lines, *self.notes, *report])
 
     def _repr_html_(self) -> str:
         head, rows = self.score_rows()
@@ -224,5 +228,6 @@ class RunResult:
             (stage.name, stage.status, f"{stage.seconds:.2f}", size_text(stage.disk_bytes)) for stage in self.stages],
             numbers=(2, 3))
         return tag("div", tag("h4", self.name), *(tag("p", tag("b", text)) for text in self.verdict[:1]),
+                   *(tag("p", text) for text in self.notes),
                    table(head, rows) if rows else "", link,
                    tag("details", tag("summary", self._summary()), took))

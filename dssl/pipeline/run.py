@@ -165,6 +165,8 @@ def _run_stage(item: PlannedStage, made: Plan, known: Facts | None, execution: E
         record |= _make(item, made, known, execution, tell)
     record["seconds"] = round(time.perf_counter() - begin, 3)
     tell({"event": "stage", "stage": name, "status": record["status"], "seconds": record["seconds"]})
+    for text in item.stage.notes(artifact.attributes) if item.stage.notes else ():
+        tell({"event": "note", "stage": name, "text": text})
     return record
 
 
@@ -218,6 +220,8 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
     if made.until != made.kind.names[-1]:
         return {**result, "status": "stopped", "until": made.until}
     facts, found = _facts(made), dict[str, Any](status="done")
+    found["notes"] = [text for item in made.stages if item.stage.notes for text in item.stage.notes(
+        facts[item.stage.name])]
     if "scores" in facts:
         found |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain", "transductive")
                   if name in facts["scores"]}

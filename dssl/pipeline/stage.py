@@ -74,6 +74,7 @@ class Stage:
         is done: predictions, suggestions and reports do not need them.
     section : what the report says of it, from the attributes of all stages by name and the result; None of it, or
         where there is nothing to say. leads : whether that stands before the sections of earlier stages.
+    notes : what a user should know at once of what it found, from its attributes, a line each.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Stage:
     intermediate: bool = False
     section: Callable[[dict[str, Any], dict[str, Any]], Section | None] | None = None
     leads: bool = False
+    notes: Callable[[dict[str, Any]], list[str]] | None = None
 
 
 PLAIN = Words(model="The model of this run.", changed="model that merely changed", cause="changed model", graph="model",

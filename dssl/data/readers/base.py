@@ -1,16 +1,19 @@
 """What every reader of a file format gives: a scan of the whole file, and any rows of it read on their own."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
-from ...errors import DataError, explain
+from ...errors import DataError, explain, require
 
 TARGET_NAMES = ("y", "label", "target", "class")
+PROBE_ROWS = 1000  # that are looked at before all rows are read
+FEWEST_KEYS = 20  # rows that tell a key
 NO_TARGET = "none"  # `target: none` says that every column is a feature
 
 
@@ -28,6 +31,18 @@ class Scan:
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None  # names of the integer labels 0, 1, ...
     nnz: int | None = None  # entries that a sparse file stores; None where the file is dense
+    # Features with names, of whole numbers or text, none of which comes twice in the first rows; and those that are
+    # text there though text is an error: of a key it is none.
+    keys: tuple[int, ...] = ()
+    text_keys: tuple[int, ...] = ()
+
+
+    def of_columns(self, columns: Sequence[int]) -> "Scan":
+        """Return the scan with some of its features only."""
+        place, names = {j: k for k, j in enumerate(columns)}, self.feature_names
+        keys, text_keys = (tuple(place[j] for j in known if j in place) for known in (self.keys, self.text_keys))
+        return replace(self, n_columns=len(columns), keys=keys, text_keys=text_keys,
+                       feature_names=None if names is None else tuple(names[j] for j in columns))
 
 
 @dataclass(frozen=True)
@@ -87,9 +102,26 @@ class Reader(ABC):
         """Return this reader, told what only all files of a data set show; `readers` are these, scanned, itself too."""
         return self
 
+    def without(self, names: Collection[str]) -> "Reader":
+        """Return a reader of the same file that leaves out features of these names, where it has any; of a table."""
+        require(not names, f"{self.name} is {self.format}", why="its columns cannot be left out", error=DataError,
+                fix="leave them out where the file is made")
+        return self
+
     def narrow(self, start: int, stop: int) -> "Reader":
         """Return a reader that is as small as rows [start, stop) need, to travel with a task."""
         return self
+
+
+def possible_keys(columns: Mapping[int, np.ndarray]) -> tuple[int, ...]:
+    """Return the columns of the first rows that may be keys: whole numbers or text, none of which comes twice."""
+    found = []
+    for j, cells in columns.items():
+        there = cells[~np.asarray(pd.isna(cells), bool)]
+        whole = there.dtype.kind in "iuO" or (there.dtype.kind == "f" and bool((np.rint(there) == there).all()))
+        if len(cells) >= FEWEST_KEYS and len(there) and whole and len(pd.unique(there)) == len(there):
+            found.append(j)
+    return tuple(found)
 
 
 def no_rows(name: str) -> DataError:

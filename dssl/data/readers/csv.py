@@ -6,6 +6,8 @@ false, or missing (NaN); the target is read as numbers, or as text where it is n
 
 import csv
 import io
+from collections.abc import Collection
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,13 +19,12 @@ from ...errors import DataError, ParameterError, explain, require
 from ...missing import MISSING
 from ..targets import whole_numbers
 from . import lines
-from .base import Block, Scan, no_rows
+from .base import PROBE_ROWS, Block, Scan, no_rows, possible_keys
 from .column_choice import Column, features_and_target, text_is_no_feature
 from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
 
 TRUTH = {"true": 1.0, "false": 0.0}
 HEAD_BYTES = 1 << 20  # the first records are looked at within these bytes and the rest of their last line
-PROBE_ROWS = 1000  # a target that is text within so many rows is read as text everywhere
 
 
 @dataclass(frozen=True)
@@ -69,18 +70,33 @@ class CsvReader(lines.LineReader):
         self.decimal, self.encoding, self.drop, self.when_text = decimal, encoding, drop, when_text
         self.missing = [*MISSING, *([missing] if isinstance(missing, str) else missing)]
         self._text: frozenset[int] = frozenset()  # fields that the first rows show not to be numbers
+        self._left_out: frozenset[str] = frozenset()  # names of features that are not read
 
     def _look(self) -> Scan:
         self._records = records = self._look_at_head()
         n_rows = self._follow_records()
         frame = self._fields(0, min(n_rows, PROBE_ROWS), frozenset())
         self._text = frozenset(field for field in frame.columns if frame[field].dtype == object)
-        self._features(frame, 0, frozenset())  # text that is refused is so before all rows are read
+        found = {j: texts(frame[field]) if field in self._text else frame[field].to_numpy()
+                 for j, field in enumerate(records.features)} if records.header else {}
+        keys = possible_keys(found)
+        text_keys = tuple(j for j in keys if self.when_text == "error" and found[j].dtype == object)
+        self._features(frame, 0, frozenset(text_keys))  # text that is refused is so before all rows are read
         return Scan(
+            keys=keys, text_keys=text_keys,
             n_rows=n_rows, n_columns=len(records.features), dtype="float64",
             target=None if records.target is None else records.names[records.target],
             row_bytes=int(self._index.offsets[-1]) // n_rows + 1,
             feature_names=tuple(records.names[field] for field in records.features) if records.header else None)
+
+    def without(self, names: Collection[str]) -> "CsvReader":
+        found = copy(self)
+        found._left_out = self._left_out | frozenset(names)
+        if self._scan is not None:
+            found._records = records = found._look_at_head()
+            kept = [self._records.features.index(field) for field in records.features]
+            found._scan = self._scan.of_columns(kept)
+        return found
 
     def column_names(self) -> list[str]:
         records = self._look_at_head()
@@ -117,6 +133,7 @@ class CsvReader(lines.LineReader):
         header = looks_like_header(records, self.missing) if self.header is None else self.header
         names = tuple(name.strip() for name in records[0]) if header else tuple(map(str, range(len(records[0]))))
         features, target = features_and_target(names, self.name, target=self.target, drop=self.drop, header=header)
+        features = tuple(i for i in features if not (header and names[i] in self._left_out))
         unnamed = [i for i in features if header and names[i] == ""]
         require(not unnamed, f"{self.name}: column {unnamed} (counted from 0) has no name in the header",
                 why="a column without a name most often numbers the rows, and would be learned from as a feature",
@@ -216,7 +233,7 @@ class CsvReader(lines.LineReader):
             cells = frame[field]
             if cells.dtype == object:
                 strange = self._no_number(cells) & ~cells.astype(str).str.strip().str.lower().isin(["", *TRUTH])
-                if self.when_text == "error" and strange.any():
+                if self.when_text == "error" and strange.any() and j not in as_text:
                     row = int(np.argmax(strange))
                     named = repr(records.names[field]) if records.header else f"{field} (counted from 0)"
                     raise text_is_no_feature(

@@ -1,6 +1,6 @@
 """Several files of one format as one: their rows one after the other, their columns matched by name."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import ClassVar
@@ -56,12 +56,15 @@ class JoinedReader(Reader):
         self._starts = np.cumsum([0, *(scan.n_rows for scan in scans)])
         labels = {scan.label_names for scan in scans}
         self._names = [None if len(labels) == 1 else scan.label_names for scan in scans]
+        keys, text_keys = (tuple(sorted({
+            j if order is None else order.index(j) for scan, order in zip(scans, self._orders, strict=True)
+            for j in getattr(scan, known)})) for known in ("keys", "text_keys"))
         entries = [scan.nnz for scan in scans if scan.nnz is not None]
         return replace(
             first, n_rows=int(self._starts[-1]), dtype=str(np.result_type(*(scan.dtype for scan in scans))),
             row_bytes=max(scan.row_bytes for scan in scans), unit_bytes=max(scan.unit_bytes for scan in scans),
             feature_names=tuple(self.expected) if self.expected and first.feature_names else first.feature_names,
-            label_names=first.label_names if len(labels) == 1 else None,
+            label_names=first.label_names if len(labels) == 1 else None, keys=keys, text_keys=text_keys,
             nnz=sum(entries) if len(entries) == len(scans) else None)
 
     def _order(self, name: str, scan: Scan, first: Scan) -> list[int] | None:
@@ -119,6 +122,10 @@ class JoinedReader(Reader):
         if names is not None and block.y is not None and block.y.dtype == np.int64:
             block = replace(block, y=_texts_of_codes(block.y, names))
         return block
+
+    def without(self, names: Collection[str]) -> "JoinedReader":
+        expected = self.expected and [name for name in self.expected if name not in names]
+        return JoinedReader([reader.without(names) for reader in self.readers], expected, self.origin)
 
     def narrow(self, start: int, stop: int) -> "JoinedReader":
         self.scan()

@@ -1,8 +1,9 @@
 """The door to pyarrow: Parquet files, read by row groups, so that a task reads only the groups its rows lie in."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import pandas as pd
 
 from ...errors import DataError, explain, require
 from ..targets import target_values, text_of
-from .base import Block, Reader, Scan, no_rows
+from .base import PROBE_ROWS, Block, Reader, Scan, no_rows, possible_keys
 from .column_choice import Column, features_and_target, text_is_no_feature
 
 BATCH_BYTES = 8 << 20  # decoded at once
@@ -44,6 +45,7 @@ class ParquetReader(Reader):
                  drop: Column | tuple[Column, ...] = (), when_text: str = "error"):
         self.path, self.name, self.target, self.drop, self.when_text = path, name, target, drop, when_text
         self._features: list[str] = []
+        self._left_out: frozenset[str] = frozenset()  # names of features that are not read
         self._groups = np.zeros(1, np.int64)  # first row of each row group, and the number of rows
         self._batch_rows = MOST_BATCH_ROWS
 
@@ -62,9 +64,9 @@ class ParquetReader(Reader):
         index = {column for column in (schema.pandas_metadata or {}).get("index_columns", []) if column in names}
         features, target = features_and_target(names, self.name, target=self.target, drop=self.drop,
                                                never=[names.index(name) for name in index])
-        self._features = [names[i] for i in features]
+        self._features = [names[i] for i in features if names[i] not in self._left_out]
         for name in self._features:
-            self._require_number(name, schema.field(name).type, name in index)
+            self._require_feature(name, schema.field(name).type, name in index)
         used = {*self._features}
         if target is not None:
             label = _value_type(schema.field(target).type)
@@ -80,28 +82,53 @@ class ParquetReader(Reader):
                 what=f"{self.name} says it has {metadata.num_rows:,} rows, and {sum(counts):,} in its row groups",
                 why="its footer is damaged", fix="copy or download the file again")
         self._groups = np.cumsum([0, *counts])
+        keys, text_keys = self._possible_keys()
         width = sum(_width(schema.field(name).type) for name in used)
         self._batch_rows = max(1, min(MOST_BATCH_ROWS, BATCH_BYTES // width))
         stored = max(_stored_bytes(group, used) for group in groups)
         return Scan(
-            n_rows=metadata.num_rows, n_columns=len(self._features), row_bytes=width,
+            keys=keys, text_keys=text_keys, n_rows=metadata.num_rows, n_columns=len(self._features), row_bytes=width,
             unit_bytes=stored + self._batch_rows * width, feature_names=tuple(self._features),
             dtype=str(np.result_type(*(
                 value.to_pandas_dtype() if _is_number(value := _value_type(schema.field(name).type)) else np.float64
                 for name in self._features))),
             target=None if target is None else names[target])
 
-    def _require_number(self, name: str, type_: Any, is_index: bool) -> None:
-        """Raise DataError, with the way out for its type, unless a column can be a feature."""
+    def _possible_keys(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the features that may be keys, and those of them that are text though text is an error.
+
+        Raise DataError if text that is no key is an error.
+        """
+        with self._file() as file:
+            first = next(file.iter_batches(PROBE_ROWS, columns=self._features, use_threads=False))
+            columns = {j: _values(_pyarrow().chunked_array([first.column(name)]))
+                       for j, name in enumerate(self._features)}
+            types = [file.schema_arrow.field(name).type for name in self._features]
+        keys = possible_keys(columns)
+        text = [j for j, type_ in enumerate(types) if self.when_text == "error" and _is_text(_value_type(type_))]
+        for j in text:
+            if j not in keys:
+                raise text_is_no_feature(f"{self.name}: column {self._features[j]!r} is of type {types[j]}",
+                                         self._features[j])
+        return keys, tuple(text)
+
+    def without(self, names: Collection[str]) -> "ParquetReader":
+        found = copy(self)
+        found._left_out = self._left_out | frozenset(names)
+        if self._scan is not None:
+            kept = [j for j, name in enumerate(self._features) if name not in names]
+            found._features, found._scan = [self._features[j] for j in kept], self._scan.of_columns(kept)
+        return found
+
+    def _require_feature(self, name: str, type_: Any, is_index: bool) -> None:
+        """Raise DataError, with the way out for its type, unless a column holds numbers or text."""
         types, value = _pyarrow().types, _value_type(type_)
         require(not is_index, f"{self.name}: column {name!r} is the index of a pandas table", error=DataError,
                 why="an index most often numbers or names the rows, and would be learned from as a feature",
                 fix=f"to leave it out, `drop: [{name}]`; to learn from it, write the table again after reset_index()")
-        if _is_number(value) or (_is_text(value) and self.when_text != "error"):
+        if _is_number(value) or _is_text(value):
             return
         what = f"{self.name}: column {name!r} is of type {type_}"
-        if _is_text(value):
-            raise text_is_no_feature(what, name)
         why, fix = next((why, fix) for is_it, why, fix in (
             (types.is_null, "no row has a value in it", ""),
             (types.is_decimal, "decimals have no floating-point form of their own", "write it as double, or "),

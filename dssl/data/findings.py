@@ -1,0 +1,304 @@
+"""What each column of a source is, what is wrong with it as a feature, and which columns are left out.
+
+The criteria ask how likely a feature would look like this by chance (`CHANCE`), where a chance can be told; names help
+where the numbers alone do not decide, and never decide alone.
+"""
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.special import gammaln
+
+from .columns import MOST_LEVELS, column_label
+from .traits import UNLABELED, Pairs, Traits
+
+Kind = Literal["number", "integer", "category", "text", "time"]
+FindingKind = Literal["identifier", "time stamp", "constant", "duplicate", "target"]
+
+CHANCE = 1e-9  # of what looks like an identifier, or the target, and is neither
+FEWEST_ROWS = 20  # fewer tell nothing: 20 numbers rise by chance once in 20! = 2e18 files
+FEWEST_APART = 10  # rows in which a column is neither at one end of its range: fewer agree by chance
+ALIKE = 1e-3  # between the directions of two columns, centered: a correlation beyond 1 - 1e-6
+DETERMINED = 1e-6  # of the variance of a target that a column leaves open
+ROWS_PER_CODE = 10  # of labeled rows for each number that may be the code of a class
+EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
+UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "rowid", "nr", "serial", "unnamed"}
+
+
+@dataclass(frozen=True)
+class ColumnRecord:
+    """What is known of a column of the source.
+
+    name : its name, or its number as text. kind : "number", "integer" (all whole), "category" (text), "text" (more than
+        `MOST_LEVELS` different ones, or no two alike), or "time" (text written as dates); None where it was not read.
+    min, max : of numbers. missing : cells. levels : different texts, of categories and times up to `MOST_LEVELS`.
+    used : whether it is a feature. finding : what it looks like, if not like a feature. why : of the finding, or of
+        being left out.
+    """
+
+    name: str
+    kind: Kind | None
+    min: float | None
+    max: float | None
+    missing: int | None
+    levels: int | None
+    used: bool = True
+    finding: FindingKind | None = None
+    why: str | None = None
+
+
+def examined(traits: Traits, levels: dict[int, list[str]], names: Sequence[str] | None) -> list[ColumnRecord]:
+    """Return the record of every column, all of them used.
+
+    traits, levels : of all rows; `levels` by number of the columns of text, at most `MOST_LEVELS` + 1 of each.
+    """
+    of = traits.figures
+    copies = _copies(traits)
+    records = []
+    for j in range(traits.d):
+        n = int(of["present"][j])
+        is_text, whole = j in levels, bool(of["whole"][j]) and n > 0
+        has_range = not is_text and math.isfinite(of["smallest"][j])
+        low, high = (float(of[end][j]) if has_range else None for end in ("smallest", "largest"))
+        key = _key(traits, j, names, is_text=is_text)
+        kind: Kind = "integer" if whole else "number"
+        few = is_text and len(levels[j]) <= MOST_LEVELS
+        if is_text:
+            kind = "time" if j in traits.dates else "category" if few and key is None else "text"
+        found: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, is_text=is_text)
+        found = found or _time(traits, j, kind) or (("identifier", key) if key else None)
+        found = found or (_ordered(traits, j) if kind == "number" else None)
+        if found is None and j in copies:
+            other, exact = copies[j]
+            found = "duplicate", (f"a copy of {column_label(names, other)}" if exact else
+                                  f"{column_label(names, other)} on another scale")
+        records.append(ColumnRecord(
+            names[j] if names else str(j), kind, low, high, traits.n_rows - n,
+            len(levels[j]) if few and kind != "text" else None, True, *(found or (None, None))))
+    return records
+
+
+def left_out(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> set[int]:
+    """Return the identifiers that are left out: all but those to keep, none where nothing else would be left."""
+    found = {j for j, record in enumerate(records) if record.finding == "identifier"
+             and keep is not True and (keep is False or record.name not in keep)}
+    return found if len(found) < len(records) else set()
+
+
+def to_json(records: Sequence[ColumnRecord]) -> list[dict[str, Any]]:
+    """Return the records as JSON."""
+    return [asdict(record) for record in records]
+
+
+def with_dropped(survey: list[dict[str, Any]], names: Sequence[str], target: str | None) -> list[dict[str, Any]]:
+    """Return records (JSON) in the order of the names of all columns of a source, with those that were not read."""
+    known = {record["name"]: record for record in survey}
+    if len(set(names)) < len(names) or not known.keys() <= set(names):
+        return survey
+    return [known[name] if name in known else asdict(ColumnRecord(
+        name, None, None, None, None, None, used=False, why="data.read.drop")) for name in names
+        if name in known or name != target]
+
+
+def widened(survey: list[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return records (JSON) with the ranges and missing cells of more rows, where these are known by name."""
+    added = {record["name"]: record for record in more}
+    return [record | {name: join(record[name], added[record["name"]][name])
+                      for name, join in (("min", min), ("max", max), ("missing", int.__add__))
+                      if record[name] is not None and added[record["name"]][name] is not None}
+            if record["name"] in added else record for record in survey]
+
+
+def dataset_notes(attributes: Mapping[str, Any]) -> list[str]:
+    """Return the notes on the columns of a data set with these attributes."""
+    return notes(attributes.get("survey", ()), named=bool(attributes.get("feature_names")))
+
+
+def notes(records: Sequence[dict[str, Any]], *, named: bool = True) -> list[str]:
+    """Return what a user should know of the columns, one line each, with what to set; the worst first.
+
+    records : JSON. named : whether the columns have names, and those that tell nothing are worth a line.
+    """
+    lines = []
+
+    def columns(finding: FindingKind, *, used: bool = True) -> list[dict[str, Any]]:
+        return [record for record in records if record["finding"] == finding and record["used"] == used]
+
+    def told(found: Sequence[dict[str, Any]]) -> str:
+        shown = "; ".join(f"{record['name']!r}: {record['why']}" for record in found[:5])
+        return f"{shown}; and {len(found) - 5} more" if len(found) > 5 else shown
+
+    def listed(found: Sequence[dict[str, Any]]) -> str:
+        return f"[{', '.join(record['name'] for record in found)}]"
+
+    if found := columns("target"):
+        lines.append(f"warning: the target in disguise? {told(found)}. If it is not known of new points, the errors "
+                     f"told are not those of new points: leave it out with data.read.drop: {listed(found)}")
+    if found := columns("identifier", used=False):
+        lines.append(f"left out, as identifiers: {told(found)}. data.read.keep_ids: {listed(found)} keeps them")
+    if found := columns("identifier"):
+        lines.append(f"warning: identifiers among the features: {told(found)}. New points have others, far from all "
+                     f"that is known: leave them out with data.read.drop: {listed(found)}")
+    if found := columns("time stamp"):
+        lines.append(f"times among the features: {told(found)}. New points have later ones: unless time is what "
+                     f"matters, leave them out with data.read.drop: {listed(found)}")
+    for finding, what in (("constant", "the same in every row"), ("duplicate", "copies of other columns")):
+        found = [record for record in records if record["finding"] == finding and record["used"]]
+        if found and named:
+            lines.append(f"{what}: {told(found)}. data.read.drop: {listed(found)} leaves them out")
+    return lines
+
+
+# ---- one kind of finding each
+
+
+def _key(traits: Traits, j: int, names: Sequence[str] | None, *, is_text: bool) -> str | None:
+    """Return why a column looks like an identifier: it names or numbers the rows.
+
+    Text does if no two rows have the same. Whole numbers do if they rise or fall from row to row, or if none comes
+    twice though by chance some would: of n numbers out of R, s of them looked for again, all s are alone with a
+    probability below exp(-s (n - 1) / 2R), the birthday problem, and any other distribution makes it less likely.
+    Where that is not small enough, the name decides.
+    """
+    of, n = traits.figures, int(traits.figures["present"][j])
+    if n < FEWEST_ROWS:
+        return None
+    sampled = len(traits.sample.get(j, ()))
+    if is_text:
+        return "no text of it comes twice" if of["unlike"][j] and sampled >= FEWEST_ROWS else None
+    if not of["whole"][j]:
+        return None
+    if of["rises"][j] or of["falls"][j]:
+        return f"its whole numbers {'rise' if of['rises'][j] else 'fall'} from row to row"
+    if not of["unlike"][j] or of["step"][j] == 0:
+        return None
+    low, high = of["smallest"][j], of["largest"][j]
+    values = (high - low) / of["step"][j] + 1
+    alone = f"none of its whole numbers, from {low:,.0f} to {high:,.0f}, comes twice"
+    if values < n or sampled < FEWEST_ROWS:  # more rows than numbers: some come twice that were not sampled
+        return None
+    if sampled * (n - 1) / (2 * values) >= -math.log(CHANCE):
+        return alone
+    return f"{alone}, and it is named so" if names and _names_rows(names[j]) else None
+
+
+def _names_rows(name: str) -> bool:
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    return any(word.lower() in ID_WORDS for word in words)
+
+
+def _time(traits: Traits, j: int, kind: Kind) -> tuple[FindingKind, str] | None:
+    """Return whether a column is text written as dates, or whole numbers that all are times since 1970."""
+    if kind == "time":
+        return "time stamp", "its text is written as dates"
+    of = traits.figures
+    if kind == "integer" and of["present"][j] >= FEWEST_ROWS:
+        for unit, factor in UNITS.items():
+            if of["smallest"][j] >= EPOCHS[0] * factor and of["largest"][j] < EPOCHS[1] * factor:
+                return "time stamp", f"all its numbers are {unit} since 1970 in the years 2000 to 2039"
+    return None
+
+
+def _ordered(traits: Traits, j: int) -> tuple[FindingKind, str] | None:
+    """Return whether numbers that are not whole rise or fall from row to row."""
+    of = traits.figures
+    if of["present"][j] < FEWEST_ROWS or not (of["rises"][j] or of["falls"][j]):
+        return None
+    return "time stamp", f"its numbers {'rise' if of['rises'][j] else 'fall'} from row to row, as times do"
+
+
+def _constant(traits: Traits, j: int, levels: dict[int, list[str]]) -> tuple[FindingKind, str] | None:
+    of, n = traits.figures, int(traits.figures["present"][j])
+    if n == 0:
+        return "constant", "no row has a cell of it"
+    if n < traits.n_rows:
+        return None
+    if j in levels:
+        return ("constant", f"it is {levels[j][0]!r} in every row") if len(levels[j]) == 1 else None
+    same = of["smallest"][j] == of["largest"][j]
+    return ("constant", f"it is {of['smallest'][j]:.6g} in every row") if same else None
+
+
+def _copies(traits: Traits) -> dict[int, tuple[int, bool]]:
+    """Return, by column, an earlier one that is the same, up to scale and offset, and whether it is equal.
+
+    Centered columns are compared by the directions of their projections on random rows. Columns that are at one end of
+    their range in all rows but a few, as rare words and pixels at the border are, agree by chance and are not looked
+    at; nor those whose spread is lost in the rounding of their size.
+    """
+    of = traits.figures
+    present = of["present"]
+    apart = present - np.maximum(of["at_smallest"], of["at_largest"])
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        mean = traits.projected[0] / present
+        centered = traits.projected[1:] - mean * np.broadcast_to(traits.weight, traits.projected.shape)[1:]
+        length = np.sqrt((centered**2).sum(axis=0))
+        size = np.maximum(np.abs(of["smallest"]), np.abs(of["largest"]))
+        sound = (apart >= FEWEST_APART) & (present >= FEWEST_ROWS) & (length > 1e-9 * size * np.sqrt(present))
+    chosen = np.flatnonzero(sound & np.isfinite(length))
+    if len(chosen) < 2:
+        return {}
+    directions = (centered[:, chosen] / length[chosen]).T
+    main = directions[np.arange(len(chosen)), np.abs(directions).argmax(axis=1)]
+    directions *= np.sign(main)[:, None]
+    tree, found = cKDTree(directions), {}
+    for place, near in enumerate(tree.query_ball_point(directions, ALIKE, return_sorted=True)):
+        j = int(chosen[place])
+        first = next((int(chosen[k]) for k in near if k < place and present[chosen[k]] == present[j]), None)
+        if first is not None:
+            found[j] = first, all(of[end][j] == of[end][first] for end in ("smallest", "largest", "first", "last"))
+    return found
+
+
+def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str] | None:
+    """Return whether a column determines the target.
+
+    Classes: each of its values goes with one class, and they are as many as classes; or more, which no order of the
+    numbers explains: a feature that thresholds tell the classes by is a good feature. Quantities: it is the target up
+    to scale and offset.
+    """
+    of = traits.figures
+    found = _classes(traits, traits.pairs[j], is_text=is_text) if j in traits.pairs else None
+    if found is not None:
+        return "target", found
+    n, apart = of["labeled"][j], of["present"][j] - max(of["at_smallest"][j], of["at_largest"][j])
+    with np.errstate(over="ignore", invalid="ignore"):
+        both = of["squares"][j] * of["target_squares"][j]
+        explained = of["product"][j] ** 2
+    if n >= FEWEST_ROWS and apart >= FEWEST_APART and 0 < both < np.inf and both - explained <= DETERMINED * both:
+        return "target", "it is the target, up to scale and offset"
+    return None
+
+
+def _classes(traits: Traits, pairs: Pairs, *, is_text: bool) -> str | None:
+    """Return why a column whose values have one class each is a code of the classes; None where chance would do.
+
+    Of all ways to give the labels to the rows, at most c! (of as many values as classes, c), or c^v (of v values), are
+    such that each value has one class, out of n! / (n_1! ... n_c!).
+    """
+    sizes = dict(traits.classes or {})
+    if len(sizes) > 2 and UNLABELED in sizes:  # with one other class, it is one
+        del sizes[UNLABELED]
+    class_of = {value: own & sizes.keys() for value, own in pairs.items() if own & sizes.keys()}
+    if len(sizes) < 2 or any(len(own) > 1 for own in class_of.values()):
+        return None
+    counts, c, v = np.array(list(sizes.values()), float), len(sizes), len(class_of)
+    n = counts.sum()
+    ways = gammaln(n + 1) - gammaln(counts + 1).sum()
+    if v == c and len(set().union(*class_of.values())) == c:
+        return "it has one value for each class" if gammaln(c + 1) - ways <= math.log(CHANCE) else None
+    if v * math.log(c) - ways > math.log(CHANCE):
+        return None
+    if not is_text:
+        order = [min(class_of[value]) for value in sorted(class_of, key=lambda value: (value is not None, value))]
+        changes = sum(before != after for before, after in pairwise(order))
+        if changes < c or n < ROWS_PER_CODE * v:
+            return None
+    return "each of its values has one class"

@@ -1,0 +1,376 @@
+"""What tells a feature from a row number, a time, a copy of another column or the label itself, in one pass by blocks.
+
+Block step: of each column its range, whether its numbers are whole and rise, some of its values, its projections on
+random rows, and what it says of the target. Combine step: over blocks in their order. What is decided of it
+(`findings`) does not depend on the blocks: whether a value is sampled is a matter of the value alone, and a random row
+is a function of the row's number.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from .columns import cells_of, column_label
+from .targets import text_of
+
+SAMPLED = 1024  # values of a column that are looked for a second time, of more rows than that
+PROJECTIONS = 8  # random rows that columns are compared by
+MOST_PAIRED = 100  # values of a column, or classes of a target, beyond which neither is a code of the other
+CHUNK = 1 << 19  # numbers looked at together
+FIRST_ROWS = 256  # that most columns are ruled out by
+LARGEST_WHOLE = 2.0**53
+UNLABELED = "-1"  # among integers; or a class, where there is one other class
+DATE = r"\d{4}-\d\d?-\d\d?(?:[ T]\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:Z|[+-]\d\d:?\d\d)?)?|\d\d?([/.])\d\d?\1\d{4}"
+
+FIGURES = ("present", "smallest", "largest", "at_smallest", "at_largest", "whole", "step", "first", "last", "rises",
+           "falls", "unlike", "labeled", "mean", "squares", "product", "target_mean", "target_squares")
+Pairs = dict[Any, set[str]]  # by value of a column, None of missing cells: the classes of its rows
+
+
+@dataclass
+class Traits:
+    """What the columns of some rows are like.
+
+    total : rows of the whole file, which says how many of the values are sampled. n_rows : of these.
+    figures : by name, float64 (d,). `present`: cells that are there. `smallest`, `largest` of the finite numbers, and
+        how many cells are equal to them, `at_smallest`, `at_largest`. `whole`: 1 where all numbers are whole; `step`:
+        then the largest number that divides their differences. `first`, `last`: cells that are there, NaN of none.
+        `rises`, `falls`: 1 where each is beyond the one before. `unlike`: 1 where none of the values that are sampled,
+        of whole numbers or text, came twice. Of rows with a target that is a number: `labeled`, how many these are;
+        `mean`, `squares`, `product`, `target_mean`, `target_squares`: means, and sums of squared deviations and of
+        their product.
+    projected, weight : float64 (PROJECTIONS, d), sums of `random_rows` times cells, and times 1 where a cell is there.
+    sample : by column that is `unlike` and has any, random bits of the sampled values, ascending.
+    dates : columns of text all of which is written as dates.
+    pairs : by column whose values have one class each, as many as `MOST_PAIRED` or fewer.
+    classes : labeled rows of each class; None where there are more classes than that, or no target.
+    """
+
+    total: int
+    n_rows: int
+    figures: dict[str, np.ndarray]
+    projected: np.ndarray
+    weight: np.ndarray
+    sample: dict[int, np.ndarray] = field(default_factory=dict)
+    dates: set[int] = field(default_factory=set)
+    pairs: dict[int, Pairs] = field(default_factory=dict)
+    classes: dict[str, int] | None = None
+
+    @classmethod
+    def of(cls, X: Any, y: np.ndarray | None = None, *, start: int = 0, total: int | None = None,
+           names: Sequence[str] | None = None) -> "Traits | None":
+        """Return what the columns of rows from `start` on are like, or None of sparse rows, whose zeros are not there.
+
+        X : ndarray, or DataFrame of numbers and text, shape (b, d). y : int64, float64 or objects, (b,), or None.
+        total : rows of the whole file; unset: these are all.
+        """
+        if sparse.issparse(X):
+            return None
+        n, d = X.shape
+        total = total or start + n
+        found = cls(total, 0, _nothing(d), np.zeros((PROJECTIONS, d)), np.zeros((PROJECTIONS, 1)))
+        labels = None if y is None else _texts(y)
+        numbers = y.astype(np.float64) if y is not None and y.dtype.kind in "iuf" else None
+        if numbers is not None and y is not None and y.dtype.kind in "iu":
+            numbers[numbers == -1] = np.nan
+        text = {j: cells for j in range(d) if (cells := _text_of_column(X, j, names)) is not None}
+        height = max(1, CHUNK // d)
+        for begin in range(0, n, height):
+            rows = slice(begin, min(begin + height, n))
+            found = found.merge(_of_numbers(cls, X, rows, text, None if numbers is None else numbers[rows],
+                                            start + begin, total))
+        for j, cells in text.items():
+            found._add_text(j, cells)
+        if labels is not None:
+            found._add_pairs(X, text, *labels)
+        return found
+
+    @property
+    def d(self) -> int:
+        return self.projected.shape[1]
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def merge(self, other: "Traits") -> "Traits":
+        """Return what both are like; the rows of `other` come after these."""
+        mine, theirs = self.figures, other.figures
+        made = {name: mine[name] + theirs[name] for name in ("present", "labeled")}
+        made["smallest"] = np.minimum(mine["smallest"], theirs["smallest"])
+        made["largest"] = np.maximum(mine["largest"], theirs["largest"])
+        for end in ("smallest", "largest"):
+            made[f"at_{end}"] = sum(np.where(of[end] == made[end], of[f"at_{end}"], 0) for of in (mine, theirs))
+        before, after = ~np.isnan(mine["last"]), ~np.isnan(theirs["first"])
+        both = before & after
+        made["first"] = np.where(before, mine["first"], theirs["first"])
+        made["last"] = np.where(after, theirs["last"], mine["last"])
+        for name, sign in (("rises", 1), ("falls", -1)):
+            made[name] = mine[name] * theirs[name] * (~both | (sign * theirs["first"] > sign * mine["last"]))
+        made["whole"] = mine["whole"] * theirs["whole"]
+        counted = both & (made["whole"] > 0)
+        apart = np.abs(np.subtract(theirs["first"], mine["first"], out=np.zeros(self.d), where=counted))
+        made["step"] = reduce(np.gcd, (part.astype(np.int64) for part in (mine["step"], theirs["step"], apart))
+                              ).astype(np.float64)
+        made |= _joint_moments(mine, theirs)
+        made["unlike"] = mine["unlike"] * theirs["unlike"]
+        sample = {j: values for of in (self, other) for j, values in of.sample.items() if made["unlike"][j]}
+        for j in sample.keys() & self.sample.keys() & other.sample.keys():
+            values = _distinct(np.concatenate([self.sample[j], other.sample[j]]))
+            if values is None:
+                made["unlike"][j] = 0
+                del sample[j]
+            else:
+                sample[j] = values
+        pairs = {}
+        for j in self.pairs.keys() & other.pairs.keys():
+            joined = _joined_pairs(self.pairs[j], other.pairs[j])
+            if joined is not None:
+                pairs[j] = joined
+        classes = None
+        if self.n_rows == 0 or other.n_rows == 0:
+            classes, pairs = (other.classes, other.pairs) if self.n_rows == 0 else (self.classes, self.pairs)
+        elif self.classes is not None and other.classes is not None:
+            classes = {name: self.classes.get(name, 0) + other.classes.get(name, 0)
+                       for name in {*self.classes, *other.classes}}
+            classes = classes if len(classes) <= MOST_PAIRED else None
+        dates = self.dates & other.dates
+        dates |= {j for j in self.dates - dates if theirs["present"][j] == 0}
+        dates |= {j for j in other.dates - dates if mine["present"][j] == 0}
+        return Traits(self.total, self.n_rows + other.n_rows, made, self.projected + other.projected,
+                      self.weight + other.weight, sample, dates, pairs if classes is not None else {}, classes)
+
+    # ---- what tasks write
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON, read by `from_arrays`."""
+        columns = np.concatenate([np.full(len(values), j, np.int32) for j, values in self.sample.items()]
+                                 or [np.empty(0, np.int32)])
+        arrays = {"traits": np.vstack([*(self.figures[name] for name in FIGURES), self.projected,
+                                       np.broadcast_to(self.weight, self.projected.shape)])}
+        if len(columns):
+            arrays |= {"sample": np.concatenate(list(self.sample.values())), "sample_columns": columns}
+        pairs = [[j, [[value, sorted(classes)] for value, classes in pairs.items()]]
+                 for j, pairs in sorted(self.pairs.items())]
+        return arrays, {"arrays": sorted(arrays), "total": self.total, "n_rows": self.n_rows, "pairs": pairs,
+                        "dates": sorted(self.dates), "classes": self.classes}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Traits":
+        """Return what `to_arrays` described."""
+        rows = arrays["traits"]
+        figures = dict(zip(FIGURES, rows, strict=False))
+        columns = arrays.get("sample_columns", np.empty(0, np.int32))
+        values = arrays.get("sample", np.empty(0, np.uint64))
+        sample = {j: values[columns == j] for j in np.unique(columns).tolist()}
+        return cls(attributes["total"], attributes["n_rows"], figures, rows[len(FIGURES):len(FIGURES) + PROJECTIONS],
+                   rows[len(FIGURES) + PROJECTIONS:], sample, set(attributes["dates"]),
+                   {j: {value: set(classes) for value, classes in pairs} for j, pairs in attributes["pairs"]},
+                   attributes["classes"])
+
+    # ---- text, and the target
+
+    def _add_text(self, j: int, cells: np.ndarray) -> None:
+        """Add a column of text of these rows."""
+        there = cells[~pd.isna(cells)]
+        self.figures["present"][j] = len(there)
+        self.figures["whole"][j] = 0
+        if len(there):
+            values = _sampled(pd.util.hash_array(there), self.total)
+            self.figures["unlike"][j] = float(values is not None)
+            if values is not None and len(values):
+                self.sample[j] = values
+            if bool(pd.Series(there).str.strip().str.fullmatch(DATE).all()):
+                self.dates.add(j)
+
+    def _add_pairs(self, X: Any, text: dict[int, np.ndarray], names: list[str], codes: np.ndarray) -> None:
+        """Add the classes of the values of each column; codes (n,) of class names, -1 where there is no label."""
+        if len(names) > MOST_PAIRED:
+            return
+        rows = np.flatnonzero(codes >= 0)
+        self.classes = dict(zip(names, np.bincount(codes[rows], minlength=len(names)).tolist(), strict=True))
+        for j in range(self.d):
+            for chosen in ((rows[:FIRST_ROWS], rows) if len(rows) > FIRST_ROWS else (rows,)):
+                pairs = _pairs_of(text[j][chosen] if j in text else _numbers(X, chosen, j), codes[chosen], names)
+                if pairs is None:
+                    break
+            else:
+                self.pairs[j] = pairs if pairs is not None else {}
+
+
+def _nothing(d: int) -> dict[str, np.ndarray]:
+    """Return the figures of no rows."""
+    figures = {name: np.zeros(d) for name in FIGURES}
+    figures |= {name: np.ones(d) for name in ("whole", "rises", "falls", "unlike")}
+    return figures | {"smallest": np.full(d, np.inf), "largest": np.full(d, -np.inf), "first": np.full(d, np.nan),
+                      "last": np.full(d, np.nan)}
+
+
+def _numbers(X: Any, rows: Any, j: Any) -> np.ndarray:
+    """Return some rows of one column, or of a slice of columns, as float64."""
+    cells = X.iloc[rows, j] if isinstance(X, pd.DataFrame) else X[rows, j] if isinstance(j, int) else X[rows]
+    if isinstance(cells, pd.DataFrame):
+        return np.column_stack([column.to_numpy(np.float64, na_value=np.nan) for _, column in cells.items()])
+    return cells.to_numpy(np.float64, na_value=np.nan) if isinstance(cells, pd.Series) else np.asarray(cells, float)
+
+
+def _text_of_column(X: Any, j: int, names: Sequence[str] | None) -> np.ndarray | None:
+    """Return a column of text as objects, None where cells are missing; None of a column of numbers."""
+    if not isinstance(X, pd.DataFrame) or X.dtypes.iloc[j].kind in "biuf":
+        return None
+    cells = cells_of(X.iloc[:, j], column_label(names, j))
+    return cells if cells.dtype == object else None
+
+
+@np.errstate(over="ignore", invalid="ignore")  # sums beyond float64 decide nothing
+def _of_numbers(made: type[Traits], X: Any, rows: slice, text: dict[int, np.ndarray], y: np.ndarray | None, start: int,
+                total: int) -> Traits:
+    """Return the traits of a few rows, with columns of text as if they were missing, and without pairs."""
+    if text:
+        block = np.full((rows.stop - rows.start, X.shape[1]), np.nan)
+        others = [j for j in range(X.shape[1]) if j not in text]
+        if others:
+            block[:, others] = _numbers(X.iloc[:, others], rows, slice(None))
+    else:
+        block = _numbers(X, rows, slice(None))
+    n, d = block.shape
+    missing = np.isnan(block)
+    there, has_missing = ~missing, missing.any(axis=0)
+    finite = block if np.isfinite(block).all() else np.where(np.isfinite(block), block, np.nan)
+    low, high = (np.where(np.isnan(finite), end, finite) if finite is not block or has_missing.any() else block
+                 for end in (np.inf, -np.inf))
+    figures = _nothing(d)
+    figures |= {"present": there.sum(axis=0).astype(float), "smallest": low.min(axis=0), "largest": high.max(axis=0)}
+    figures["at_smallest"] = (block == figures["smallest"]).sum(axis=0).astype(float)
+    figures["at_largest"] = (block == figures["largest"]).sum(axis=0).astype(float)
+    is_whole = ((np.rint(block) == block) & (np.abs(block) < LARGEST_WHOLE)) | missing
+    figures["whole"] = is_whole.all(axis=0).astype(float)
+    for j in np.flatnonzero(has_missing).tolist():
+        cells = block[there[:, j], j]
+        if len(cells):
+            figures["first"][j], figures["last"][j] = cells[0], cells[-1]
+            figures["rises"][j], figures["falls"][j] = (np.diff(cells) > 0).all(), (np.diff(cells) < 0).all()
+    plain = ~has_missing
+    figures["first"][plain], figures["last"][plain] = block[0, plain], block[-1, plain]
+    change = np.diff(block[:, plain], axis=0)
+    figures["rises"][plain], figures["falls"][plain] = (change > 0).all(axis=0), (change < 0).all(axis=0)
+    filled = np.where(missing | ~np.isfinite(block), 0, block) if has_missing.any() or finite is not block else block
+    weights = random_rows(start, start + n)
+    weight = weights @ there.astype(np.float64) if has_missing.any() else weights.sum(axis=1, keepdims=True)
+    sample: dict[int, np.ndarray] = {}
+    whole = np.flatnonzero(figures["whole"])
+    if len(whole):
+        figures["step"][whole] = _steps(block[:, whole], missing[:, whole])
+        bits = mixed((filled[:, whole] + 0.0).view(np.uint64))
+        chosen = (bits < _threshold(total)) & there[:, whole]
+        for place in np.flatnonzero(chosen.any(axis=0)).tolist():
+            values = _distinct(bits[chosen[:, place], place])
+            if values is not None:
+                sample[int(whole[place])] = values
+            else:
+                figures["unlike"][whole[place]] = 0
+    labeled = np.zeros(n, bool) if y is None else np.asarray(np.isfinite(y), bool)
+    if y is not None and labeled.any():
+        own, target = (finite[labeled], y[labeled]) if not labeled.all() else (finite, y)
+        mean, target_mean = own.mean(axis=0), target.mean()
+        figures |= {"labeled": np.full(d, float(len(own))), "mean": mean, "squares": ((own - mean) ** 2).sum(axis=0),
+                    "product": (target - target_mean) @ (own - mean), "target_mean": np.full(d, target_mean),
+                    "target_squares": np.full(d, ((target - target_mean) ** 2).sum())}
+    return made(total, n, figures, weights @ filled, weight, sample)
+
+
+def _joint_moments(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return means and squared deviations of two sets of rows, of columns and target (Chan, Golub, LeVeque, 1979)."""
+    n, m = mine["labeled"], theirs["labeled"]
+    share = np.divide(m, n + m, out=np.zeros_like(m), where=n + m > 0)
+    apart, target_apart = theirs["mean"] - mine["mean"], theirs["target_mean"] - mine["target_mean"]
+    return {"mean": mine["mean"] + apart * share,
+            "squares": mine["squares"] + theirs["squares"] + apart**2 * (n * share),
+            "product": mine["product"] + theirs["product"] + apart * target_apart * (n * share),
+            "target_mean": mine["target_mean"] + target_apart * share,
+            "target_squares": mine["target_squares"] + theirs["target_squares"] + target_apart**2 * (n * share)}
+
+
+def mixed(values: np.ndarray) -> np.ndarray:
+    """Return 64 random bits of each of the uint64 values, other ones of each (splitmix64)."""
+    bits = values + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits ^= bits >> np.uint64(shift)
+        bits *= np.uint64(factor)
+    bits ^= bits >> np.uint64(31)
+    return bits
+
+
+def random_rows(start: int, stop: int) -> np.ndarray:
+    """Return weights of rows [start, stop), (PROJECTIONS, stop - start): 1, and functions of their numbers in [-1, 1).
+    """
+    numbers = np.arange(start, stop, dtype=np.uint64) * np.uint64(PROJECTIONS)
+    weights = mixed(numbers + np.arange(PROJECTIONS, dtype=np.uint64)[:, None]).astype(np.float64) * 2.0**-63 - 1
+    weights[0] = 1
+    return weights
+
+
+def _threshold(total: int) -> np.uint64:
+    """Return the random bits below which a value is sampled: about `SAMPLED` different ones of as many as rows."""
+    return np.uint64(min(math.floor(SAMPLED / total * 2.0**64), 2**64 - 1) if total > SAMPLED else 2**64 - 1)
+
+
+def _sampled(values: np.ndarray, total: int) -> np.ndarray | None:
+    """Return the sampled ones of some values (uint64), ascending; None where one comes twice."""
+    bits = mixed(values)
+    return _distinct(bits[bits < _threshold(total)])
+
+
+def _distinct(bits: np.ndarray) -> np.ndarray | None:
+    if len(bits) > 2 * SAMPLED:  # some of them are equal: of as many values as rows fewer would be chosen
+        return None
+    found = np.sort(bits)
+    return None if (found[1:] == found[:-1]).any() else found
+
+
+def _steps(block: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    """Return the largest number that divides the differences of whole numbers, by column; 0 where there are none."""
+    first = np.argmin(missing, axis=0)
+    base = block[first, np.arange(block.shape[1])]
+    steps = np.zeros(block.shape[1])
+    left = np.flatnonzero(~np.isnan(base))
+    for rows in (slice(0, 64), slice(None)):
+        apart = np.where(missing[rows][:, left], 0, np.abs(block[rows][:, left] - base[left]))
+        steps[left] = np.gcd.reduce(apart.astype(np.int64), axis=0)
+        left = left[steps[left] != 1]
+        if not len(left):
+            break
+    return steps
+
+
+def _texts(y: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Return the names of classes, and the codes of labels as these, -1 where there is none."""
+    if y.dtype == object:
+        codes, names = pd.factorize(y, use_na_sentinel=True)
+        return [str(name) for name in names], codes
+    codes, values = pd.factorize(y, use_na_sentinel=True)
+    if len(values) > MOST_PAIRED:
+        return [""] * len(values), codes
+    return [UNLABELED if value == -1 else str(text_of(np.array([value]))[0]) for value in values], codes
+
+
+def _pairs_of(cells: np.ndarray, codes: np.ndarray, names: list[str]) -> Pairs | None:
+    """Return the classes of each value; None where there are more than `MOST_PAIRED` values or one has two classes."""
+    values, places = pd.factorize(cells, use_na_sentinel=True)[::-1]
+    if len(values) > MOST_PAIRED or (values.dtype.kind == "f" and np.isinf(values).any()):
+        return None
+    pairs: Pairs = {}
+    for place, code in set(zip(places.tolist(), codes.tolist(), strict=True)):
+        value = None if place < 0 else values[place]
+        pairs.setdefault(value if value is None or isinstance(value, str) else float(value), set()).add(names[code])
+    return pairs if all(len(classes - {UNLABELED}) < 2 for classes in pairs.values()) else None
+
+
+def _joined_pairs(mine: Pairs, theirs: Pairs) -> Pairs | None:
+    pairs = {value: mine.get(value, set()) | theirs.get(value, set()) for value in {*mine, *theirs}}
+    if len(pairs) > MOST_PAIRED or any(len(classes - {UNLABELED}) > 1 for classes in pairs.values()):
+        return None
+    return pairs
