@@ -1,6 +1,7 @@
 """`dssl ingest` and `predict`: what is read from a source."""
 
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,9 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
             what=f"--abstain with {out} and classes such as {coding.classes[:3].tolist()}",
             why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
     target = out.resolve()  # beside which workers write their blocks, whatever folder they began in
-    points, scratch = (StoredParts(target.with_name(f".{out.name}.{part}")) for part in ("points", "scratch"))
+    own = uuid.uuid4().hex
+    points, scratch = (StoredParts(target.with_name(f".{out.name}.{own}.{part}")) for part in ("points", "scratch"))
     try:
-        points.remove()
         scratch.folder.mkdir(exist_ok=True)
         with open_runtime(runtime, memory_budget) as (execution, _):
             execution.scratch_folder = str(scratch.folder)

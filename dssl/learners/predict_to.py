@@ -1,5 +1,6 @@
 """Predictions of many points, block by block, into a Zarr array: no task and no process ever holds all of them."""
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,8 +89,7 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
             error=DataError,
             what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
             why="it would read as another label", fix="write a .csv file, or fit signed classes")
-    draft = StoredParts(target.with_name(f".{target.name}.draft"))
-    draft.remove()
+    draft = StoredParts(target.with_name(f".{target.name}.{uuid.uuid4().hex}"))
     try:
         written, names = (Entries(abstain), coding.entry_names) if calibration is None else (
             Probabilities(abstain, calibration), coding.classes.tolist())

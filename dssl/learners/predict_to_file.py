@@ -1,6 +1,7 @@
 """Predictions of many points, block by block, into a table or a file of one array: no process holds all of them."""
 
 import csv
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,14 +65,13 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
     Points without a prediction have an empty cell; in an array NaN among floats, -1 among integers. With `calibration`
     a table has a column a class beside the label, an array (n, n_classes) of the probabilities takes its place.
 
-    The tasks write blocks beside the file, on storage that every worker can open; then they are put together here,
-    one after the other.
+    The tasks write blocks beside the file, on storage that every worker can open, each prediction into a folder of
+    its own; then they are put together here, one after the other, and the file gets its name.
 
     Raises DataError: some point has no prediction, and the array no room to say so.
     """
     coding = model.coding
-    draft = StoredParts(out.with_name(f".{out.name}.draft"))
-    draft.remove()
+    draft = StoredParts(out.with_name(f".{out.name}.{uuid.uuid4().hex}"))
     try:
         rows = execution.share_rows(as_rows(X))
         receipts = predict_blocks(rows, model.shared(execution), Answers(abstain, calibration), execution, draft)

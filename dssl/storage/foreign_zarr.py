@@ -4,6 +4,7 @@ They need not carry checksums, and a chunk that is missing stands for its fill v
 `store`, which knows better.
 """
 
+import errno
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,7 +95,16 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def publish_array(source: Path, target: Path, attributes: dict[str, Any]) -> None:
-    """Give an array that was written attributes for its readers, and move it to its place: they see all or nothing."""
+    """Give an array that was written attributes for its readers, and move it to its place: they see all or nothing.
+
+    Raises DataError: another array has come there meanwhile.
+    """
     if attributes:
         zarr.open_array(str(source), mode="r+").update_attributes(attributes)
-    source.rename(target)
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        raise DataError(explain(f"{target} exists", why="somebody else has written it meanwhile",
+                                fix="name another path")) from error

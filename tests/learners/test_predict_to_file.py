@@ -5,12 +5,17 @@ import io
 
 import numpy as np
 import pytest
+import zarr
 
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
+from dssl.learners import predict_to as predict_to_module
+from dssl.learners import predict_to_file as predict_to_file_module
 from dssl.learners.coding import CODINGS, margins_of
 from dssl.learners.kernel_model import KernelModel
+from dssl.learners.model import predict_blocks
+from dssl.learners.predict_to import predict_to_zarr
 from dssl.learners.predict_to_file import predict_to_file
 from dssl.learners.probabilities import Calibration
 from dssl.storage.blocks import ArrayRows, write_dense
@@ -69,6 +74,34 @@ def test_a_file_holds_what_the_model_predicts(coding, columns, classes, absent, 
             predict_to_file(made, X, tmp_path / "some.npy", execution, abstain=True)
             np.testing.assert_array_equal(np.load(tmp_path / "some.npy"), np.where(far, absent, labels))
     assert {path.name for path in tmp_path.iterdir()} <= {"all.npy", "all.csv", "some.csv", "some.npy"}
+
+
+def test_predictions_into_one_file_at_once_do_not_mix(tmp_path, monkeypatch):
+    """The last to finish is the file, whole; an array of Zarr is not replaced."""
+    made, X, others = model("one_vs_rest", 3, ["a", "b", "c"]), new_points(100), new_points(70)[::-1]
+    blocks, out = predict_blocks, tmp_path
+
+    def interrupted(*given):
+        receipts = blocks(*given)
+        with monkeypatch.context() as undone:
+            undone.setattr(module, "predict_blocks", blocks)
+            write(made, others, out, InProcess(1, 6000))
+        return receipts
+
+    for name, module in (("p.csv", predict_to_file_module), ("p.npy", predict_to_file_module),
+                         ("p.zarr", predict_to_module)):
+        out, write = tmp_path / name, predict_to_zarr if name == "p.zarr" else predict_to_file
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "predict_blocks", interrupted)
+            if name == "p.zarr":
+                with pytest.raises(DataError, match=r"(?s)p\.zarr exists.*meanwhile"):
+                    write(made, X, out, InProcess(1, 6000))
+            else:
+                write(made, X, out, InProcess(1, 6000))
+    assert (tmp_path / "p.csv").read_text().splitlines()[1:] == made.predict(X).tolist()
+    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), made.predict(X))
+    assert zarr.open_array(str(tmp_path / "p.zarr"), mode="r").shape == (70,)
+    assert {path.name for path in tmp_path.iterdir()} == {"p.csv", "p.npy", "p.zarr"}
 
 
 def test_the_file_of_an_array_is_that_of_numpy(tmp_path):
