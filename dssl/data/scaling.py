@@ -16,7 +16,16 @@ from ..errors import DataError, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
-from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges, rows_that_fit
+from ..storage.blocks import (
+    Arrays,
+    HeldArrays,
+    PartWriter,
+    Receipt,
+    Rows,
+    counts_below,
+    row_ranges,
+    rows_that_fit,
+)
 from ..storage.csr import as_csr
 
 ScalingKind = Literal["standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
@@ -160,12 +169,21 @@ class Scaling:
 
 
 class ScaledRows(Rows):
-    """Rows as a scaling makes them, scaled each time they are read."""
+    """Rows as a scaling makes them, scaled each time they are read.
 
-    def __init__(self, rows: Rows, scaling: Scaling):
-        self.rows, self.scaling, self.shape = rows, scaling, rows.shape
+    execution : whose tasks read them; they load the arrays of the scaling then, and do not carry them.
+    """
+
+    def __init__(self, rows: Rows, scaling: Scaling, execution: Execution | None = None):
+        arrays, _ = scaling.to_arrays()
+        self._arrays: Arrays = execution.share(**arrays) if execution else HeldArrays(**arrays)
+        self.rows, self.kind, self.shape = rows, scaling.kind, rows.shape
         self.dtype = np.result_type(rows.dtype, np.float32)
         self.is_sparse = rows.is_sparse and scaling.keeps_zeros
+
+    @property
+    def scaling(self) -> Scaling:
+        return Scaling.from_arrays(self._arrays.load(), {"kind": self.kind, "n_columns": self.shape[1]})
 
     @property
     def row_bytes(self) -> int:

@@ -74,7 +74,7 @@ class AutomaticEstimator(PointEstimator):
         return GraphRidgeParams(seed=self.seed)
 
     def _new_rows(self, X: Any, execution: Execution) -> Rows:
-        return ScaledRows(super()._new_rows(X, execution), self.scaling_)
+        return ScaledRows(super()._new_rows(X, execution), self.scaling_, execution)
 
     def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: GraphRidgeParams,
                execution: Execution) -> None:
@@ -85,7 +85,7 @@ class AutomaticEstimator(PointEstimator):
             self.scaling_, tried = choose_scale(rows, None, target, execution, self.seed)
         else:
             self.scaling_ = fit_scaling(rows, None, ScalingParams(kind=self.scale), execution)
-        scaled = execution.share_rows(ScaledRows(rows, self.scaling_))
+        scaled = ScaledRows(execution.share_rows(rows), self.scaling_, execution)
         require_index(scaled, self.group("graph").metric, execution.memory_budget)
         made = self._graph(scaled, graph, execution)
         most, count = most_labels(params, budget_of(self.memory_budget)), len(target.labeled)

@@ -54,9 +54,9 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     params = params or SuggestParams(count=count, criterion=criterion, seed=seed)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))
     rows = rows_of(X, execution, "suggest_labels")
-    if hasattr(model, "scaling_"):
-        rows = ScaledRows(rows, model.scaling_)
     rows = execution.share_rows(rows)
+    if hasattr(model, "scaling_"):
+        rows = ScaledRows(rows, model.scaling_, execution)
     labeled = _labeled(X if y is None and getattr(X, "y", None) is not None else y, unlabeled, len(rows))
     made = None if params.criterion == "coverage" and graph is None else _graph(rows, model, graph, execution)
     points = find_vertices(rows, execution) if made is None else made.vertices

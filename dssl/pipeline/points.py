@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..data.labels import DRAW_ROWS, choose_labels
-from ..data.scaling import Scaling, ScalingParams, fit_scaling, scaled_rows, scaling_cost
+from ..data.scaling import ScaledRows, ScalingParams, fit_scaling, scaled_rows, scaling_cost
 from ..data.told_labels import read_told_labels
 from ..errors import DataError, explain, require, sentences
 from ..execution.cost import Cost, cost_of
@@ -25,15 +25,14 @@ from .stage import Context, Stage
 class ScaleTask:
     """Write the scaled rows of one range of chosen points, to a shared array, or sparse ones to the task's part."""
 
-    rows: Rows
+    rows: ScaledRows
     ids: Rows  # numbers of all chosen rows
-    state: tuple[dict[str, np.ndarray], dict[str, Any]]  # of the scaling
     name: str
     start: int
     stop: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        scaled = Scaling.from_arrays(*self.state).transform(self.rows.take(self.ids.read(self.start, self.stop)))
+        scaled: Any = self.rows.take(self.ids.read(self.start, self.stop))
         if not self.rows.is_sparse:
             return out.write_rows(self.start, **{self.name: scaled})
         return {**out.write(**csr_arrays(scaled)), "rows": [self.start, self.stop],
@@ -47,11 +46,11 @@ def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
                           feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = scaled_rows(len(chosen["train"]), rows.row_bytes, chunk, context.execution.memory_budget)
-    tasks = {}
+    scaled, tasks = ScaledRows(rows, scaling, context.execution), {}
     for name in ("train", "test"):
         if not rows.is_sparse:
             context.parts.allocate(name, (len(chosen[name]), rows.shape[1]), rows.dtype, height)
-        tasks[name] = [ScaleTask(rows, chosen[name], scaling.to_arrays(), name, start, stop)
+        tasks[name] = [ScaleTask(scaled, chosen[name], name, start, stop)
                        for start, stop in row_ranges(len(chosen[name]), height)]
     receipts = context.execution.map([*tasks["train"], *tasks["test"]], context.parts)
     PartWriter(context.parts.within("scaling"), 0).write(**scaling.to_arrays()[0])

@@ -58,7 +58,7 @@ class FittedPipeline:
         return self.model.coding.labels(values), ~beyond
 
     def _scaled(self, X: Rows, execution: Execution | None) -> ScaledRows:
-        return ScaledRows(execution.share_rows(as_rows(X)) if execution else as_rows(X), self.scaling)
+        return ScaledRows(execution.share_rows(as_rows(X)) if execution else as_rows(X), self.scaling, execution)
 
     def calibration(self) -> Calibration:
         """Return what makes probabilities of the model's scores; raise DataError where nothing was calibrated."""

@@ -1,5 +1,6 @@
 """Scaling of features, against scikit-learn, and independent of blocks."""
 
+import pickle
 from functools import reduce
 
 import dask
@@ -19,6 +20,7 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import CsrRows, as_csr
+from dssl.storage.store import StoredParts
 
 
 def fit(X, kind, ids=None, **options):
@@ -126,6 +128,20 @@ def test_rows_are_scaled_where_they_are_read(tmp_path):
     assert (rows.shape, rows.dtype) == ((300, 4), np.float32)
     assert_array_equal(rows.read(10, 20), expected[10:20])
     assert_array_equal(rows.take(np.array([5, 2])), expected[[5, 2]])
+
+
+def test_tasks_carry_where_a_scaling_lies_and_not_its_arrays(tmp_path):
+    class Stored(InProcess):
+        def scratch(self):
+            return StoredParts(tmp_path / "scratch")
+
+    X = np.random.default_rng(0).normal(size=(20, 1536))
+    X[:, 100:] = 5.0
+    data = Dataset.from_arrays(X.astype(np.float32)).save(tmp_path / "d")
+    found = fit_scaling(data.X, None, ScalingParams(), InProcess(1))
+    rows = ScaledRows(data.X, found, Stored(1))
+    assert len(pickle.dumps(rows)) < 1000
+    assert_array_equal(pickle.loads(pickle.dumps(rows)).read(3, 9), ScaledRows(data.X, found).read(3, 9))
 
 
 def test_fits_that_are_refused():
