@@ -124,6 +124,7 @@ class Execution(ABC):
     memory_limit: int | None = None  # bytes that the smallest worker has for a task; None where nobody says
     tasks_per_process: int = 1  # that run side by side
     largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None
+    largest_process_bytes: int = 0  # the most that a process of one of them has held, since it was last set to 0
     counter: TaskCount | None = None  # told of all tasks
     allowed: Callable[[], None] = staticmethod(lambda: None)  # asked while tasks run; raises to end them
 
@@ -170,6 +171,8 @@ class Execution(ABC):
         self._run(pending, parts, done)
         peaks = [self.largest_task_bytes, *(receipt.get("task_peak_bytes") for receipt in receipts.values())]
         self.largest_task_bytes = max((peak for peak in peaks if peak is not None), default=None)
+        self.largest_process_bytes = max([self.largest_process_bytes, *(
+            receipt.get("peak_rss_bytes", 0) for receipt in receipts.values())])
         return [receipts[index] for index in range(len(tasks))]
 
     @abstractmethod
@@ -186,7 +189,7 @@ class Execution(ABC):
         require(count > 0, "a reduction of no tasks", why="there is nothing to combine", fix="pass at least one block")
         level = parts or self.scratch()
         self.map(reduction.tasks, level)
-        while count > 1 and count * level.arrays(0).nbytes > self.memory_budget // 16:
+        while combined_by_tasks(count, level.arrays(0).nbytes, self.memory_budget):
             groups, below, level = row_ranges(count, reduction.fan_in), level, self.scratch()
             self.map([CombineTask(below, first, last, combine) for first, last in groups], level)
             if below is not parts:
@@ -199,6 +202,20 @@ class Execution(ABC):
             shares = [combined(shares[first:last], combine)
                       for first, last in row_ranges(len(shares), reduction.fan_in)]
         return reduction.finish(shares[0])
+
+
+def combined_by_tasks(count: int, share_bytes: int, budget: int) -> bool:
+    """Return whether so many shares are combined by tasks, and not where the reduction is run."""
+    return count > 1 and count * share_bytes > budget // 16
+
+
+def combining_tasks(count: int, share_bytes: int, budget: int, fan_in: int = FAN_IN) -> int:
+    """Return the number of tasks that combine the shares of a reduction."""
+    tasks = 0
+    while combined_by_tasks(count, share_bytes, budget):
+        count = -(-count // fan_in)
+        tasks += count
+    return tasks
 
 
 def run_part(task: Task, parts: Parts, index: int) -> Receipt:

@@ -485,6 +485,23 @@ def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver
     assert planned["models"] <= planned["selection"] + 2  # which leave labels out, for probabilities
 
 
+@pytest.mark.parametrize("selection", [None, GRID])
+def test_a_fit_from_what_a_selection_keeps_is_planned_as_one(fields, shared, selection):
+    """It reads no points, so that it takes as much of any number of them."""
+    spec = {**fields, **({"selection": selection} if selection else {})}
+    run(spec, workspace=shared, execution=InProcess(1), until="landmarks")
+    planned = {stage["name"]: stage["tasks"] for stage in plan(spec, workspace=shared).records()}
+    for stage in ("selection", "models"):
+        counting = Counting()
+        run(spec, workspace=shared, execution=counting, until=stage, from_stage=stage)
+        assert counting.count <= planned[stage] <= 1.5 * counting.count + 2, (stage, counting.names)
+    few, many = ({stage["name"]: stage for stage in plan(spec, points=n, columns=64).records()}
+                 for n in (10**6, 10**7))
+    assert few["models"]["core_seconds"] == many["models"]["core_seconds"] < 0.01 * few["selection"]["core_seconds"]
+    assert few["models"]["tasks"] == many["models"]["tasks"]
+    assert many["selection"]["core_seconds"] > 3 * few["selection"]["core_seconds"]
+
+
 # Commands
 
 

@@ -12,6 +12,7 @@ from ...execution.cost import (
     kernel_seconds,
 )
 from ...execution.ordered import ordered_tasks
+from ...execution.tasks import combining_tasks
 from ...graph.energy import split_bytes
 from ...graph.energy_moves import energy_tasks
 from .closed_form import closed_form_bytes, closed_form_flops
@@ -24,9 +25,13 @@ from .params import SystemParams
 from .preconditioner import sample_shares
 from .products import block_bytes, gram_bytes
 from .smooth import PAIRS_IN_A_TASK, newton_bytes
+from .solve import SPARSE_FLOPS
 from .system import block_vertices, whitening_bytes
 
 NEWTON_STEPS = 12  # a system of another loss than the squared one, as a rule
+# Measured on one core: an entry of W that is moved into blocks of another order, or that one task orders and cuts;
+# bytes that are read and written of one that is moved; and operations of the eigenvectors that whiten landmarks.
+MOVE_SECONDS, SPLIT_SECONDS, MOVED_READ, MOVED_WRITTEN, WHITEN_FLOPS = 1.1e-6, 3e-7, 60, 48, 20
 
 
 @dataclass(frozen=True)
@@ -83,10 +88,14 @@ class Systems:
         """Return what the one task takes that orders the whole graph and cuts it into blocks."""
         return split_bytes(self.v, self.nnz)
 
-    def ordering_tasks(self, height: int) -> int:
-        """Return the tasks that bring the graph and the points into blocks of so many vertices."""
-        moved = ordered_tasks(self.v, self.row_bytes, self.budget)
-        return moved + (1 if self.split_bytes <= self.budget else energy_tasks(self.v, height))
+    def ordering(self, height: int) -> Cost:
+        """Return what takes the graph and the points into blocks of so many vertices, but for memory."""
+        points, tasks = 2 * self.v * self.row_bytes, ordered_tasks(self.v, self.row_bytes, self.budget)
+        if self.split_bytes <= self.budget:
+            graph = 12 * (self.nnz + self.v)
+            return Cost(tasks + 1, points + graph, points + graph, 0, 0, SPLIT_SECONDS * self.nnz)
+        return Cost(tasks + energy_tasks(self.v, height), points + MOVED_READ * self.nnz,
+                    points + MOVED_WRITTEN * self.nnz, 0, 0, MOVE_SECONDS * self.nnz)
 
     def right_bytes(self, n: int) -> int:
         """Return the bytes of all right-hand sides of n numbers each."""
@@ -99,11 +108,13 @@ def systems_seconds(of: Systems, method: str, halo: float) -> float:
     Of losses other than the squared one, systems take `NEWTON_STEPS` of it each.
     """
     v, s, systems, d = of.v, of.s, of.pairs + of.held, of.row_bytes / 4
-    kernel, steps = kernel_seconds(v * (1 + halo) * s, d), NEWTON_STEPS if of.smooth else 1
+    kernel = kernel_seconds(v * (1 + halo) * s, d) + WHITEN_FLOPS * s**3 / FLOP_RATE
+    steps = NEWTON_STEPS if of.smooth else 1
     solved = systems * steps * gram_seconds(s / 6 + of.m * of.smooth, s)
     if method == "nystrom-direct":
         factored = solved if not of.closed_form else solved / of.folds
-        return of.repetitions * (kernel + 2 * gram_seconds(v, s) + gram_seconds(of.m, s) + factored)
+        energy = 2.0 * of.nnz * s / SPARSE_FLOPS
+        return of.repetitions * (kernel + 2 * gram_seconds(v, s) + energy + gram_seconds(of.m, s) + factored)
     product = 4.0 * v * (1 + halo) * s * systems * of.columns / FLOP_RATE
     kept = of.params.itemsize * s * v * (1 + halo) <= of.budget / 2
     return of.repetitions * (kernel + USUAL_ITERATIONS * (product + (0 if kept else kernel)) + solved)
@@ -136,33 +147,39 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     whitening = whitening_bytes(s, of.params.cutoff)
     sums = gram_bytes(s, of.summed_folds, points=True, n_outputs=of.columns)
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
-    ordering = of.ordering_tasks(height)  # once, for all kernels and repetitions
+    ordering = of.ordering(height)  # once, for all kernels and repetitions
+    stored = sums - square  # of a share, which has no product that is being added
+    combining = combining_tasks(runs, stored, of.budget)
+    shares = (runs + combining) * stored
+    rows = int(v * (1 + halo) * of.row_bytes)
     fixed = max(min(of.split_bytes, of.budget), whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     features = label_feature_bytes(of.m, s) if of.smooth else 0
-    seconds = kernels * systems_seconds(of, method, halo)
+    seconds = ordering.seconds + kernels * systems_seconds(of, method, halo)
     folds = folds_cost(of, height * block_bytes(s, of.row_bytes, size), sums)
     if method == "nystrom-direct" and of.smooth:
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                    sums + features + newton_bytes(of.m, s))
         held = 0 if of.inductive else of.held // max(1, of.folds - 1)
-        tasks = 1 + 2 * runs + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
+        tasks = 1 + 2 * runs + combining + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
-        return cost_of(ordering + kernels * tasks, kernels * (v * of.row_bytes + folds.read),
-                       kernels * runs * sums + of.written, max(peak, folds.peak), max(whitening, sums + features),
-                       seconds)
+        return cost_of(ordering.tasks + kernels * tasks, ordering.read + kernels * (rows + shares + folds.read),
+                       ordering.written + kernels * shares + of.written, max(peak, folds.peak),
+                       max(whitening, sums + features), seconds)
     if method == "nystrom-direct":
         held = of.held if not of.at_once else 0
         right = 8 * s * of.columns * (of.pairs + held)
         again = 1 if of.at_once else of.repetitions
         peak = (again - 1) * (sums + right) + max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                                                   sums + 4 * square + right)
-        tasks = again * (1 + runs + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
+        tasks = again * (1 + runs + combining + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
         if of.closed_form:  # beside the sums, the features of labels as they come, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
-            tasks += 0 if of.inductive else of.repetitions * (runs + of.held // max(1, of.folds - 1))
-        return cost_of(ordering + kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
-                       kernels * (again * v * of.row_bytes + folds.read), kernels * again * runs * sums + of.written,
-                       max(peak, folds.peak), max(whitening, again * sums), seconds)
+            own = of.repetitions * (runs + of.held // max(1, of.folds - 1)) + runs  # the last are kept for the fit
+            tasks += 0 if of.inductive else own - block_count(of.pairs, SYSTEMS_IN_A_TASK)
+        return cost_of(ordering.tasks + kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
+                       ordering.read + kernels * (again * (rows + shares) + folds.read),
+                       ordering.written + kernels * again * shares + of.written, max(peak, folds.peak),
+                       max(whitening, again * sums), seconds)
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + halo)
     kept = min(int(reached * v), of.budget // 2)
@@ -172,8 +189,8 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     peak = (again - 1) * (2 * square + features + of.right_bytes(s)) + max(
         fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
         + 6 * of.right_bytes(s) * (1 + of.smooth))
-    return cost_of(ordering + kernels * again * (2 + 2 * runs), kernels * again * v * of.row_bytes, of.written, peak,
-                   max(whitening, 6 * square), seconds)
+    return cost_of(ordering.tasks + kernels * again * (2 + 2 * runs), ordering.read + kernels * again * rows,
+                   ordering.written + of.written, peak, max(whitening, 6 * square), seconds)
 
 
 def dense_cost(of: Systems, method: str) -> Cost:
@@ -204,5 +221,6 @@ def restored_cost(of: Systems, n_models: int, n_labeled: int) -> Cost:
     leaves_out = of.held > 0 and left_out <= of.budget
     if leaves_out:
         own, sums = max(own, left_out), sums + 8 * of.m * of.s
-    return cost_of(block_count(n_models, SYSTEMS_IN_A_TASK) + leaves_out, sums, of.written,
-                   sums + own + min(n_labeled * of.row_bytes, of.budget), sums)
+    seconds = (n_models + leaves_out) * gram_seconds(of.s / 6, of.s) + leaves_out * gram_seconds(of.m, of.s)
+    tasks = block_count(n_models, SYSTEMS_IN_A_TASK) + leaves_out + n_models  # whose values at the labels are told
+    return cost_of(tasks, sums, of.written, sums + own + min(n_labeled * of.row_bytes, of.budget), sums, seconds)

@@ -175,7 +175,8 @@ def _tried(f: Facts[LapRLSPipeline]) -> tuple[int, int]:
     params, chosen = f.spec.laprls(), f.spec.selection
     tried = params.n_pairs + (0 if 0.0 in params.gamma_I else len(params.gamma_A))
     several = params.n_pairs > 1 or len(f.spec.kernels()) * len(f.spec.losses()) > 1
-    return tried, tried * _n_folds(f) if several and (chosen or params.chosen) else 0
+    told = params.chosen and f.n_labeled > f.n_outputs  # with a label of each class left when one is held out
+    return tried, tried * _n_folds(f) if several and (chosen or told) else 0
 
 
 def _n_folds(f: Facts[LapRLSPipeline]) -> int:
@@ -206,20 +207,20 @@ def _evidence(f: Facts[LapRLSPipeline]) -> list[dict[str, Any]] | None:
     return None if found is None else [item for item in found if "method" in item]
 
 
-def _halo(f: Facts[LapRLSPipeline], method: str) -> float:
-    """Return the neighbors that blocks read beside their own points, as a share of these, where the method asks."""
+def _halo(f: Facts[LapRLSPipeline]) -> float:
+    """Return the neighbors that blocks read beside their own points, as a share of these."""
     found = _evidence(f)
-    if found is not None or method == "nystrom-direct":
+    if found is not None:
         return max((item["blocks"]["halo"] for item in found or () if "blocks" in item), default=0.0)
     f.estimated.add("neighbors beyond blocks")
     return HALO if f.bound == "most" else 0.0
 
 
-def _preparing_cost(f: Facts[LapRLSPipeline], systems: Systems) -> Cost:
-    """Return that of systems from the points, by the method that is used, or by those that may be."""
+def _preparing_costs(f: Facts[LapRLSPipeline], systems: Systems) -> dict[str, Cost]:
+    """Return those of systems from the points by method: of the one that is used, or of those that may be."""
     solver, found = f.spec.model.solver, _evidence(f)
     if solver in DENSE:
-        return dense_cost(systems, solver)
+        return {solver: dense_cost(systems, solver)}
     if found is not None:
         methods = sorted({item["method"] for item in found})
     elif solver != "auto" or systems.inductive:
@@ -228,11 +229,23 @@ def _preparing_cost(f: Facts[LapRLSPipeline], systems: Systems) -> Cost:
         f.estimated.add("solver")
         fits = gram_bytes(systems.s, systems.summed_folds, points=True) <= f.budget
         methods = ["nystrom-pcg", *(["nystrom-direct"] if fits else [])]
-    return f.one_of([nystrom_cost(systems, method, _halo(f, method)) for method in methods])
+    return {method: nystrom_cost(systems, method, _halo(f)) for method in methods}
+
+
+def _fewest(costs: dict[str, Cost]) -> str:
+    """Return the method that takes the fewest seconds, which is the one that is chosen."""
+    return min(costs, key=lambda method: costs[method].seconds)
+
+
+def _of_method(f: Facts[LapRLSPipeline], costs: dict[str, Cost], method: str) -> Cost:
+    """Return what a method takes, with the memory of whichever it will be."""
+    bound = f.one_of(costs.values())
+    return replace(costs[method], peak=bound.peak, least=bound.least)
 
 
 def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
-    found = _preparing_cost(f, _systems(f)) if _tried(f)[1] else cost_of(0, 0, 0, 0)
+    costs = _preparing_costs(f, _systems(f)) if _tried(f)[1] else {"none": cost_of(0, 0, 0, 0)}
+    found = _of_method(f, costs, _fewest(costs))
     params = f.spec.laprls()
     if not (params.chosen and params.uses_graph and f.n_labeled <= MOST_LABELS):
         return found
@@ -244,13 +257,16 @@ def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
 
 
 def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
-    """Return that of systems from the points; or, where a selection kept their Gram matrices, from these."""
+    """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
     of, n_models = _systems(f), len(f.spec.baselines) + 1
     own = replace(of, held=0, folds=1, repetitions=1)
     if not f.is_regression:  # labels are left out of the model, for probabilities
         own = replace(own, held=1, pairs=of.pairs + FOLDS, params=replace(of.params, held_out_points="transductive"))
-    kept = any(f.attributes.get("selection", {}).get("kept", []))
-    return restored_cost(own, n_models, f.n_labeled) if kept else _preparing_cost(f, own)
+    costs = _preparing_costs(f, own)
+    if any(f.attributes["selection"].get("kept", [])) if "selection" in f.attributes else of.held:
+        costs |= {"nystrom-direct": restored_cost(own, n_models, f.n_labeled)} if "nystrom-direct" in costs else {}
+    unknown = of.held and "selection" not in f.attributes
+    return _of_method(f, costs, _fewest(_preparing_costs(f, of) if unknown else costs))
 
 
 WORDS = Words(
