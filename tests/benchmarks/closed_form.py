@@ -92,6 +92,7 @@ def held_out_values(data: Problem, folds: list[np.ndarray], solver: str, landmar
                           system=system, laplacian="unnormalized")
     lines = data.lines(folds)
     made = LapRLSProblem(data.rows, Quantities(data.split.labeled, lines.target), lines, data.graph, params,
+                         len(data.points.vertex),
                          execution.share(**data.points.to_arrays()) if data.points.joined else None, folds)
     return np.array([values for _, values in made.prepared(data.kernel, execution, held_out=True).held_out()])
 

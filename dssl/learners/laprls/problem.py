@@ -28,7 +28,7 @@ from ...graph.graph import Graph
 from ...graph.vertices import Vertices, distinct_rows
 from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
-from ...storage.blocks import STREAM_ROWS, ArrayRows, Parts, Rows
+from ...storage.blocks import ArrayRows, Parts, Rows
 from ...storage.csr import as_rows
 from ..kernel_model import KernelModel
 from ..smooth_losses import SQUARES, SmoothLoss
@@ -108,9 +108,9 @@ class LapRLSProblem:
     """Points with labels and a graph, before a kernel is chosen; `prepared` for each.
 
     rows : distinct points (v, d). target, lines : the labeled points, and the same by distinct point, with weights and
-    folds. graph : stored weights of `rows`, or None where no gamma_I is positive. copies : (v,), the points that each
-    stands for, or None. order : (v,), the vertex at each place, in which neighbors are near, where one is known.
-    folds : positions among the labeled points.
+    folds. graph : stored weights of `rows`, or None where no gamma_I is positive. n_points : with
+    copies. copies : (v,), the points that each stands for, or None. order : (v,), the vertex at each place, in which
+    neighbors are near, where one is known. folds : positions among the labeled points.
     names : "model"; "base", the same without the graph, with its own gamma_A; "shuffled", the model with the mean of
     the graph's energy over all relabelings of its vertices. among : by name the pairs of penalties, numbers, among
     which it has its choice; None is all. in_blocks : points and energy as the systems of all kernels take them.
@@ -121,6 +121,7 @@ class LapRLSProblem:
     lines: LabelLines
     graph: Parts | None
     params: LapRLSParams
+    n_points: int
     copies: Rows | None = None
     order: Rows | None = None
     folds: Sequence[np.ndarray] = ()
@@ -142,7 +143,7 @@ class LapRLSProblem:
         weight = np.ones(len(target.labeled)) if weight is None else weight
         lines = LabelLines.of(points.vertex[target.labeled], weight, target.columns(), folds)
         return cls(distinct_rows(rows, points, execution), target, lines, None if graph is None else graph.stored,
-                   params, copies, graph.order if graph is not None else None, folds, tuple(names))
+                   params, len(rows), copies, graph.order if graph is not None else None, folds, tuple(names))
 
     def with_folds(self, folds: Sequence[np.ndarray]) -> "LapRLSProblem":
         """Return the problem with folds: lists of positions among the labeled points."""
@@ -152,7 +153,7 @@ class LapRLSProblem:
     @cached_property
     def allowed(self) -> dict[str, list[Penalties]]:
         """Return the penalties among which each name has its choice; the control takes the model's."""
-        n = len(self.rows) if self.copies is None else sum(int(own.sum()) for _, own in self.copies.blocks(STREAM_ROWS))
+        n = self.n_points
         inductive = self.params.system.inductive and self.graph is not None
         left = tuple(n - own for own in self.lines.counts) if inductive else ()
         scale = PenaltyScale(self.lines.weights_without, n, left)

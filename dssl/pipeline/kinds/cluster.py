@@ -25,7 +25,6 @@ from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target import Target
 from ...learners.virtual_samples import SampleLearner, sample_model
-from ...measure import process_peak
 from ...report.sections.cluster import cluster_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
@@ -71,7 +70,7 @@ def make_basis(context: Context, params: BasisParams) -> dict[str, Any]:
         if not own.receipts():
             basis = basis_of(points, kernel, params.cluster, labeled, context.execution, shares)
             own.write(0, basis.to_arrays())
-            own.finish(0, {"basis": basis.attributes, "peak_rss_bytes": process_peak()})
+            own.finish(0, {"basis": basis.attributes})
             shares.remove()
         found.append({"bandwidth": params.kernels.bandwidths[number], **own.receipts()[0]["basis"]})
     return {"bases": found}

@@ -14,7 +14,6 @@ from ...learners.laprls.params import LabelLines
 from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS
 from ...learners.smooth_losses import SmoothLoss
 from ...learners.target import Target
-from ...measure import process_peak
 from ...selection.calibration import can_calibrate
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.chosen import ProbablePair, folds_to_choose
@@ -111,7 +110,7 @@ class FitParams:
         problem = LapRLSProblem(
             vertices.distinct(context.points("train")), target, lines,
             context.inputs["graph"].parts if own.uses_graph or own.system.solver in DENSE else None, own,
-            vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines))
+            vertices.n, vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines))
         if not (problem.has_choice or len(self.numbers) > 1):
             return problem
         return problem.with_folds(self.repetitions(target)[0])
@@ -202,8 +201,7 @@ def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
     arrays, attributes = (prepared.to_arrays(left_out=leaves_out(problem, context.execution, prepared))
                           if rung is None else None) or ({}, None)
     own.write(0, arrays)
-    receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": attributes,
-               "peak_rss_bytes": process_peak()}
+    receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": attributes}
     own.finish(0, receipt)
     if rung is None and len(params.losses) == 1:
         shares.remove()  # now and not before: a killed run keeps those that are done

@@ -44,7 +44,7 @@ def test_auto_is_a_hundredth_and_a_tenth_in_the_scale_of_the_paper():
     lines = LabelLines(np.arange(4), np.array([0, 0, 1, 2]), np.array([1.0, 2.0, 1.0, 0.5]), np.ones((4, 1)), 2)
     vertices = ArrayRows(np.array([1, 3, 1, 1, 2]))
     params = LapRLSParams(gamma_A=("auto", "10*auto"), gamma_I=("auto", 0.0))
-    problem = LapRLSProblem(ArrayRows(np.eye(5)), Quantities(lines.row, lines.target), lines, None, params, vertices,
+    problem = LapRLSProblem(ArrayRows(np.eye(5)), Quantities(lines.row, lines.target), lines, None, params, 8, vertices,
                             names=("model", "base"))
     pairs = problem.allowed["model"]
     assert_allclose([(pair.lambda_A, pair.lambda_I) for pair in pairs], [(0.01, 0.1), (0.01, 0), (0.1, 0.1), (0.1, 0)])
