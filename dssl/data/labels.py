@@ -60,16 +60,19 @@ class _Census:
     """Points that have a code, by code and block.
 
     codes (c,) : those that occur, the one whose point comes first first. sizes (b, c) : how many points of each.
+    lengths (b,) : how many points each block has, with and without a code.
     """
 
     codes: np.ndarray
     sizes: np.ndarray
+    lengths: np.ndarray
 
     @classmethod
     def of(cls, blocks: CodeBlocks, seed: int, stream: int) -> "_Census":
         """Count the points; raise DataError if there is none."""
         first: dict[int, tuple[float, int]] = {}
         counts: list[dict[int, int]] = []
+        lengths: list[int] = []
         for block, codes in enumerate(blocks()):
             require(codes.ndim == 1 and codes.dtype.kind in "iu", f"codes have shape {codes.shape} and type "
                     f"{codes.dtype}", why="codes are integers, one a point", fix="make them with encode_labels",
@@ -78,6 +81,7 @@ class _Census:
             order = order[order >= 0]
             present, begin, sizes = np.unique(order, return_index=True, return_counts=True)
             start = _start(seed, stream, block)[0]
+            lengths.append(len(codes))
             counts.append(dict(zip(present.tolist(), sizes.tolist(), strict=True)))
             for code, place in zip(present.tolist(), begin.tolist(), strict=True):
                 key = ((place + start) / len(order), block)
@@ -85,7 +89,14 @@ class _Census:
         require(bool(first), "no point has a label", why="there is nothing to choose from", error=DataError,
                 fix="check the target column and the marker of unlabeled points")
         ordered = sorted(first, key=lambda code: first[code])
-        return cls(np.array(ordered), np.array([[own.get(code, 0) for code in ordered] for own in counts], np.int64))
+        sizes = np.array([[own.get(code, 0) for code in ordered] for own in counts], np.int64)
+        return cls(np.array(ordered), sizes, np.array(lengths))
+
+    def shares(self, counts: np.ndarray, seed: int, stream: int) -> np.ndarray:
+        """Return how many of `counts` (c,) of each class each block gives, (b, c)."""
+        starts = _starts(seed, stream, len(self.sizes), len(self.codes))[:, 1:]
+        return np.array([dealt(int(count), sizes, own) for count, sizes, own
+                         in zip(counts, self.sizes.T, starts.T, strict=True)]).T
 
     @property
     def n(self) -> int:
@@ -137,8 +148,9 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
         require(not short, f"{per_class} labeled points a class asked for; by code, {shown}", error=DataError,
                 why="a point is labeled once",
                 fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out")
+        shares = census.shares(np.full(classes, per_class), seed, CHOOSE)
         return np.sort(np.concatenate([start + own for start, _, own in _of_each_class(
-            blocks, census, np.full(classes, per_class), seed, CHOOSE)]))
+            blocks, census.codes, shares, seed, CHOOSE)]))
     if fraction is not None:
         require(0 < fraction <= 1, f"fraction={fraction}", why="it is a share of the points", fix="use 0 to 1")
         count = max(1, round(fraction * total))
@@ -173,26 +185,43 @@ def _covering(blocks: CodeBlocks, census: _Census, count: int, seed: int) -> np.
     return np.sort(np.concatenate([points[is_first], points[~is_first][:count - int(is_first.sum())]]))
 
 
-def _of_each_class(blocks: CodeBlocks, census: _Census, counts: np.ndarray, seed: int,
+def _of_each_class(blocks: CodeBlocks, names: np.ndarray, shares: np.ndarray, seed: int,
                    stream: int) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield, of each block, the number of its first point, how many it has, and those that `counts` (c,) of each class
-    choose.
+    """Yield, of each block, the number of its first point, how many it has, and those that are drawn: of the codes
+    `names` (c,) as many as its `shares` (b, c).
     """
-    starts = _starts(seed, stream, len(census.sizes), len(census.codes))[:, 1:]
-    shares = np.array([dealt(int(count), sizes, own)
-                       for count, sizes, own in zip(counts, census.sizes.T, starts.T, strict=True)])
     begin = 0
     for block, codes in enumerate(blocks()):
         order = _order(seed, stream, block, len(codes))
         order = order[codes[order] >= 0]
-        wanted = dict(zip(census.codes.tolist(), shares[:, block].tolist(), strict=True))
+        wanted = dict(zip(names.tolist(), shares[block].tolist(), strict=True))
         yield begin, len(codes), _first_of_each(codes, order, wanted)
         begin += len(codes)
 
 
+@dataclass(frozen=True)
+class DrawnTest:
+    """Which points are tested: iterated, of each block which of its points, (n,) bool.
+
+    lengths (b,) : the points of each block. shares (b, c) : how many of each code `names` (c,) are tested.
+    """
+
+    blocks: CodeBlocks
+    lengths: np.ndarray
+    names: np.ndarray
+    shares: np.ndarray
+    seed: int
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for _, n, own in _of_each_class(self.blocks, self.names, self.shares, self.seed, SPLIT):
+            is_test = np.zeros(n, bool)
+            is_test[own] = True
+            yield is_test
+
+
 def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float | None = None,
-               seed: int) -> Iterator[np.ndarray]:
-    """Yield, of each block, which points (n,) bool are tested; the others are trained on.
+               seed: int) -> DrawnTest:
+    """Return which points are tested; the others are trained on. How many of each block is known before any is drawn.
 
     blocks : codes; points of code -1 are never tested: there is nothing to compare with.
     count : so many test points. fraction : a share of the points that can be tested. Exactly one of the two is given.
@@ -211,10 +240,8 @@ def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float 
     require(1 <= count <= most, f"{count} test points asked for, at most {most} of {census.n} can be", error=DataError,
             why="every class keeps a training point, and unlabeled points cannot be tested",
             fix=f"ask for 1 to {most}" if most else "label more points")
-    for _, n, own in _of_each_class(blocks, census, np.array(_shares(sizes, count)), seed, SPLIT):
-        is_test = np.zeros(n, bool)
-        is_test[own] = True
-        yield is_test
+    return DrawnTest(blocks, census.lengths, census.codes, census.shares(np.array(_shares(sizes, count)), seed, SPLIT),
+                     seed)
 
 
 def official_test(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

@@ -5,7 +5,7 @@ and `train_codes` or `train_values` beside them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, ClassVar, Literal
@@ -236,14 +236,23 @@ class RowsInUse:
         """Yield the official split of the rows in use."""
         return (self._official.take(block.rows) for block in self.blocks())
 
-    def tested(self, params: SplitParams) -> Iterator[np.ndarray]:
-        """Yield, of each block, which rows in use are tested, bool; no row without a target is."""
-        if not params.tests:
-            yield from (np.zeros(len(block.rows), bool) for block in self.blocks())
-        elif params.test_official:
-            yield from official_test(self.official())
-        else:
-            yield from split_test(self.strata, count=params.test_count, fraction=params.test_fraction, seed=params.seed)
+    def tested(self, params: SplitParams) -> tuple[np.ndarray, Callable[[], Iterator[np.ndarray]]]:
+        """Return how many rows of each block are trained on and how many tested, (b, 2), and what yields which, bool.
+
+        No row without a target is tested.
+        """
+        if params.tests and not params.test_official:
+            drawn = split_test(self.strata, count=params.test_count, fraction=params.test_fraction, seed=params.seed)
+            tests = drawn.shares.sum(axis=1)
+            return np.column_stack([drawn.lengths - tests, tests]), lambda: iter(drawn)
+
+        def told() -> Iterator[np.ndarray]:
+            if params.test_official:
+                return official_test(self.official())
+            return (np.zeros(len(block.rows), bool) for block in self.blocks())
+
+        return np.array([[len(block.rows) - is_test.sum(), (is_test & (block.strata >= 0)).sum()]
+                         for block, is_test in zip(self.blocks(), told(), strict=True)]), told
 
 
 def _require_official(params: SplitParams, dataset: Dataset, source: str) -> None:
@@ -265,8 +274,7 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
         used, described = RowsInUse(dataset, NothingKnown(), used.only_training), {}
     require(known != 0 or params.task == "clustering", f"no point of {source} has a target", error=DataError,
             why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
-    sizes = np.array([[len(block.rows) - is_test.sum(), (is_test & (block.strata >= 0)).sum()]
-                      for block, is_test in zip(used.blocks(), used.tested(params), strict=True)])
+    sizes, tested = used.tested(params)
     n_train, n_test = sizes.sum(axis=0).tolist()
     require(n_test > 0 or not params.tests, "no test point has a label", error=DataError,
             why="there is nothing to compare predictions with",
@@ -274,7 +282,7 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     drawn: Iterator[np.ndarray | None] = repeat(None, len(sizes))
     if params.points is not None and params.points != n_train:
         drawn, n_train = sample_points(sizes[:, 0], params.points, params.seed), params.points
-    _write(context, used, zip(used.blocks(), used.tested(params), drawn, strict=True), n_train, n_test)
+    _write(context, used, zip(used.blocks(), tested(), drawn, strict=True), n_train, n_test)
     return {**described, "n_train": n_train, "n_test": n_test}
 
 
@@ -319,9 +327,9 @@ def training_strata(context: Context) -> Iterator[np.ndarray]:
 def _split_cost(f: Facts[Any]) -> Cost:
     """Return that of passes over the labels, in the driver: a block of rows with what is known and drawn of them.
 
-    One finds the classes, one counts them; then twice three, a count, a draw and the rows: how many are tested, which.
+    One finds the classes, one counts them; one counts what can be tested, one draws it, and one takes the rows.
     """
-    passes, held = 8, HELD * min(f.n_rows, DRAW_ROWS)
+    passes, held = 5, HELD * min(f.n_rows, DRAW_ROWS)
     return cost_of(0, passes * 9 * f.n_rows, 16 * (f.n + f.n_test), held, held)
 
 
