@@ -123,12 +123,13 @@ def possible_methods(X: Rows, k: int, metric: str, budget: int) -> set[str]:
 def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:
     """Return the neighbors of rows (n, d); see `neighbors`."""
     k, metric, n = params.n_neighbors, params.metric, len(X)
-    if params.method == "partitioned":
-        check_shape(X, k)  # before tasks are sized by it; the values are checked where they are read
-    else:
+    check_shape(X, k)  # before anything is sized by it
+    method: str = params.method
+    if method == "auto" and possible_methods(X, k, metric, execution.memory_budget) == {"partitioned"}:
+        method = "partitioned"
+    if method != "partitioned":  # which checks the values where its tasks read them
         check_rows(X, k, metric)
     parts = parts or execution.scratch()
-    method: str = params.method
     if method in ("auto", "exact"):
         points, seconds = plan_exact(X, k, metric, execution)
         is_exact = method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= descent_seconds(X, k)

@@ -146,6 +146,8 @@ def test_what_cannot_be_partitioned_is_refused(points):
 def test_auto_partitions_what_fits_no_task(points, monkeypatch):
     monkeypatch.setattr("dssl.graph.neighbors.ALWAYS_EXACT_ROWS", 100)
     monkeypatch.setattr("dssl.graph.neighbors.descent_seconds", lambda X, k: 0.0)
+    for name in ("check_rows", "plan_exact"):  # each reads all rows here, and so do the tasks that check them
+        monkeypatch.setattr(f"dssl.graph.neighbors.{name}", None)
     lists = neighbors(points, K, execution=InProcess(2, 16 << 20))
     assert lists.attributes["method"] == "partitioned"
 
