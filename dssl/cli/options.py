@@ -67,7 +67,9 @@ read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALU
                            help="A reader's option, such as target=y, or target=none for points without labels.")
 
 memory_option = click.option("--memory-budget", default=None, metavar="SIZE", callback=_bytes_of,
-                             help="Memory one task may take, such as 500MB or 2GiB. Default: 1GiB.")
+                             help="Memory that one task may take, such as 500MB or 2GiB; a process holds its libraries "
+                                  "beside it, and that of every task that it runs at a time. Default: what a "
+                                  "spec says, or else 1GiB.")
 
 SHAPE_OPTIONS = (
     click.option("--points", default=None, metavar="N", callback=_count_of,

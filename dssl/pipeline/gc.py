@@ -9,12 +9,13 @@ written down first, so that a plan and a prediction can say why it is not there.
 
 import shutil
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import DataError, require
+from ..errors import DataError, IntegrityError, explain, require
 from ..storage.artifacts import MANIFESTS, Workspace, remove_folder
 from ..storage.files import read_json, write_json
 from .inspection import disk_bytes
@@ -67,6 +68,24 @@ def write_stages(run: Path, folders: Sequence[Path]) -> None:
     write_json(run / STAGES, [f"{folder.parent.name}/{folder.name}" for folder in folders])
 
 
+def stages_of(run: Path) -> set[str]:
+    """Return the folders of the artifacts that a run makes or uses, which `write_stages` wrote.
+
+    Raises IntegrityError: the file is missing or damaged.
+    """
+    wanted = "nothing else says which artifacts are the run's, and all of them would be removed"
+    fix = f"remove the run too, with --drop {run.name}; or put the file back"
+    try:
+        found = read_json(run / STAGES)
+    except FileNotFoundError as error:
+        raise IntegrityError(explain(f"{run} has no {STAGES}", why=wanted, fix=fix)) from error
+    except IntegrityError as error:
+        raise IntegrityError(explain(f"{run / STAGES} is cut short or damaged", why=wanted, fix=fix)) from error
+    require(isinstance(found, list) and all(isinstance(name, str) for name in found), error=IntegrityError,
+            what=f"{run / STAGES} holds no list of artifacts", why=wanted, fix=fix)
+    return set(found)
+
+
 def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Sequence[str] = (),
                  intermediate: bool = False) -> Garbage:
     """Return what can be removed.
@@ -78,7 +97,7 @@ def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Se
 
     Raises
     ------
-    DataError : there is no such run.
+    DataError : there is no such run. IntegrityError : a run that is kept does not say what it needs.
     """
     artifacts, folder = workspace.root / "artifacts", workspace.root / "runs"
     runs = sorted(path for path in folder.glob("*") if path.is_dir())  # their names begin with the time
@@ -87,7 +106,7 @@ def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Se
             fix="name some of " + (", ".join(path.name for path in runs[-5:]) or "none: there are no runs"))
     newest = runs if keep_runs is None else runs[len(runs) - min(keep_runs, len(runs)):]
     kept = [path for path in newest if path.name not in drop]
-    needed, passing = {name for path in kept for name in _needs(path)}, intermediate_of(kept)
+    needed, passing = {name for path in kept for name in stages_of(path)}, intermediate_of(kept)
     items = [Removable("run", path, disk_bytes(path)) for path in runs if path not in kept]
     kept_bytes = passing_bytes = 0
     for path in sorted(artifacts.glob("*/*")):
@@ -115,7 +134,8 @@ def collect_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop:
 
     Raises
     ------
-    DataError : there is no such run. LockedError : a run is under way.
+    DataError : there is no such run. IntegrityError : a run that is kept does not say what it needs, and nothing is
+        removed. LockedError : a run is under way.
     """
     with workspace.lock():
         found = find_garbage(workspace, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
@@ -128,25 +148,26 @@ def intermediate_of(runs: Sequence[Path]) -> set[str]:
     found, needed = set[str](), set[str]()
     for run in runs:
         if not _is_done(run):
-            needed |= _needs(run)
+            needed |= stages_of(run)
             continue
         stages = {stage.name for stage in kind_of(read_json(run / "spec.json")).stages if stage.intermediate}
-        found |= {name for name in _needs(run) if name.split("/")[0] in stages}
+        found |= {name for name in stages_of(run) if name.split("/")[0] in stages}
     return found - needed
 
 
 def remove_intermediate(workspace: Workspace, run: Path) -> None:
     """Remove the intermediate artifacts of a run that is done, unless one that is not done needs them.
 
-    The caller holds the workspace's lock.
+    The caller holds the workspace's lock. Where another run does not say what it needs, nothing is removed, with a
+    warning.
     """
-    passing = intermediate_of([path for path in run.parent.glob("*") if path.is_dir()]) & _needs(run)
+    try:
+        passing = intermediate_of([path for path in run.parent.glob("*") if path.is_dir()]) & stages_of(run)
+    except IntegrityError as error:
+        warnings.warn(f"the intermediate artifacts are kept: {error}", UserWarning, stacklevel=2)
+        return
     folders = [workspace.root / "artifacts" / name for name in sorted(passing)]
     _remove(workspace, [Removable("intermediate", path, 0) for path in folders if (path / "manifest.json").is_file()])
-
-
-def _needs(run: Path) -> set[str]:
-    return set(read_json(run / STAGES)) if (run / STAGES).is_file() else set()
 
 
 def _is_done(run: Path) -> bool:

@@ -33,6 +33,8 @@ def load_spec(source: str | Path | dict[str, Any], overrides: tuple[str, ...] | 
     SpecError : the file cannot be read or is not YAML, a key is unknown, a value is out of range. The message gives
         the path of each.
     """
+    require(isinstance(source, (str, Path, dict)), f"spec={source!r}", error=SpecError,
+            why="a pipeline is read from a YAML file, or is a mapping", fix="pass a path or a dict")
     if isinstance(source, dict):
         origin, fields = "the spec", source
     else:
@@ -161,6 +163,8 @@ def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str]) 
     """Return a copy of the fields with each `a.b=value` set; values are YAML."""
     result = deepcopy(fields)
     for override in overrides:
+        require(isinstance(override, str), f"an override {override!r}", why="it is a text key.key=value",
+                fix="for example model.eta=100", error=SpecError)
         path, equals, text = override.partition("=")
         keys = path.split(".")
         if not equals or not all(keys):

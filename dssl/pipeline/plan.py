@@ -316,6 +316,8 @@ def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
         require(value is None or (is_whole(value) and value >= 1), f"{name}={value!r}, expected a whole number of "
                 "bytes", why="sizes are text in specs and commands alone", fix=f"pass bytes, such as {4 << 30} for "
                 "4 GiB", error=ParameterError)
+    require(not isinstance(set, str) and isinstance(set, Iterable), f"set={set!r}", error=ParameterError,
+            why="overrides are several texts key.key=value", fix='pass a list, such as ["model.eta=100"]')
     require(is_whole(workers) and workers >= 1, f"workers={workers!r}, expected a whole number from 1 on",
             why="so many tasks run at a time", fix="leave it at 1, or count the workers", error=ParameterError)
     shaped = points is not None or columns is not None

@@ -18,7 +18,7 @@ from ..report.page import page
 from ..report.sections.answer import verdict
 from ..report.sections.ran import spec_section, stages_section
 from ..storage.artifacts import libraries
-from ..storage.files import read_json, write_json
+from ..storage.files import write_json
 from .facts import Facts
 from .gc import remove_intermediate, write_stages
 from .graphs import write_unreached
@@ -57,8 +57,17 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     ------
     SpecError, DataError : before any stage runs where the answer is known. BudgetError : a stage cannot fit, before
         any stage runs. IntegrityError : a stored array is damaged or missing. LockedError : another run holds the
-        workspace, or has taken it over. ClusterError : the cluster is lost, or no worker runs.
+        workspace, or has taken it over. ClusterError : the cluster is lost, or no worker runs. ParameterError : an
+        argument is none of the above.
     """
+    is_number = isinstance(wait, (int, float)) and not isinstance(wait, bool)
+    require(is_number and wait >= 0, f"wait={wait!r}", error=ParameterError,
+            why="it is how many seconds another run is waited for", fix="pass 0 or more; math.inf: as long as it takes")
+    require(events is None or callable(events), f"events={events!r}", error=ParameterError,
+            why="it is called with each event of the run", fix="pass a function of one argument, such as print")
+    require(execution is None or isinstance(execution, Execution), f"execution={execution!r}", error=ParameterError,
+            why="it runs tasks", fix="pass dssl.execution.in_process.InProcess(), or leave it out: the active Dask "
+            "client is used, or threads of this process")
     if isinstance(spec, Plan):
         require(not (tuple(set) or fresh or from_stage or until), "a plan, and options that it was made without",
                 why="a plan is of one spec and one set of stages", fix="pass the options to plan",
@@ -73,7 +82,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     tell = events or (lambda event: None)
     return_freed_memory()
     execution = execution or current_execution(memory_budget)
-    if made.spec.memory_budget is not None:
+    if memory_budget is not None or made.spec.memory_budget is not None:
         execution = execution.within(made.budget)
     for own in (*made.tried, made):
         refuse_what_cannot_fit(own.own_stages, own.facts, Room.of(execution))
@@ -85,9 +94,9 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         made = made.again(execution.memory_budget)
         identity = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
         folder = place.root / "runs" / identity
-        # Paths as well as addresses: a run's record is read by people.
-        write_json(folder / "spec.json", made.given.model_dump())
+        # Paths as well as addresses: a run's record is read by people. First what it needs, since gc asks every run.
         write_stages(folder, [item.artifact.folder for item in made.selected])
+        write_json(folder / "spec.json", made.given.model_dump())
         with Status(folder, identity, made.spec.name, tell) as status:
             status.tell({"event": "run", "run": identity, "folder": str(folder)})
             result = _run(made, identity, folder, execution, status.tell)
@@ -184,14 +193,14 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     def progress(done: int, of: int) -> None:
         tell({"event": "progress", "stage": name, "done": done, "of": of})
 
-    execution.largest_task_bytes, execution.counter = None, TaskCount(progress, item.cost.tasks if item.cost else 0)
+    execution.largest_task_bytes, execution.largest_process_bytes = None, 0
+    execution.counter = TaskCount(progress, item.cost.tasks if item.cost else 0)
     files = {name: made.files[name] for name in item.stage.files if name in made.files}
     try:
         with PeakMemory() as driver:
             attributes = item.stage.make(Context(inputs, files, artifact.parts, execution), item.params)
     finally:
         execution.counter = None  # the execution may be used again after a run that failed
-    receipts = [read_json(path) for path in artifact.parts.folder.glob("**/receipts/*.json")]
     artifact.publish(attributes, execution.allowed)
     cost = None
     if known is not None:
@@ -201,7 +210,7 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     measured = max((peak for peak in peaks if peak is not None), default=None)
     predicted = cost.peak if cost else None
     apart = execution.tasks_per_process == 1 or (cost is not None and cost.tasks <= 1)
-    return {"peak_rss_bytes": max((receipt["peak_rss_bytes"] for receipt in receipts), default=0),
+    return {"peak_rss_bytes": execution.largest_process_bytes,
             "predicted_peak_bytes": predicted, "measured_peak_bytes": measured,
             "ratio": round(measured / predicted, 3) if measured is not None and predicted and apart else None}
 

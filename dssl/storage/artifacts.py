@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..errors import IntegrityError, explain
+from ..errors import IntegrityError, ParameterError, explain, require
 from ..params import digest, plain
 from .files import local_path, read_json, write_json
 from .lock import FolderLock
@@ -118,8 +118,9 @@ class Artifact:
 
     def _files(self) -> dict[str, str]:
         """Return the SHA-256 of the description of every array and of every part, by path in the folder."""
-        folder = self.parts.folder
-        described = [*folder.glob("**/zarr.json"), *folder.glob("**/receipts/*.json"), *folder.glob(f"**/{WRITTEN}")]
+        described = [Path(folder, name) for folder, _, names in os.walk(self.parts.folder) for name in names
+                     if name in ("zarr.json", WRITTEN)
+                     or (name.endswith(".json") and os.path.basename(folder) == "receipts")]
         return {str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
                 for path in sorted(described)}
 
@@ -207,8 +208,16 @@ class Workspace:
 
     @classmethod
     def at(cls, url: str | Path) -> "Workspace":
-        """Return the workspace at a folder; it is made when something is written."""
-        return cls(local_path(url))
+        """Return the workspace at a folder; it is made when something is written.
+
+        Raises ParameterError: it names a file, or an object store.
+        """
+        require(isinstance(url, (str, Path)) and str(url) != "", f"workspace={url!r}", error=ParameterError,
+                why="artifacts and runs are kept in a folder", fix="name a folder, such as dssl-work")
+        root = local_path(url)
+        require(root.is_dir() or not root.exists(), f"the workspace {root} is a file", error=ParameterError,
+                why="artifacts and runs are kept in a folder", fix="name a folder, or a path where there is none")
+        return cls(root)
 
     def artifact(self, stage: str, version: int, params: dict[str, Any], inputs: dict[str, str]) -> Artifact:
         return Artifact(stage, version, params, inputs, self.root)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dssl.data.ingest import open_dataset
-from dssl.errors import DataError, LockedError
+from dssl.errors import DataError, IntegrityError, LockedError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.gc import STAGES, collect_garbage, find_garbage
 from dssl.pipeline.inspection import inspect
@@ -67,6 +67,21 @@ def test_of_a_dropped_run_goes_what_no_other_needs_and_it_is_told(twice, finishe
     again = run(spec, set=["model.eta=3"], workspace=workspace.root, execution=InProcess(2))
     assert again.metrics == result.metrics
     assert open_model(model).model.attributes == before
+
+
+@pytest.mark.parametrize(("content", "told"), [
+    (None, "has no stages.json"), ("", "stages.json is cut short or damaged"), ('["dataset/12', "cut short or damaged"),
+    ("{}", "holds no list of artifacts"), ("[1]", "holds no list of artifacts")])
+def test_a_run_that_does_not_say_what_it_needs_is_told_of_and_nothing_is_removed(twice, content, told):
+    workspace, second = twice
+    file = workspace.root / "runs" / second.run / STAGES
+    file.write_text(content) if content is not None else file.unlink()
+    before = sorted(workspace.root.glob("artifacts/*/*/manifest.json"))
+    for act in (find_garbage, collect_garbage):
+        with pytest.raises(IntegrityError, match=rf"(?s){told}.*--drop {second.run}"):
+            act(workspace)
+    assert sorted(workspace.root.glob("artifacts/*/*/manifest.json")) == before
+    assert {item.what for item in find_garbage(workspace, drop=[second.run]).items} == {"run", "artifact"}
 
 
 def test_so_many_of_the_newest_runs_are_kept(twice, finished):

@@ -1,6 +1,7 @@
 """A run: what is planned, cached, resumed and made anew, and that it says the same wherever it ran."""
 
 import json
+import math
 import shutil
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import make_blobs
 
 from dssl.data.ingest import open_dataset
-from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, SpecError
+from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
@@ -19,6 +20,7 @@ from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace, parts_in
 from dssl.storage.csr import as_rows
+from dssl.storage.files import read_json
 
 from ..stored import contents, stored
 from .split_arrays import split_arrays
@@ -307,6 +309,26 @@ def test_named_and_joined_classes(spec, points_file, tmp_path):
     assert np.shape(result.metrics["confusion"]) == (2, 2)
     found = open_model(result.model_path).predict(open_dataset(points_file).X)
     assert set(found.tolist()) == {"first", "others"}
+
+
+@pytest.mark.parametrize(("given", "error", "told"), [
+    ({"wait": -1}, ParameterError, "wait=-1"), ({"wait": math.nan}, ParameterError, "wait=nan"),
+    ({"wait": "1"}, ParameterError, "wait='1'"), ({"events": 5}, ParameterError, "events=5"),
+    ({"execution": 5}, ParameterError, "execution=5"), ({"set": "model.eta=3"}, ParameterError, "set='model.eta=3'"),
+    ({"set": 5}, ParameterError, "set=5"), ({"set": [5]}, SpecError, "an override 5"),
+    ({"workspace": 5}, ParameterError, "workspace=5"), ({"workspace": __file__}, ParameterError, "is a file"),
+    ({"spec": 5}, SpecError, "spec=5"), ({"until": 5}, SpecError, "--until 5 is not a stage")])
+def test_arguments_that_are_none_are_told_of_before_anything_is_made(spec, tmp_path, given, error, told):
+    with pytest.raises(error, match=told):
+        run(**{"spec": spec, "workspace": tmp_path / "work", **given})
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_budget_that_is_passed_is_that_of_the_execution(spec, tmp_path):
+    execution = InProcess(1, memory_budget=1 << 30)
+    run(spec, workspace=tmp_path, execution=execution, memory_budget=20_000_000, until="dataset")
+    begun, = tmp_path.glob("artifacts/dataset/*/begun.json")
+    assert read_json(begun)["conditions"] == {"memory_budget": 20_000_000}
 
 
 def test_runs_are_numbered_in_time(spec, workspace):

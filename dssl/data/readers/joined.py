@@ -81,9 +81,13 @@ class JoinedReader(Reader):
         if lacking or more or len(wanted) != len(scan.feature_names):
             found = "; ".join(f"only {file} has {', '.join(map(repr, columns[:8]))}"
                               for file, columns in ((other, lacking), (name, more)) if columns)
-            raise DataError(explain(f"{name} and {other} have different columns: {found}",
-                                    why="rows of one data set have the same columns, in any order",
-                                    fix="leave the file out, or name columns to leave out with `drop:`"))
+            taken = scan.target in lacking
+            raise DataError(explain(
+                f"{name} and {other} have different columns: {found}",
+                why=f"the target of {name} was taken to be {scan.target!r}" if taken else
+                "rows of one data set have the same columns, in any order",
+                fix="give the file the column of the target too, with empty cells where points have no label" if taken
+                else "leave the file out, or name columns to leave out with `drop:`"))
         order = [scan.feature_names.index(column) for column in wanted]
         return None if order == sorted(order) else order
 
@@ -140,8 +144,10 @@ class JoinedReader(Reader):
 
 def require_same_arrays(name: str, scan: Scan, other: str, *, has_target: bool, has_split: bool) -> None:
     """Raise DataError unless a file has a target and a split where another source has them."""
+    targets = ("name it with `target:`; or, of points without labels, give the file such a column with empty cells, an "
+               "npz file y of NaN") if has_target else "leave it out with `target: none`, and its column with `drop:`"
     for what, here, there, fix in (
-            ("target", scan.target is not None, has_target, "name it with `target:`, or `target: none`"),
+            ("target", scan.target is not None, has_target, targets),
             ("split", scan.has_split, has_split, "give both an official split, or neither")):
         require(here == there, f"{name} has {'a' if here else 'no'} {what}, {other} has {'one' if there else 'none'}",
                 why="rows of one data set have the same arrays", fix=fix, error=DataError)
