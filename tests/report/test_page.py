@@ -12,11 +12,19 @@ from dssl.pipeline.run import run
 from dssl.report.markup import Html
 from dssl.report.page import Section, page
 
+from ..figures import unrendered
 from .examples import example_page, example_run
 
 DIGITS = Path(__file__).parents[2] / "pipelines" / "digits_svm.yaml"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 FETCHING = {"src", "srcset", "href", "xlink:href", "data", "poster", "action", "style"}
+
+
+@pytest.fixture
+def without_figures():
+    """Pages of which the text is read: rendering their figures is most of what they take."""
+    with unrendered():
+        yield
 
 
 class Reader(HTMLParser):
@@ -88,6 +96,7 @@ def test_the_page_answers_first_with_the_figures():
         assert figure in found.text, figure
 
 
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize(("change", "sentence", "words"), [
     ({"wrong": 11, "wrong_base": 4, "p": 0.004},
      "The unlabeled data hurt: the test error is 22.0 % with them and 8.0 %", "Use the base model"),
@@ -103,6 +112,7 @@ def test_the_page_says_so_when_it_did_not_help(change, sentence, words):
     assert "helped:" not in found.text
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_gain_that_the_shuffled_graph_has_too_is_not_credited_to_the_unlabeled_data():
     result, facts = example_run(3)
     result["gain"]["over_shuffled"]["gain"] = -0.01
@@ -111,6 +121,7 @@ def test_a_gain_that_the_shuffled_graph_has_too_is_not_credited_to_the_unlabeled
     assert "owed to the changed kernel and not to the unlabeled data" in found.text
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_balanced_accuracy_that_disagrees_is_told():
     result, facts = example_run(3)
     result["metrics"]["balanced_accuracy"] = 0.5
@@ -162,6 +173,7 @@ def test_many_classes_show_the_most_confused_pairs():
     assert "No test point was misclassified." in none_wrong.text
 
 
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize(("stage", "change", "words"), [
     ("health", {"recall": {"certified": "sample", "recall": 0.93, "lower": 0.91, "rows": 500}},
      "Below 95 % the graph misses true neighbors"),
@@ -191,6 +203,7 @@ def test_what_is_not_fine_gets_a_warning_box(stage, change, words):
     assert words in Reader(found).text
 
 
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize(("n_classes", "first", "words"), [
     (3, 9, "class 0: 9, class 1: 5, class 2: 5"), (200, 9, "from 5 to 9, median 5"), (3, 5, "labels per class 5 each"),
 ])
@@ -200,6 +213,7 @@ def test_labels_per_class_fit_a_line(n_classes, first, words):
     assert words in Reader(example_page(result, facts)).text
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_unreached_points_are_counted_and_the_first_named():
     found = example_page(*example_run(3, unreached=57))
     assert "57 (2.85 %) in 1 component; rows 100, 101, 102" in found
@@ -208,6 +222,7 @@ def test_unreached_points_are_counted_and_the_first_named():
     assert '<div class="box warning">' in found
 
 
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize(("own", "shown"), [
     ({"error": 0.125, "loss": 0.3}, ("error in cross-validation", "12.5 %", "of equals the lowest hinge loss", "0.3")),
     ({"rmse": 0.125, "mae": 0.3}, ("rmse in cross-validation", "0.125", "lowest mean absolute error")),
@@ -238,6 +253,7 @@ def test_the_parameters_that_were_chosen_are_shown_with_their_error(own, shown):
     assert "Parameters bandwidth 0.5*median C 10 eta 30 power 2" in given
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_every_fact_may_be_missing():
     result, facts = example_run(3)
     for key in result:
@@ -263,6 +279,7 @@ def test_a_page_of_nothing_says_what_is_missing():
     assert "spec.json beside this page" in found.text
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_run_without_labels_scores_or_baselines_has_the_other_sections():
     result, facts = example_run(3)
     for key in ("metrics", "baselines", "gain"):
@@ -288,6 +305,7 @@ def test_a_page_holds_the_sections_that_have_something_to_say_in_their_order():
     assert "a < b Run now Second & first One Second & first 2 One 1" in found.text
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_many_stages_and_long_names_stay_readable():
     result, facts = example_run(3)
     result["stages"] = [{"name": f"stage {i} {'x' * 300}", "status": "done", "seconds": 5000.0 - i, "address": "f" * 64,
@@ -312,6 +330,7 @@ def test_the_readers_plot_settings_do_not_matter(tmp_path):
         assert matplotlib.rcParams["font.size"] == 30
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_arguments_are_left_as_they_are():
     result, facts = example_run(3)
     before = json.dumps([result, facts])
