@@ -115,7 +115,7 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
             day = removed.get(f"{stage.name}/{artifact.folder.name}")
             why = f"removed by dssl gc on {day}" if day else why
         planned[stage.name] = PlannedStage(stage, params, artifact, status, why)
-    running = {}
+    running: dict[str, PlannedStage] = {}
     for item in reversed(list(planned.values())[:kind.names.index(until or kind.names[-1]) + 1]):
         name, artifact = item.stage.name, item.artifact
         if item.status == "cached":

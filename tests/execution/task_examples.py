@@ -23,6 +23,7 @@ from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.scaling import ScalingParams, fit_scaling
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.execution import halo_rows
 from dssl.execution.ordered import ordered
 from dssl.execution.tasks import MEMORY_BUDGET, Execution
 from dssl.graph import functions as functions_module
@@ -327,11 +328,16 @@ def graph_in_blocks(execution: Execution, folder: Path) -> Found:
     X = write_dense(ArrayRows(rng.normal(size=(n, 2))), StoredParts(folder / "X"), "X", 900)
     E = {f"{name}{index}": array for index in range(len(blocks.ranges))
          for name, array in blocks.parts.read(index).items()}
+    with patch.object(halo_rows, "FEW_BYTES", 0):
+        near = halo_rows.bring_halos(X, blocks.parts, len(blocks.ranges), "halo", round(blocks.halo * n), execution)
+    assert near is not None
     lost = execution.scratch()
     health = stored_health(parts, VertexRows(None, n, n), execution, lost, np.arange(0))  # no label reaches any point
     return {**described, **E, "relabeled_mean": blocks.relabeled_mean, "health": health,
             "lost": np.concatenate([rows for rows, _ in lost_points(lost)]),
-            "X": ordered(X, blocks.place, execution).read_all()}
+            "X": ordered(X, blocks.place, execution).read_all(),
+            "halos": np.concatenate([rows for index in range(len(blocks.ranges))
+                                     for rows in near.pieces(index, 0, 900)])}
 
 
 @example()

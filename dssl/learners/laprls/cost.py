@@ -11,6 +11,7 @@ from ...execution.cost import (
     gram_seconds,
     kernel_seconds,
 )
+from ...execution.halo_rows import halo_tasks
 from ...execution.ordered import ordered_tasks
 from ...execution.tasks import combining_tasks
 from ...graph.energy import split_bytes
@@ -88,9 +89,15 @@ class Systems:
         """Return what the one task takes that orders the whole graph and cuts it into blocks."""
         return split_bytes(self.v, self.nnz)
 
-    def ordering(self, height: int) -> Cost:
-        """Return what takes the graph and the points into blocks of so many vertices, but for memory."""
+    def ordering(self, height: int, halo: float) -> Cost:
+        """Return what takes the graph and the points into blocks of so many vertices, and what is beside them.
+
+        But for memory.
+        """
         points, tasks = 2 * self.v * self.row_bytes, ordered_tasks(self.v, self.row_bytes, self.budget)
+        brought = halo_tasks(self.v, block_count(self.v, height), self.row_bytes, halo, self.budget)
+        if brought:
+            points, tasks = points + int(self.v * (1 + halo) * self.row_bytes), tasks + brought
         if self.split_bytes <= self.budget:
             graph = 12 * (self.nnz + self.v)
             return Cost(tasks + 1, points + graph, points + graph, 0, 0, SPLIT_SECONDS * self.nnz)
@@ -108,7 +115,8 @@ def systems_seconds(of: Systems, method: str, halo: float) -> float:
     Of losses other than the squared one, systems take `NEWTON_STEPS` of it each.
     """
     v, s, systems, d = of.v, of.s, of.pairs + of.held, of.row_bytes / 4
-    kernel = kernel_seconds(v * (1 + halo) * s, d) + WHITEN_FLOPS * s**3 / FLOP_RATE
+    beside = halo / 2 if method == "nystrom-direct" and of.params.precision == "float64" else halo
+    kernel = kernel_seconds(v * (1 + beside) * s, d) + WHITEN_FLOPS * s**3 / FLOP_RATE
     steps = NEWTON_STEPS if of.smooth else 1
     solved = systems * steps * gram_seconds(s / 6 + of.m * of.smooth, s)
     if method == "nystrom-direct":
@@ -147,7 +155,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     whitening = whitening_bytes(s, of.params.cutoff)
     sums = gram_bytes(s, of.summed_folds, points=True, n_outputs=of.columns)
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
-    ordering = of.ordering(height)  # once, for all kernels and repetitions
+    ordering = of.ordering(height, halo)  # once, for all kernels and repetitions
     stored = sums - square  # of a share, which has no product that is being added
     combining = combining_tasks(runs, stored, of.budget)
     shares = (runs + combining) * stored

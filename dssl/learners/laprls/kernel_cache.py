@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ...kernels.features import LandmarkMap
 from ...storage.blocks import Arrays, PartWriter, Receipt
 from ...storage.kept import Kept
-from .products import Landmarked, add_product, halo_chunks, times
+from .products import Landmarked, add_product, times
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class SystemProductTask:
         E, beyond = problem.energy.read(index) if with_energy else (
             sp.csr_array((stop - start, stop - start)), np.arange(0))
         # The kernels of the halo are made one after the other where they are not kept.
-        halo = ((columns, landmarks.block(problem.rows.take(places))) for columns, places in halo_chunks(E, beyond))
+        halo = ((columns, landmarks.block(X)) for columns, X in problem.beside(index, E, beyond))
         found = BlockKernels(own, sp.csr_array(E[:, :stop - start]), halo, with_energy)  # type: ignore[arg-type]
         size = int(own.nbytes * (1 + len(beyond) / max(stop - start, 1))) + 16 * E.nnz
         if CACHE.has_room(problem.token, size, self.keep_bytes):

@@ -13,10 +13,12 @@ stays in the memory of its process from one product to the next, as long as ther
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ...execution.halo_rows import HaloRows
 from ...graph.energy import EnergyBlocks
 from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap
@@ -35,7 +37,8 @@ class Landmarked:
     trapezoidal, or none.
     labels : a line a labeled point, ascending by `position` among the rows: `fold`, `weight`, `target` (m, c).
     energy : of the graph. n_folds : F. dtype : of kernel blocks, "float64" or "float32".
-    token : names this problem in the caches of processes.
+    token : names this problem in the caches of processes. near : the rows of each block's halo, where they are not
+    read from `rows`.
     """
 
     kernel: Kernel
@@ -46,6 +49,7 @@ class Landmarked:
     n_folds: int
     dtype: str
     token: str
+    near: HaloRows | None = None
 
     def features(self, dtype: str | None = None) -> LandmarkMap:
         """Return the map of points to features, of the type of the kernel blocks or another one."""
@@ -65,6 +69,19 @@ class Landmarked:
             low, high = np.searchsorted(lines["position"], [start, stop])
             yield index, start, stop, {name: array[low:high] - (start if name == "position" else 0)
                                        for name, array in lines.items()} | {"line": np.arange(low, high)}
+
+    def beside(self, index: int, E: sp.csr_array, halo: np.ndarray,
+               first: int = 0) -> Iterator[tuple[sp.csr_array, Any]]:
+        """Yield (columns of E, points) of the halo of a block from its number `first` on.
+
+        There are no more points at a time than the block has.
+        """
+        own = E.shape[0]
+        ranges = [(first + start, first + stop) for start, stop in row_ranges(len(halo) - first, max(own, 1))]
+        points = self.near.pieces(index, first, max(own, 1)) if self.near is not None and ranges else (
+            self.rows.take(halo[start:stop]) for start, stop in ranges)
+        for (start, stop), X in zip(ranges, points, strict=True):
+            yield sp.csr_array(E[:, own + start:own + stop]), X
 
     def runs(self, most: int = MOST_RUNS) -> list[tuple[int, int]]:
         """Return at most `most` runs [first, last) of blocks, as equal as can be."""
@@ -92,19 +109,13 @@ def times(K: np.ndarray, P: np.ndarray) -> np.ndarray:
     return found
 
 
-def halo_chunks(E: sp.csr_array, halo: np.ndarray) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
-    """Yield (columns of E, places) of the halo of a block, no more vertices at a time than the block has."""
-    own = E.shape[0]
-    for start, stop in row_ranges(len(halo), max(own, 1)):
-        yield sp.csr_array(E[:, own + start:own + stop]), halo[start:stop]
-
-
 @dataclass(frozen=True)
 class GramTask:
     """Write this run of blocks' share of the Gram matrices, summed in float64.
 
     `points` (r, r) is Phi' Phi and `labels` (F, r, r) Phi_F' W Phi_F. Still to be multiplied by T: `energy` (r, s),
-    Phi' E K, on its right, `sums` (s,), K' 1, and `moments` (F, s, c + 1), K_F' W (Y 1), on their left, in float64.
+    of which the symmetric part is that of Phi' E K, on its right, `sums` (s,), K' 1, and `moments` (F, s, c + 1),
+    K_F' W (Y 1), on their left, in float64.
     """
 
     problem: Landmarked
@@ -144,11 +155,18 @@ class GramTask:
 
 
 def energy_product(problem: Landmarked, index: int, K: np.ndarray, features: LandmarkMap) -> np.ndarray:
-    """Return E K (b, s) of a block of vertices, whose own kernel is K (b, s)."""
+    """Return (b, s) whose sum of Phi' times it over all blocks has the symmetric part of Phi' E K.
+
+    K (b, s) : the own kernel of the block. E is symmetric: an edge between two blocks counts twice in the first of
+    them and not in the other, which saves half of the halos' kernel. In float32 it is E K: what neighbors have in
+    common is subtracted before it is rounded.
+    """
     E, halo = problem.energy.read(index)
+    later = int(np.searchsorted(halo, problem.energy.ranges[index][1])) if K.dtype == np.float64 else 0
+    twice = 2 if K.dtype == np.float64 else 1
     EK = E[:, :len(K)].astype(K.dtype) @ K
-    for columns, places in halo_chunks(E, halo):
-        EK += columns.astype(K.dtype) @ features.block(problem.rows.take(places))
+    for columns, X in problem.beside(index, E, halo, later):
+        EK += (twice * columns).astype(K.dtype) @ features.block(X)
     return EK
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import BudgetError, require
+from ...execution.halo_rows import HaloRows, bring_halos
 from ...execution.ordered import ordered
 from ...execution.tasks import Execution
 from ...graph.energy import EnergyBlocks, StoredGraph
@@ -177,10 +178,14 @@ class NystromSystem(Basis):
 
 @dataclass(frozen=True)
 class InBlocks:
-    """The energy of points in blocks, and these points in that order: what systems of any kernel share."""
+    """The energy of points in blocks, and these points in that order: what systems of any kernel share.
+
+    near : the points of each block's halo, where they are not read from `rows`.
+    """
 
     energy: EnergyBlocks
     rows: Rows
+    near: HaloRows | None
 
 
 def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks, graph: Parts | None,
@@ -210,8 +215,9 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     known, key = {} if known is None else known, (height, laplacian)
     if key not in known:
         blocks = energy_blocks(stored, v, height, execution, execution.scratch(), order)
-        known[key] = InBlocks(blocks, execution.share_rows(rows) if graph is None else ordered(rows, blocks.place,
-                                                                                               execution))
+        moved = execution.share_rows(rows) if graph is None else ordered(rows, blocks.place, execution)
+        known[key] = InBlocks(blocks, moved, bring_halos(moved, blocks.parts, len(blocks.ranges), "halo",
+                                                         round(blocks.halo * v), execution))
     blocks, moved = known[key].energy, known[key].rows
     position = blocks.place.take(lines.row)
     by_place = np.argsort(position, kind="stable")
@@ -224,7 +230,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     features = LandmarkMap(kernel, points, found.get("T"), params.precision)
     T = {} if features.T is None else {"T": features.T}
     problem = Landmarked(kernel, moved, execution.share(**Z, **T), shared, blocks, lines.n_folds,
-                         params.precision, uuid.uuid4().hex)
+                         params.precision, uuid.uuid4().hex, known[key].near)
     places = None if landmarks.rows is None or graph is None else blocks.place.take(landmarks.rows)
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
     return NystromSystem(found["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, by_place, places,

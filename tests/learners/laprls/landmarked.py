@@ -62,10 +62,12 @@ def problem(n=90, s=12, m=40, block_rows=16, n_folds=3, c=2, *, seed=0, dtype="f
 
 
 def gram(made, n_runs=3, execution=None, **asked):
-    """Return the sums of `GramTask` over all blocks, everything unless told otherwise."""
+    """Return the sums of `GramTask` over all blocks, everything unless told otherwise, `energy` as Phi' E Phi."""
     execution = execution or InProcess(1)
     wanted = {"energy": True, "points": True, "labels": True, "sums": True, **asked}
-    return execution.reduce(sums([GramTask(made, first, last, **wanted)
-                                  for first, last in made.runs(n_runs)]))
-
-
+    found = execution.reduce(sums([GramTask(made, first, last, **wanted)
+                                   for first, last in made.runs(n_runs)]))
+    if "energy" in found:
+        E = found["energy"] @ made.landmarks.load().get("T", np.eye(found["energy"].shape[1]))
+        found["energy"] = (E + E.T) / 2
+    return found

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import rbf_kernel
 
+from dssl.execution import halo_rows
+from dssl.execution.halo_rows import bring_halos
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import sums
@@ -18,8 +20,9 @@ from dssl.kernels.features import times_lower
 from dssl.learners.laprls.kernel_cache import CACHE, SystemProductTask, clear_cache
 from dssl.learners.laprls.products import add_product, times
 from dssl.learners.laprls.solve import HeldOutTask
-from dssl.storage.blocks import MemoryParts
+from dssl.storage.blocks import MemoryParts, write_dense
 from dssl.storage.csr import points_of
+from dssl.storage.store import StoredParts
 
 from .landmarked import gram, problem
 
@@ -64,7 +67,7 @@ def dense_product(dense, columns):
 
 def dense_gram(dense, n_folds, T=None):
     Phi = dense.K if T is None else dense.K @ T
-    found = {"energy": Phi.T @ dense.E @ dense.K, "points": Phi.T @ Phi, "sums": dense.K.sum(axis=0), "labels": [],
+    found = {"energy": Phi.T @ dense.E @ Phi, "points": Phi.T @ Phi, "sums": dense.K.sum(axis=0), "labels": [],
              "moments": []}
     for fold in range(n_folds):
         mine = dense.fold == fold
@@ -155,6 +158,19 @@ def test_float32_blocks_cost_seven_digits_of_the_kernel_and_none_of_the_sums():
     columns = columns_of(20)
     expected = dense_product(dense, columns)
     assert (np.abs(product(made, columns) - expected).max(axis=0) < 1e-6 * np.abs(expected).max(axis=0)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_points_beside_blocks_may_be_brought_to_them(tmp_path, monkeypatch, dtype):
+    monkeypatch.setattr(halo_rows, "FEW_BYTES", 0)
+    made, _ = problem(dtype=dtype)
+    rows, blocks = write_dense(made.rows, StoredParts(tmp_path), "X", 20), made.energy
+    near = bring_halos(rows, blocks.parts, len(blocks.ranges), "halo", round(blocks.halo * blocks.n), InProcess(1))
+    assert near is not None
+    brought, found = replace(made, rows=rows, near=near, token="brought"), gram(made)
+    for name, array in gram(brought).items():
+        assert_array_equal(array, found[name])
+    assert_array_equal(product(brought, columns_of()), product(made, columns_of()))
 
 
 def test_products_of_float32_are_widened_in_runs():
