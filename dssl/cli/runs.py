@@ -65,8 +65,8 @@ def _print_result(result: RunResult) -> None:
         for row in rows:
             table.add_row(*row)
         out.print(table)
-    if "unlabeled_data" in result.gain:
-        out.print(f"unlabeled data: {result.gain['unlabeled_data']}")
+    for sentence in result.verdict:
+        out.print(sentence, markup=False, highlight=False)
     if result.unreached.get("count"):
         out.print(f"{result.unreached['count']} points are in no component with a label: {result.unreached['file']}",
                   soft_wrap=True)

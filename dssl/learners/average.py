@@ -60,6 +60,13 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
     return Member(coef, center, spread, held_out, (held_out - kept - center) / spread)
 
 
+def without(K: np.ndarray, sampled: np.ndarray, penalty: float, target: Target, kept: np.ndarray,
+            held: np.ndarray) -> tuple[np.ndarray, Member]:
+    """Return the standardized values (q, c) of held labels by the function of one kernel of the kept ones; and it."""
+    own = member_of(K[np.ix_(kept, kept)], sampled[:, kept], target.take(kept), None, penalty)
+    return (K[np.ix_(held, kept)] @ own.coef - own.center) / own.scale, own
+
+
 def semidefinite(K: np.ndarray, penalty: float) -> np.ndarray:
     """Return K, whose columns were computed to a tolerance, without eigenvalues below 0 if the penalty is no larger."""
     added = min(penalty, 1.0) * float(np.trace(K)) / len(K)

@@ -4,7 +4,7 @@ Bandwidths from an eighth to twice the median distance of points, penalties from
 one bandwidth so wide that the kernel is as good as linear; averaged by `learners/average.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, product
 from operator import itemgetter
@@ -25,6 +25,19 @@ KERNELS = (*product((0.125, 0.25, 0.5, 1.0, 2.0), (0.01, 0.1, 1.0)), (8.0, 0.001
 VERSION = 1
 
 
+def label_kernels(rows: Rows, sample: np.ndarray, labeled: np.ndarray,
+                  seed: int) -> Iterator[tuple[float, float, np.ndarray, np.ndarray]]:
+    """Yield bandwidth and penalty of each kernel of the family, and its blocks (l, l) and (s, l); see `KernelMembers`.
+    """
+    points, seen = rows.take(labeled), rows.take(sample)
+    for multiple, kernels in groupby(KERNELS, key=itemgetter(0)):
+        kernel = kernel_from("rbf", f"{multiple}*median", rows=rows, seed=seed)
+        assert isinstance(kernel, RBF)
+        K, sampled = kernel_block(kernel, points, points), kernel_block(kernel, seen, points)
+        for _, penalty in kernels:
+            yield kernel.bandwidth, penalty, K, sampled
+
+
 @dataclass(frozen=True, eq=False)
 class KernelMembers:
     """The functions of the family on labeled points.
@@ -41,16 +54,11 @@ class KernelMembers:
     def of(cls, rows: Rows, sample: np.ndarray, target: Target, weight: np.ndarray | None,
            seed: int) -> "KernelMembers":
         """Return the family of some rows (n, d); sample (s,) : numbers of those at which functions are scaled."""
-        points, seen = rows.take(target.labeled), rows.take(sample)
         bandwidths, members = [], []
-        for multiple, kernels in groupby(KERNELS, key=itemgetter(0)):
-            kernel = kernel_from("rbf", f"{multiple}*median", rows=rows, seed=seed)
-            assert isinstance(kernel, RBF)
-            K, sampled = kernel_block(kernel, points, points), kernel_block(kernel, seen, points)
-            for _, penalty in kernels:
-                members.append(member_of(K, sampled, target, weight, penalty))
-                bandwidths.append(kernel.bandwidth)
-        return cls(points, bandwidths, members)
+        for bandwidth, penalty, K, sampled in label_kernels(rows, sample, target.labeled, seed):
+            members.append(member_of(K, sampled, target, weight, penalty))
+            bandwidths.append(bandwidth)
+        return cls(rows.take(target.labeled), bandwidths, members)
 
     def weighed(self, shares: np.ndarray, coding: Coding, signed: Any,
                 attributes: dict[str, Any] | None = None) -> "KernelSum":

@@ -22,7 +22,7 @@ from .prediction import FittedPipeline, open_model
 from .stage import Context
 
 RESULT = "result.json"  # in a run's folder
-PATHS = {"model": "model_path", "report": "report"}  # by their keys in a document
+PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class RunResult:
     helped, in sentences. selection : the values that were chosen, by model. graphs : where several were tried, what
     came of each, the chosen one first. unreached : training points that no label reaches. stages : what each took.
     notes : what there is to know of the data, a line each.
-    model_path, report : the folder of the models, and the page; None of a run that was stopped.
+    model_path, report : the folder of the models, and the page; None of a run that was stopped. predictions : a table
+    of the test points, or of clusters; None where there are none, or more than a million.
     intermediate_bytes : what `dssl gc --intermediate` frees of `disk_bytes`.
     """
 
@@ -83,6 +84,7 @@ class RunResult:
     notes: tuple[str, ...] = ()
     model_path: Path | None = None
     report: Path | None = None
+    predictions: Path | None = None
 
     @classmethod
     def of(cls, document: Mapping[str, Any], folder: Path) -> Self:

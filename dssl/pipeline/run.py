@@ -16,7 +16,8 @@ from ..execution.tasks import Execution, TaskCount
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..report.page import page
 from ..report.sections.answer import verdict
-from ..report.sections.ran import spec_section, stages_section
+from ..report.sections.curve import curve_section
+from ..report.sections.ran import files_section, spec_section, stages_section
 from ..storage.artifacts import libraries
 from ..storage.files import write_json
 from .facts import Facts
@@ -24,8 +25,9 @@ from .gc import remove_intermediate, write_stages
 from .graphs import write_unreached
 from .inspection import with_disk_bytes
 from .plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
+from .predictions import write_predictions
 from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
-from .result import RESULT, RunResult
+from .result import PATHS, RESULT, RunResult
 from .stage import Context, Kind
 from .status import Status
 
@@ -133,6 +135,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, tell: Ev
             result["verdict"] = verdict(result, made.kind.words)[1]
         if "unreached" in facts.get("health", {}):  # not of a kind without labels
             result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
+        if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages}):
+            result["predictions"] = str(table)
         facts |= {"spec": made.given.model_dump(), "libraries": libraries()}
         report = folder / "report.html"
         report.write_text(_page(made.kind, result, facts), encoding="utf-8")
@@ -143,7 +147,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, tell: Ev
 
 def _write_result(folder: Path, result: dict[str, Any]) -> None:
     """Write the document of a run; in the file, paths are relative to it, so that a workspace can be moved."""
-    paths = {name: os.path.relpath(result[name], folder) for name in ("model", "report") if name in result}
+    paths = {name: os.path.relpath(result[name], folder) for name in PATHS if name in result}
     write_json(folder / RESULT, result | paths)
 
 
@@ -252,5 +256,5 @@ def _page(kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> str:
     first = [stage.section for stage in reversed(kind.stages) if stage.section and stage.leads]
     rest = [stage.section for stage in kind.stages if stage.section and not stage.leads]
     return page(result["name"], result["run"], (
-        kind.answer(facts, result, kind.words, kind.baselines),
-        *(section(facts, result) for section in (*first, *rest, stages_section, spec_section))))
+        kind.answer(facts, result, kind.words, kind.baselines), curve_section(facts, result),
+        *(section(facts, result) for section in (*first, files_section, *rest, stages_section, spec_section))))

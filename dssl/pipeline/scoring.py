@@ -19,7 +19,11 @@ def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
     found = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
     scores = {name: {**scores_of(true, own), "unsupported": int(own["unsupported"].sum())}
               for name, own in found.items()}
-    return {"metrics": scores.pop("model"), "baselines": scores, "gain": unlabeled_verdict(true, found),
+    told = context.attributes("models").get("by_labels")  # none of a kind that is registered without
+    gain = {**unlabeled_verdict(true, found), **({} if told is None else {"by_labels": told})}
+    return {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
+            "stored": {"array": "codes" if "codes" in found["model"] else "values",
+                       "column": list(found).index("model")},
             **points_to_draw(true, found["model"])}
 
 
@@ -33,5 +37,5 @@ BASE = Baseline(
     "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
             "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
             "brought.")
-SCORES = Stage("scores", 3, ("split", "points", "models"), lambda spec: NoParams(), make_scores, section=scores_section,
+SCORES = Stage("scores", 4, ("split", "points", "models"), lambda spec: NoParams(), make_scores, section=scores_section,
                leads=True)

@@ -11,10 +11,11 @@ from .markup import at, counted, finite, number, p_value, percent, points
 class Measure:
     """The words for an error, of a model on test points or of cross-validation.
 
-    key : in the scores. shown, difference : text of an error, and of the size of a difference of two. factor, axis :
-    what an error is drawn times, and the words of that axis. test : the paired test. guess : the prediction that needs
-    no model. unlike : what points that should not be neighbors differ in. net : text of a gain (a difference) as a
-    number of test points (n_test), or nothing. ties : by key of a second score, which parts equal errors.
+    key : in the scores. shown, difference : text of an error, and of the size of a difference of two. factor, axis,
+    held_out_axis : what an error is drawn times, and the words of that axis, on test points and on labels held out.
+    test : the paired test. guess : the prediction that needs no model. unlike : what points that should not be
+    neighbors differ in. net : text of a gain (a difference) as a number of test points (n_test), or nothing. ties : by
+    key of a second score, which parts equal errors.
     """
 
     key: str
@@ -23,6 +24,7 @@ class Measure:
     difference: Callable[[Any], str]
     factor: int
     axis: str
+    held_out_axis: str
     test: str
     guess: str
     unlike: str
@@ -44,10 +46,11 @@ def _size(gain: Any) -> str:
     return number(None if found is None else abs(found))
 
 
-SHARE = Measure("error", "test error", percent, points, 100, "test error, %", "McNemar's test",
+SHARE = Measure("error", "test error", percent, points, 100, "test error, %", "error on labels held out, %",
+                "McNemar's test",
                 "naming the most frequent class", "different classes", _more_right,
                 {"rmse": "rmse from the codes ±1", "loss": "hinge loss"})
-ROOT = Measure("rmse", "test rmse", number, _size, 1, "test rmse", "paired t-test",
+ROOT = Measure("rmse", "test rmse", number, _size, 1, "test rmse", "rmse on labels held out", "paired t-test",
                "predicting the mean of the test points", "unlike targets", lambda gain, n_test: "",
                {"mae": "mean absolute error"})
 

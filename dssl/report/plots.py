@@ -1,7 +1,8 @@
 """Figures as inline SVG: the door to matplotlib.
 
-Figures are made without pyplot, so no window system and no global figure list is touched, and with matplotlib's own
-defaults, so the reader's settings do not change them. Text stays text: the browser draws it, and it can be searched.
+Their colors are those of the page, light or dark, and they are narrow enough to be read on a telephone. They are made
+without pyplot, so no window system and no global figure list is touched, and with matplotlib's own defaults, so the
+reader's settings do not change them. Text stays text: the browser draws it, and it can be searched.
 """
 
 import io
@@ -12,17 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from .colors import CLASSES, LIGHT, by_name
 from .error_measure import Measure
 from .markup import Html, plain_label
 
 MOST_CLASSES = 20  # of a confusion matrix that can still be read
 MOST_BARS = 20
-INK, MUTED, MODEL, BASELINE, WRONG = "#1f2933", "#6b7785", "#1c64b0", "#8793a0", "#c2571a"
+WIDE = 5.8  # inches: at 390 pixels text is 9 pixels high
+MARKERS = "oDs^vPX<>p"  # of every eight classes the next: colors come again, with another marker
+INK, MUTED, PAPER, ON = LIGHT["ink"], LIGHT["muted"], LIGHT["paper"], LIGHT["on"]
+MODEL, BASELINE, WRONG, EDGE = LIGHT["model"], LIGHT["base"], LIGHT["wrong"], LIGHT["edge"]
 STYLE: Any = {
-    "svg.fonttype": "none", "text.parse_math": False, "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 10,
-    "text.color": INK, "axes.labelcolor": INK, "axes.facecolor": "none", "axes.edgecolor": "#c3cad2",
+    "svg.fonttype": "none", "text.parse_math": False, "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 10.5,
+    "text.color": INK, "axes.labelcolor": INK, "axes.facecolor": "none", "axes.edgecolor": LIGHT["frame"],
     "xtick.color": MUTED, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.axisbelow": True, "grid.color": "#e6eaee",
+    "axes.axisbelow": True, "grid.color": LIGHT["rule"],
 }
 
 
@@ -41,18 +46,18 @@ def error_plot(scores: Sequence[tuple[str, float, float]], by: Measure, guess: f
                           markersize=6)
             axes.annotate(f"{by.shown(error)} ± {by.shown(deviation)}", (ends[row], row), xytext=(9, 0),
                           textcoords="offset points", va="center", fontweight="normal" if row else "bold",
-                          bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
+                          bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.5})
         if guess is not None:
             axes.axvline(by.factor * guess, color=MUTED, linestyle=":", linewidth=1.2)
             axes.annotate(f"always {by.guess}", (by.factor * guess, -0.62), xytext=(-5, 0), ha="right",
-                          textcoords="offset points", va="center", color=MUTED, fontsize=8.5)
+                          textcoords="offset points", va="center", color=MUTED, fontsize=9.5)
         axes.set_yticks(range(len(scores)), [plain_label(name) for name, _, _ in scores])
-        axes.set(xlim=(0, far * 1.18), ylim=(len(scores) - 0.5, -0.9), xlabel=by.axis)
+        axes.set(xlim=(0, far * 1.3), ylim=(len(scores) - 0.5, -0.9), xlabel=by.axis)
         _horizontal(axes)
 
     best = min(scores, key=lambda row: row[1])[0]
     return _svg("errors", f"Test errors of {len(scores)} models; the lowest is that of {best}",
-                (7.4, 0.9 + 0.48 * len(scores)), draw)
+                (WIDE, 0.9 + 0.48 * len(scores)), draw)
 
 
 def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Html:
@@ -73,20 +78,14 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     if len(counts) > MOST_CLASSES:
         return _confused_pairs(counts, labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    right = np.eye(len(counts), dtype=bool)
 
     def draw(axes: Any) -> None:
         small = 10 if len(counts) <= 10 else 7.5
-        # Errors are few: the root of their share keeps them visible.
-        axes.set_facecolor("#f4f6f8")
-        axes.pcolormesh(np.ma.array(shares, mask=~right), cmap="Blues", vmin=0, vmax=1.35, edgecolors="white")
-        axes.pcolormesh(np.ma.array(np.sqrt(shares), mask=right | (counts == 0)), cmap="Oranges", vmin=-0.1, vmax=1.1,
-                        edgecolors="white")
         for (row, column), count in np.ndenumerate(counts):
-            if count or row == column:
-                dark = shares[row, column] > 0.6
-                axes.text(column + 0.5, row + 0.5, f"{count:,}", ha="center", va="center", fontsize=small,
-                          color="white" if dark else INK)
+            # Errors are few: the root of their share keeps them visible.
+            share = shares[row, column] if row == column else np.sqrt(shares[row, column])
+            color = MODEL if row == column else WRONG if count else MUTED
+            _cell(axes, row, column, color, share, f"{count:,}" if count or row == column else "", small)
         names = [plain_label(label, 12) for label in labels]
         upright = max(map(len, names), default=0) > 4 and len(names) > 3
         axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=90 if upright else 0, fontsize=max(small, 8))
@@ -94,7 +93,8 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
         axes.tick_params(length=0)
         axes.tick_params(axis="x", colors=INK)
         axes.spines[:].set_visible(False)
-        axes.set(xlabel="predicted class", ylabel="true class", aspect="equal", ylim=(len(counts), 0))
+        axes.set(xlabel="predicted class", ylabel="true class", aspect="equal", xlim=(0, len(counts)),
+                 ylim=(len(counts), 0))
 
     side = 1.3 + (0.75 if len(counts) <= 4 else 0.48 if len(counts) <= 10 else 0.36) * len(counts)
     return _svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
@@ -114,13 +114,10 @@ def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measur
     limit = min(worst, 3 * best) if best > 0 else worst
 
     def draw(axes: Any) -> None:
-        axes.pcolormesh(np.ma.masked_invalid(errors), cmap="Blues_r", vmin=best, vmax=max(limit, best + 1e-12) * 1.05,
-                        edgecolors="white")
         for (row, column), error in np.ndenumerate(errors):
             if np.isfinite(error):
-                dark = limit > best and (error - best) / (limit - best) < 0.45
-                axes.text(column + 0.5, row + 0.5, by.shown(error), ha="center", va="center", fontsize=8.5,
-                          color="white" if dark else INK)
+                far = min(1.0, (error - best) / (limit - best)) if limit > best else 0.0
+                _cell(axes, row, column, MODEL, 1 - far, by.shown(error), 8.5)
         if chosen.get(pair[0]) in across and chosen.get(pair[1]) in up:
             place = across.index(chosen[pair[0]]), up.index(chosen[pair[1]])
             axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=WRONG, linewidth=2.5))
@@ -128,7 +125,7 @@ def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measur
         axes.set_yticks(np.arange(len(up)) + 0.5, [f"{value:.3g}" for value in up])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        axes.set(xlabel=pair[0], ylabel=pair[1])
+        axes.set(xlabel=pair[0], ylabel=pair[1], xlim=(0, len(across)), ylim=(0, len(up)))
 
     from matplotlib.patches import Rectangle  # as late as in `_svg`
 
@@ -146,7 +143,7 @@ def scales_plot(index: Sequence[int], scales: Sequence[float], values: Sequence[
         axes.grid()
         axes.legend(frameon=False)
 
-    return _svg("scales", f"Scales and eigenvalues of {len(index)} eigenfunctions", (7.4, 3.2), draw)
+    return _svg("scales", f"Scales and eigenvalues of {len(index)} eigenfunctions", (WIDE, 3.0), draw)
 
 
 def second_plot(scales: Sequence[float], second: Sequence[float]) -> Html:
@@ -159,7 +156,7 @@ def second_plot(scales: Sequence[float], second: Sequence[float]) -> Html:
             axis.set_major_formatter(_plain_power)
         axes.grid()
 
-    return _svg("second", f"The second eigenvalue of {len(scales)} scales", (7.4, 2.8), draw)
+    return _svg("second", f"The second eigenvalue of {len(scales)} scales", (WIDE, 2.6), draw)
 
 
 def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[float]],
@@ -178,7 +175,7 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
         own: Any = colormaps["viridis"]
         limits = {"vmin": min(*known, *predicted), "vmax": max(*known, *predicted)}
         if classes:
-            own = ListedColormap([colormaps["tab10"](code % 10) for code in range(len(classes))])
+            own = ListedColormap([_color(code) for code in range(len(classes))])
             limits = {"vmin": -0.5, "vmax": len(classes) - 0.5}
         axes.imshow(grid, origin="lower", extent=(left, right, low, high), cmap=own, alpha=0.25, aspect="equal",
                     interpolation="nearest", **limits)
@@ -190,20 +187,77 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
                 set(known))], frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes.set(xlabel="first feature, scaled", ylabel="second feature, scaled")
 
-    return _svg("regions", f"Predictions around {len(points)} points and {len(labeled)} labels", (7.4, 5.0), draw)
+    return _svg("regions", f"Predictions around {len(points)} points and {len(labeled)} labels", (WIDE, 4.4), draw)
 
 
-def clusters_plot(points: Sequence[Sequence[float]], labels: Sequence[int], axes: Sequence[str]) -> Html:
-    """Return points in the plane in the colors of their clusters, those without one, -1, in gray."""
-    def draw(drawn: Any) -> None:
-        from matplotlib import colormaps  # as late as in `_svg`
+def curve_plot(rows: Sequence[dict[str, Any]], names: Sequence[str], by: Measure) -> Html:
+    """Return the errors of models over the number of labels that they learned from; rows : `labels`, and each error."""
+    def draw(axes: Any) -> None:
+        labels, ends = [row["labels"] for row in rows], [by.factor * rows[-1][name] for name in names]
+        near = len(ends) == 2 and abs(ends[0] - ends[1]) < 0.07 * by.factor * max(
+            row[name] for row in rows for name in names)
+        for place, name in enumerate(names):
+            up = 0 if not near else 7 if (ends[place], place) == max(zip(ends, range(2), strict=True)) else -7
+            color = BASELINE if place else MODEL
+            errors = [by.factor * row[name] for row in rows]
+            axes.plot(labels, errors, "s--" if place else "o-", color=color, markersize=5.5, linewidth=1.6)
+            axes.annotate(name, (labels[-1], errors[-1]), xytext=(9, up), textcoords="offset points", va="center",
+                          color=color, fontweight="normal" if place else "bold")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(labels, [f"{count:,}" for count in labels])
+        axes.set_xticks([], minor=True)
+        axes.set(xlabel="labels that are learned from", ylabel=by.held_out_axis,
+                 xlim=(labels[0] * 0.9, labels[-1] * (labels[-1] / labels[0]) ** 0.22 * 1.1))
+        axes.set_ylim(bottom=0)
+        axes.grid()
 
-        colors = [BASELINE if label < 0 else colormaps["tab20"](label % 20) for label in labels]
-        drawn.scatter(*np.transpose(points), c=colors, s=8, linewidths=0, alpha=0.8)
-        drawn.set(xlabel=axes[0], ylabel=axes[1])
+    return _svg("curve", f"Errors of {' and '.join(names)} by {len(rows)} numbers of labels", (WIDE, 3.0), draw)
 
-    return _svg("clusters", f"{len(labels)} points in {len({label for label in labels if label >= 0})} clusters",
-                (6.4, 4.8), draw)
+
+def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], classes: Sequence[str],
+                 edges: Sequence[Sequence[int]], labeled: Sequence[int], axes_of: Sequence[str] = ("", "")) -> Html:
+    """Return points in the plane, the lines between neighbors, and a ring around those with a label.
+
+    points (s, 2), codes (s,) : of what is predicted, -1 of nothing, or without classes quantities. edges (e, 2),
+    labeled : places among the points. axes_of : what the axes are, where that means something.
+    """
+    places, values = np.asarray(points, float).reshape(-1, 2), np.asarray(codes, float)
+
+    def draw(axes: Any) -> None:
+        from matplotlib.patches import PathPatch  # as late as in `_svg`
+        from matplotlib.path import Path
+
+        if len(edges):
+            path = Path(places[np.asarray(edges)].reshape(-1, 2), [Path.MOVETO, Path.LINETO] * len(edges))
+            axes.add_patch(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=0.5, alpha=0.55))
+        ring = np.asarray(labeled, int)
+        if classes:
+            for code in np.unique(values).astype(int):
+                own, known = np.flatnonzero(values == code), ring[values[ring] == code]
+                marker = "x" if code < 0 else MARKERS[code // len(CLASSES) % len(MARKERS)]
+                axes.plot(*places[own].T, marker, color=_color(code), markersize=3.6, markeredgewidth=0 if code >= 0
+                          else 0.8, alpha=0.9, label="none" if code < 0 else plain_label(classes[code]))
+                axes.plot(*places[known].T, marker, color=_color(code), markersize=8, markeredgecolor=INK,
+                          markeredgewidth=1.4)
+            if len(np.unique(values)) <= MOST_CLASSES:
+                axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.02), ncols=5, fontsize=9,
+                            handletextpad=0.1, columnspacing=0.9, markerscale=1.8)
+        else:
+            limits = {"cmap": "viridis", "vmin": values.min(), "vmax": values.max()}
+            drawn = axes.scatter(*places.T, c=values, s=11, linewidths=0, **limits)
+            axes.scatter(*places[ring].T, c=values[ring], s=60, edgecolors=INK, linewidths=1.4, **limits)
+            axes.figure.colorbar(drawn, ax=axes, label="predicted", shrink=0.7, pad=0.02).outline.set_visible(False)
+        axes.set_xlabel(axes_of[0], loc="right", fontsize=8.5, color=MUTED)
+        axes.set_ylabel(axes_of[1], loc="top", fontsize=8.5, color=MUTED)
+        axes.xaxis.set_label_position("top")
+        axes.set(xticks=[], yticks=[], aspect="equal")
+        axes.spines[:].set_visible(False)
+
+    across, tall = np.maximum(np.ptp(places, axis=0), 1e-9)
+    legend = 0.3 + 0.22 * (len(classes) // 5) if 0 < len(classes) <= MOST_CLASSES else 0.0
+    height = float(np.clip(0.95 * WIDE * tall / across, 2.0, 5.2)) + legend
+    return _svg("picture", f"{len(places)} points, {len(edges)} lines between neighbors, {len(labeled)} labels",
+                (WIDE, height), draw)
 
 
 def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:
@@ -226,12 +280,28 @@ def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:
         _horizontal(axes)
 
     return _svg("pairs", f"The {len(pairs)} most confused pairs of {len(counts)} classes",
-                (7.4, 0.8 + 0.27 * len(values)), draw)
+                (WIDE, 0.8 + 0.27 * len(values)), draw)
 
 
 def _plain_power(value: float, place: int | None = None) -> str:
     """Return the text of a tick of a logarithmic axis; matplotlib's own is TeX, which is not read here."""
     return f"{value:g}"
+
+
+def _color(code: int) -> str:
+    """Return the color of a class or cluster; gray of none, -1."""
+    return BASELINE if code < 0 else LIGHT[CLASSES[code % len(CLASSES)]]
+
+
+def _cell(axes: Any, row: int, column: int, color: str, share: float, text: str, size: float) -> None:
+    """Draw a cell of a table, the deeper the larger the share, and text that can be read on it."""
+    from matplotlib.patches import Rectangle  # as late as in `_svg`
+
+    axes.add_patch(Rectangle((column, row), 1, 1, facecolor=color, alpha=0.06 + 0.94 * float(share), linewidth=0))
+    axes.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor=PAPER, linewidth=1))
+    if text:
+        axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size,
+                  color=ON if share > 0.55 else INK)
 
 
 def _horizontal(axes: Any) -> None:
@@ -258,4 +328,4 @@ def _svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any
     text = text[text.index("<svg"):].strip()
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # patch_1 and the like, equal in every figure
     described = plain_label(title, 200).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return Html(text.replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))
+    return Html(by_name(text).replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))

@@ -6,6 +6,28 @@ HELD_OUT_POINTS = {"transductive": "stay in the graph, as unlabeled points",
                    "inductive": "leave the graph, as if they were new points"}
 
 
+# Parameters, by the last part of their key, for those who do not know the formulas.
+PARAMETERS = {
+    "eta": "what the graph counts for in the kernel; 0 is no graph",
+    "power": "how smooth functions are along the graph",
+    "C": "what the labels count for against smoothness; the larger, the closer they are fitted",
+    "bandwidth": "the distance at which two points are alike to the kernel",
+    "gamma_A": "the penalty on the size of the function; the larger, the flatter it is",
+    "gamma_I": "the penalty on change along the graph; 0 is no graph",
+    "ridge": "the smaller, the farther a label reaches",
+    "penalty": "smoothing: the larger, the less the labels are fitted", "learner": "how labels spread along the graph",
+    "loss": "what a wrong or uncertain label costs", "loss_function": "what a wrong or uncertain label costs",
+    "weighting": "how the kernels are averaged: by what labels held out say, or alike",
+    "by_degree": "whether points with many neighbors count less", "n_neighbors": "neighbors of each point in the graph",
+    "transfer": "what becomes of the eigenvalues of the kernel", "clusters": "how many clusters there are",
+}
+
+
+def meaning_of(key: str) -> str | None:
+    """Return what a parameter means, in a line; None where that is not known."""
+    return PARAMETERS.get(key.split(".")[-1])
+
+
 @dataclass(frozen=True)
 class Baseline:
     """A model that a run's own is compared with: its name in spec and scores, and what the comparison means."""

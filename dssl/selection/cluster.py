@@ -24,10 +24,17 @@ def rows_of_samples(F: np.ndarray, target: Target, learners: Sequence[SampleLear
     """
     found = []
     for learner in learners:
-        held = []
-        for folds in repetitions:
-            values, coding = learner.held_out(F, target, folds, weight)
-            held.append(HeldOut(target, coding, values, folds, weight))
+        held = left_out_samples(F, target, learner, repetitions, weight)
         row = {"C": learner.C, **held_out_scores(held, HINGE, measure)}
         found.append({**row, "scores": all_scores(held)} if complete else row)
+    return found
+
+
+def left_out_samples(F: np.ndarray, target: Target, learner: SampleLearner,
+                     repetitions: Sequence[Sequence[np.ndarray]], weight: np.ndarray | None = None) -> list[HeldOut]:
+    """Return the values of a learner on the samples F (l, k) of the labeled points, in each repetition."""
+    found = []
+    for folds in repetitions:
+        values, coding = learner.held_out(F, target, folds, weight)
+        found.append(HeldOut(target, coding, values, folds, weight))
     return found

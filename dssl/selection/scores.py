@@ -11,8 +11,12 @@ from ..execution.tasks import Execution
 from ..learners.model import Output, SharedModels, predict_blocks
 from ..learners.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
+from .power import FEWEST, LEVEL, SURE, least_error_difference, least_mean_difference, mcnemar_power, t_power
 
 MOST_SHOWN = 500  # test points of a regression that the report draws
+LEAST_ERROR = 0.01  # of a difference that a test has to see: smaller ones count for little
+NEGLIGIBLE = 1e-3  # of the other's error, a gain that is none
+TOO_FEW = "too few points to tell"
 
 
 @dataclass(frozen=True)
@@ -89,28 +93,77 @@ def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
             "deviation": deviation, "n_test": len(true)}
 
 
-def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Return the gain of predictions over others of the same points, and the p-value of a paired test.
+@dataclass(frozen=True)
+class Paired:
+    """Two models on the same n points. gain : in error, or of quantities in rmse, over the `other` model's. p_value :
+    of a paired test.
 
-    Of classes the gain in error, and McNemar's exact test on the points that one of the two gets right; of quantities
-    the gain in rmse, and the paired t-test of squared errors, without those of rounding.
+    smallest : the least difference that the test can call real on these points; found : the least that it finds in
+    four of five such test sets; None where it is none. power : the share of such test sets in which it would see half
+    the error of the other model (of quantities half its mean square), or 1 % where that is more. All of differences
+    that go with as many opposite ones as here.
     """
-    from scipy.stats import binomtest, ttest_rel
 
-    if isinstance(true, Classes):
-        right, also = found["codes"] == true.coded, other["codes"] == true.coded
-        gained, lost = int((right & ~also).sum()), int((~right & also).sum())
-        return (gained - lost) / len(right), float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-    rounding = 1e-12 * float(np.abs(true.coded).max(initial=0.0))
-    own, theirs = (np.where(np.abs(off) > rounding, off, 0.0) ** 2
-                   for off in (found["values"] - true.coded, other["values"] - true.coded))
-    gain = float(np.sqrt(theirs.mean()) - np.sqrt(own.mean()))
-    if len(own) < 2 or not (own != theirs).any():
-        return gain, 1.0
+    n: int
+    gain: float
+    other: float
+    p_value: float
+    smallest: float | None
+    found: float | None
+    power: float
+
+    @property
+    def enough(self) -> bool:
+        """Return whether there are points enough: whether half the error would not have been missed."""
+        return self.power >= SURE
+
+    def described(self) -> dict[str, Any]:
+        """Return the figures; JSON."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "other"}
+
+
+def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> Paired:
+    """Return the comparison of predictions with others of the same points.
+
+    Of classes by McNemar's exact test on the points that one of the two gets right; of quantities by the paired t-test
+    of squared errors, without those of rounding.
+    """
+    return _compared_classes(true.coded, found["codes"], other["codes"]) if isinstance(true, Classes) else (
+        _compared_values(true.coded, found["values"], other["values"]))
+
+
+def _compared_classes(true: np.ndarray, found: np.ndarray, other: np.ndarray) -> Paired:
+    from scipy.stats import binomtest
+
+    right, also, n = found == true, other == true, len(true)
+    gained, lost = int((right & ~also).sum()), int((~right & also).sum())
+    p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    opposite, asked = min(gained, lost) / n, max(float((~also).mean()) / 2, LEAST_ERROR)
+    return Paired(n, (gained - lost) / n, float((~also).mean()), p_value, FEWEST / n if n >= FEWEST else None,
+                  least_error_difference(n, opposite), mcnemar_power(n, opposite + asked, opposite))
+
+
+def _compared_values(true: np.ndarray, found: np.ndarray, other: np.ndarray) -> Paired:
+    from scipy.stats import t, ttest_rel
+
+    rounding, n = 1e-12 * float(np.abs(true).max(initial=0.0)), len(true)
+    own, theirs = (np.where(np.abs(off) > rounding, off, 0.0) ** 2 for off in (found - true, other - true))
+    square = float(theirs.mean())
+    gain = float(np.sqrt(square) - np.sqrt(own.mean()))
+    if n < 2 or not (own != theirs).any():  # equal everywhere, so far as points tell
+        return Paired(n, gain, float(np.sqrt(square)), 1.0, None, None, float(n > 1))
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # of differences that are as good as equal
         p_value = float(ttest_rel(own, theirs).pvalue)
-    return gain, p_value if np.isfinite(p_value) else 1.0
+    error = float((theirs - own).std(ddof=1)) / np.sqrt(n)
+
+    def in_rmse(difference: float | None) -> float | None:
+        return None if difference is None or difference > square else float(
+            np.sqrt(square) - np.sqrt(square - difference))
+
+    return Paired(n, gain, float(np.sqrt(square)), p_value if np.isfinite(p_value) else 1.0,
+                  in_rmse(float(t.isf(LEVEL / 2, n - 1)) * error),
+                  in_rmse(least_mean_difference(n, error, square)), t_power(n, square / 2, error))
 
 
 def points_to_draw(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -122,19 +175,17 @@ def points_to_draw(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, A
 
 
 def unlabeled_verdict(true: Target, found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    """Return whether the unlabeled data helped, on the same test points: what `model` gains over each other.
+    """Return whether the unlabeled data helped, on the same points: what `model` gains over each other.
 
-    "helped" asks for a lower error than the base kernel, p < 0.05, and where there is a shuffled graph than that too.
+    "helped" asks for a lower error than the base kernel, p < 0.05 and by more than a thousandth of it, and where there
+    is a shuffled graph than that too. Without a clear difference there may be "too few points to tell"; see `Paired`.
     """
-    verdict: dict[str, Any] = {}
-    for name, other in found.items():
-        if name != "model":
-            gain, p_value = compared(true, found["model"], other)
-            verdict[f"over_{name}"] = {"gain": gain, "p_value": p_value}
-    if "over_base" not in verdict:  # without it there is no answer
+    pairs = {name: compared(true, found["model"], other) for name, other in found.items() if name != "model"}
+    verdict: dict[str, Any] = {f"over_{name}": pair.described() for name, pair in pairs.items()}
+    if "base" not in pairs:  # without it there is no answer
         return verdict
-    base, control = verdict["over_base"], verdict.get("over_shuffled")
-    clear = base["p_value"] < 0.05
-    return {**verdict, "unlabeled_data": "helped" if clear and base["gain"] > 0 and (
-                control is None or control["gain"] > 0)
-            else "hurt" if clear and base["gain"] < 0 else "no clear difference"}
+    base, control = pairs["base"], pairs.get("shuffled")
+    clear = base.p_value < LEVEL and abs(base.gain) > NEGLIGIBLE * base.other
+    return {**verdict, "unlabeled_data": "helped" if clear and base.gain > 0 and (control is None or control.gain > 0)
+            else "hurt" if clear and base.gain < 0
+            else "no clear difference" if base.p_value < LEVEL or base.enough else TOO_FEW}

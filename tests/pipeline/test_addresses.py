@@ -10,7 +10,7 @@ from dssl.pipeline.plan import plan
 from dssl.storage.artifacts import Workspace
 
 NAMES = KINDS["svm"].names
-FITTED = {"models", "scores"}
+FITTED = {"models", "sample", "scores"}
 CHOSEN = {"selection", *FITTED}
 SOLVED = {"columns", "covariance", *CHOSEN}
 ON_GRAPH = {"graph", "health", "system", *SOLVED}

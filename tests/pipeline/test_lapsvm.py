@@ -68,7 +68,8 @@ def test_the_loss_is_part_of_the_address(fields):
     before = addresses()
     for override in ("model.loss=logistic", "model.kind=laprls", "selection={grid: {loss: [logistic]}}"):
         after = addresses(override)
-        assert {name for name in before if before[name] != after[name]} == {"selection", "models", "scores"}, override
+        moved = {name for name in before if before[name] != after[name]}
+        assert moved == {"selection", "models", "sample", "scores"}, override
     huber, wide = addresses("model.loss=huber_hinge"), addresses("model.loss=huber_hinge", "model.h=0.5")
     assert huber["models"] != wide["models"]
 

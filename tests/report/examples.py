@@ -7,9 +7,11 @@ import numpy as np
 from dssl.report.markup import Html
 from dssl.report.page import page
 from dssl.report.sections.answer import answer_section
+from dssl.report.sections.curve import curve_section
 from dssl.report.sections.data import data_section
 from dssl.report.sections.graph import graph_section
-from dssl.report.sections.ran import spec_section, stages_section
+from dssl.report.sections.ran import files_section, spec_section, stages_section
+from dssl.report.sections.sample import sample_section
 from dssl.report.sections.scores import scores_section
 from dssl.report.sections.selection import selection_section
 from dssl.report.sections.solver import solver_section
@@ -23,10 +25,11 @@ BASELINES = (Baseline("base", "The same without the graph."), Baseline("shuffled
 
 def example_page(result: dict[str, Any], facts: dict[str, Any]) -> Html:
     """Return the page of all sections of a kind of model that solves columns."""
-    rest = (data_section, graph_section, solver_section, stages_section, spec_section)
+    rest = (files_section, data_section, graph_section, solver_section, stages_section, spec_section)
     return page(result.get("name", "example"), result.get("run", "of today"), (
-        answer_section(facts, result, WORDS, BASELINES), scores_section(facts, result),
-        selection_section(facts, result, WORDS), *(section(facts, result) for section in rest)))
+        answer_section(facts, result, WORDS, BASELINES), curve_section(facts, result), scores_section(facts, result),
+        sample_section(facts, result), selection_section(facts, result, WORDS),
+        *(section(facts, result) for section in rest)))
 
 
 def example_scores(confusion: np.ndarray) -> dict[str, Any]:
@@ -43,6 +46,27 @@ def example_confusion(n_classes: int, wrong: int, per_class: int = 50) -> np.nda
     return (per_class - wrong) * np.eye(n_classes, dtype=int) + wrong * np.roll(np.eye(n_classes, dtype=int), 1, axis=1)
 
 
+def example_labels(n: int) -> dict[str, Any]:
+    """Return what so many labels say when they are held out."""
+    errors = {"model": {"error": 0.08, "standard_error": 0.03}, "base": {"error": 0.2, "standard_error": 0.04}}
+    curve = [{"labels": max(2, round(n * share)), "model": 0.08 / share**0.4, "base": 0.2 / share**0.3}
+             for share in (0.25, 0.5, 0.95)]
+    return {"n": n, "folds": 5, "scores": errors, "unlabeled_data": "no clear difference", "curve": curve,
+            "over_base": {"n": n, "gain": 0.12, "p_value": 0.07, "smallest": 6 / n, "found": 0.35, "power": 0.2}}
+
+
+def example_sample(classes: list[str], n_labeled: int) -> dict[str, Any]:
+    """Return what the stage `sample` finds of points around a circle, each class a piece of it."""
+    angle = np.linspace(0, 2 * np.pi, 120)
+    places = np.round(500 + 480 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(int)
+    listed = [{"row": 7 * i, "predicted": classes[0], "score": 0.5 + i / 100, "second": classes[-1],
+               "second_score": 0.5 - i / 100} for i in range(10)]
+    return {"n": 2000, "judged": 1900, "calibrated": True, "least": listed, "next": listed[::-1], "picture": {
+        "points": places.tolist(), "codes": (np.arange(120) * len(classes) // 120).tolist(), "classes": classes,
+        "edges": [[i, i + 1] for i in range(119)], "labeled": list(range(min(n_labeled, 120))), "whole": False,
+        "plane": False, "lines": 119}}
+
+
 def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: int = 4, wrong_base: int = 11,
                 p: float = 3.21e-5, subsample_graph: bool = False,
                 unreached: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -56,6 +80,7 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
     gain: dict[str, Any] = {f"over_{name}": {"gain": scores["error"] - metrics["error"], "p_value": p}
                             for name, scores in baselines.items()}
     better = metrics["error"] < baselines["base"]["error"]
+    gain["by_labels"] = example_labels(5 * n_classes)
     gain["unlabeled_data"] = "no clear difference" if p >= 0.05 else "helped" if better else "hurt"
     names = ["dataset", "split", "points", "neighbors", "graph", "labels", "health", "models", "scores"]
     stages = [{"name": name, "status": "cached" if name == "dataset" else "done", "seconds": 0.25 * (i + 1),
@@ -95,6 +120,7 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
                     "solver": {"method": "amg", "level_sizes": [2000, 300, 40], "considered": considered}},
         "models": {"models": {name: {"training_error": 0.0} for name in ("model", *baselines)}},
         "selection": {"folds": 0, "choices": {"model": {"C": 10.0, "eta": 10.0, "power": 2, "bandwidth": None}}},
+        "sample": example_sample([str(name) for name in classes], 5 * n_classes),
         "spec": {"name": "example", "data": {"source": "some.csv"}, "solver": {"method": "auto"},
                  "model": {"kind": "svm", "eta": 10.0}},
         "libraries": {"numpy": "2.1.0", "zarr": "3.0.8"},

@@ -255,16 +255,17 @@ class PreparedLapRLS:
         self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
 
     def left_out(self, pair: Penalties, folds: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the values (l, c) of labeled points by a pair of penalties, each without its fold, for probabilities.
+        """Return the values (l, c) of labeled points by a pair of penalties, each without its fold.
 
-        folds : lists of positions that hold each labeled point; single points where the solver is `at_once`.
+        folds : disjoint lists of positions; of points in none the values are NaN.
         """
         assert self.solver.left_out is not None
         begin, lines = time.perf_counter(), self.problem.with_folds(folds).lines
         scale = pair.scale and replace(pair.scale, weights=lines.weights_without, left=())
         with one_thread():
             values = self.solver.left_out(lines, replace(pair, scale=scale))
-        self.evidence["seconds"]["left_out"] = round(time.perf_counter() - begin, 3)
+        seconds = self.evidence["seconds"]
+        seconds["left_out"] = round(seconds.get("left_out", 0.0) + time.perf_counter() - begin, 3)
         return values
 
     def fitted(self, chosen: dict[str, Penalties]) -> FittedLapRLS:

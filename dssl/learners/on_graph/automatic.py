@@ -4,7 +4,9 @@ Kernels of the labeled points serve up to `MOST_LABELS`, and as many as fit half
 system of as many columns as classes does.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,8 @@ class Automatic:
     """What was chosen: the model, and `alone`, that of the labels without the graph.
 
     values (n, c) : at the points of the fit. held (h,) : the labels, by their places, that were predicted without
-    themselves; held_out, held_out_alone (h, c) : by the graph, and by the labels alone.
+    themselves; held_out, held_out_alone (h, c) : by the graph, and by the labels alone. left_out : folds -> the same
+    two of all labels, by fits without their folds, NaN of others; None with many labels, and with class sizes told.
     """
 
     model: Model
@@ -44,6 +47,7 @@ class Automatic:
     held_out: np.ndarray
     held_out_alone: np.ndarray
     attributes: dict[str, Any] = field(default_factory=dict)
+    left_out: Callable[[Sequence[np.ndarray]], tuple[np.ndarray, np.ndarray]] | None = None
 
 
 def measure_of(target: Target) -> PointMeasure:
@@ -92,4 +96,5 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
         model = model.on_graph_alone(signed(moved.values, target))
         values, attributes = model.values(rows, execution), {**attributes, **moved.attributes}
     return Automatic(model, found.model.alone, values, np.arange(len(target.labeled)), found.held_out,
-                     found.held_out_alone, attributes)
+                     found.held_out_alone, attributes, partial(found.left_out, graph, rows, target, params)
+                     if class_sizes is None and weight is None else None)

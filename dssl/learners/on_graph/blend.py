@@ -4,6 +4,7 @@ The members of both families, graph kernels (`graph_ridge.py`) and RBF kernels o
 averaged together (`learners/average.py`). Where no label reaches, the labels alone predict.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,12 +15,12 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...storage.blocks import Rows
 from ...storage.views import SelectedRows
-from ..average import shares_of
+from ..average import shares_of, without
 from ..coding import Coding
-from ..kernel_family import KernelMembers, KernelSum
+from ..kernel_family import KernelMembers, KernelSum, label_kernels
 from ..model import Model, described_model, register_model
 from ..target import Target
-from .graph_ridge import GraphRidgeParams, graph_members, sampled
+from .graph_ridge import GraphMembers, GraphRidgeParams, graph_members, sampled
 from .model import GraphModel, graph_model, signed
 from .vertex_labels import VertexValues
 
@@ -97,7 +98,7 @@ class Blend:
     """A blend of both families: its model, its values at the n points, and held-out values with and without the graph.
 
     held_out, held_out_alone : (l, c) of the labeled points. reached (n,) : which points a label reaches. on_vertices :
-    the graph's part.
+    the graph's part. on_graph : its functions.
     """
 
     model: BlendedModel
@@ -105,7 +106,35 @@ class Blend:
     reached: np.ndarray
     held_out: np.ndarray
     held_out_alone: np.ndarray
+    on_graph: GraphMembers
     attributes: dict[str, Any] = field(default_factory=dict)
+
+    def left_out(self, graph: Graph, rows: Rows, target: Target, params: GraphRidgeParams,
+                 folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values (l, c) of labels without weights, by fits without their folds; and by the labels alone.
+
+        NaN of labels in no fold. The columns of the kernels are those of the fit, and so is the graph's structure.
+        """
+        own, everywhere = self.on_graph.rows, sampled(np.ones(len(rows), bool), params.seed)
+        component, of_point = graph.components(), graph.vertices.vertex
+        home, of_sample = component[of_point[target.labeled]], component[of_point[own.sample]]
+        of_graph = [(*own.blocks(kernel), params.penalty) for kernel in self.on_graph.kernels]
+        of_labels = [(K, seen, penalty) for _, penalty, K, seen in label_kernels(
+            rows, everywhere, target.labeled, params.seed)]
+        assert own.structure is not None
+        n, m, values = len(of_graph), len(of_labels), np.full((2, *target.indicators().shape), np.nan)
+        for held in folds:
+            kept = np.setdiff1d(np.arange(len(target.labeled)), held)
+            part, there = target.take(kept), np.isin(of_sample, home[kept])
+            both = [*(without(K, seen[there], penalty, target, kept, held) for K, seen, penalty in of_graph),
+                    *(without(K, seen, penalty, target, kept, held) for K, seen, penalty in of_labels)]
+            left_out, functions = [member.held_out for _, member in both], np.array([own for own, _ in both])
+            prior = np.repeat([1 / n, prior_of_labels(own.structure, part) / m], [n, m])
+            shares, alone = shares_of(left_out, part, None, prior), shares_of(left_out[n:], part, None)
+            values[1, held] = np.tensordot(alone, functions[n:], 1)
+            values[0, held] = np.where(np.isin(home[held], home[kept])[:, None],
+                                       np.tensordot(shares, functions, 1), values[1, held])
+        return signed(values[0], target), signed(values[1], target)
 
     def values(self, graph: Graph, rows: Rows, execution: Execution) -> np.ndarray:
         """Return the values at the points of the fit, (n, c), without a search for their neighbors."""
@@ -132,12 +161,13 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
     Raises BudgetError, NotConverged: as `fit_graph_ridge`; the index of the vertices does not fit.
     """
     on_graph = graph_members(graph, target, weight, params, execution, measured=True)
-    assert on_graph.structure is not None
+    structure = on_graph.rows.structure
+    assert structure is not None
     # Scaled at all points, not at those alone that a label reaches, since the labels alone predict the others.
     everywhere = sampled(np.ones(len(rows), bool), params.seed)
     kernels = KernelMembers.of(rows, everywhere, target, weight, params.seed)
     n, m = len(on_graph.members), len(kernels.members)
-    of_labels = prior_of_labels(on_graph.structure, target)
+    of_labels = prior_of_labels(structure, target)
     prior = np.concatenate([np.full(n, 1 / n), np.full(m, of_labels / m)])
     shares = shares_of([own.held_out for own in (*on_graph.members, *kernels.members)], target, weight, prior)
     alone = shares_of([own.held_out for own in kernels.members], target, weight)
@@ -152,8 +182,8 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
 
     assert found.held_out is not None
     return Blend(model, found, found.reached[graph.vertices.vertex], columns(found.held_out + held(shares[n:])),
-                 columns(held(alone)), {
-                     **found.described(graph.vertices), "structure": on_graph.structure,
+                 columns(held(alone)), on_graph, {
+                     **found.described(graph.vertices), "structure": structure,
                      "graph_share": float(shares[:n].sum()),
                      "kernels_of_labels": kernels.described(shares[n:])})
 

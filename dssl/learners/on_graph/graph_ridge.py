@@ -93,35 +93,31 @@ def _number(value: Any) -> bool:
 class GraphMembers:
     """The functions of a family's kernels, ready to be weighed and evaluated at all vertices in one pass.
 
-    members : one a kernel of `kernels`. sample : the numbers of the points at which functions are centered and scaled.
-    structure : of the graph, as `kernels/structure.py`, where the family has `OF_STRUCTURE`.
+    members : one a kernel of `kernels`. rows : those kernels at the labeled points, and at those at which functions are
+    centered and scaled.
     """
 
     kernels: list[Kernel]
     members: list[Member]
-    sample: np.ndarray
+    rows: "KernelRows"
     reached: np.ndarray
-    functions: GraphFunctions
-    scales: dict[bool, np.ndarray]  # (v,) of plain kernels, and of those by degrees
-    of_label: np.ndarray  # (l,) the vertices of the labeled points
-    of_point: np.ndarray  # (l,) and their places among the columns
-    structure: float | None = None
 
     def weighed(self, shares: np.ndarray) -> VertexValues:
         """Return the sum of all members times their shares (m,), and its leave-one-out values."""
         pairs = _pairs(self.kernels)
-        n_columns, c = self.functions.values.shape[2], self.members[0].coef.shape[1]
+        rows, c = self.rows, self.members[0].coef.shape[1]
+        n_columns = rows.functions.values.shape[2]
         coef = np.zeros((len(pairs), n_columns, 2 * c))
         for (ridge_, power, by_degree), own, share in zip(self.kernels, self.members, shares, strict=True):
-            scaled = self.scales[by_degree][self.of_label][:, None] * own.coef * (share / own.scale)
+            scaled = rows.scales[by_degree][rows.of_label][:, None] * own.coef * (share / own.scale)
             block = coef[pairs.index((ridge_, power)), :, c * by_degree:c * (1 + by_degree)]
-            np.add.at(block, self.of_point, scaled)
-        both = self.functions.combined(coef)
-        values = self.scales[False][:, None] * both[:, :c] + self.scales[True][:, None] * both[:, c:]
+            np.add.at(block, rows.of_point, scaled)
+        both = rows.functions.combined(coef)
+        values = rows.scales[False][:, None] * both[:, :c] + rows.scales[True][:, None] * both[:, c:]
         values -= sum(share * own.center / own.scale for own, share in zip(self.members, shares, strict=True))
         values[~self.reached] = 0
         held_out = np.sum([share * own.standardized for own, share in zip(self.members, shares, strict=True)], axis=0)
-        return VertexValues(values, self.reached, held_out, {"functions": self.functions.attributes, "kernels": [
+        return VertexValues(values, self.reached, held_out, {"functions": rows.functions.attributes, "kernels": [
             {"ridge": ridge_, "power": power, "by_degree": by_degree, "share": float(share)}
             for (ridge_, power, by_degree), share in zip(self.kernels, shares, strict=True)]})
 
@@ -131,8 +127,10 @@ def _pairs(kernels: Sequence[Kernel]) -> list[tuple[float, int]]:
 
 
 def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-                    execution: Execution) -> VertexValues:
+                    execution: Execution, kept: dict[Any, Any] | None = None) -> VertexValues:
     """Return the family's average on the vertices, and exact leave-one-out values of the labeled points.
+
+    kept : where the columns of the kernels are put for `held_out_graph_ridge`.
 
     Raises
     ------
@@ -140,6 +138,8 @@ def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, par
     DataError : there is one label.
     """
     found = graph_members(graph, target, weight, params, execution)
+    if kept is not None:
+        kept["kernel rows", params.functions] = found.rows
     return found.weighed(np.full(len(found.members), 1 / len(found.members)) if params.alike else shares_of(
         [own.held_out for own in found.members], target, weight))
 
@@ -165,8 +165,7 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
     rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution,
                          block_rng(params.seed, SAMPLE_STREAM, 1).permutation(sample)[:max(more, 0)], measured)
     members = [member_of(*rows.blocks(kernel), target, weight, params.penalty) for kernel in kernels]
-    return GraphMembers(kernels, members, sample, reached, rows.functions, rows.scales, rows.of_label, rows.of_point,
-                        rows.structure)
+    return GraphMembers(kernels, members, rows, reached)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,14 +19,17 @@ from ...execution.cost import Cost
 from ...graph.graph import KNNGraph
 from ...learners.coding import margins_of
 from ...learners.nearest import fit_nearest
-from ...learners.on_graph.automatic import fit_automatic, measure_of
+from ...learners.on_graph.automatic import Automatic, fit_automatic, measure_of
 from ...learners.on_graph.cost import automatic_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
 from ...learners.probabilities import calibration_attributes
+from ...learners.target import Target
 from ...report.sections.choice import choice_section
 from ...report.words import Baseline, Words
+from ...selection.by_labels import LabelFolds, by_labels
 from ...selection.calibration import calibrated
 from ...selection.graph_gain import gain_of
+from ...selection.held_out_scores import HeldOut
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter
 from ...storage.views import SelectedRows
@@ -34,6 +37,7 @@ from ..dataset import DATASET, dataset_of
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
 from ..points import LABELS, POINTS, labeled_target, make_points
+from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, make_scores
 from ..split import SPLIT
 from ..stage import Context, Kind, NoParams, Stage
@@ -105,7 +109,23 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     PartWriter(context.parts, VALUES).write(values=found.values)
     gain = gain_of(held, found.model.coding, found.held_out, found.held_out_alone, None,
                    measure_of(target))
-    return {"models": described, "choice": {**found.attributes, "gain": gain.described(), "in_words": gain.in_words()}}
+    return {"models": described, "by_labels": _by_labels(target, found),
+            "choice": {**found.attributes, "gain": gain.described(), "in_words": gain.in_words()}}
+
+
+def _by_labels(target: Target, found: Automatic) -> dict[str, Any]:
+    """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
+    coding, whole = found.model.coding, LabelFolds.of(target)
+    if found.left_out is None and whole.curve:
+        whole = replace(whole, curve=[], no_curve="class sizes were told, of which labels held out know nothing")
+    alone, held = list(np.arange(len(found.held))[:, None]), target.take(found.held)
+    left_out = {name: [HeldOut(held, coding, values, alone)]
+                for name, values in (("model", found.held_out), ("base", found.held_out_alone))}
+    for _, folds in whole.curve:
+        assert found.left_out is not None
+        for name, values in zip(left_out, found.left_out(folds), strict=True):
+            left_out[name].append(HeldOut(target, coding, values, folds))
+    return by_labels(held, replace(whole, compared=alone), left_out)
 
 
 def make_automatic_scores(context: Context, params: NoParams) -> dict[str, Any]:
@@ -158,8 +178,9 @@ AUTOMATIC = Kind("automatic", AutomaticPipeline, ("classification", "regression"
     replace(POINTS, version=1, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 6, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 7, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
-    replace(SCORES, version=1, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
+    SAMPLE_OF_GRAPH,
+    replace(SCORES, version=2, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
             cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

@@ -19,7 +19,6 @@ from ...kernels.gram import BLOCK_BYTES
 from ...kernels.nystrom import whiten
 from ...kernels.stochastic import stochastic_bytes
 from ...kernels.transfer import TransferParams
-from ...learners.coding import margins_of
 from ...learners.kernel_model import KernelModel
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
@@ -28,14 +27,16 @@ from ...learners.virtual_samples import SampleLearner, sample_model
 from ...report.sections.cluster import cluster_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.calibration import calibrated, calibration_folds
+from ...selection.by_labels import LabelFolds, by_labels, calibrated_by
 from ...selection.choice import LOWEST, ChoiceRule
-from ...selection.cluster import rows_of_samples
+from ...selection.cluster import left_out_samples, rows_of_samples
 from ...selection.folds import FoldParams
+from ...selection.held_out_scores import HeldOut
 from ...storage.blocks import PartWriter
 from ..dataset import DATASET
 from ..facts import Facts
 from ..points import LABELS, POINTS, labeled_target
+from ..sample import SAMPLE
 from ..scoring import SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
@@ -150,18 +151,23 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model and the base with the parameters that were chosen."""
     target, choices = labeled_target(context), context.attributes("selection")["choices"]
     arrays, described = dict[str, np.ndarray](), {}
+    folds, left_out = LabelFolds.of(target, a_fit_each=any(
+        own["loss_function"] != "squared" for own in choices.values())), dict[str, list[HeldOut]]()
     for name, chosen in choices.items():
-        model, told = _fitted(context, params, target, chosen, probable=name == "model")
+        model, told, left_out[name] = _fitted(context, params, target, chosen, folds)
+        told |= calibration_attributes(calibrated_by(target, left_out[name])) if name == "model" else {}
         own, attributes = model.to_arrays()
         described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled), **told}
         arrays |= {f"{name}.{key}": array for key, array in own.items()}
     PartWriter(context.parts, 0).write(**arrays)
-    return {"models": described}
+    return {"models": described, "by_labels": by_labels(target, folds, left_out)}
 
 
-def _fitted(context: Context, params: FitParams, target: Target, chosen: dict[str, Any], *,
-            probable: bool) -> tuple[Model, dict[str, Any]]:
-    """Return a model with the parameters of a row, of the base kernel where it has no transfer function; and facts."""
+def _fitted(context: Context, params: FitParams, target: Target, chosen: dict[str, Any],
+            folds: LabelFolds) -> tuple[Model, dict[str, Any], list[HeldOut]]:
+    """Return a model with the parameters of a row, of the base kernel where it has no transfer function; facts; and
+    its values at labels held out.
+    """
     points, budget = context.points("train"), context.execution.memory_budget
     number, X_l = params.kernels.bandwidths.index(chosen["bandwidth"]), points.take(target.labeled)
     learner = SampleLearner(loss=chosen["loss_function"], C=chosen["C"])
@@ -179,10 +185,8 @@ def _fitted(context: Context, params: FitParams, target: Target, chosen: dict[st
         F = samples.of_rows(points, target.labeled, budget)
         b, intercept, coding = learner.fit(F, target)
         model = sample_model(samples, b, intercept, coding)
-    folds = partial(calibration_folds, target, 0, a_fit_each=learner.loss != "squared")
-    calibration = calibrated(target, lambda: margins_of(*learner.held_out(F, target, folds()))) if probable else None
     return model, {"parameters": {key: chosen[key] for key in params.named(number, transfer, learner)},
-                   **target.missed(F @ b + intercept, coding), **calibration_attributes(calibration)}
+                   **target.missed(F @ b + intercept, coding)}, left_out_samples(F, target, learner, folds.repetitions)
 
 
 def _n_landmarks(f: Facts[ClusterPipeline]) -> int:
@@ -247,7 +251,8 @@ CLUSTER = Kind("cluster", ClusterPipeline, ("classification",), (
           section=cluster_section),
     Stage("selection", 2, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 2, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
+    Stage("models", 3, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
+    SAMPLE,
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make,
           _scores_cost, _FEWER, section=SCORES.section, leads=True),
 ), words=WORDS, baselines=BASELINES)

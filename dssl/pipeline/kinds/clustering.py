@@ -29,18 +29,17 @@ from ...report.words import Baseline, Words
 from ...selection.agreement import clustering_scores
 from ...selection.number_of_clusters import NumberRule, chosen_clusters, require_number
 from ...solvers.eigen import eigenpairs_bytes
-from ...storage.blocks import PartWriter, Rows, block_rng
+from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
 from ..points import POINTS
+from ..sample import SAMPLE, SAMPLE_OF_GRAPH
 from ..split import SPLIT, known_target
 from ..stage import Context, Kind, NoParams, Stage
 from .clustering_spec import ClusteringPipeline, GraphClusteringPipeline, KernelClusteringPipeline
 from .multiscale import USUAL_SCALES
 
-SHOWN = 1500  # points of the picture
-STREAM = 31
 PASSES = 20  # that a plan reckons with
 LABEL_ROWS = 1 << 20  # in a chunk
 
@@ -82,8 +81,7 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     told = {"models": {name: {**attributes, "name": name} for name, (_, attributes) in described.items()},
             "space": params.space.space, "features": found.features.attributes, "chosen": found.chosen,
             "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
-            "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
-            "picture": picture(points, found.features.rows, clusters.labels, own.seed),
+            "clusters": "labels", "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
             "peak_rss_bytes": process_peak()}
     features.remove()
     return told
@@ -94,19 +92,6 @@ def euclidean(points: Rows, params: KMeansParams, context: Context) -> Model:
     centers = kmeans(points, params, context.execution).centers
     d = points.shape[1]
     return center_model(KernelModel(Linear(), np.eye(d), np.eye(d), np.zeros(d), Values()), centers)
-
-
-def picture(points: Rows, features: Rows, labels: np.ndarray, seed: int) -> dict[str, Any]:
-    """Return some points in the plane, with their clusters: as they are, or by two leading components of features."""
-    some = np.sort(block_rng(seed, STREAM).permutation(len(labels))[:SHOWN])
-    if points.shape[1] == 2 and not points.is_sparse:
-        places, axes = points.take(some), ("first column", "second column")
-    else:
-        X = features.take(some)
-        X = X - X.mean(axis=0)
-        places, axes = X @ np.linalg.svd(X, full_matrices=False)[2][:2].T, ("first component", "second component")
-        places = np.hstack([places, np.zeros((len(places), 2 - places.shape[1]))])
-    return {"points": np.round(places.astype(float), 6).tolist(), "labels": labels[some].tolist(), "axes": axes}
 
 
 def make_agreement(context: Context, params: NoParams) -> dict[str, Any]:
@@ -175,9 +160,12 @@ def _kind(name: str, spec: type[ClusteringPipeline], graph: Sequence[Stage], mod
     words = Words(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
                   norm="model.clusters")
     needs = ("split", "points", *(stage.name for stage in graph if stage.name != "health"))
+    sample = SAMPLE_OF_GRAPH if graph else SAMPLE  # whose picture is in the section of the clusters
+    sample = replace(sample, needs=tuple(name for name in sample.needs if name != "labels"), section=None)
     return Kind(name, spec, ("clustering",), (
         DATASET, SPLIT, POINTS, *graph,
-        Stage("models", 1, needs, ClustersParams.of, make_clusters, _clusters_cost, "lower model.landmarks"),
+        Stage("models", 2, needs, ClustersParams.of, make_clusters, _clusters_cost, "lower model.landmarks"),
+        sample,
         Stage("scores", 1, ("split", "points", "models"), lambda spec: NoParams(), make_agreement, _agreement_cost,
               "lower data.points"),
     ), words=words, baselines=BASELINES, answer=clusters_section)

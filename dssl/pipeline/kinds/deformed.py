@@ -30,6 +30,7 @@ from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import LABELS, POINTS, labeled_target
+from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
@@ -197,7 +198,7 @@ def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
     """Fit the model and its baselines."""
     task = FitTask(_problem(context, params), context.attributes("selection")["choices"])
     receipt, = context.execution.map([task], context.parts)
-    return {"models": receipt["models"]}
+    return {"models": receipt["models"], "by_labels": receipt["by_labels"]}
 
 
 def _solvers(f: Facts[DeformedSpec]) -> list[str]:
@@ -268,8 +269,9 @@ STAGES = (
     Stage("selection", VERSIONS["selection"], ("points", "labels", "subsample", "covariance"), SearchParams.of,
           make_selection, search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS),
           leads=True),
-    Stage("models", 6, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
+    Stage("models", 7, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, fit_cost, "lower subsample.size"),
+    SAMPLE_OF_GRAPH,
     replace(SCORES, cost=_scores_cost, remedy="lower subsample.size or labels"),
 )
 

@@ -6,8 +6,8 @@
     subsample_graph  the same as the model, with a graph of the subsample alone
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -23,14 +23,16 @@ from ...graph.weights import weights
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.deformed import shuffled
 from ...kernels.subsample import inverse_on_subsample
+from ...learners.coding import Coding
 from ...learners.eta import ETAS, deform_by
 from ...learners.kernel_model import expand
 from ...learners.probabilities import calibration_attributes
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Target
-from ...selection.calibration import calibrated, out_of_fold_margins
-from ...selection.folds import FoldParams
+from ...selection.by_labels import LabelFolds, by_labels, calibrated_by
+from ...selection.folds import FoldParams, held_out
 from ...selection.halving import some_folds
+from ...selection.held_out_scores import HeldOut
 from ...selection.search import GridParams, Held, search_base, search_deformed
 from ...solvers.solve import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
@@ -152,6 +154,7 @@ class FitTask:
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}
         shares = None  # of the model's etas, which the control takes too
+        folds, left_out = LabelFolds.of(target, a_fit_each=True), dict[str, list[HeldOut]]()
         for name in ("model", *problem.learning.baselines):
             chosen = self.choices[name]
             base = problem.base(chosen["bandwidth"])
@@ -171,15 +174,23 @@ class FitTask:
             coef, intercept, coding = fit_gram(K, target, learner)
             facts |= {**target.missed(K @ coef + intercept, coding),
                       "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
-            calibration = calibrated(target, partial(
-                out_of_fold_margins, K, target, learner)) if name == "model" else None
-            facts |= calibration_attributes(calibration)
+            if name in ("model", "base"):
+                left_out[name] = [HeldOut(target, *_left_out(K, target, learner, own), own)
+                                  for own in folds.repetitions]
+            facts |= calibration_attributes(calibrated_by(target, left_out["model"]) if name == "model" else None)
             model = expand(kernel, X_l, coef, intercept, coding, facts)
             described, attributes = model.to_arrays()
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
             receipt["models"][name] = attributes
+        receipt["by_labels"] = by_labels(target, folds, left_out)
         out.write(**arrays)
         return receipt
+
+
+def _left_out(K: np.ndarray, target: Target, learner: LearnerParams,
+              folds: Sequence[np.ndarray]) -> tuple[Coding, np.ndarray]:
+    values, coding = held_out([K] * len(folds), target, folds, learner)
+    return coding, values
 
 
 def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:

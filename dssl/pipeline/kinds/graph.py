@@ -43,10 +43,12 @@ from ...learners.target import Classes, Target
 from ...report.sections.selection import selection_section
 from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
-from ...selection.calibration import ONE_BY_ONE, calibrated, calibration_folds
+from ...selection.by_labels import LabelFolds, by_labels
+from ...selection.calibration import ONE_BY_ONE, calibrated
 from ...selection.choice import LOWEST, ChoiceRule
-from ...selection.folds import FoldParams
+from ...selection.folds import FoldParams, held_out
 from ...selection.halving import ALL, Search, judged_by_rungs
+from ...selection.held_out_scores import HeldOut
 from ...selection.on_graph import row_on_graph
 from ...selection.scores import scores_of, withheld
 from ...solvers.direct import LARGEST
@@ -56,10 +58,13 @@ from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of, vertices_of
 from ..points import LABELS, POINTS, labeled_target
+from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, make_scores
 from ..split import SPLIT, split_target
 from ..stage import Context, Kind, NoParams, Stage
 from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModelSpec, SizeParams
+
+MOST_SOLVED = 100_000  # vertices of a system that is solved anew for each point of a learning curve
 
 
 @dataclass(frozen=True)
@@ -80,13 +85,14 @@ class ValueParams:
         """Return whether class sizes are known."""
         return self.class_sizes.sizes is not None
 
-    def fit(self, graph: Graph, target: Target, execution: Execution) -> VertexValues:
-        """Return the learner's function on the vertices.
+    def fit(self, graph: Graph, target: Target, execution: Execution,
+            kept: dict[Any, Any] | None = None) -> VertexValues:
+        """Return the learner's function on the vertices; kept : as `fit_graph_ridge`.
 
         Known class sizes scale harmonic functions (class mass normalization); others are moved to them, and diffuse.
         """
         if self.family is not None:
-            found = fit_graph_ridge(graph, target, None, self.family, execution)
+            found = fit_graph_ridge(graph, target, None, self.family, execution, kept)
         elif self.learner == "laplace":
             found = fit_harmonic(graph, target, None, self.solver, execution)
         else:
@@ -168,24 +174,33 @@ def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     params = learners.values[context.attributes("selection")["place"]]
     target, graph = labeled_target(context), graph_of(context)
     target.require_labels()
-    found = params.fit(graph, target, context.execution)
-    PartWriter(context.parts, 0).write(values=found.values, reached=found.reached)
+    kept = dict[Any, Any]()
+    found = params.fit(graph, target, context.execution, kept)
+    folds = label_folds(target, sized=params.sized, solved=len(graph.vertices) if params.family is None else 0)
+    left_out = _left_out(params, graph, target, folds, context.execution, kept)
+    PartWriter(context.parts, 0).write(
+        values=found.values, reached=found.reached, **{f"{name}{number}": array for number, own in enumerate(left_out)
+                                                       for name, array in (("held_out", own.values),
+                                                                           ("lost", own.lost))})
     held_out = {} if found.held_out is None else {
         name.replace("training", "held_out"): value
         for name, value in target.missed(signed(found.held_out, target), scored(target)).items()}
-    calibration = None if params.sized else calibrated(target, lambda: margins_of(signed(_left_out(
-        params, found, graph, target, context.execution), target), scored(target)))
+    calibration = None if params.sized or not left_out else calibrated(target, lambda: margins_of(signed(
+        left_out[0].values if found.held_out is None else found.held_out, target), scored(target)))
     return {"learner": params.learner, **found.described(graph.vertices), **held_out,
             **calibration_attributes(calibration)}
 
 
-def _left_out(params: ValueParams, found: VertexValues, graph: Graph, target: Target,
-              execution: Execution) -> np.ndarray:
-    """Return the values (l, n_classes) of labeled points without their own labels."""
-    if found.held_out is not None:
-        return found.held_out
+def label_folds(target: Target, *, sized: bool, solved: int) -> LabelFolds:
+    """Return what is held out of the labels; sized : by a fit each. solved : vertices of a system of each fit, or 0."""
+    return LabelFolds.of(target, a_fit_each=sized, curve=not sized and solved <= MOST_SOLVED)
+
+
+def _left_out(params: ValueParams, graph: Graph, target: Target, folds: LabelFolds, execution: Execution,
+              kept: dict[Any, Any]) -> list[HeldOutValues]:
+    """Return the values of labeled points in each repetition of what is held out."""
     own = replace(params, solver=to_calibrate(params.solver))
-    return held_out_on_graph([own], graph, target, [calibration_folds(target, 0)], execution, {})[0][0].values
+    return held_out_on_graph([own], graph, target, folds.repetitions, execution, kept)[0] if folds.compared else []
 
 
 def _values(context: Context) -> VertexValues:
@@ -205,22 +220,25 @@ class ModelParams:
     parameters: dict[str, int | float]
     learner: LearnerParams
     seed: int
+    sized: bool
 
     @classmethod
     def of(cls, spec: GraphLearnerPipeline) -> "ModelParams":
         kernel = spec.kernel
         return cls(spec.graph.builder(), spec.baselines, kernel.name, kernel.bandwidth, kernel.parameters,
-                   LearnerParams(kind="ridge"), spec.model.seed)
+                   LearnerParams(kind="ridge"), spec.model.seed, spec.model.sizes().sizes is not None)
 
-    def base(self, points: Rows, target: Target) -> KernelModel:
-        """Return ridge regression of the labels in the plain kernel."""
+    def base(self, points: Rows, target: Target, folds: LabelFolds) -> tuple[KernelModel, list[HeldOut]]:
+        """Return ridge regression of the labels in the plain kernel, and its values at labels held out."""
         kernel = kernel_from(self.kernel, self.bandwidth, rows=points, seed=self.seed, **self.parameters)
         X = points.take(target.labeled)
         K = kernel(X, X)
         coef, intercept, coding = fit_gram(K, target, self.learner)
         return expand(kernel, X, coef, intercept, coding, {
             "name": "base", "n_labeled": len(target.labeled), **target.missed(K @ coef + intercept, coding),
-            "parameters": {"bandwidth": self.bandwidth, "C": self.learner.C}})
+            "parameters": {"bandwidth": self.bandwidth, "C": self.learner.C}}), [
+                HeldOut(target, coding, held_out([K] * len(own), target, own, self.learner)[0], own)
+                for own in folds.repetitions]
 
 
 def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
@@ -231,13 +249,22 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
         "name": "model", "n_labeled": len(target.labeled), **target.missed(own, scored(target)), **{
             name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}})
     models: dict[str, Any] = {"model": model}
+    learner = context.attributes("vertex_values")["learner"]
+    folds = label_folds(target, sized=params.sized, solved=0 if learner == "ridge" else len(graph.vertices))
+    arrays = context.arrays("vertex_values")
+    left_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target), own,
+                                  lost=arrays[f"lost{number}"]) for number, own in enumerate(folds.repetitions)]}
     for name in params.baselines:
-        models[name] = params.base(points, target) if name == "base" else fit_nearest(
-            points, target, params.graph.metric, context.execution, {"name": name, "n_labeled": len(target.labeled)})
+        if name == "base":
+            models[name], left_out[name] = params.base(points, target, folds)
+        else:
+            models[name] = fit_nearest(points, target, params.graph.metric, context.execution,
+                                       {"name": name, "n_labeled": len(target.labeled)})
     described = {name: item.to_arrays() for name, item in models.items()}
     PartWriter(context.parts, 0).write(**{f"{name}.{key}": array for name, (arrays, _) in described.items()
                                           for key, array in arrays.items()})
-    return {"models": {name: attributes for name, (_, attributes) in described.items()}}
+    return {"models": {name: attributes for name, (_, attributes) in described.items()},
+            "by_labels": by_labels(target, folds, left_out)}
 
 
 def make_graph_scores(context: Context, params: NoParams) -> dict[str, Any]:
@@ -265,13 +292,13 @@ def transductive_scores(context: Context, values_at: Callable[[Target, np.ndarra
 
 
 def _learner_costs(f: Facts[GraphLearnerPipeline]) -> list[Cost]:
-    """Return what fits of the learners take that may be chosen, and of classes the labels left out of one system."""
+    """Return what fits of the learners take that may be chosen, and the labels left out of one system."""
     if f.vertices > LARGEST:
         f.estimated.add("solver")
     n, m, c, guess, found = f.vertices, f.n_labeled, f.n_outputs, f.bound == "most", list[Cost]()
     for own in Learners.of(f.spec).values:
         cost = learner_cost(n, f.nnz, m, c, own.family, guess=guess, sized=own.sized)
-        if own.family is None and not own.sized and f.spec.data.task == "classification":
+        if own.family is None and not own.sized:
             left_out = held_out_cost(n, f.nnz, m, c, [], ONE_BY_ONE, systems=1, guess=guess)
             cost = cost_of(cost.tasks + left_out.tasks, cost.read + left_out.read, cost.written,
                            max(cost.peak, left_out.peak), max(cost.least, left_out.least))
@@ -325,10 +352,11 @@ GRAPH_LEARNER = Kind("graph", GraphLearnerPipeline, ("classification", "regressi
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("selection", 4, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
-    Stage("vertex_values", 6, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
+    Stage("vertex_values", 7, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
           _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
-    Stage("models", 2, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
+    Stage("models", 3, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),
-    replace(SCORES, version=1, needs=("split", "points", "labels", "vertices", "vertex_values", "models"),
+    SAMPLE_OF_GRAPH,
+    replace(SCORES, version=2, needs=("split", "points", "labels", "vertices", "vertex_values", "models"),
             make=make_graph_scores, cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

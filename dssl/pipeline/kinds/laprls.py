@@ -15,7 +15,6 @@ import numpy as np
 from ...execution.cost import Cost, cost_of
 from ...kernels.base import Kernel
 from ...kernels.landmarks import landmark_count, landmarks_cost
-from ...learners.coding import margins_of
 from ...learners.laprls.chosen import MOST_LABELS
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost
 from ...learners.laprls.params import SystemParams
@@ -30,15 +29,17 @@ from ...learners.laprls.problem import (
     landmarks_of,
 )
 from ...learners.laprls.products import gram_bytes
-from ...learners.probabilities import Calibration, calibration_attributes
+from ...learners.probabilities import calibration_attributes
 from ...learners.smooth_losses import SQUARES
 from ...learners.structure import fits_a_task, structure_cost
 from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.calibration import FOLDS, calibrated, calibration_folds
+from ...selection.by_labels import LabelFolds, by_labels, calibrated_by
+from ...selection.calibration import FOLDS
 from ...selection.chosen import chosen_folds
+from ...selection.held_out_scores import HeldOut
 from ...selection.laprls import VERSIONS
 from ...storage.blocks import PartWriter
 from ...storage.views import SelectedRows
@@ -46,6 +47,7 @@ from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertex_rows_of
 from ..points import LABELS, POINTS, labeled_target
+from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
@@ -96,16 +98,22 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     arrays: dict[str, np.ndarray] = {}
     models: dict[str, Any] = {}
     evidence: list[dict[str, Any]] = []
+    folds, left_out = None, dict[str, list[HeldOut]]()
     for number, own in systems.items():
         prepared = _prepared(context, params.of_number(problem, number), kernels[params.kernel(number)], number, params)
         found = prepared.fitted(own)
+        folds = folds or LabelFolds.of(target, a_fit_each=not prepared.solver.at_once, curve=prepared.solver.at_once)
         evidence.append({**params.named(number), **found.evidence, "models": list(own)})
         for name in own:
-            probable = calibration_attributes(_calibration(prepared, own[name])) if name == "model" else {}
+            if name in ("model", "base"):
+                left_out[name] = _left_out(prepared, own[name], folds)
+            probable = calibration_attributes(calibrated_by(target, left_out[name])) if name == "model" else {}
             described, models[name] = _described(context, target, found, name, params.named(number), probable)
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
     PartWriter(context.parts, 0).write(**arrays)
-    return {"models": {name: models[name] for name in problem.names}, "evidence": evidence}
+    assert folds is not None  # there is a model
+    return {"models": {name: models[name] for name in problem.names}, "evidence": evidence,
+            "by_labels": by_labels(target, folds, {name: own for name, own in left_out.items() if own})}
 
 
 def _prepared(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int,
@@ -126,11 +134,11 @@ def _prepared(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
     return prepared
 
 
-def _calibration(prepared: PreparedLapRLS, chosen: Penalties) -> Calibration | None:
-    """Return what makes probabilities of the model's scores; None where nothing can be left out."""
-    target, solver = prepared.problem.target, prepared.solver
-    return None if solver.left_out is None else calibrated(target, lambda: margins_of(prepared.left_out(
-        chosen, calibration_folds(target, 0, a_fit_each=not solver.at_once)), target.coding))
+def _left_out(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds) -> list[HeldOut]:
+    """Return the values at labels held out; none where that does not fit the memory budget."""
+    target = prepared.problem.target
+    return [] if prepared.solver.left_out is None else [
+        HeldOut(target, target.coding, prepared.left_out(pair, own), own) for own in folds.repetitions]
 
 
 def _described(context: Context, target: Target, found: FittedLapRLS, name: str, named: dict[str, Any],
@@ -259,9 +267,9 @@ def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
 def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
     of, n_models = _systems(f), len(f.spec.baselines) + 1
-    own = replace(of, held=0, folds=1, repetitions=1)
-    if not f.is_regression:  # labels are left out of the model, for probabilities
-        own = replace(own, held=1, pairs=of.pairs + FOLDS, params=replace(of.params, held_out_points="transductive"))
+    # Labels are left out of the model, and of the base.
+    own = replace(of, held=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS,
+                  params=replace(of.params, held_out_points="transductive"))
     costs = _preparing_costs(f, own)
     if any(f.attributes["selection"].get("kept", [])) if "selection" in f.attributes else of.held:
         costs |= {"nystrom-direct": restored_cost(own, n_models, f.n_labeled)} if "nystrom-direct" in costs else {}
@@ -284,8 +292,9 @@ LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
     Stage("selection", VERSIONS["selection"],
           ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks"), FitParams.of, make_selection,
           _selection_cost, _FEWER, intermediate=True, section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 6, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
+    Stage("models", 7, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
           FitParams.of, make_models, _models_cost, _FEWER, section=laprls_section),
+    SAMPLE_OF_GRAPH,
     replace(SCORES, cost=lambda f: scores_cost(f, _n_points(f), f.n_outputs, 8 if f.is_regression else 16),
             remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

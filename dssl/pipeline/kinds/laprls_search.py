@@ -14,7 +14,7 @@ from ...learners.laprls.params import LabelLines
 from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS
 from ...learners.smooth_losses import SmoothLoss
 from ...learners.target import Target
-from ...selection.calibration import can_calibrate
+from ...selection.by_labels import LabelFolds
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.chosen import ProbablePair, folds_to_choose
 from ...selection.folds import FoldParams
@@ -209,10 +209,9 @@ def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
 
 
 def leaves_out(problem: LapRLSProblem, execution: Execution, prepared: PreparedLapRLS) -> bool:
-    """Return whether the fit will leave labels out to calibrate probabilities: where these have classes, and it fits.
-    """
+    """Return whether the fit will leave labels out, for probabilities and comparisons: where it can, and it fits."""
     m, s = len(problem.lines.row), prepared.points.shape[0]
-    return can_calibrate(problem.target) and closed_form_bytes(m, s) <= execution.memory_budget
+    return bool(LabelFolds.of(problem.target).compared) and closed_form_bytes(m, s) <= execution.memory_budget
 
 
 def _choices(chosen: dict[str, ChosenPenalties], params: FitParams) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from ...execution.cost import Cost, cost_of
 from ...kernels.base import Kernel
 from ...kernels.gram import BLOCK_BYTES
 from ...kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
-from ...learners.coding import ClassCoding, margins_of
+from ...learners.coding import ClassCoding
 from ...learners.kernel_model import KernelModel
 from ...learners.model import Model
 from ...learners.multiscale import multiscale_model, scaled_features
@@ -24,14 +24,16 @@ from ...learners.virtual_samples import SampleLearner
 from ...report.sections.multiscale import multiscale_section, regions_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.calibration import calibrated, calibration_folds
+from ...selection.by_labels import LabelFolds, by_labels, calibrated_by
 from ...selection.choice import LOWEST, ChoiceRule
-from ...selection.cluster import rows_of_samples
+from ...selection.cluster import left_out_samples, rows_of_samples
 from ...selection.folds import FoldParams
+from ...selection.held_out_scores import HeldOut
 from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
 from ..points import LABELS, POINTS, labeled_target
+from ..sample import SAMPLE
 from ..scoring import SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
@@ -126,25 +128,23 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     features, base = map_in(context), base_map(base_kernel(context, params), X_l)
     of = {"model": scaled_features(features, points, target.labeled, budget), "base": base(X_l)}
     arrays, models, described = dict[str, np.ndarray](), dict[str, Model](), dict[str, Any]()
+    folds, left_out = LabelFolds.of(target, a_fit_each=any(
+        own["loss_function"] != "squared" for own in choices.values())), dict[str, list[HeldOut]]()
     for name, F in of.items():
         learner = SampleLearner(loss=choices[name]["loss_function"], C=choices[name]["C"])
         learner.require_fits(len(target.labeled), F.shape[1], budget)
         b, intercept, coding = learner.fit(F, target)
         models[name] = multiscale_model(features, b, intercept, coding) if name == "model" else KernelModel(
             base.kernel, X_l, base.T @ b, intercept, coding)
-        probable = _calibrated(F, target, learner) if name == "model" else {}
+        left_out[name] = left_out_samples(F, target, learner, folds.repetitions)
+        probable = calibration_attributes(calibrated_by(target, left_out[name])) if name == "model" else {}
         own, attributes = models[name].to_arrays()
         described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled), "parameters": named(learner),
                            **target.missed(F @ b + intercept, coding), **probable}
         arrays |= {f"{name}.{key}": array for key, array in own.items()}
     PartWriter(context.parts, 0).write(**arrays)
-    return {"models": described, **regions_of(models["model"], points, target)}
-
-
-def _calibrated(F: np.ndarray, target: Target, learner: SampleLearner) -> dict[str, Any]:
-    """Return what makes probabilities of the model's scores, as attributes of it."""
-    folds = partial(calibration_folds, target, 0, a_fit_each=learner.loss != "squared")
-    return calibration_attributes(calibrated(target, lambda: margins_of(*learner.held_out(F, target, folds()))))
+    return {"models": described, "by_labels": by_labels(target, folds, left_out),
+            **regions_of(models["model"], points, target)}
 
 
 def regions_of(model: Model, points: Rows, target: Target) -> dict[str, Any]:
@@ -238,8 +238,9 @@ MULTISCALE = Kind("multiscale", MultiscalePipeline, ("classification", "regressi
           intermediate=True, section=multiscale_section),
     Stage("selection", 1, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 1, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER,
+    Stage("models", 2, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER,
           section=regions_section, leads=True),
+    SAMPLE,
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make, _scores_cost, _FEWER,
           section=SCORES.section, leads=True),
 ), words=WORDS, baselines=BASELINES)

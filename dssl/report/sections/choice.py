@@ -19,7 +19,6 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     scale, share, lost = at(facts, "points", "scale") or {}, found.get("graph_share"), found.get("unreached")
     judged, sizes = scale.get("nearest_neighbor_errors") or {}, found.get("class_shares")
     rows: list[tuple[str, Any]] = [
-        ("without and with the unlabeled points", found.get("in_words")),
         ("chosen", CHOSEN.get(found.get("chosen"), found.get("chosen"))),
         ("what graph kernels count for", None if share is None else f"{percent(share)}, those on the labels the rest"),
         ("structure of the graph, 1 is that of noise", number(found["structure"]) if "structure" in found else None),
@@ -36,9 +35,9 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("new points, the test", by.with_deviation(result.get("metrics") or {})),
     ]
     alone = [own for own in found.get("kernels_of_labels") or [] if own["share"] >= 0.0005]
-    listing = joined((tag("h3", "Shares of the kernels on the labels"), table(
-        ("bandwidth", "penalty", "share"), [(number(own["bandwidth"]), number(own["penalty"]), percent(own["share"]))
-                                            for own in sorted(alone, key=lambda own: -own["share"])], (0, 1, 2)),
-    )) if alone else ""
+    shown = [(number(own["bandwidth"]), number(own["penalty"]), percent(own["share"]))
+             for own in sorted(alone, key=lambda own: -own["share"])]
+    head = ("distance at which points are alike (bandwidth)", "smoothing (penalty)", "share")
+    listing = joined((tag("h3", "Shares of the kernels on the labels"), table(head, shown, (0, 1, 2)))) if alone else ""
     return Section("choice", "What was chosen", joined((described(rows), kernels_table(found.get("kernels") or []),
                                                         listing)))

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..markup import Html, at, counted, figure, finite, joined, number, percent, table, tag
+from ..markup import Html, at, counted, finite, joined, number, percent, table, tag
 from ..page import Section
-from ..plots import clusters_plot
 from ..words import Baseline, Words
+from .sample import picture
 
 MOST_SIZES = 30
 SCORES = (("accuracy", "agreement"), ("nmi", "mutual information"), ("ari", "adjusted Rand index"))
@@ -24,7 +24,7 @@ def clusters_section(facts: dict[str, Any], result: dict[str, Any], words: Words
     box = tag("div", tag("p", f"{counted(len(counts), 'cluster')}{rule}, of {_sizes(counts)}.{without}",
                          class_="answer"), tag("p", _agreement(result)), class_="box note")
     told = {"model": words.model} | {baseline.name: baseline.meaning for baseline in baselines}
-    return Section("answer", "Which clusters are there?", joined((box, _table(result, told), _picture(made))))
+    return Section("answer", "Which clusters are there?", joined((box, _table(result, told), _picture(facts))))
 
 
 def _sizes(counts: Sequence[int]) -> str:
@@ -54,9 +54,6 @@ def _table(result: dict[str, Any], told: dict[str, str]) -> Html:
     return table(("", *heads, ""), rows, range(1, 1 + len(heads)))
 
 
-def _picture(made: dict[str, Any]) -> Html:
-    found = made.get("picture")
-    if not found:
-        return Html("")
-    return figure(clusters_plot(**found), f"{counted(len(found['labels']), 'point')} drawn at random, in the colors of "
-                  "their clusters.")
+def _picture(facts: dict[str, Any]) -> Html:
+    found = facts.get("sample") or {}
+    return picture(found) if found.get("picture") else Html("")

@@ -15,12 +15,14 @@ def graph_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
     made, lists, health = facts.get("graph") or {}, facts.get("neighbors") or {}, facts.get("health") or {}
     if not (made or lists or health):
         return None
-    scale = "".join(f", {name} {number(made[name])}" for name in ("bandwidth", "width") if made.get(name) is not None)
+    scale = "".join(f", {name} {number(made[name])} ({told})" for name, told in (
+        ("bandwidth", "the distance at which they fall off"), ("width", "the smaller, the sooner they fall off"))
+        if made.get(name) is not None)
     searched = ("given" if lists.get("method") == "given" else
                 f"{lists.get('metric', ABSENT)} distance, {lists.get('method', ABSENT)} search")
     told = "The weights were given." if made.get("kind") == "given" else (
-        f"{number(lists.get('n_neighbors'))} neighbors a point, {searched}; {made.get('kind', ABSENT)} weights{scale}, "
-        f"symmetrized by the {made.get('symmetrize', ABSENT)}.")
+        f"{number(lists.get('n_neighbors'))} neighbors a point, {searched}; {made.get('kind', ABSENT)} weights{scale}; "
+        f"where only one point lists the other, the {made.get('symmetrize', ABSENT)} of both counts.")
     looked_at = {
         "recall of the neighbor lists": _recall(health), "components": _components(health),
         "points that no label reaches": _unreached(health), "neighbors a point": _degrees(health),

@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from ..markup import ABSENT, counted, duration, finite, joined, number, size, table, tag
+from ..markup import ABSENT, Html, at, counted, duration, finite, joined, number, percent, size, table, tag
 from ..page import Section
 
 MOST_STAGES = 200  # rows of the table
@@ -21,20 +21,41 @@ def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
                f"them cached; peak memory of a process {size(result.get('peak_rss_bytes'))}.")
     rows = [(f"{stage['name']} ({stage['graph']})" if stage.get("graph") else stage.get("name"),
              stage.get("status"), duration(stage.get("seconds")),
-             tag("meter", value=f"{seconds:.3f}", max=f"{max(spent):.3f}"),
+             tag("span", tag("i", style=f"width: {100 * seconds / (max(spent) or 1):.1f}%"), class_="bar"),
              size(stage.get("predicted_peak_bytes")), size(stage.get("measured_peak_bytes")),
-             ABSENT if (ratio := finite(stage.get("ratio"))) is None else f"{ratio:.2f}",
-             tag("code", str(stage.get("address", ABSENT))[:24]))
+             ABSENT if (ratio := finite(stage.get("ratio"))) is None else percent(ratio, 0),
+             tag("code", str(stage.get("address", ABSENT))[:24], style="white-space: nowrap"))
             for stage, seconds in zip(ran[:MOST_STAGES], spent, strict=False)]
     more = tag("p", f"{number(len(ran) - MOST_STAGES)} more stages are in result.json.") \
         if len(ran) > MOST_STAGES else ""
     note = tag("p", "Peak memory is that of a stage's largest step: a task, or a step of the process that ran the "
                "pipeline; how far the process grew. Threads of one process cannot be told apart: where several tasks "
-               "ran side by side in one, the measure is theirs together, and there is no ratio.", class_="small")
-    model = tag("p", "Model: ", tag("code", result["model"])) if result.get("model") else ""
-    head = ("stage", "status", "time", "", "peak memory predicted", "measured", "ratio", "address")
+               "ran side by side in one, the measure is theirs together, and no share of what was predicted is told. "
+               "An address names what a stage made by all that it follows from.", class_="small")
+    head = ("stage", "status", "time", "", "peak memory predicted", "measured", "of the predicted", "address")
     return Section("stages", "What ran", joined((
-        tag("p", summary), table(head, rows, (2, 4, 5, 6)), more, note, model)))
+        tag("p", summary), table(head, rows, (2, 4, 5, 6)), more, note)))
+
+
+def files_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+    """Return what lies beside the page, and how the model predicts other points; None of a run that is not known."""
+    if not result.get("run") or not result.get("model"):
+        return None
+    lost = at(result, "unreached", "file")
+    beside = [("predictions.csv", "what the model says of each test point, and what is true" if "n_clusters" not in (
+        result.get("metrics") or {}) else "the cluster of each training point")] if result.get("predictions") else []
+    beside += [("unreached.csv", "the training points that no label reaches")] if lost else []
+    beside += [("result.json", "all figures of the run"), ("spec.json", "the spec, as it was checked")]
+    source = at(facts, "spec", "data", "source")
+    named = source if isinstance(source, str) else "NEW_POINTS.csv"
+    return Section("files", "Predictions and files", joined((
+        table((), [(_link(name), told) for name, told in beside]),
+        tag("p", "Other points, or all of the same source, are predicted by"),
+        tag("pre", f"dssl predict {result['model']} {named} predicted.csv"))))
+
+
+def _link(name: str) -> Html:
+    return tag("a", name, href=name)
 
 
 def spec_section(facts: dict[str, Any], result: dict[str, Any]) -> Section:

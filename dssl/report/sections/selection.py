@@ -8,7 +8,7 @@ from ..error_measure import Measure, measure_of
 from ..markup import Html, at, counted, described, figure, finite, joined, number, percent, table, tag
 from ..page import Finding, Section
 from ..plots import pairs_plot
-from ..words import HELD_OUT_POINTS, Words
+from ..words import HELD_OUT_POINTS, Words, meaning_of
 
 # By key: what a score is called, whether it is a share, and whether it is better where it is higher.
 SCORES = {"error": ("error", True, False), "balanced_error": ("balanced error", True, False),
@@ -39,7 +39,7 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
         if "priors" in rule:
             note = f"Chosen without labels, of which no class has two{by_structure}."
             listing = joined((listing, tag("p", note, class_="small")))
-        return Section("selection", "Parameters", listing)
+        return Section("selection", "Parameters", joined((listing, _meanings(parameters))))
     grid, by = at(facts, "selection", "grid") or {}, measure_of(best)
     asked = rule.get("measure") or by.key
     shown = [key for key in dict.fromkeys((asked, by.key, *by.ties)) if finite(best.get(key)) is not None]
@@ -62,8 +62,16 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     control = "The shuffled control takes the model's." if "shuffled" in choices else ""
     note = " ".join(filter(None, (f"Chosen on the labels by {how}: {best_of}{tied}.", where, words.folds, control)))
     return Section("selection", "Chosen parameters", joined((
-        listing, tag("p", note, class_="small"), _graphs(at(facts, "selection", "graphs") or [], shown),
+        listing, tag("p", note, class_="small"), _meanings(parameters),
+        _graphs(at(facts, "selection", "graphs") or [], shown),
         _all_scores(at(facts, "selection", "scores") or {}), _pairs(grid.get("model") or [], best, by, words))))
+
+
+def _meanings(parameters: Iterable[str]) -> Html:
+    """Return a line of what the parameters mean."""
+    known = [(key, meaning) for key in parameters if (meaning := meaning_of(key))]
+    return tag("p", *(part for key, meaning in known for part in (tag("b", key), f": {meaning}. ")),
+               class_="small") if known else Html("")
 
 
 def _graphs(rows: list[dict[str, Any]], shown: list[str]) -> Html:
@@ -143,7 +151,7 @@ def choice_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
     if choice.get(weight) == 0:
         several = len({row.get(weight) for row in tried}) > 1
         found.append(Finding(
-            weight, "0 was chosen" if several else "0", "warning",
+            f"weight of the graph ({weight})", "0 was chosen" if several else "0", "warning",
             "The graph does not help here: by cross-validation on the labels no weight of it does better than none. "
             "The model is the base model." if several else "The model is the base model: the graph was not used."))
     for name in words.penalties or ():

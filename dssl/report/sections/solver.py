@@ -26,8 +26,9 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     extra = [f"{number(evidence['n_vectors'])} eigenvectors" if "n_vectors" in evidence else "",
              f"levels of {_levels(evidence)} unknowns" if "level_sizes" in evidence else ""]
     rows: list[tuple[str, Any]] = [
-        ("system", f"{system.get('laplacian', '')} Laplacian + {number(system.get('ridge'))} I, power "
-                   f"{number(system.get('power'))}, {counted(system.get('n'), 'unknown')}"),
+        ("system", f"the graph's {system.get('laplacian', '')} Laplacian + {number(system.get('ridge'))} on the "
+                   f"diagonal (ridge), to the power {number(system.get('power'))}; "
+                   f"{counted(system.get('n'), 'unknown')}"),
         ("method", f"{method}: {', '.join([METHODS.get(method, method), *filter(None, extra)])}"),
         ("why", _why(at(facts, "spec", "solver", "method"), method, len(considered))),
         ("columns solved", number(columns.get("columns"))),

@@ -46,9 +46,10 @@ def kernels_table(kernels: Sequence[dict[str, Any]]) -> Html:
     if not best:
         return Html("")
     return joined((tag("h3", "Shares of the kernels"), tag(
-        "p", f"{counted(len(kernels), 'kernel')} (L + ridge)^-power" + (
-            f", those with the largest {number(MOST_KERNELS)} shares" if len(kernels) > MOST_KERNELS else "") + "."),
-        table(("ridge", "power", "scaled by degrees", "share"), [
+        "p", f"{counted(len(kernels), 'kernel')} of the graph's Laplacian L, (L + ridge)^-power" + (
+            f"; those with the largest {number(MOST_KERNELS)} shares" if len(kernels) > MOST_KERNELS else "") + ". The "
+        "smaller the ridge, the farther a label reaches; the larger the power, the smoother the function."),
+        table(("reach (ridge)", "smoothness (power)", "points with many neighbors count less", "share"), [
             (number(kernel["ridge"]), number(kernel["power"]), "yes" if kernel["by_degree"] else "no",
              percent(kernel["share"])) for kernel in best], (0, 1, 3))))
 

@@ -133,13 +133,13 @@ def test_functions_are_centered_and_scaled_on_a_sample(monkeypatch):
     graph = KNNGraph(n_neighbors=6).build(X)
     target = Classes(np.array([75, 225, 10]), np.array([0, 1, 0]), np.arange(2))
     made = graph_members(graph, target, None, GraphRidgeParams(**FAMILY), InProcess(1))
-    assert len(made.sample) == 50
-    assert_array_equal(made.sample, np.unique(made.sample))
+    assert len(made.rows.sample) == 50
+    assert_array_equal(made.rows.sample, np.unique(made.rows.sample))
     values = made.weighed(np.eye(len(made.members))[2]).values[graph.vertices.vertex]
-    assert_allclose(values[made.sample].mean(axis=0), 0, atol=1e-9)
-    assert values[made.sample].std() == pytest.approx(1)
+    assert_allclose(values[made.rows.sample].mean(axis=0), 0, atol=1e-9)
+    assert values[made.rows.sample].std() == pytest.approx(1)
     other = graph_members(graph, target, None, GraphRidgeParams(**FAMILY, seed=1), InProcess(1))
-    assert not np.array_equal(made.sample, other.sample)
+    assert not np.array_equal(made.rows.sample, other.rows.sample)
 
 
 def test_quantities_of_several_columns_come_back_where_the_graph_knows_them():

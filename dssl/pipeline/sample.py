@@ -1,0 +1,206 @@
+"""Some training points as the report shows them: their graph in the plane, the least certain, which to label next.
+
+They are drawn from all training points, and nothing is computed of the others, so that a picture of ten million points
+takes as long as one of ten thousand.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..execution.cost import Cost, cost_of
+from ..execution.tasks import one_thread
+from ..graph.coordinates import BLOCK, edges_of, nearest_edges, plane_coordinates
+from ..graph.metric import measurable
+from ..graph.vertices import find_vertices
+from ..graph.weights import read_graph
+from ..kernels.points import as_points, squared_distances
+from ..learners.coding import ClassCoding, Coding, margins_of
+from ..learners.model import Output, predict_blocks, stored_models
+from ..learners.probabilities import CALIBRATION, Calibration
+from ..report.sections.sample import sample_section
+from ..selection.suggest import Criterion, SuggestParams, suggest
+from ..storage.blocks import block_rng, row_ranges
+from ..storage.views import SelectedRows
+from .facts import Facts
+from .graphs import vertex_rows_of
+from .spec import Spec
+from .stage import Context, Stage
+
+DRAWN = 2000  # points of the picture
+LABELED = 400  # of them at most with a label
+LINES = 8000  # of the picture, the shortest
+JUDGED = 5000  # points among which the least certain are looked for
+LISTED = 10  # of them, and of those to label next
+STREAM = 41  # of the seed
+PLACES = 1000  # a side of the picture
+
+
+@dataclass(frozen=True)
+class SampleParams:
+    """metric, n_neighbors : of the graph; None of a kind without one. seed : of the draw."""
+
+    metric: str | None
+    n_neighbors: int
+    seed: int
+
+    @classmethod
+    def of(cls, spec: Spec) -> "SampleParams":
+        graph = getattr(spec, "graph", None)
+        return cls(graph.metric if graph else None, graph.n_neighbors if graph else 0, spec.data.seed)
+
+
+@dataclass(frozen=True)
+class ModelValues(Output):
+    """The values of the one model, `values` (n, c), and where it says nothing, `beyond` (n,)."""
+
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+        model, = models.values()
+        return {"values": ((model.n_columns,), np.float64), "beyond": ((), bool)}
+
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        model, = models.values()
+        values, beyond = model.block_values(X)
+        return {"values": values, "beyond": beyond}, {}
+
+
+def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
+    """Draw training points, predict them, and describe them; JSON."""
+    points = context.points("train")
+    labeled = context.arrays("labels")["labeled"] if "labels" in context.inputs else np.zeros(0, np.int64)
+    drawn = _drawn(len(points), labeled, params.seed)
+    described = context.attributes("models")["models"]
+    models = stored_models(context.inputs["models"].parts, {"model": described["model"]})
+    own = context.parts.within("predicted")
+    predict_blocks(SelectedRows(points, drawn), models, ModelValues(), context.execution, own)
+    values, beyond = own.rows("values").read_all(), own.rows("beyond").read_all()
+    own.remove()
+    coding = models.open()["model"].coding
+    vertex = vertex_rows_of(context).vertex_of(drawn[:DRAWN]) if params.metric else drawn[:DRAWN]
+    shown = np.sort(np.unique(vertex, return_index=True)[1])  # of copies the first
+    with one_thread():  # so that places are the same whatever else runs
+        picture = _picture(context, params, drawn[shown], vertex[shown], len(points) <= DRAWN)
+    found = {"n": len(points), "picture": {
+        **picture, "labeled": np.flatnonzero(np.isin(drawn[shown], labeled)).tolist(),
+        "codes": [_rounded(code) for code in _codes(coding, values, beyond)[shown].tolist()],
+        "classes": [str(name) for name in coding.classes] if isinstance(coding, ClassCoding) else []}}
+    return found if not len(labeled) else {**found, **_uncertain(
+        context, params, drawn, labeled, coding, values, beyond, described["model"].get(CALIBRATION))}
+
+
+def _drawn(n: int, labeled: np.ndarray, seed: int) -> np.ndarray:
+    """Return the numbers of points that are looked at: first those of the picture, some labeled ones among them."""
+    rng = block_rng(seed, STREAM)
+    few = len(labeled) <= LABELED or n <= DRAWN
+    known = labeled if few else np.sort(rng.choice(labeled, LABELED, replace=False))
+    some = rng.choice(n, min(n, JUDGED + len(known)), replace=False)
+    return np.concatenate([known, some[~np.isin(some, labeled)]])
+
+
+def _codes(coding: Coding, values: np.ndarray, beyond: np.ndarray) -> np.ndarray:
+    """Return the classes of values by their places, -1 of none; or quantities."""
+    if not isinstance(coding, ClassCoding):
+        return values[:, 0]
+    return np.where(beyond, -1, coding.codes(values))
+
+
+def _picture(context: Context, params: SampleParams, drawn: np.ndarray, vertex: np.ndarray,
+             whole: bool) -> dict[str, Any]:
+    """Return places in the plane of whole numbers, and the lines between neighbors, of points and their vertices; JSON.
+
+    The lines are those of the graph where the whole is drawn, and else those of a graph that joins the drawn points
+    alike.
+    """
+    rows = context.points("train")
+    X = rows.take(drawn)
+    X = measurable(X, params.metric) if params.metric is not None else X
+    distances = _distances(X)
+    edges = np.zeros((0, 2), np.int64)
+    if params.metric is not None and whole:
+        edges = np.argsort(vertex)[edges_of(read_graph(context.inputs["graph"].parts))]
+    elif params.metric is not None:
+        edges = nearest_edges(distances, params.n_neighbors)
+    plane = rows.shape[1] == 2 and not rows.is_sparse
+    places = np.asarray(rows.take(drawn), float) if plane else plane_coordinates(distances, edges)
+    low, wide = places.min(axis=0), float(np.ptp(places, axis=0).max()) or 1.0
+    shortest = np.sort(np.argsort(distances[edges[:, 0], edges[:, 1]], kind="stable")[:LINES])
+    return {"points": np.round(PLACES * (places - low) / wide).astype(int).tolist(),
+            "edges": edges[shortest].tolist(), "whole": whole, "plane": plane, "lines": len(edges)}
+
+
+def _distances(X: Any) -> np.ndarray:
+    """Return the distances of all pairs of points, (s, s) float32."""
+    found, points = np.empty((X.shape[0], X.shape[0]), np.float32), as_points(X)
+    for start, stop in row_ranges(X.shape[0], BLOCK):
+        found[start:stop] = np.sqrt(squared_distances(as_points(X[start:stop]), points))
+    return found
+
+
+def _uncertain(context: Context, params: SampleParams, drawn: np.ndarray, labeled: np.ndarray, coding: Coding,
+               values: np.ndarray, beyond: np.ndarray, calibration: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the points without a label whose two likeliest classes are closest, and those to label next; JSON.
+
+    Of quantities there are none that are least certain, and those to label next are far from all labeled ones.
+    """
+    free = np.flatnonzero(~np.isin(drawn, labeled))
+    if len(free) < LISTED:
+        return {}
+    likely = None
+    if isinstance(coding, ClassCoding):
+        likely = margins_of(values, coding)
+        likely = Calibration.from_described(calibration).probabilities(likely) if calibration else likely
+        likely = np.where(beyond[:, None], np.nan, likely)
+    rows = SelectedRows(context.points("train"), drawn)
+    vertices = find_vertices(rows, context.execution)
+    scores = None if likely is None else np.where(beyond[:, None], np.nan, margins_of(values, coding))[vertices.first]
+    criterion: Criterion = "coverage" if scores is None else "uncertainty"
+    held = np.flatnonzero(np.isin(drawn, labeled))
+    unknown = len(vertices) - len(np.unique(vertices.vertex[held]))
+    chosen = np.zeros(0, np.int64) if unknown < LISTED else suggest(
+        vertices, None, rows, held, SuggestParams(count=LISTED, criterion=criterion, seed=params.seed),
+        context.execution, scores).ids
+    number = context.rows("split", "train")
+    found: dict[str, Any] = {"judged": len(free), "calibrated": calibration is not None, "next": _listed(
+        number.take(drawn[chosen]), chosen, coding, values, likely)}
+    if likely is not None and likely.shape[1] > 1:
+        two = np.sort(likely[free], axis=1)[:, -2:]
+        gap = np.where(np.isfinite(two[:, 0]), two[:, 1] - two[:, 0], np.inf)
+        least = free[np.argsort(gap, kind="stable")[:LISTED]]
+        found["least"] = _listed(number.take(drawn[least]), least, coding, values, likely)
+    return found
+
+
+def _listed(numbers: np.ndarray, places: np.ndarray, coding: Coding, values: np.ndarray,
+            likely: np.ndarray | None) -> list[dict[str, Any]]:
+    """Return rows of a table of points: the row in the source, what is predicted, and how likely, with the second."""
+    found = []
+    for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
+        if not isinstance(coding, ClassCoding) or likely is None:
+            found.append({"row": number, "predicted": _rounded(values[place, 0])})
+            continue
+        own = likely[place]
+        if not np.isfinite(own).all():
+            found.append({"row": number, "predicted": None})
+            continue
+        order = np.argsort(-own, kind="stable")[:2]
+        found.append({"row": number, "predicted": str(coding.classes[order[0]]), "score": _rounded(own[order[0]]),
+                      "second": str(coding.classes[order[-1]]), "second_score": _rounded(own[order[-1]])})
+    return found
+
+
+def _rounded(value: Any) -> float | int:
+    """Return a number to five digits, so that it is the same whichever blocks it was computed in."""
+    return value if isinstance(value, int) else float(f"{value:.5g}")
+
+
+def _sample_cost(f: Facts[Any]) -> Cost:
+    drawn, judged = min(f.n, DRAWN), min(f.n, DRAWN + JUDGED)
+    held = 3 * 4 * drawn * drawn + judged * (3 * f.row_bytes + 64)
+    return cost_of(1, judged * f.row_bytes, 0, held, 0)
+
+
+SAMPLE = Stage("sample", 1, ("split", "points", "labels", "models"), SampleParams.of, make_sample, _sample_cost,
+               section=sample_section, leads=True)
+SAMPLE_OF_GRAPH = replace(SAMPLE, needs=("split", "points", "labels", "vertices", "graph", "models"))

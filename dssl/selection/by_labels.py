@@ -1,0 +1,112 @@
+"""What the labels say of a model and of its base, each label predicted without itself; and the error by their number.
+
+The parameters of both were chosen on all labels, which flatters both; the kernels and the graph are those of all
+points, in which the points that are held out stay, as unlabeled ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..learners.coding import margins_of
+from ..learners.measures import SQUARED, WRONG_CLASS
+from ..learners.probabilities import Calibration
+from ..learners.target import Classes, Target
+from ..storage.blocks import block_rng
+from .calibration import FOLDS, ONE_BY_ONE, calibrated
+from .folds import labeled_folds
+from .held_out_scores import HeldOut
+from .scores import unlabeled_verdict, withheld
+
+SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, that a point of the curve is learned from
+STARTS = (0.0, 0.5, 0.25, 0.75)  # where draws begin in a class, of each share: the small ones lie within the larger
+MOST = 500  # labels of which there is a curve
+CURVE_STREAM = 17  # of the seed
+
+
+@dataclass(frozen=True, eq=False)
+class LabelFolds:
+    """What is held out of l labels: `compared`, folds of about one label of each class; `curve`, draws of subsets.
+
+    A draw is one fold: all labels but the few that are learned from, so many as its key says.
+    """
+
+    compared: list[np.ndarray]
+    curve: list[tuple[int, list[np.ndarray]]]
+    no_curve: str = "each point of it would take a fit to all points"  # where there is none
+
+    @classmethod
+    def of(cls, target: Target, seed: int = 0, *, a_fit_each: bool = False, curve: bool = True) -> "LabelFolds":
+        """Return the folds of some labels; none where no class has two. a_fit_each : as `calibration_folds`."""
+        sizes = np.bincount(target.strata())
+        held = sizes[sizes > 1]
+        if not len(held) or (len(sizes) == 1 and len(target.coded) < 3):
+            return cls([], [])
+        most = FOLDS if a_fit_each or len(target.coded) > ONE_BY_ONE else int(held.min())
+        folds = labeled_folds(target.strata(), max(2, min(int(held.min()), most)), seed)
+        if len(target.coded) > MOST:
+            return cls(folds, [], f"it is of {MOST} labels at most")
+        return cls(folds, _draws(target.strata(), seed)) if curve else cls(folds, [])
+
+    @property
+    def repetitions(self) -> list[list[np.ndarray]]:
+        """Return lists of folds that are disjoint within each: those compared, then each draw of the curve."""
+        return [self.compared, *(folds for _, folds in self.curve)] if self.compared else []
+
+
+def _draws(strata: np.ndarray, seed: int) -> list[tuple[int, list[np.ndarray]]]:
+    """Return draws of `SHARES` of each class, one label at least, as folds of all others, with the labels seen."""
+    order = block_rng(seed, CURVE_STREAM).permutation(len(strata))
+    of_class = [order[strata[order] == code] for code in np.unique(strata)]
+    least = 2 if len(of_class) == 1 else 1
+    found: dict[tuple[int, int], list[np.ndarray]] = {}
+    for share in SHARES:
+        counts = [max(least, round(share * len(own))) for own in of_class]
+        for draw in range(min(len(STARTS), round(1 / share))):
+            starts = [int(len(own) * STARTS[draw]) for own in of_class]
+            seen = np.concatenate([np.roll(own, -start)[:count]
+                                   for own, start, count in zip(of_class, starts, counts, strict=True)])
+            held = np.setdiff1d(np.arange(len(strata)), seen)
+            if len(held):
+                found.setdefault((len(seen), draw), [held])
+    return [(count, folds) for (count, _), folds in found.items()]
+
+
+def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[HeldOut]]) -> dict[str, Any]:
+    """Return the errors of models at labels held out, what `model` gains over `base`, and the curve; JSON.
+
+    found : of each model its values, in the order of `LabelFolds.repetitions`.
+    """
+    if not folds.compared:
+        return {"n": 0, "why": "of no class are there two, so that none can be held out"}
+    if "model" not in found:
+        return {"n": 0, "why": "leaving labels out of the model does not fit the memory budget"}
+    measure = WRONG_CLASS if isinstance(target, Classes) else SQUARED
+    key = target.measures(measure)[0].name
+    first = {name: own[0] for name, own in found.items()}
+    points = next(iter(first.values())).points
+    scores = {name: {key: score.value, "standard_error": score.standard_error}
+              for name, score in ((name, own.of(measure)) for name, own in first.items())}
+    curve: dict[int, dict[str, list[float]]] = {}
+    for name, own in found.items():
+        for (count, _), held in zip(folds.curve, own[1:], strict=False):
+            curve.setdefault(count, {}).setdefault(name, []).append(held.of(measure).value)
+    learned = round(len(target.coded) - len(points) / len(folds.compared))
+    rows = [{"labels": count, **{name: float(np.mean(values)) for name, values in own.items()}}
+            for count, own in sorted(curve.items()) if count < learned]
+    return {"n": len(points), "folds": len(folds.compared), "scores": scores,
+            **unlabeled_verdict(target.take(points), {name: _predicted(own) for name, own in first.items()}),
+            **({} if rows else {"no_curve": folds.no_curve}),
+            "curve": [*rows, {"labels": learned, **{name: own[key] for name, own in scores.items()}}]}
+
+
+def calibrated_by(target: Target, found: Sequence[HeldOut]) -> Calibration | None:
+    """Return the calibration of what `LabelFolds.of` compares; None of what `can_calibrate` says no of."""
+    return calibrated(target, lambda: margins_of(found[0].values, found[0].coding)) if found else None
+
+
+def _predicted(held: HeldOut) -> dict[str, np.ndarray]:
+    found = held.coding.predictions(held.values[held.points], held.true)
+    return withheld(found, held.lost[held.points]) if held.lost is not None else found

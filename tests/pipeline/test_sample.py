@@ -1,0 +1,101 @@
+"""The points that a report shows, and the table of predictions beside it."""
+
+import csv
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dssl.execution.in_process import InProcess
+from dssl.graph.weights import read_graph
+from dssl.pipeline import sample
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.sample import SampleParams, make_sample
+from dssl.pipeline.stage import Context
+from dssl.pipeline.suggestion import artifacts_behind
+
+
+@pytest.fixture(scope="module")
+def context(finished):
+    """What the stage gets, and beside it what it made."""
+    folder, = (finished[0] / "artifacts" / "sample").iterdir()
+    behind = artifacts_behind(folder)
+    return Context(behind, {}, InProcess(1).scratch(), InProcess(1))
+
+
+@pytest.fixture(scope="module")
+def found(context):
+    return context.attributes("sample")
+
+
+def test_the_picture_of_few_points_is_that_of_the_whole_graph(context, found):
+    own = found["picture"]
+    W = read_graph(context.inputs["graph"].parts)
+    assert own["whole"]
+    assert len(own["points"]) == len(own["codes"]) == W.shape[0] == found["n"]
+    assert own["lines"] == len(own["edges"]) == W.nnz // 2
+    assert len(own["labeled"]) == len(context.arrays("labels")["labeled"])
+    assert np.min(own["points"]) == 0
+    assert np.max(own["points"]) == sample.PLACES
+
+
+@pytest.fixture(scope="module")
+def rows(small_spec):
+    """The points of the source, by their rows."""
+    with np.load(small_spec["data"]["source"]) as arrays:
+        return arrays["X"], arrays["y"]
+
+
+def test_points_have_the_color_of_what_the_model_predicts(finished, context, found, rows):
+    source = context.rows("split", "train").read_all()
+    drawn = sample._drawn(len(source), context.arrays("labels")["labeled"], 0)
+    assert sorted(drawn) == list(range(len(source)))
+    predicted = open_model(finished[1].model_path).predict(rows[0][source[drawn]])
+    assert [found["picture"]["classes"][code] for code in found["picture"]["codes"]] == [str(own) for own in predicted]
+
+
+def test_the_least_certain_have_the_smallest_gap_of_probabilities_and_no_label(finished, context, found, rows):
+    source, labeled = context.rows("split", "train").read_all(), context.arrays("labels")["labeled"]
+    free = np.delete(source, labeled)
+    P = np.sort(open_model(finished[1].model_path).predict_proba(rows[0][free]), axis=1)
+    gaps = dict(zip(free.tolist(), P[:, -1] - P[:, -2], strict=True))
+    listed = [row["row"] for row in found["least"]]
+    assert_allclose([gaps[row] for row in listed], np.sort(list(gaps.values()))[:sample.LISTED], atol=1e-6)
+    assert_allclose([row["score"] - row["second_score"] for row in found["least"]], [gaps[row] for row in listed],
+                    atol=1e-4)
+    assert found["judged"] == len(free)
+
+
+def test_those_to_label_next_are_distinct_and_have_no_label(context, found):
+    source, labeled = context.rows("split", "train").read_all(), context.arrays("labels")["labeled"]
+    rows = [row["row"] for row in found["next"]]
+    assert len(set(rows)) == sample.LISTED
+    assert not set(rows) & set(source[labeled].tolist())
+
+
+def test_of_many_points_a_sample_is_drawn_with_the_labeled_ones_first(context, monkeypatch):
+    monkeypatch.setattr(sample, "DRAWN", 60)
+    monkeypatch.setattr(sample, "JUDGED", 80)
+    params = SampleParams("euclidean", 4, 3)
+    found = make_sample(context, params)
+    assert found == make_sample(context, params)
+    own = found["picture"]
+    assert not own["whole"]
+    assert len(own["points"]) == 60
+    assert own["labeled"] == list(range(len(context.arrays("labels")["labeled"])))
+    assert own["lines"] >= 60 * 4 / 2
+    assert found["judged"] <= 80 + len(own["labeled"])
+    other = make_sample(context, SampleParams("euclidean", 4, 4))
+    assert other["picture"]["points"] != own["points"]
+
+
+def test_the_table_beside_the_report_holds_each_test_point(finished, context, rows):
+    with open(finished[1].predictions, newline="") as file:
+        told = list(csv.DictReader(file))
+    wrong = np.mean([row["predicted"] != row["true"] for row in told])
+    assert_allclose(wrong, finished[1].metrics["error"])
+    numbers = [int(row["row"]) for row in told]
+    assert numbers == context.rows("split", "test").read_all().tolist()
+    assert [int(row["true"]) for row in told] == rows[1][numbers].tolist()
+    predicted = open_model(finished[1].model_path).predict(rows[0][numbers])
+    assert [row["predicted"] for row in told] == [str(own) for own in predicted]

@@ -1,0 +1,94 @@
+"""The page of a real run in a real browser: light and dark, on a telephone and on a wide screen."""
+
+import re
+
+import pytest
+
+from tests.report.browser import Page, a_page
+from tests.report.examples import example_page, example_run
+
+CONTRAST = """
+(() => {
+  const level = text => { const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map(v => v / 255)
+      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+  const paper = own => { for (let it = own; it; it = it.parentElement) {
+      const color = getComputedStyle(it).backgroundColor;
+      if (!/rgba\\(.*, 0\\)|transparent/.test(color)) return color } return 'rgb(255, 255, 255)' };
+  const seen = {};
+  for (const own of document.querySelectorAll('p, td, th, h1, h2, h3, a, code, pre, figcaption, .state')) {
+    if (!own.textContent.trim()) continue;
+    const [a, b] = [level(getComputedStyle(own).color), level(paper(own))].sort((x, y) => y - x);
+    const found = (a + 0.05) / (b + 0.05);
+    if (found < 4.5) seen[own.tagName + '.' + own.className] = found }
+  for (const own of document.querySelectorAll('figure svg text')) {
+    if (own.closest('g') === null) continue;
+    const fill = getComputedStyle(own).fill, back = level(paper(own.closest('figure')));
+    const a = level(fill), found = (Math.max(a, back) + 0.05) / (Math.min(a, back) + 0.05);
+    if (found < 3 && !own.closest('svg').getAttribute('aria-label').startsWith('Confusion'))
+      seen['text ' + own.textContent] = found }
+  return seen })()"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with a_page() as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """The page of an imagined run with every drawing that a classification has."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(example_page(*example_run(4, subsample_graph=True)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1000, 1600])
+def test_nothing_is_cut_off_or_too_pale(browser: Page, report, width, dark):
+    browser.show(report, width, dark=dark)
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    assert browser.ask(CONTRAST) == {}
+    beyond = browser.ask(
+        "[...document.querySelectorAll('figure svg')].filter(own => own.getBoundingClientRect().right > innerWidth + 1)"
+        ".length")
+    assert beyond == 0
+
+
+@pytest.mark.slow
+def test_the_page_is_dark_where_the_reader_wants_it_dark(browser: Page, report):
+    colors = []
+    for dark in (False, True):
+        browser.show(report, 1000, dark=dark)
+        paper, ink = (browser.ask(f"getComputedStyle(document.body).{name}") for name in ("backgroundColor", "color"))
+        drawn = browser.ask("getComputedStyle(document.querySelector('figure svg text')).fill")
+        assert drawn == ink or drawn != paper
+        colors.append([sum(map(int, re.findall(r"\d+", text)[:3])) for text in (paper, ink)])
+    (light_paper, light_ink), (dark_paper, dark_ink) = colors
+    assert light_paper > 700 > 200 > dark_paper
+    assert light_ink < dark_ink
+
+
+@pytest.mark.slow
+def test_text_can_be_read_on_a_telephone(browser: Page, report):
+    """Text of drawings is 7 pixels or more high where they shrink, and that of the page 12."""
+    browser.show(report, 390)
+    least = browser.ask("Math.min(...[...document.querySelectorAll('figure svg text')].map(own => "
+                        "parseFloat(getComputedStyle(own).fontSize) * "
+                        "Math.hypot(own.getScreenCTM().a, own.getScreenCTM().b)))")
+    assert least >= 7
+    assert browser.ask("Math.min(...[...document.querySelectorAll('p, td')].map(own => "
+                       "parseFloat(getComputedStyle(own).fontSize)))") >= 12
+
+
+@pytest.mark.slow
+def test_a_wide_screen_has_the_contents_beside_the_page(browser: Page, report):
+    browser.show(report, 1600)
+    right, left = (browser.ask(f"document.querySelector('{name}').getBoundingClientRect().{side}")
+                   for name, side in (("nav", "right"), ("main", "left")))
+    assert right <= left
+    browser.show(report, 390)
+    assert browser.ask("document.querySelector('nav').getBoundingClientRect().bottom <= "
+                       "document.querySelector('main').getBoundingClientRect().top + 1")

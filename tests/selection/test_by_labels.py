@@ -1,0 +1,68 @@
+"""What labels that are held out say of a model and its base."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dssl.learners.target import Classes, Quantities
+from dssl.selection.by_labels import LabelFolds, by_labels
+from dssl.selection.held_out_scores import HeldOut
+
+
+def classes(*sizes):
+    codes = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return Classes(np.arange(len(codes)), codes, np.arange(len(sizes)))
+
+
+@pytest.mark.parametrize("target", [classes(2, 2), classes(1, 7, 3), classes(40, 60, 25), Quantities(
+    np.arange(11), np.random.default_rng(0).normal(size=11))])
+def test_each_draw_sees_every_class_and_holds_some_label_of_those_that_have_two(target):
+    folds = LabelFolds.of(target)
+    assert folds.curve
+    for count, (held,) in folds.curve:
+        seen = np.setdiff1d(np.arange(len(target.coded)), held)
+        assert len(seen) == count >= 2
+        assert set(target.strata()[seen]) == set(target.strata())
+    assert sorted(np.concatenate(folds.compared)) == [
+        place for place, code in enumerate(target.strata()) if (target.strata() == code).sum() > 1]
+
+
+def test_small_draws_lie_within_larger_ones():
+    target = classes(40, 60, 25)
+    seen = {}
+    for count, (held,) in LabelFolds.of(target).curve:
+        seen.setdefault(count, []).append(set(range(125)) - set(held.tolist()))
+    small, middle, large = (seen[count] for count in sorted(seen))
+    assert (len(small), len(middle), len(large)) == (4, 4, 2)
+    assert all(own <= other for own, other in zip(small, middle, strict=True))
+    assert all(own <= other for own, other in zip(middle, large, strict=False))
+
+
+def test_labels_of_which_none_can_be_held_out_say_nothing():
+    for target in (classes(1, 1, 1), Quantities(np.arange(2), np.ones(2))):
+        assert by_labels(target, LabelFolds.of(target), {})["n"] == 0
+
+
+def test_the_curve_and_the_comparison_are_of_the_labels_that_were_held_out():
+    """A model that is right where it has seen half of the labels, beside one that is wrong on one of ten."""
+    target = classes(40, 40)
+    folds = LabelFolds.of(target)
+
+    def values(wrong):
+        return np.where(wrong, -1.0, 1.0)[:, None] * np.where(target.coded == 1, 1, -1)[:, None]
+
+    def held(wrong_of):
+        return [HeldOut(target, target.coding, values(wrong_of(number)), own)
+                for number, own in enumerate(folds.repetitions)]
+
+    some = np.arange(80) % 10 == 0
+    found = by_labels(target, folds, {
+        "model": held(lambda number: np.zeros(80, bool) if not number or folds.curve[number - 1][0] >= 40 else some),
+        "base": held(lambda number: some)})
+    assert found["n"] == 80
+    assert found["scores"]["model"]["error"] == 0
+    assert found["over_base"]["gain"] == 0.1
+    assert found["unlabeled_data"] == "helped"
+    assert [row["labels"] for row in found["curve"]] == [10, 20, 40, 78]
+    assert [row["model"] > 0 for row in found["curve"]] == [True, True, False, False]
+    assert_allclose(found["curve"][-1]["base"], 0.1)
