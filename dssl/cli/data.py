@@ -107,11 +107,20 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
             execution.scratch_folder = str(scratch.folder)
             dataset = fitted.dataset_of(source, execution, points, **options)
             imputed, unseen = _tell_filled(dataset.attributes)
-            written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities)
+            compared, names = fitted.compared(dataset.X, execution), fitted.dataset.get("feature_names")
+            for text in compared.notes(names):
+                console.print(text, markup=False, highlight=False, soft_wrap=True)
+            written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
+                                   is_far=compared.is_far)
     finally:
         points.remove()
         scratch.remove()
-    facts = {"out": str(out), **written, "imputed": imputed, "unseen": unseen}
+    facts = {"out": str(out), **written, "imputed": imputed, "unseen": unseen, "far": compared.far,
+             "beyond_range": compared.described(names)}
+    if compared.far:
+        left = "they have no label" if abstain else "--abstain gives them no label"
+        console.print(f"warning: {compared.far} of {facts['n']} points are beyond the range of the training points, in "
+                      f"some column, by more than that is wide; {left}", markup=False, highlight=False, soft_wrap=True)
     if facts["unsupported"]:
         why = "have no neighbor that a label or a cluster reaches; they have none"
         if not fitted.model.abstains:

@@ -27,6 +27,7 @@ from ..storage.blocks import (
     rows_that_fit,
 )
 from ..storage.csr import as_csr
+from .ranges import Ranges
 
 ScalingKind = Literal["standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
 KINDS = ("standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none")
@@ -120,12 +121,14 @@ class Scaling:
 
     shift, factor : ndarray, shape (d,), float64; both empty where the kind does not need them.
     attributes : the number of training rows, the constant columns and how many, the number of zero rows.
+    seen : the ranges of the training rows, where it was fitted; not part of its arrays.
     """
 
     kind: ScalingKind
     shift: np.ndarray
     factor: np.ndarray
     attributes: dict[str, Any]
+    seen: Ranges | None = None
 
     @property
     def keeps_zeros(self) -> bool:
@@ -235,12 +238,8 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
     if rows.is_sparse:
         for kind in kinds:
             require_kept_zeros(kind, n, d)
-    found = None if set(kinds) <= {"none"} else _moments(rows, ids, execution)
-    made = dict[ScalingKind, Scaling]()
-    for kind in kinds:
-        made[kind] = Scaling("none", np.empty(0), np.empty(0), {"n_columns": d}) if kind == "none" or found is None \
-            else _scaling_of(kind, found, feature_names, most=MOST_LISTED if rows.is_sparse else d)
-    return made
+    found = _moments(rows, ids, execution)
+    return {kind: _scaling_of(kind, found, feature_names, most=MOST_LISTED if rows.is_sparse else d) for kind in kinds}
 
 
 def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None, most: int) -> Scaling:
@@ -259,6 +258,12 @@ def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None
         spread = np.maximum(np.abs(smallest), np.abs(largest))
     elif kind == "global_range":
         spread = np.full(d, max(abs(float(smallest.min())), abs(float(largest.max()))))
+    attributes = {"n_columns": d, "n_training_rows": int(found["count"]), "zero_rows": int(found["zero_rows"]),
+                  "constant_columns": len(constant),
+                  "constant_column_names": [_name(feature_names, int(j)) for j in constant[:most]]}
+    seen = Ranges(smallest, largest, int(found["count"]))
+    if kind == "none":
+        return Scaling(kind, np.empty(0), np.empty(0), attributes, seen)
     wild = [("column " if feature_names else "") + _name(feature_names, int(j))
             for j in np.flatnonzero(~np.isfinite(spread))[:1]]
     require(not wild, f"{''.join(wild)} spreads beyond float64", fix="leave it out, or rescale it",
@@ -266,12 +271,9 @@ def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None
     with np.errstate(divide="ignore", over="ignore"):
         factor = np.where(spread > 0, 1 / spread, 0)
     factor[~np.isfinite(factor)] = 0  # a spread below 1e-308 is no spread
-    attributes = {"n_columns": d, "n_training_rows": int(found["count"]), "zero_rows": int(found["zero_rows"]),
-                  "constant_columns": len(constant),
-                  "constant_column_names": [_name(feature_names, int(j)) for j in constant[:most]]}
     if kind == "unit_norm":
-        return Scaling(kind, np.empty(0), np.empty(0), attributes)
-    return Scaling(kind, shift, factor, attributes)
+        return Scaling(kind, np.empty(0), np.empty(0), attributes, seen)
+    return Scaling(kind, shift, factor, attributes, seen)
 
 
 def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None) -> int:
@@ -321,9 +323,8 @@ def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_b
     wide = 0 if kind == "none" else 16 * width  # beside stored chunks, which may not have shrunk
     peak: float = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))
     read = (n + n_test + tasks * chunk) * row_bytes
-    if kind != "none":
-        block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)
-        peak = max(peak, block * (row_bytes + (24 * width + 8) * min(1.0, share)))
-        tasks, read = tasks + block_count(n_rows, block), read + n_rows * row_bytes
+    block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)
+    peak = max(peak, block * (row_bytes + (24 * width + 8) * min(1.0, share)))
+    tasks, read = tasks + block_count(n_rows, block), read + n_rows * row_bytes
     return cost_of(tasks, read, (n + n_test) * row_bytes, peak, chunk * row_bytes + 4 * row_bytes,
-                   SCALED_SECONDS * width * (n + n_test + n_rows * (kind != "none")))
+                   SCALED_SECONDS * width * (n + n_test + n_rows))

@@ -66,6 +66,11 @@ class PredictTask:
         return {**out.write_rows(self.start, **arrays), **receipt}
 
 
+def withheld_rows(empty: np.ndarray, far: Rows | None, start: int) -> np.ndarray:
+    """Return which points of a block from `start` on get no prediction: those of `empty` (b,), and of `far` (n,)."""
+    return empty if far is None else empty | far.read(start, start + len(empty))
+
+
 def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: Execution,
                    parts: Parts) -> list[Receipt]:
     """Fill the output's arrays in `parts` for all rows, in blocks that fit the memory budget; return the receipts.

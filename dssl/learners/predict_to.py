@@ -11,11 +11,12 @@ import numpy as np
 from ..errors import DataError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
+from ..storage.blocks import Rows
 from ..storage.csr import as_rows
 from ..storage.foreign_zarr import publish_array
 from ..storage.store import StoredParts
 from .coding import margins_of
-from .model import Model, Output, predict_blocks
+from .model import Model, Output, predict_blocks, withheld_rows
 from .probabilities import Calibration
 
 
@@ -23,10 +24,12 @@ from .probabilities import Calibration
 class Entries(Output):
     """The predictions of one model as an array holds them, and receipts that tell what they are.
 
-    abstain : whether points that the model says nothing about have no prediction.
+    abstain : whether points that the model says nothing about have no prediction. far : which others have none, bool
+    (n,), or None.
     """
 
     abstain: bool
+    far: Rows | None = None
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
@@ -36,7 +39,7 @@ class Entries(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         values, beyond = model.block_values(X)
-        entries, empty = model.coding.entries(values), beyond & self.abstain
+        entries, empty = model.coding.entries(values), withheld_rows(beyond & self.abstain, self.far, start)
         summary = model.coding.summary(entries[~empty])
         if empty.any():
             entries = entries.copy()
@@ -50,6 +53,7 @@ class Probabilities(Output):
 
     abstain: bool
     calibration: Calibration
+    far: Rows | None = None
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
@@ -58,7 +62,7 @@ class Probabilities(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         values, beyond = model.block_values(X)
-        empty = beyond & self.abstain
+        empty = withheld_rows(beyond & self.abstain, self.far, start)
         probabilities = self.calibration.probabilities(margins_of(values, model.coding))
         probabilities[empty] = np.nan
         return {"predictions": probabilities}, {"unsupported": int(beyond.sum()), "summary": model.coding.summary(
@@ -66,7 +70,8 @@ class Probabilities(Output):
 
 
 def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
-                    abstain: bool = False, calibration: Calibration | None = None) -> dict[str, Any]:
+                    abstain: bool = False, calibration: Calibration | None = None,
+                    far: Rows | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets.
 
     Classes that are numbers are written as such; of others their codes are, and the attribute `classes` of the array
@@ -74,7 +79,8 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
     `values` with `min`, `mean`, `max`.
 
     X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open.
-    abstain : whether points that the model says nothing about get NaN, or -1 among integers. calibration : by which
+    abstain : whether points that the model says nothing about get NaN, or -1 among integers. far : which other points
+    get it, bool (n,), or None. calibration : by which
     the probabilities of the classes are written instead, (n, n_classes), whose order the attribute `classes` tells.
 
     Raises DataError: the path exists, its folder does not, or abstaining asks for -1 where it is a class, or unsigned.
@@ -85,14 +91,15 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
             fix="remove it, or name another path", error=DataError)
     require(target.parent.is_dir(), f"there is no folder {target.parent}", why="the predictions are written into it",
             fix="make it, or name another path", error=DataError)
-    require(calibration is not None or not (abstain and coding.classes.dtype.kind in "iu") or coding.has_room,
+    withholds = abstain or far is not None
+    require(calibration is not None or not (withholds and coding.classes.dtype.kind in "iu") or coding.has_room,
             error=DataError,
             what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
             why="it would read as another label", fix="write a .csv file, or fit signed classes")
     draft = StoredParts(target.with_name(f".{target.name}.{uuid.uuid4().hex}"))
     try:
-        written, names = (Entries(abstain), coding.entry_names) if calibration is None else (
-            Probabilities(abstain, calibration), coding.classes.tolist())
+        written, names = (Entries(abstain, far), coding.entry_names) if calibration is None else (
+            Probabilities(abstain, calibration, far), coding.classes.tolist())
         receipts = predict_blocks(rows, model.shared(execution), written, execution, draft)
         publish_array(draft.rows("predictions").path, target, {"classes": names} if names else {})
     finally:

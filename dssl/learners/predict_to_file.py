@@ -11,12 +11,12 @@ import numpy as np
 
 from ..errors import DataError, require
 from ..execution.tasks import Execution
-from ..storage.blocks import row_ranges
+from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_rows
 from ..storage.files import draft_of
 from ..storage.store import StoredParts
 from .coding import ClassCoding, Coding, margins_of
-from .model import Model, Output, predict_blocks
+from .model import Model, Output, predict_blocks, withheld_rows
 from .probabilities import Calibration
 
 LINES = 1 << 14  # of a table that are made at a time
@@ -27,11 +27,12 @@ class Answers(Output):
     """The codes or quantities that one model predicts, which points get none, and the probabilities of the classes.
 
     abstain : whether points that the model says nothing about have no prediction. calibration : None for no
-    probabilities.
+    probabilities. far : which other points have none, bool (n,), or None.
     """
 
     abstain: bool
     calibration: Calibration | None
+    far: Rows | None = None
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
@@ -44,7 +45,7 @@ class Answers(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         coding, (values, beyond) = model.coding, model.block_values(X)
-        empty = beyond & self.abstain
+        empty = withheld_rows(beyond & self.abstain, self.far, start)
         arrays = {"found": _found(coding, values), "empty": empty}
         if self.calibration is not None:
             arrays["probabilities"] = np.where(
@@ -59,7 +60,7 @@ def _found(coding: Coding, values: np.ndarray) -> np.ndarray:
 
 
 def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
-                    calibration: Calibration | None = None) -> dict[str, Any]:
+                    calibration: Calibration | None = None, far: Rows | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a .csv or .npy file, all or none; return what `predict_to_zarr` does.
 
     Points without a prediction have an empty cell; in an array NaN among floats, -1 among integers. With `calibration`
@@ -74,7 +75,7 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
     draft = StoredParts(out.with_name(f".{out.name}.{uuid.uuid4().hex}"))
     try:
         rows = execution.share_rows(as_rows(X))
-        receipts = predict_blocks(rows, model.shared(execution), Answers(abstain, calibration), execution, draft)
+        receipts = predict_blocks(rows, model.shared(execution), Answers(abstain, calibration, far), execution, draft)
         left_out = sum(receipt["left_out"] for receipt in receipts)
         require(out.suffix == ".csv" or calibration is not None or coding.has_room or not left_out, error=DataError,
                 what=f"{left_out} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",

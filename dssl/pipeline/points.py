@@ -54,6 +54,8 @@ def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
                        for start, stop in row_ranges(len(chosen[name]), height)]
     receipts = context.execution.map([*tasks["train"], *tasks["test"]], context.parts)
     PartWriter(context.parts.within("scaling"), 0).write(**scaling.to_arrays()[0])
+    assert scaling.seen is not None
+    PartWriter(context.parts.within("ranges"), 0).write(smallest=scaling.seen.smallest, largest=scaling.seen.largest)
     attributes = {"scaling": scaling.to_arrays()[1], "d": rows.shape[1]}
     if not rows.is_sparse:
         return attributes
@@ -145,7 +147,7 @@ def _labels_cost(f: Facts[Any]) -> Cost:
 LABELS = Stage("labels", 3, ("split",),
                lambda spec: LabelParams(**spec.labels.model_dump(exclude={"file"})), make_labels, _labels_cost,
                "label fewer points", files=("labels",))
-POINTS = Stage("points", 2, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
+POINTS = Stage("points", 3, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
                "read fewer columns, or lower data.read.block_rows", section=data_section)

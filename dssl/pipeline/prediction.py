@@ -13,11 +13,13 @@ from ..data.columns import Columns
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
 from ..data.ingest_params import IngestParams
+from ..data.ranges import Comparison, Ranges
 from ..data.readers.formats import FORMATS, format_of, open_reader
 from ..data.readers.stored import StoredReader
 from ..data.scaling import ScaledRows, Scaling
 from ..data.sources import Source, find_source
 from ..errors import DataError, SpecError, explain, require
+from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..learners.coding import ClassCoding, margins_of
 from ..learners.model import Model, stored_models
@@ -37,25 +39,32 @@ class FittedPipeline:
     """A model with the scaling of its training points, and how these were read: predicts raw points.
 
     dataset : attributes of the training data set: `feature_names` and `target`, or None where it had no names.
+    ranges : of the training points.
     """
 
     scaling: Scaling
     model: Model
     dataset: dict[str, Any]
     read: IngestParams
+    ranges: Ranges
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted classes or quantities of raw points X (n, d), dense or sparse, shape (n,)."""
-        return self.predict_supported(X, execution)[0]
+        return self.model.coding.labels(self.model.values(self._scaled(X, execution), execution))
 
     def predict_supported(self, X: Rows, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return what `predict` does, and which of the points have support, (n,) bool.
 
         The others lie where every kernel value is as good as zero, so that the intercept alone predicts them; or where
-        no label reaches a neighbor, and then what is predicted is a guess.
+        no label reaches a neighbor, and then what is predicted is a guess; or far beyond the range of the training
+        points in some column, see `data.ranges`.
         """
         values, beyond = self.model.values_and_beyond(self._scaled(X, execution), execution)
-        return self.model.coding.labels(values), ~beyond
+        return self.model.coding.labels(values), ~beyond & ~self.compared(X, execution or InProcess()).is_far.read_all()
+
+    def compared(self, X: Rows, execution: Execution) -> Comparison:
+        """Return how raw points X (n, d) lie to the ranges of the training points."""
+        return self.ranges.compare(as_rows(X), execution)
 
     def _scaled(self, X: Rows, execution: Execution | None) -> ScaledRows:
         return ScaledRows(execution.share_rows(as_rows(X)) if execution else as_rows(X), self.scaling, execution)
@@ -82,13 +91,14 @@ class FittedPipeline:
         return calibration.probabilities(margins_of(values, self.model.coding))
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False,
-              probabilities: bool = False) -> dict[str, Any]:
+              probabilities: bool = False, is_far: Rows | None = None) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a .csv, .npy or .zarr path; return what they are (JSON).
 
         They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,
         which tells what is returned.
 
-        abstain : whether points without support get no label; those of a model that abstains never do.
+        abstain : whether points without support get no label; those of a model that abstains never do. is_far : then
+        those that are far beyond the ranges of the training points, bool (n,), get none either; see `compared`.
         probabilities : whether a table has a column a class beside the label's, and an array holds them in its place,
         (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
 
@@ -96,10 +106,11 @@ class FittedPipeline:
         no probabilities.
         """
         calibration = self.calibration() if probabilities else None
-        rows, abstain = self._scaled(X, execution), abstain or self.model.abstains
+        rows, far = self._scaled(X, execution), is_far if abstain else None
+        abstain = abstain or self.model.abstains
         if out.suffix == ".zarr":
-            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, calibration=calibration)
-        return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration)
+            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, calibration=calibration, far=far)
+        return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration, far=far)
 
     def dataset_of(self, source: str | Path | Sequence[str | Path], execution: Execution, parts: Parts | None = None,
                    **options: Any) -> Dataset:
@@ -148,9 +159,10 @@ class FittedPipeline:
         if columns is not None:
             return dataset
         X, names = dataset.X, dataset.feature_names
-        if expected and names and set(names) == set(expected) and len(names) == len(expected):
+        if expected and names and len(set(names)) == len(names) and set(expected) <= set(names) <= {
+                *expected, *self._left_out()}:
             order = [names.index(name) for name in expected]
-            return dataset if order == sorted(order) else replace(dataset, X=ChosenColumns(X, order))
+            return dataset if order == [*range(len(names))] else replace(dataset, X=ChosenColumns(X, order))
         width = len(self.dataset["feature_names"] or ()) or self.model.n_features
         require(X.shape[1] == width, error=DataError,
                 what=f"{source} has {X.shape[1]} features, the model was fitted on {width}",
@@ -195,6 +207,10 @@ class FittedPipeline:
         kept = {name: value for name, value in dataset.attributes.items() if name not in ("imputed", "unseen")}
         return replace(dataset, attributes=kept)
 
+    def _left_out(self) -> list[str]:
+        """Return the names of the columns of the training file that are no features."""
+        return [record["name"] for record in self.dataset.get("survey", ()) if not record["used"]]
+
     def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str], *,
                          strict: bool) -> tuple[str | int, ...]:
         """Return the columns of a table that are no features: the target of the training file, given ones, and those
@@ -208,8 +224,7 @@ class FittedPipeline:
             names = reader.column_names()
         if not strict and not set(names) & set(expected):
             names = []
-        out = [record["name"] for record in self.dataset.get("survey", ()) if not record["used"]]
-        dropped = tuple(dict.fromkeys(column for column in (*(params.drop or ()), *(out if names else ()))
+        dropped = tuple(dict.fromkeys(column for column in (*(params.drop or ()), *(self._left_out() if names else ()))
                                       if not names or column in names))
         missing = [name for name in expected if name not in names]
         require(not names or not missing, f"{found.name} has no column {', '.join(missing[:8])}", error=DataError,
@@ -309,6 +324,8 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     scaling = Scaling.from_arrays(parts_in(points).within("scaling").read(0), prepared["attributes"]["scaling"])
     data = _manifest_of(artifacts / "dataset" / prepared["inputs"]["dataset"][:24])
     model = stored_models(parts_in(folder), {name: models[name]}).open()[name]
+    seen = parts_in(points).within("ranges").read(0)
+    ranges = Ranges(seen["smallest"], seen["largest"], scaling.attributes["n_training_rows"])
     return FittedPipeline(scaling, model, data["attributes"]["dataset"],
                           ingest_params({name: value for name, value in data["params"].items() if name != "type"},
-                                        "the training data's options"))
+                                        "the training data's options"), ranges)

@@ -1,0 +1,96 @@
+"""An identifier among the columns: left out of what is learned and predicted, or told where it does harm."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from click.testing import CliRunner
+from sklearn.datasets import make_moons
+
+from dssl.cli.main import main
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.run import run
+
+N, NEW = 400, 100
+
+
+def table(ids, truth=True):
+    X, y = make_moons(N + NEW, noise=0.15, random_state=0)
+    own = slice(0, N) if len(ids) == N else slice(N, N + NEW)
+    made = pd.DataFrame({"id": ids, "across": X[own, 0], "up": X[own, 1]})
+    return made.assign(side=np.array(["low", "high"])[y[own]]) if truth else made
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The folder, and by whether identifiers are kept: the result of a run, and what it told."""
+    folder = tmp_path_factory.mktemp("ids")
+    table(1000 + np.arange(N)).to_csv(folder / "train.csv", index=False)
+    table(5000 + np.arange(NEW), truth=False).to_csv(folder / "new.csv", index=False)
+    table(5000 + np.arange(NEW)).drop(columns="id").to_csv(folder / "without.csv", index=False)
+    found = {}
+    for keep in (False, True):
+        events = []
+        spec = {"name": "t", "data": {"source": str(folder / "train.csv"), "read": {"keep_ids": keep},
+                                      "test": {"fraction": 0.2}}, "labels": {"count": 40}, "model": {"kind": "svm"}}
+        result = run(spec, workspace=folder / "work", execution=InProcess(2), events=events.append)
+        found[keep] = result, [event["text"] for event in events if event["event"] == "note"]
+    return folder, found
+
+
+def predicted(folder, result, source, *more):
+    """Return the predictions, the document and what was told of `dssl predict`."""
+    out = folder / "out.csv"
+    done = CliRunner().invoke(main, ["predict", str(result.model_path), str(folder / source), str(out), "--on",
+                                     "in-process", "--json", *more])
+    assert done.exit_code == 0, done.stderr
+    return pd.read_csv(out, keep_default_na=False).iloc[:, 0].to_numpy(), json.loads(done.stdout), done.stderr
+
+
+def error(labels):
+    return np.mean(labels != table(np.arange(NEW)).side)
+
+
+def test_an_identifier_is_left_out_and_new_files_may_have_it_or_not(runs):
+    folder, found = runs
+    result, told = found[False]
+    assert told == list(result.notes) == ["left out, as identifiers: 'id': its whole numbers rise from row to row. "
+                                          "data.read.keep_ids: [id] keeps them"]
+    labels, document, stderr = predicted(folder, result, "new.csv", "--abstain")
+    assert error(labels) < 0.1
+    assert (document["far"], "warning" in stderr) == (0, False)
+    np.testing.assert_array_equal(predicted(folder, result, "without.csv")[0], labels)
+
+
+def test_an_identifier_that_is_kept_is_told_of_and_points_beyond_it_get_no_label(runs):
+    folder, found = runs
+    result, told = found[True]
+    assert told[0].startswith("warning: identifiers among the features: 'id'")
+    assert told[0].endswith("leave them out with data.read.drop: [id]")
+    labels, document, stderr = predicted(folder, result, "new.csv")
+    assert error(labels) > 0.3  # which nothing but the warning says
+    assert "100 of 100 values of column 'id' are beyond the range of the training points: from 5000 to 5099" in stderr
+    assert "--abstain gives them no label" in stderr
+    column, = [own for own in document["beyond_range"] if own["notable"]]
+    assert (column["column"], column["above"], column["far"], column["max"]) == ("id", NEW, NEW, 5099)
+    assert column["training_min"] >= 1000
+    assert column["training_max"] <= 1000 + N - 1
+    abstained, document, _ = predicted(folder, result, "new.csv", "--abstain")
+    assert set(abstained) == {""}
+    assert document["far"] == NEW
+    model = result.model()
+    X = model.dataset_of(str(folder / "new.csv"), InProcess(1)).X
+    assert not model.predict_supported(X)[1].any()
+
+
+@pytest.mark.parametrize("ending", ["npy", "zarr"])
+def test_probabilities_of_points_far_beyond_a_range_are_withheld(runs, ending, tmp_path):
+    folder, found = runs
+    out = tmp_path / f"out.{ending}"
+    model, source = found[True][0].model_path, folder / "new.csv"
+    done = CliRunner().invoke(main, ["predict", str(model), str(source), str(out), "--on", "in-process", "--abstain",
+                                     "--probabilities"])
+    assert done.exit_code == 0, done.stderr
+    assert np.isnan(np.load(out) if ending == "npy" else zarr.open_array(out, mode="r")[:]).all()
