@@ -7,6 +7,7 @@ from ..data.findings import dataset_notes
 from ..data.ingest import ingest
 from ..data.ingest_params import IngestParams, ingest_cost
 from ..execution.cost import Cost
+from ..report.sections.columns import columns_section
 from ..storage.blocks import Rows
 from ..storage.pieces import BlockedCsrRows
 from .facts import Facts
@@ -39,5 +40,5 @@ def _dataset_cost(f: Facts[Any]) -> Cost:
 
 
 DATASET = Stage("dataset", 4, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
-                "read fewer columns (data.read.drop)", files=("source",), intermediate=True,
+                "read fewer columns (data.read.drop)", files=("source",), intermediate=True, section=columns_section,
                 notes=lambda found: dataset_notes(found["dataset"]))

@@ -253,7 +253,9 @@ def sums_that_tasks_combine(execution: Execution, folder: Path) -> Found:
     """The shares of a reduction are more than a sixteenth of the budget."""
     X, _ = points(60, 200)
     found = fit_scaling(execution.share_rows(as_rows(X)), None, ScalingParams(kind="standardize"), execution)
-    return {"shift": found.shift, "factor": found.factor}
+    compared = found.seen.compare(as_rows(3 * X), execution)
+    return {"shift": found.shift, "factor": found.factor, "far": compared.is_far.read_all(),
+            "beyond": [own.above for own in compared.columns]}
 
 
 @example()

@@ -1,0 +1,78 @@
+"""The table of columns."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dssl.data.findings import examined, to_json
+from dssl.data.survey import Survey
+from dssl.data.traits import Traits
+from dssl.report.page import page
+from dssl.report.sections.columns import columns_section
+
+from .test_page import Reader
+
+N = 60
+Y = np.arange(N) % 2
+RNG = np.random.default_rng(0)
+
+
+def facts_of(table, y=Y, left_out=(), named=True):
+    traits, survey = Traits.of(table, y), Survey.of(table)
+    records = examined(traits, survey.levels, [str(name) for name in table.columns] if named else None)
+    survey = [record | {"used": record["name"] not in left_out} for record in to_json(records)]
+    return {"dataset": {"dataset": {"survey": survey, "feature_names": [str(name) for name in table.columns] if named
+                                    else None}}}
+
+
+def shown(facts):
+    return Reader(page("t", "now", [columns_section(facts, {})])).text
+
+
+@pytest.fixture(scope="module")
+def small():
+    return pd.DataFrame({
+        "id": np.arange(N) + 1000, "height": RNG.normal(170, 10, N), "wood": ["oak", "ash", None] * (N // 3),
+        "side": np.array(["<low>", "high"])[Y], "same": np.ones(N)})
+
+
+def test_each_column_has_its_type_range_missing_cells_levels_and_use(small):
+    text = shown(facts_of(small, left_out=["id"]))
+    assert "5 columns of the source, 4 of them used: 2 of type whole number, 2 of type category, 1 of type n" in text
+    assert "1 have missing cells; 1 constant, 1 like the target" in text
+    assert "id whole number 1,000 to 1,059 0 left out , identifier: its whole numbers rise from row to row" in text
+    assert "wood category – 20 2 used" in text
+    assert "same whole number 1 0 used note constant: it is 1 in every row" in text
+    assert "side category – 0 2 used look here target: it has one value for each class" in text
+
+
+def test_what_asks_for_attention_stands_in_a_box_with_what_to_set(small):
+    text = shown(facts_of(small))
+    assert "the target in disguise?: side: it has one value for each class." in text
+    assert "data.read.drop: [side]" in text
+    assert "identifiers among the features: id: its whole numbers rise from row to row." in text
+    assert "data.read.drop: [id]" in text
+    assert "among the features" not in shown(facts_of(small[["height", "wood"]]))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_of_many_columns_the_exceptions_are_shown(named):
+    wide = pd.DataFrame(RNG.normal(size=(N, 100)).round(3))
+    wide[3], wide[7], wide.loc[4, 9] = 5.0, wide[8] * 2, None
+    text = shown(facts_of(wide, named=named))
+    assert "100 columns of the source, 100 of them used" in text
+    assert "1 have missing cells; 1 constant, 1 a copy of another" in text
+    assert ("it is 5 in every row" in text) == named  # pixels that no image reaches are only counted
+    assert "on another scale" in text
+    assert "9 number" in text
+    assert "10 number" not in text
+
+
+def test_more_exceptions_than_rows_are_counted():
+    wide = pd.DataFrame({f"c{i}": np.full(N, i) for i in range(90)})
+    assert "and 50 more columns like these" in shown(facts_of(wide))
+
+
+@pytest.mark.parametrize("facts", [{}, {"dataset": {"dataset": {}}}, {"dataset": {"dataset": {"survey": []}}}])
+def test_nothing_known_is_no_section(facts):
+    assert columns_section(facts, {}) is None
