@@ -177,7 +177,7 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, *, is_text: bool) 
         return None
     if of["rises"][j] or of["falls"][j]:
         return f"its whole numbers {'rise' if of['rises'][j] else 'fall'} from row to row"
-    if not of["unlike"][j] or of["step"][j] == 0:
+    if not of["unlike"][j] or of["step"][j] == 0 or max(of["at_smallest"][j], of["at_largest"][j]) > 1:
         return None
     low, high = of["smallest"][j], of["largest"][j]
     values = (high - low) / of["step"][j] + 1
@@ -260,9 +260,9 @@ def _copies(traits: Traits) -> dict[int, tuple[int, bool]]:
 def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str] | None:
     """Return whether a column determines the target.
 
-    Classes: each of its values goes with one class, and they are as many as classes; or more, which no order of the
-    numbers explains: a feature that thresholds tell the classes by is a good feature. Quantities: it is the target up
-    to scale and offset.
+    Classes: each of its values goes with one class, and they are as many as classes; or more, which the order of the
+    numbers does not explain: a feature that a few thresholds tell the classes by is a good feature. Quantities: it is
+    the target up to scale and offset.
     """
     of = traits.figures
     found = _classes(traits, traits.pairs[j], is_text=is_text) if j in traits.pairs else None
@@ -298,7 +298,9 @@ def _classes(traits: Traits, pairs: Pairs, *, is_text: bool) -> str | None:
         return None
     if not is_text:
         order = [min(class_of[value]) for value in sorted(class_of, key=lambda value: (value is not None, value))]
+        shares = np.unique(order, return_counts=True)[1] / v
         changes = sum(before != after for before, after in pairwise(order))
-        if changes < c or n < ROWS_PER_CODE * v:
+        by_chance = (v - 1) * (1 - (shares**2).sum())
+        if changes <= max(c - 1, by_chance / 2) or n < ROWS_PER_CODE * v:
             return None
     return "each of its values has one class"

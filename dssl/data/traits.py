@@ -7,7 +7,7 @@ is a function of the row's number.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -22,8 +22,9 @@ from .targets import text_of
 SAMPLED = 1024  # values of a column that are looked for a second time, of more rows than that
 PROJECTIONS = 8  # random rows that columns are compared by
 MOST_PAIRED = 100  # values of a column, or classes of a target, beyond which neither is a code of the other
-CHUNK = 1 << 19  # numbers looked at together
-FIRST_ROWS = 256  # that most columns are ruled out by
+CHUNK = 1 << 17  # numbers looked at together, about eight arrays of them, and no more than a sixteenth of a block
+SMALL_CHUNK = 1 << 12
+FIRST_ROWS, FEW_ROWS = 256, 32  # that most columns are ruled out by
 LARGEST_WHOLE = 2.0**53
 UNLABELED = "-1"  # among integers; or a class, where there is one other class
 DATE = r"\d{4}-\d\d?-\d\d?(?:[ T]\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:Z|[+-]\d\d:?\d\d)?)?|\d\d?([/.])\d\d?\1\d{4}"
@@ -40,11 +41,11 @@ class Traits:
     total : rows of the whole file, which says how many of the values are sampled. n_rows : of these.
     figures : by name, float64 (d,). `present`: cells that are there. `smallest`, `largest` of the finite numbers, and
         how many cells are equal to them, `at_smallest`, `at_largest`. `whole`: 1 where all numbers are whole; `step`:
-        then the largest number that divides their differences. `first`, `last`: cells that are there, NaN of none.
-        `rises`, `falls`: 1 where each is beyond the one before. `unlike`: 1 where none of the values that are sampled,
-        of whole numbers or text, came twice. Of rows with a target that is a number: `labeled`, how many these are;
-        `mean`, `squares`, `product`, `target_mean`, `target_squares`: means, and sums of squared deviations and of
-        their product.
+        the largest number that divides their differences, where it is `whole` and `unlike`. `first`, `last`: cells that
+        are there, NaN of none. `rises`, `falls`: 1 where each is beyond the one before. `unlike`: 1 where none of the
+        values that are sampled, of whole numbers or text, came twice, nor any number twice in a row. Of rows with a
+        target that is a number: `labeled`, how many these are; `mean`, `squares`, `product`, `target_mean`,
+        `target_squares`: means, and sums of squared deviations and of their product.
     projected, weight : float64 (PROJECTIONS, d), sums of `random_rows` times cells, and times 1 where a cell is there.
     sample : by column that is `unlike` and has any, random bits of the sampled values, ascending.
     dates : columns of text all of which is written as dates.
@@ -80,11 +81,12 @@ class Traits:
         if numbers is not None and y is not None and y.dtype.kind in "iu":
             numbers[numbers == -1] = np.nan
         text = {j: cells for j in range(d) if (cells := _text_of_column(X, j, names)) is not None}
-        height = max(1, CHUNK // d)
+        height = max(1, min(CHUNK, max(n * d // 16, SMALL_CHUNK)) // d)
         for begin in range(0, n, height):
             rows = slice(begin, min(begin + height, n))
+            may_be_key = (found.figures["whole"] * found.figures["unlike"]) > 0
             found = found.merge(_of_numbers(cls, X, rows, text, None if numbers is None else numbers[rows],
-                                            start + begin, total))
+                                            start + begin, total, may_be_key))
         for j, cells in text.items():
             found._add_text(j, cells)
         if labels is not None:
@@ -116,7 +118,7 @@ class Traits:
         made["step"] = reduce(np.gcd, (part.astype(np.int64) for part in (mine["step"], theirs["step"], apart))
                               ).astype(np.float64)
         made |= _joint_moments(mine, theirs)
-        made["unlike"] = mine["unlike"] * theirs["unlike"]
+        made["unlike"] = mine["unlike"] * theirs["unlike"] * (mine["last"] != theirs["first"])
         sample = {j: values for of in (self, other) for j, values in of.sample.items() if made["unlike"][j]}
         for j in sample.keys() & self.sample.keys() & other.sample.keys():
             values = _distinct(np.concatenate([self.sample[j], other.sample[j]]))
@@ -227,8 +229,11 @@ def _text_of_column(X: Any, j: int, names: Sequence[str] | None) -> np.ndarray |
 
 @np.errstate(over="ignore", invalid="ignore")  # sums beyond float64 decide nothing
 def _of_numbers(made: type[Traits], X: Any, rows: slice, text: dict[int, np.ndarray], y: np.ndarray | None, start: int,
-                total: int) -> Traits:
-    """Return the traits of a few rows, with columns of text as if they were missing, and without pairs."""
+                total: int, may_be_key: np.ndarray) -> Traits:
+    """Return the traits of a few rows, with columns of text as if they were missing, and without pairs.
+
+    may_be_key : bool (d,), of the rows before; of other columns it does not matter any more how their numbers differ.
+    """
     if text:
         block = np.full((rows.stop - rows.start, X.shape[1]), np.nan)
         others = [j for j in range(X.shape[1]) if j not in text]
@@ -237,49 +242,80 @@ def _of_numbers(made: type[Traits], X: Any, rows: slice, text: dict[int, np.ndar
     else:
         block = _numbers(X, rows, slice(None))
     n, d = block.shape
-    missing = np.isnan(block)
-    there, has_missing = ~missing, missing.any(axis=0)
-    finite = block if np.isfinite(block).all() else np.where(np.isfinite(block), block, np.nan)
-    low, high = (np.where(np.isnan(finite), end, finite) if finite is not block or has_missing.any() else block
-                 for end in (np.inf, -np.inf))
     figures = _nothing(d)
-    figures |= {"present": there.sum(axis=0).astype(float), "smallest": low.min(axis=0), "largest": high.max(axis=0)}
-    figures["at_smallest"] = (block == figures["smallest"]).sum(axis=0).astype(float)
-    figures["at_largest"] = (block == figures["largest"]).sum(axis=0).astype(float)
-    is_whole = ((np.rint(block) == block) & (np.abs(block) < LARGEST_WHOLE)) | missing
-    figures["whole"] = is_whole.all(axis=0).astype(float)
-    for j in np.flatnonzero(has_missing).tolist():
-        cells = block[there[:, j], j]
-        if len(cells):
-            figures["first"][j], figures["last"][j] = cells[0], cells[-1]
-            figures["rises"][j], figures["falls"][j] = (np.diff(cells) > 0).all(), (np.diff(cells) < 0).all()
-    plain = ~has_missing
-    figures["first"][plain], figures["last"][plain] = block[0, plain], block[-1, plain]
-    change = np.diff(block[:, plain], axis=0)
-    figures["rises"][plain], figures["falls"][plain] = (change > 0).all(axis=0), (change < 0).all(axis=0)
-    filled = np.where(missing | ~np.isfinite(block), 0, block) if has_missing.any() or finite is not block else block
-    weights = random_rows(start, start + n)
-    weight = weights @ there.astype(np.float64) if has_missing.any() else weights.sum(axis=1, keepdims=True)
+    finite = np.isfinite(block)
+    whole_rows = bool(finite.all())
+    gaps = np.flatnonzero(~finite.all(axis=0)) if not whole_rows else np.empty(0, int)
+    there = finite if whole_rows else ~np.isnan(block)
+    low, high, filled = (block if whole_rows else np.where(finite, block, end) for end in (np.inf, -np.inf, 0.0))
+    figures["present"] = np.full(d, float(n)) if whole_rows else there.sum(axis=0).astype(float)
+    for end, extreme in (("smallest", low.min(axis=0)), ("largest", high.max(axis=0))):
+        figures[end], figures[f"at_{end}"] = extreme, np.count_nonzero(block == extreme, axis=0).astype(float)
+    _add_order(figures, block, there, gaps)
+    whole = _narrowed(_are_whole, block)
+    figures["whole"] = np.isin(np.arange(d), whole).astype(float)
     sample: dict[int, np.ndarray] = {}
-    whole = np.flatnonzero(figures["whole"])
-    if len(whole):
-        figures["step"][whole] = _steps(block[:, whole], missing[:, whole])
-        bits = mixed((filled[:, whole] + 0.0).view(np.uint64))
-        chosen = (bits < _threshold(total)) & there[:, whole]
+    unlike = whole[(figures["unlike"][whole] > 0) & may_be_key[whole]]
+    if len(unlike):
+        figures["step"][unlike] = _steps(block[:, unlike], ~there[:, unlike])
+        bits = mixed((filled[:, unlike] + 0.0).view(np.uint64))
+        chosen = (bits < _threshold(total)) & there[:, unlike]
         for place in np.flatnonzero(chosen.any(axis=0)).tolist():
             values = _distinct(bits[chosen[:, place], place])
             if values is not None:
-                sample[int(whole[place])] = values
+                sample[int(unlike[place])] = values
             else:
-                figures["unlike"][whole[place]] = 0
-    labeled = np.zeros(n, bool) if y is None else np.asarray(np.isfinite(y), bool)
-    if y is not None and labeled.any():
-        own, target = (finite[labeled], y[labeled]) if not labeled.all() else (finite, y)
-        mean, target_mean = own.mean(axis=0), target.mean()
-        figures |= {"labeled": np.full(d, float(len(own))), "mean": mean, "squares": ((own - mean) ** 2).sum(axis=0),
-                    "product": (target - target_mean) @ (own - mean), "target_mean": np.full(d, target_mean),
-                    "target_squares": np.full(d, ((target - target_mean) ** 2).sum())}
+                figures["unlike"][unlike[place]] = 0
+    if y is not None:
+        figures |= _moments(block if whole_rows else np.where(finite, block, np.nan), y)
+    weights = random_rows(start, start + n)
+    weight = weights.sum(axis=1, keepdims=True) if whole_rows else weights @ there.astype(np.float64)
     return made(total, n, figures, weights @ filled, weight, sample)
+
+
+def _narrowed(holds: Callable[[np.ndarray], np.ndarray], block: np.ndarray) -> np.ndarray:
+    """Return the columns of a block in which something holds of all cells; few rows rule most columns out."""
+    columns = np.flatnonzero(holds(block[:FEW_ROWS]).all(axis=0))
+    if len(block) <= FEW_ROWS or not len(columns):
+        return columns
+    return columns[holds(block[:, columns] if len(columns) < block.shape[1] else block).all(axis=0)]
+
+
+def _are_whole(cells: np.ndarray) -> np.ndarray:
+    return ((np.rint(cells) == cells) & (np.abs(cells) < LARGEST_WHOLE)) | np.isnan(cells)
+
+
+def _add_order(figures: dict[str, np.ndarray], block: np.ndarray, there: np.ndarray, gaps: np.ndarray) -> None:
+    """Set the first and last cells, whether numbers rise or fall, and whether two in a row are equal.
+
+    there : which cells are. gaps : columns with cells that are missing or infinite.
+    """
+    figures["first"][:], figures["last"][:] = block[0], block[-1]
+    for name, sign in (("rises", 1), ("falls", -1)):
+        columns = _narrowed(lambda cells, sign=sign: np.diff(sign * cells, axis=0, prepend=-np.inf) > 0, block)
+        figures[name] = np.isin(np.arange(block.shape[1]), columns).astype(float)
+    figures["unlike"] = 1.0 - (block[1:] == block[:-1]).any(axis=0)
+    for j in gaps.tolist():
+        cells = block[there[:, j], j]
+        if len(cells):
+            figures["first"][j], figures["last"][j] = cells[0], cells[-1]
+        change = np.diff(cells)
+        figures["rises"][j], figures["falls"][j] = (change > 0).all(), (change < 0).all()
+        figures["unlike"][j] = (change != 0).all()
+
+
+def _moments(block: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the moments of the columns, NaN of those with gaps, and a target over the rows where that is known."""
+    labeled, d = np.isfinite(y), block.shape[1]
+    if not labeled.any():
+        return {}
+    if not labeled.all():
+        block, y = block[labeled], y[labeled]
+    mean, target_mean = block.mean(axis=0), y.mean()
+    deviation, of_target = block - mean, y - target_mean
+    return {"labeled": np.full(d, float(len(y))), "mean": mean, "product": of_target @ deviation,
+            "squares": np.einsum("ij,ij->j", deviation, deviation), "target_mean": np.full(d, target_mean),
+            "target_squares": np.full(d, (of_target**2).sum())}
 
 
 def _joint_moments(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

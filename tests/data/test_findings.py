@@ -68,6 +68,7 @@ FEATURES = {  # what resembles one of them and is a feature
     "nearly a copy": BASE.a + RNG.normal(0, 0.01, N),
     "nearly the labels": np.where(np.arange(N) == 7, (Y + 1) % 3, Y),
     "thresholds tell": Y * 10 + RNG.integers(0, 8, N),
+    "thresholds tell but for a few": Y * 20 + RNG.integers(0, 10, N) + np.where(RNG.random(N) < 0.05, 70, 0),
     "rare": (np.arange(N) < 3).astype(int),
     "large counts": RNG.integers(0, 10**5, N),
     "id": RNG.integers(0, 50, N),  # a name decides nothing
