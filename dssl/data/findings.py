@@ -16,7 +16,8 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
 from .columns import MOST_LEVELS, column_label
-from .traits import UNLABELED, Pairs, Traits
+from .pairs import UNLABELED, Pairs
+from .traits import Traits
 
 Kind = Literal["number", "integer", "category", "text", "time"]
 FindingKind = Literal["identifier", "time stamp", "constant", "duplicate", "target"]

@@ -17,21 +17,18 @@ import pandas as pd
 from scipy import sparse
 
 from .columns import cells_of, column_label
-from .targets import text_of
+from .pairs import MOST_PAIRED, Pairs, class_texts, joined_pairs, pairs_of
 
 SAMPLED = 1024  # values of a column that are looked for a second time, of more rows than that
 PROJECTIONS = 8  # random rows that columns are compared by
-MOST_PAIRED = 100  # values of a column, or classes of a target, beyond which neither is a code of the other
 CHUNK = 1 << 17  # numbers looked at together, about eight arrays of them, and no more than a sixteenth of a block
 SMALL_CHUNK = 1 << 12
 FIRST_ROWS, FEW_ROWS = 256, 32  # that most columns are ruled out by
 LARGEST_WHOLE = 2.0**53
-UNLABELED = "-1"  # among integers; or a class, where there is one other class
 DATE = r"\d{4}-\d\d?-\d\d?(?:[ T]\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:Z|[+-]\d\d:?\d\d)?)?|\d\d?([/.])\d\d?\1\d{4}"
 
 FIGURES = ("present", "smallest", "largest", "at_smallest", "at_largest", "whole", "step", "first", "last", "rises",
            "falls", "unlike", "labeled", "mean", "squares", "product", "target_mean", "target_squares")
-Pairs = dict[Any, set[str]]  # by value of a column, None of missing cells: the classes of its rows
 
 
 @dataclass
@@ -76,7 +73,7 @@ class Traits:
         n, d = X.shape
         total = total or start + n
         found = cls(total, 0, _nothing(d), np.zeros((PROJECTIONS, d)), np.zeros((PROJECTIONS, 1)))
-        labels = None if y is None else _texts(y)
+        labels = None if y is None else class_texts(y)
         numbers = y.astype(np.float64) if y is not None and y.dtype.kind in "iuf" else None
         if numbers is not None and y is not None and y.dtype.kind in "iu":
             numbers[numbers == -1] = np.nan
@@ -129,7 +126,7 @@ class Traits:
                 sample[j] = values
         pairs = {}
         for j in self.pairs.keys() & other.pairs.keys():
-            joined = _joined_pairs(self.pairs[j], other.pairs[j])
+            joined = joined_pairs(self.pairs[j], other.pairs[j])
             if joined is not None:
                 pairs[j] = joined
         classes = None
@@ -196,7 +193,7 @@ class Traits:
         self.classes = dict(zip(names, np.bincount(codes[rows], minlength=len(names)).tolist(), strict=True))
         for j in range(self.d):
             for chosen in ((rows[:FIRST_ROWS], rows) if len(rows) > FIRST_ROWS else (rows,)):
-                pairs = _pairs_of(text[j][chosen] if j in text else _numbers(X, chosen, j), codes[chosen], names)
+                pairs = pairs_of(text[j][chosen] if j in text else _numbers(X, chosen, j), codes[chosen], names)
                 if pairs is None:
                     break
             else:
@@ -292,7 +289,7 @@ def _add_order(figures: dict[str, np.ndarray], block: np.ndarray, there: np.ndar
     """
     figures["first"][:], figures["last"][:] = block[0], block[-1]
     for name, sign in (("rises", 1), ("falls", -1)):
-        columns = _narrowed(lambda cells, sign=sign: np.diff(sign * cells, axis=0, prepend=-np.inf) > 0, block)
+        columns = _narrowed(lambda cells: np.diff(cells, axis=0, prepend=-np.inf) > 0, sign * block)
         figures[name] = np.isin(np.arange(block.shape[1]), columns).astype(float)
     figures["unlike"] = 1.0 - (block[1:] == block[:-1]).any(axis=0)
     for j in gaps.tolist():
@@ -380,33 +377,3 @@ def _steps(block: np.ndarray, missing: np.ndarray) -> np.ndarray:
         if not len(left):
             break
     return steps
-
-
-def _texts(y: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Return the names of classes, and the codes of labels as these, -1 where there is none."""
-    if y.dtype == object:
-        codes, names = pd.factorize(y, use_na_sentinel=True)
-        return [str(name) for name in names], codes
-    codes, values = pd.factorize(y, use_na_sentinel=True)
-    if len(values) > MOST_PAIRED:
-        return [""] * len(values), codes
-    return [UNLABELED if value == -1 else str(text_of(np.array([value]))[0]) for value in values], codes
-
-
-def _pairs_of(cells: np.ndarray, codes: np.ndarray, names: list[str]) -> Pairs | None:
-    """Return the classes of each value; None where there are more than `MOST_PAIRED` values or one has two classes."""
-    values, places = pd.factorize(cells, use_na_sentinel=True)[::-1]
-    if len(values) > MOST_PAIRED or (values.dtype.kind == "f" and np.isinf(values).any()):
-        return None
-    pairs: Pairs = {}
-    for place, code in set(zip(places.tolist(), codes.tolist(), strict=True)):
-        value = None if place < 0 else values[place]
-        pairs.setdefault(value if value is None or isinstance(value, str) else float(value), set()).add(names[code])
-    return pairs if all(len(classes - {UNLABELED}) < 2 for classes in pairs.values()) else None
-
-
-def _joined_pairs(mine: Pairs, theirs: Pairs) -> Pairs | None:
-    pairs = {value: mine.get(value, set()) | theirs.get(value, set()) for value in {*mine, *theirs}}
-    if len(pairs) > MOST_PAIRED or any(len(classes - {UNLABELED}) > 1 for classes in pairs.values()):
-        return None
-    return pairs
