@@ -212,7 +212,7 @@ class Workspace:
 
         Raises ParameterError: it names a file, or an object store.
         """
-        require(isinstance(url, (str, Path)) and str(url) != "", f"workspace={url!r}", error=ParameterError,
+        require(isinstance(url, (str, os.PathLike)) and str(url) != "", f"workspace={url!r}", error=ParameterError,
                 why="artifacts and runs are kept in a folder", fix="name a folder, such as dssl-work")
         root = local_path(url)
         require(root.is_dir() or not root.exists(), f"the workspace {root} is a file", error=ParameterError,

@@ -115,7 +115,7 @@ def test_plain_rls_is_ridge_regression_on_the_labels():
 def test_the_error_of_float32_blocks_is_small():
     X, y = load_digits(return_X_y=True)
     y = np.where(np.arange(len(y)) < 200, y, -1)
-    exact, single = (LapRLSClassifier(landmarks=400, solver=SystemParams(precision=precision)).fit(X, y)
+    exact, single = (LapRLSClassifier(landmarks=200, solver=SystemParams(precision=precision)).fit(X, y)
                      for precision in ("float64", "float32"))
     scores, found = exact.decision_function(X), single.decision_function(X)
     assert 0 < np.abs(found - scores).max() < 5e-3
@@ -393,11 +393,11 @@ def test_iterations_need_no_room_for_gram_matrices():
 
 def test_held_out_values_in_closed_form_need_no_gram_matrix_a_fold():
     """Where those of six folds do not fit; the same pair is chosen, by the same errors."""
-    X = np.random.default_rng(0).normal(size=(1500, 6))
-    y = np.where(np.arange(len(X)) < 400, X[:, 0] > 0, -1)
-    with memory(50_000_000):
-        fitted = LapRLSClassifier(landmarks=1000, gamma_A=["10*auto", "100*auto"]).fit(X, y)
-    refitted = LapRLSClassifier(landmarks=1000, gamma_A=["10*auto", "100*auto"], solver=SystemParams(
+    X = np.random.default_rng(0).normal(size=(1000, 6))
+    y = np.where(np.arange(len(X)) < 250, X[:, 0] > 0, -1)
+    with memory(30_000_000):
+        fitted = LapRLSClassifier(landmarks=700, gamma_A=["10*auto", "100*auto"]).fit(X, y)
+    refitted = LapRLSClassifier(landmarks=700, gamma_A=["10*auto", "100*auto"], solver=SystemParams(
         solver="nystrom-direct", held_out="refit")).fit(X, y)
     assert fitted.evidence_["method"] == "nystrom-direct"
     assert fitted.evidence_["held_out"] == {"method": "closed_form", "held_out_points": "transductive"}
