@@ -29,6 +29,7 @@ from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
 from dssl.learners.ridge_and_svm import LearnerParams
 from dssl.learners.target import Quantities
 from dssl.selection.folds import held_out, labeled_folds
+from dssl.storage.blocks import ArrayRows
 
 from .laprls_problems import Problem, problem
 
@@ -93,7 +94,7 @@ def held_out_values(data: Problem, folds: list[np.ndarray], solver: str, landmar
     lines = data.lines(folds)
     made = LapRLSProblem(data.rows, Quantities(data.split.labeled, lines.target), lines, data.graph, params,
                          len(data.points.vertex),
-                         execution.share(**data.points.to_arrays()) if data.points.joined else None, folds)
+                         ArrayRows(data.points.multiplicity) if data.points.joined else None, folds=folds)
     return np.array([values for _, values in made.prepared(data.kernel, execution, held_out=True).held_out()])
 
 

@@ -1,6 +1,7 @@
 """`selection:` of every kind: which combinations are tried, on which folds, and what a kind can vary."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -51,6 +52,12 @@ def selected(workspace):
     return read_manifest(path)["attributes"]
 
 
+def before_selection(workspace, place):
+    """Return a copy of a workspace without its selection and what is made of that."""
+    return shutil.copytree(workspace, place, ignore=shutil.ignore_patterns(
+        "selection", "vertex_values", "models", "scores", "runs", "lock.json"))
+
+
 def told(row, kind):
     return tuple(str(row.get(name)) for name in PARAMETERS[kind])
 
@@ -58,9 +65,11 @@ def told(row, kind):
 @pytest.mark.parametrize("kind", MOST_SLOW)
 def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
     whole, some, halved = (tmp_path / name for name in ("grid", "random", "halving"))
-    run(spec_of(kind, folds=9), workspace=whole, execution=InProcess(2))
-    run(spec_of(kind, folds=9, search="random", samples=7), workspace=some, execution=InProcess(2))
-    result = run(spec_of(kind, folds=9, search="halving", seed=0), workspace=halved, execution=InProcess(2))
+    run(spec_of(kind, folds=9), workspace=whole, execution=InProcess(2), until="selection")
+    run(spec_of(kind, folds=9, search="random", samples=7), workspace=before_selection(whole, some),
+        execution=InProcess(2), until="selection")
+    result = run(spec_of(kind, folds=9, search="halving", seed=0), workspace=before_selection(whole, halved),
+                 execution=InProcess(2))
     every = {told(row, kind): row for row in selected(whole)["grid"]["model"]}
     assert len(every) == COUNTS[kind]
     drawn = selected(some)
@@ -91,11 +100,12 @@ def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
 def test_losses_share_the_gram_matrices_of_a_bandwidth(spec_of, tmp_path, monkeypatch):
     made, real = [], GramTask.__call__
     monkeypatch.setattr(GramTask, "__call__", lambda self, out: made.append(self) or real(self, out))
-    run(spec_of("lapsvm", folds=3), workspace=tmp_path / "two", execution=InProcess(1))
+    run(spec_of("lapsvm", folds=3), workspace=tmp_path / "two", execution=InProcess(1), until="selection")
     two, made[:] = len(made), []
     alone = spec_of("lapsvm", folds=3)
     alone["selection"]["grid"] = {**GRIDS["lapsvm"], "loss": ["logistic"]}
-    run(alone, workspace=tmp_path / "one", execution=InProcess(1))
+    run(alone, workspace=before_selection(tmp_path / "two", tmp_path / "one"), execution=InProcess(1),
+        until="selection")
     assert two == len(made) > 0
     folder, = (tmp_path / "two" / "artifacts" / "selection").iterdir()
     assert not list(folder.glob("*/within/shares*/receipts/*"))
@@ -106,7 +116,7 @@ def test_losses_share_the_gram_matrices_of_a_bandwidth(spec_of, tmp_path, monkey
     "laprls", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("lapsvm", "svm"))])
 def test_a_search_by_halving_that_is_killed_goes_on(spec_of, kind, tmp_path, monkeypatch):
     spec = spec_of(kind, folds=9, search="halving")
-    run(spec, workspace=tmp_path / "whole", execution=InProcess(1))
+    run(spec, workspace=tmp_path / "whole", execution=InProcess(1), until="selection")
     calls, limit = [], [10 ** 9]
     where, name = (deformed_fit, "search_deformed") if kind == "svm" else (laprls_search, "search_penalties")
     real = getattr(where, name)
@@ -118,14 +128,15 @@ def test_a_search_by_halving_that_is_killed_goes_on(spec_of, kind, tmp_path, mon
         return real(*given, **more)
 
     monkeypatch.setattr(where, name, counted)
-    run(spec, workspace=tmp_path / "counted", execution=InProcess(1))
+    counted_in, killed = (before_selection(tmp_path / "whole", tmp_path / name) for name in ("counted", "killed"))
+    run(spec, workspace=counted_in, execution=InProcess(1), until="selection")
     whole, limit[0] = len(calls), len(calls) - 2
     calls.clear()
     with pytest.raises(KeyboardInterrupt):
-        run(spec, workspace=tmp_path / "killed", execution=InProcess(1))
+        run(spec, workspace=killed, execution=InProcess(1), until="selection")
     calls.clear()
     limit[0] = 10 ** 9
-    run(spec, workspace=tmp_path / "killed", execution=InProcess(1))
+    run(spec, workspace=killed, execution=InProcess(1), until="selection")
     assert len(calls) < whole / 2
     one, other = (selected(tmp_path / name) for name in ("whole", "killed"))
     assert (one["grid"], one["choices"]) == (other["grid"], other["choices"])
