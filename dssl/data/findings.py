@@ -30,6 +30,7 @@ DETERMINED = 1e-6  # of the variance of a target that a column leaves open
 ROWS_PER_CODE = 10  # of labeled rows for each number that may be the code of a class
 EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+CAN_DROP = ("csv", "parquet")  # formats whose columns can be left out
 ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "rowid", "nr", "serial", "unnamed"}
 
 
@@ -119,15 +120,20 @@ def widened(survey: list[dict[str, Any]], more: Sequence[dict[str, Any]]) -> lis
 
 def dataset_notes(attributes: Mapping[str, Any]) -> list[str]:
     """Return the notes on the columns of a data set with these attributes."""
-    return notes(attributes.get("survey", ()), named=bool(attributes.get("feature_names")))
+    return notes(attributes.get("survey", ()), named=bool(attributes.get("feature_names")),
+                 can_drop=attributes.get("format") in CAN_DROP)
 
 
-def notes(records: Sequence[dict[str, Any]], *, named: bool = True) -> list[str]:
+def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bool = True) -> list[str]:
     """Return what a user should know of the columns, one line each, with what to set; the worst first.
 
-    records : JSON. named : whether the columns have names, and those that tell nothing are worth a line.
+    records : JSON. named : whether the columns have names, and those that tell nothing are worth a line. can_drop :
+    whether the source is of a format whose columns can be left out.
     """
     lines = []
+
+    def dropped(found: Sequence[dict[str, Any]]) -> str:
+        return f"with data.read.drop: {listed(found)}" if can_drop else "where the file is made"
 
     def columns(finding: FindingKind, *, used: bool = True) -> list[dict[str, Any]]:
         return [record for record in records if record["finding"] == finding and record["used"] == used]
@@ -141,19 +147,19 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True) -> list[str]
 
     if found := columns("target"):
         lines.append(f"warning: the target in disguise? {told(found)}. If it is not known of new points, the errors "
-                     f"told are not those of new points: leave it out with data.read.drop: {listed(found)}")
+                     f"told are not those of new points: leave it out {dropped(found)}")
     if found := columns("identifier", used=False):
         lines.append(f"left out, as identifiers: {told(found)}. data.read.keep_ids: {listed(found)} keeps them")
     if found := columns("identifier"):
         lines.append(f"warning: identifiers among the features: {told(found)}. New points have others, far from all "
-                     f"that is known: leave them out with data.read.drop: {listed(found)}")
+                     f"that is known: leave them out {dropped(found)}")
     if found := columns("time stamp"):
         lines.append(f"times among the features: {told(found)}. New points have later ones: unless time is what "
-                     f"matters, leave them out with data.read.drop: {listed(found)}")
+                     f"matters, leave them out {dropped(found)}")
     for finding, what in (("constant", "the same in every row"), ("duplicate", "copies of other columns")):
         found = [record for record in records if record["finding"] == finding and record["used"]]
         if found and named:
-            lines.append(f"{what}: {told(found)}. data.read.drop: {listed(found)} leaves them out")
+            lines.append(f"{what}: {told(found)}. They can be left out {dropped(found)}")
     return lines
 
 

@@ -43,7 +43,8 @@ class Traits:
         values that are sampled, of whole numbers or text, came twice, nor any number twice in a row. Of rows with a
         target that is a number: `labeled`, how many these are; `mean`, `squares`, `product`, `target_mean`,
         `target_squares`: means, and sums of squared deviations and of their product.
-    projected, weight : float64 (PROJECTIONS, d), sums of `random_rows` times cells, and times 1 where a cell is there.
+    projected, weight : float64 (PROJECTIONS, d), sums of `random_rows` times cells, and times 1 where a cell is there:
+        one column of weights where no column lacks a cell.
     sample : by column that is `unlike` and has any, random bits of the sampled values, ascending.
     dates : columns of text all of which is written as dates.
     pairs : by column whose values have one class each, as many as `MOST_PAIRED` or fewer.
@@ -148,8 +149,8 @@ class Traits:
         """Return named arrays and JSON, read by `from_arrays`."""
         columns = np.concatenate([np.full(len(values), j, np.int32) for j, values in self.sample.items()]
                                  or [np.empty(0, np.int32)])
-        arrays = {"traits": np.vstack([*(self.figures[name] for name in FIGURES), self.projected,
-                                       np.broadcast_to(self.weight, self.projected.shape)])}
+        arrays = {"traits": np.vstack([*(self.figures[name] for name in FIGURES), self.projected]),
+                  "weight": self.weight}
         if len(columns):
             arrays |= {"sample": np.concatenate(list(self.sample.values())), "sample_columns": columns}
         pairs = [[j, [[value, sorted(classes)] for value, classes in pairs.items()]]
@@ -165,10 +166,9 @@ class Traits:
         columns = arrays.get("sample_columns", np.empty(0, np.int32))
         values = arrays.get("sample", np.empty(0, np.uint64))
         sample = {j: values[columns == j] for j in np.unique(columns).tolist()}
-        return cls(attributes["total"], attributes["n_rows"], figures, rows[len(FIGURES):len(FIGURES) + PROJECTIONS],
-                   rows[len(FIGURES) + PROJECTIONS:], sample, set(attributes["dates"]),
-                   {j: {value: set(classes) for value, classes in pairs} for j, pairs in attributes["pairs"]},
-                   attributes["classes"])
+        pairs = {j: {value: set(classes) for value, classes in own} for j, own in attributes["pairs"]}
+        return cls(attributes["total"], attributes["n_rows"], figures, rows[len(FIGURES):], arrays["weight"], sample,
+                   set(attributes["dates"]), pairs, attributes["classes"])
 
     # ---- text, and the target
 

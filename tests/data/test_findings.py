@@ -201,4 +201,5 @@ def test_notes_say_what_to_set_and_begin_with_the_worst(whole):
     assert [line.split(":")[0] for line in notes(out)[2:]] == [
         "times among the features", "the same in every row", "copies of other columns"]
     assert len(notes(out, named=False)) == 3
+    assert notes(records, can_drop=False)[1].endswith("leave them out where the file is made")
     assert notes(to_json([whole["a"]])) == []

@@ -11,6 +11,7 @@ from sklearn.datasets import make_moons
 
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
+from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 
 N, NEW = 400, 100
@@ -83,6 +84,16 @@ def test_an_identifier_that_is_kept_is_told_of_and_points_beyond_it_get_no_label
     model = result.model()
     X = model.dataset_of(str(folder / "new.csv"), InProcess(1)).X
     assert not model.predict_supported(X)[1].any()
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_plan_counts_the_pass_that_decides_and_the_columns_that_it_may_leave_out(runs, keep):
+    folder, found = runs
+    spec = {**found[keep][0].spec, "name": "another"}
+    spec["data"] = {**spec["data"], "read": {"keep_ids": keep, "dtype": "float64"}}
+    stages = {item.stage.name: item for item in plan(spec, workspace=folder / "work").selected}
+    assert stages["dataset"].cost.tasks == 2
+    assert ("columns left out as identifiers" in stages["points"].to_dict()["estimated"]) == (not keep)
 
 
 @pytest.mark.parametrize("ending", ["npy", "zarr"])

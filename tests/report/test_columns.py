@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dssl.data.findings import examined, to_json
+from dssl.data.findings import dataset_notes, examined, to_json
 from dssl.data.survey import Survey
 from dssl.data.traits import Traits
 from dssl.report.page import page
@@ -17,16 +17,16 @@ Y = np.arange(N) % 2
 RNG = np.random.default_rng(0)
 
 
-def facts_of(table, y=Y, left_out=(), named=True):
-    traits, survey = Traits.of(table, y), Survey.of(table)
-    records = examined(traits, survey.levels, [str(name) for name in table.columns] if named else None)
+def facts_of(table, left_out=(), named=True):
+    names = [str(name) for name in table.columns] if named else None
+    records = examined(Traits.of(table, Y), Survey.of(table).levels, names)
     survey = [record | {"used": record["name"] not in left_out} for record in to_json(records)]
-    return {"dataset": {"dataset": {"survey": survey, "feature_names": [str(name) for name in table.columns] if named
-                                    else None}}}
+    return {"dataset": {"dataset": {"survey": survey, "format": "csv", "feature_names": names}}}
 
 
 def shown(facts):
-    return Reader(page("t", "now", [columns_section(facts, {})])).text
+    notes = dataset_notes(facts["dataset"]["dataset"])
+    return Reader(page("t", "now", [columns_section(facts, {"notes": notes})])).text
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,9 @@ def test_each_column_has_its_type_range_missing_cells_levels_and_use(small):
 
 def test_what_asks_for_attention_stands_in_a_box_with_what_to_set(small):
     text = shown(facts_of(small))
-    assert "the target in disguise?: side: it has one value for each class." in text
+    assert "the target in disguise? 'side': it has one value for each class." in text
     assert "data.read.drop: [side]" in text
-    assert "identifiers among the features: id: its whole numbers rise from row to row." in text
+    assert "identifiers among the features: 'id': its whole numbers rise from row to row." in text
     assert "data.read.drop: [id]" in text
     assert "among the features" not in shown(facts_of(small[["height", "wood"]]))
 

@@ -4,21 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..markup import ABSENT, Html, at, counted, joined, listed, number, plain_label, table, tag
-from ..page import Finding, Level, Section, state, warning_box
+from ..markup import ABSENT, Html, at, counted, joined, number, plain_label, table, tag
+from ..page import Level, Section, state
 
 MOST_ROWS = 40  # of the table; of more columns only those are shown that something is to be said of
 KINDS = {"integer": "whole number", "number": "number", "category": "category", "text": "text",
          "time": "date or time", None: "not read"}
 LEVELS: dict[str, Level] = {"target": "warning", "identifier": "warning", "time stamp": "note", "constant": "note",
                             "duplicate": "note"}
-# What a finding makes of a column that is used, and what to do.
-SUBJECTS = {
-    "target": ("the target in disguise?", "If it is not known of new points, the errors on this page are not those of "
-                                          "new points. Leave it out: data.read.drop: {}"),
-    "identifier": ("identifiers among the features", "New points have others, far from all that is known. Leave them "
-                                                     "out: data.read.drop: {}"),
-}
+WARNING = "warning: "  # what notes begin with that ask for attention
 
 
 def columns_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
@@ -27,23 +21,16 @@ def columns_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | 
     if not records:
         return None
     named, wide = bool(at(facts, "dataset", "dataset", "feature_names")), len(records) > MOST_ROWS
-    alarms = [_alarm(finding, found) for finding in SUBJECTS
-              if (found := [record for record in records if record["finding"] == finding and record["used"]])]
+    alarms = [text.removeprefix(WARNING) for text in result.get("notes", ()) if text.startswith(WARNING)]
     shown = [record for record in records if _is_exceptional(record, named)] if wide else records
     rows = [(plain_label(record["name"], 40), KINDS[record["kind"]], _range(record), number(record["missing"]),
              _levels(record), _use(record)) for record in shown[:MOST_ROWS]]
     more = tag("p", f"and {counted(len(shown) - MOST_ROWS, 'more column')} like these", class_="sub")
     return Section("columns", "Columns", joined((
-        warning_box(alarms), tag("p", _summary(records)),
+        tag("div", *(tag("p", text) for text in alarms), class_="box warning") if alarms else "",
+        tag("p", _summary(records)),
         table(("column", "type", "range", "missing cells", "levels", "used"), rows, (3, 4)) if rows else "",
         more if len(shown) > MOST_ROWS else "")))
-
-
-def _alarm(finding: str, found: Sequence[dict[str, Any]]) -> Finding:
-    subject, meaning = SUBJECTS[finding]
-    names = [record["name"] for record in found]
-    return Finding(subject, "; ".join(f"{plain_label(record['name'], 40)}: {record['why']}" for record in found[:5]),
-                   "warning", meaning.format(f"[{listed(names, 10)}]"))
 
 
 def _summary(records: Sequence[dict[str, Any]]) -> str:
