@@ -4,7 +4,7 @@ Every exception holds one string, so that it travels between processes by pickle
 exit code with which the command line ends.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -95,3 +95,8 @@ def require(condition: bool, what: str, *, why: str, fix: str, error: type[DsslE
     """Raise `error` with an explanation unless the condition holds."""
     if not condition:
         raise error(explain(what, why=why, fix=fix))
+
+
+def column_label(names: Sequence[str] | None, j: int) -> str:
+    """Return how messages name a column."""
+    return f"column {names[j]!r}" if names else f"column {j} (counted from 0)"

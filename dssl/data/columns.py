@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ..errors import DataError, explain, require
+from ..errors import DataError, column_label, explain, require
 
 WhenMissing = Literal["error", "impute"]
 WhenText = Literal["error", "one_hot"]
@@ -63,6 +63,11 @@ class Columns:
         return [found for j, name in enumerate(names) for found in (
             [f"{name}={'(missing)' if level is None else level}" for level in self.levels[j]]
             if j in self.levels else [name])]
+
+    def of_text(self) -> np.ndarray:
+        """Return which columns of X text became, (width,) bool."""
+        return np.concatenate([np.full(len(self.levels[j]) if j in self.levels else 1, j in self.levels)
+                               for j in range(self.n_columns)])
 
     def describe(self) -> dict[str, Any]:
         """Return JSON attributes, read by `of`: one entry of `columns` for each input column."""
@@ -187,11 +192,6 @@ class Columns:
 def some_texts(texts: Iterable[str | None]) -> list[str | None]:
     """Return the first `EXAMPLES` of some texts in ascending order; None, a missing cell, comes last."""
     return sorted(set(texts), key=lambda text: (text is None, text))[:EXAMPLES]
-
-
-def column_label(names: Sequence[str] | None, j: int) -> str:
-    """Return how messages name a column."""
-    return f"column {names[j]!r}" if names else f"column {j} (counted from 0)"
 
 
 def missing_text(label: str, count: int, row: int) -> DataError:

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from ..errors import DataError, IntegrityError, explain, require
+from ..errors import DataError, IntegrityError, column_label, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import read_json, write_json
 from ..storage.pieces import BlockedCsrRows, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
-from .columns import WhenMissing, WhenText, column_label
+from .columns import Columns, WhenMissing, WhenText
 from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
 from .survey import Survey, choose_columns
 from .targets import named_labels, target_of
@@ -129,6 +129,12 @@ class Dataset:
                 fix="pass y" if own is None else "name the file of the labels with `labels:` (data.read.labels)"
                 if own in LABELS_APART else "name it with `target:` (data.read.target)"))
         return self.y
+
+    @property
+    def categories(self) -> np.ndarray | None:
+        """Which columns of X text became, (d,) bool; None where every column was taken as it is."""
+        columns = Columns.of(self.attributes)
+        return None if columns is None else columns.of_text()
 
     def targets(self) -> np.ndarray:
         """Return y whole, shape (n,); raise DataError if there is none."""

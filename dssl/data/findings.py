@@ -15,7 +15,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
-from .columns import MOST_LEVELS, column_label
+from ..errors import column_label
+from .columns import MOST_LEVELS
 from .pairs import UNLABELED, Pairs
 from .traits import Traits
 

@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ..errors import DataError, explain
-from .columns import column_label
+from ..errors import DataError, column_label, explain
 
 RESOLVED = 4096  # steps that tell the values of a column apart
 FIRST_ROWS = 64

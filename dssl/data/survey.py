@@ -15,10 +15,10 @@ import pandas as pd
 from numba import njit
 from scipy import sparse
 
-from ..errors import DataError, explain, require
+from ..errors import DataError, column_label, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
-from .columns import EXAMPLES, MOST_LEVELS, Columns, cells_of, column_label, missing_text
+from .columns import EXAMPLES, MOST_LEVELS, Columns, cells_of, missing_text
 from .readers.base import Reader
 from .traits import Traits
 

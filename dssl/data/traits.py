@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .columns import cells_of, column_label
+from ..errors import column_label
+from .columns import cells_of
 from .pairs import MOST_PAIRED, Pairs, class_texts, joined_pairs, pairs_of
 
 SAMPLED = 1024  # values of a column that are looked for a second time, of more rows than that

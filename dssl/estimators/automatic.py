@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..data.scaling import KINDS, ScaledRows, Scaling, ScalingParams, fit_scaling
-from ..errors import explain, require
+from ..data.dataset import Dataset
+from ..errors import explain
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.index import require_index
+from ..graph.scaling import Scaling
 from ..learners.on_graph.automatic import Automatic, fit_automatic, measure_of, memory_binds, most_labels
 from ..learners.on_graph.class_sizes import class_shares
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
@@ -60,34 +61,29 @@ class AutomaticEstimator(PointEstimator):
     """
 
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
+    predicts_by_lists = True
     model_: Any
     graph: Any
     scale: Any
     class_sizes: Any = None  # of a classifier
-    scaling_: Scaling
     gain_: Gain
     seed: int
 
     def _params(self) -> GraphRidgeParams:
-        require(self.scale in ("auto", *KINDS), f"scale={self.scale!r}", why="features are compared on one scale",
-                fix=f"use auto, or one of {', '.join(KINDS)}")
         return GraphRidgeParams(seed=self.seed)
 
-    def _new_rows(self, X: Any, execution: Execution) -> Rows:
-        return ScaledRows(super()._new_rows(X, execution), self.scaling_, execution)
+    def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
+                        execution: Execution) -> tuple[Scaling, dict[str, Any]]:
+        if self.scale != "auto" or graph is not None:
+            return super()._chosen_scaling(X, rows, target, graph, execution)
+        return choose_scale(rows, None, target, execution, self.seed, X.categories if isinstance(X, Dataset) else None)
 
     def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: GraphRidgeParams,
                execution: Execution) -> None:
         if self.class_sizes is not None:
             class_shares(self.class_sizes, target.names)  # raises before the graph is made
-        tried = dict[str, Any]()
-        if self.scale == "auto":
-            self.scaling_, tried = choose_scale(rows, None, target, execution, self.seed)
-        else:
-            self.scaling_ = fit_scaling(rows, None, ScalingParams(kind=self.scale), execution)
-        scaled = ScaledRows(execution.share_rows(rows), self.scaling_, execution)
-        require_index(scaled, self.group("graph").metric, execution.memory_budget)
-        made = self._graph(scaled, graph, execution)
+        require_index(rows, self.group("graph").metric, execution.memory_budget)
+        made = self._graph(rows, graph, execution)
         most, count = most_labels(params, budget_of(self.memory_budget)), len(target.labeled)
         if memory_binds(count, most):
             warnings.warn(explain(
@@ -95,7 +91,7 @@ class AutomaticEstimator(PointEstimator):
                 why=f"kernels of labeled points fit half the memory budget up to {most:,}",
                 fix=f"set memory_budget to {2 * members_bytes(count, len(params.kernels)):,} or more"),
                 UserWarning, stacklevel=3)
-        fit = partial(fit_automatic, made, scaled, class_sizes=self.class_sizes, params=params, most=most,
+        fit = partial(fit_automatic, made, rows, class_sizes=self.class_sizes, params=params, most=most,
                       knn=self.group("graph"), execution=execution)
         found = fit(target, weight)
         self.model_ = found.model
@@ -103,8 +99,8 @@ class AutomaticEstimator(PointEstimator):
         self._transduction = coding.labels(found.values)
         held = target.take(found.held)
         self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target))
-        self.evidence_ = {**made.attributes, **found.attributes, "scale": {"kind": self.scaling_.kind, **tried},
-                          "gain": self.gain_.described(), "in_words": self.gain_.in_words()}
+        self.evidence_ = {**made.attributes, **found.attributes, "gain": self.gain_.described(),
+                          "in_words": self.gain_.in_words()}
         self._calibrate(held, lambda: found.held_out if self.class_sizes is None else self._left_out(
             fit, target, weight), own_weight)
         if self.gain_.hurts:

@@ -11,13 +11,18 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..data.dataset import Dataset
 from ..data.inputs import header_of, labels_of, rows_of
 from ..errors import DataError, explain, require
 from ..execution.on_dask import current_execution
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
+from ..graph.feature_units import warn_unlike
 from ..graph.graph import Graph, graph_of
+from ..graph.neighbor_lists import Neighbors
+from ..graph.scaled_rows import scaled
+from ..graph.scaling import Scaling, ScalingParams, fit_scaling
 from ..graph.vertices import require_distinct
 from ..graph.weight_rule import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from
@@ -33,10 +38,17 @@ from .targets import classes_of, quantities_of, require_classes, require_per_cla
 
 
 class PointReader(GroupedParams):
-    """What reads points of any input, and has a model of them, `model_`."""
+    """What reads points of any input, scales their features, and has a model of them, `model_`.
+
+    scale : of the features, `ScalingParams.kind`, the one that pipelines know as `data.scale`. scaling_ : Scaling, what
+    the points of the fit made of it, applied to all that are predicted.
+    """
 
     model_: Model
     memory_budget: int | str | None
+    scale: Any
+    scaling_: Scaling
+    predicts_by_lists: ClassVar[bool] = False  # whether distances of new points are compared with those of the graph
 
     def _execution(self) -> Execution:
         """Return what runs the tasks, with the memory that one may take; raise ParameterError where that is no size."""
@@ -52,9 +64,32 @@ class PointReader(GroupedParams):
             validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
         return execution.share_rows(rows)
 
+    def _scaling_of(self, X: Any, rows: Rows, execution: Execution, graph: Any = None) -> Scaling:
+        """Return the scaling of all points of a fit: that of the features of which a graph was made, or of their own.
+
+        graph : what `fit` is given. Lists of neighbors that were found elsewhere are of the features as they are, which
+        then stay so where new points are compared with them.
+
+        Raises ParameterError: no scaling of that name, or the graph was made of features of another one.
+        """
+        params = ScalingParams(kind=self.scale)
+        own = graph.scaling if isinstance(graph, Graph) else None
+        if own is not None:
+            require(params.kind in ("auto", own.kind), f"scale={params.kind!r}, and a graph of features scaled by "
+                    f"{own.kind!r}", why="new points would be compared with the graph's in other units",
+                    fix=f"leave scale out, or build the graph with scale={params.kind!r}")
+            return own
+        names = [str(name) for name in getattr(self, "feature_names_in_", [])]
+        warn_unlike(rows, None, params.kind, names)
+        lists = graph.neighbors is not None if isinstance(graph, Graph) else isinstance(graph, (Neighbors, tuple, list))
+        if lists and self.predicts_by_lists and params.kind == "auto":
+            params = ScalingParams(kind="none")
+        return fit_scaling(rows, None, params, execution, feature_names=names or None,
+                           categories=X.categories if isinstance(X, Dataset) else None)
+
     def _new_rows(self, X: Any, execution: Execution) -> Rows:
         check_is_fitted(self, "model_")
-        return self._points(X, execution, reset=False)
+        return scaled(self._points(X, execution, reset=False), self.scaling_, execution)
 
     def _values(self, X: Any) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
@@ -150,11 +185,18 @@ class PointEstimator(PointPredictor):
         target, weight = weighed(self._target(y, len(rows)), sample_weight, len(rows))
         self._check(target)
         require_unequal(rows)
+        self.scaling_, tried = self._chosen_scaling(X, rows, target, graph, execution)
         self._fit_X: Any = X
         self._transduction: np.ndarray | None = None
-        self._learn(rows, target, weight, graph, params, execution)
-        self.evidence_ |= {"n_labeled": len(target.labeled), "n_unlabeled": len(rows) - len(target.labeled)}
+        self._learn(scaled(rows, self.scaling_, execution), target, weight, graph, params, execution)
+        self.evidence_ |= {"scale": {**self.scaling_.to_arrays()[1], **tried}, "n_labeled": len(target.labeled),
+                           "n_unlabeled": len(rows) - len(target.labeled)}
         return self
+
+    def _chosen_scaling(self, X: Any, rows: Rows, target: Target, graph: Any,
+                        execution: Execution) -> tuple[Scaling, dict[str, Any]]:
+        """Return the scaling of the points of a fit, and what it was chosen by, JSON."""
+        return self._scaling_of(X, rows, execution, graph), {}
 
     @abstractmethod
     def _params(self) -> Any:

@@ -28,7 +28,8 @@ class CalibratedClassifier(PointClassifier):
         """Return the probability of each class (n, n_classes), in the order of `classes_`; rows sum to 1.
 
         NaN where there is no prediction. Calibrated on the scores of labeled points without their own labels; the most
-        probable class is the predicted one.
+        probable class is the predicted one, but where votes of pairs are predicted (the hinge loss of `LapSVC`,
+        `ClusterKernelSVC` and `MultiscaleKernelClassifier` with three classes or more) it can be another.
 
         Raises NotFittedError: a class has one label, so that nothing could be calibrated.
         """
@@ -38,6 +39,10 @@ class CalibratedClassifier(PointClassifier):
                                  "are calibrated on these: label a second point of it and fit again, or use "
                                  "decision_function")
         return self.calibration_.probabilities(self._coding.margins(self._values(X)))
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithm of `predict_proba`, shape (n, n_classes)."""
+        return np.log(self.predict_proba(X))
 
 
 class ClassifierCalibratedOnRequest(PointClassifier):
@@ -69,9 +74,7 @@ class ClassifierCalibratedOnRequest(PointClassifier):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class, shape (n, n_classes), in the order of `classes_`; rows sum to 1.
 
-        Calibrated on the labeled points, each scored by a learner that was fitted without it (`calibration.py`). Where
-        votes of pairs are predicted (`LapSVC` with the hinge loss and three classes or more), the most probable class
-        can be another one.
+        Calibrated on the labeled points, each scored by a learner that was fitted without it (`calibration.py`).
 
         Raises
         ------

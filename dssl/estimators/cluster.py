@@ -28,9 +28,12 @@ ALIKE = 1e-4  # the contrast below which a machine of the usual C says next to n
 
 def cluster_params(estimator: Any) -> ClusterParams:
     """Return how the eigenpairs are found; raise ParameterError where a parameter is out of range."""
+    given = estimator.approximation
+    stochastic = isinstance(given, StochasticParams)
+    steps = given if stochastic else StochasticParams(seed=estimator.seed)
     return ClusterParams(
-        approximation=estimator.approximation, landmarks=estimator.group("landmarks"), rank=estimator.rank,
-        degrees=estimator.degrees, steps=estimator.group("steps"), budget=budget_of(estimator.memory_budget))
+        approximation="stochastic" if stochastic else given, landmarks=estimator.group("landmarks"),
+        rank=estimator.rank, degrees=estimator.degrees, steps=steps, budget=budget_of(estimator.memory_budget))
 
 
 class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
@@ -48,7 +51,8 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     ----------
     kernel, bandwidth : base kernel, nowhere negative, as in `LapSVC`.
     approximation : "nystrom", from landmarks; "exact", of which all points are; "stochastic", eigenpairs by
-        proximal steps on random Fourier features (of rbf and laplacian kernels), extended to new points by landmarks;
+        proximal steps on random Fourier features (of rbf and laplacian kernels), extended to new points by landmarks,
+        or `StochasticParams`, how many steps and more; the rank is what the budget lets be;
         or "subsample", the affinity of the landmarks alone, for comparison: other unlabeled points are not used.
     transfer : what becomes of an eigenvalue: "polynomial", a random walk of 5 steps, "exponential", "linear", "step",
         "poly_step", that of the papers, or `TransferParams`.
@@ -56,11 +60,11 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     loss : "squared", "squared_hinge" or "logistic", each class against the rest; or "hinge", a machine for each pair
         of classes, whose most probable class can be another than the predicted one.
     landmarks : their number, or `LandmarkParams`. "auto" takes as many as the budget lets be, at most 2,000.
-    steps : of "stochastic", their number, or `StochasticParams`; the rank is what the budget lets be.
     rank : of the kernel from landmarks, with what equals its last eigenvalue within a hundredth; "auto" is k of s
         landmarks with s = k log k, and all where all points are landmarks; None keeps all.
     degrees : "exact", O(n^2 d) time, "landmarks", those of the Nystrom approximation, O(n s); "auto" is exact up to
         100,000 points that are not all landmarks.
+    scale : of the features, as in `LapSVC`.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow;
         landmarks follow from what is given here or 1 GiB, never from workers.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
@@ -83,19 +87,18 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     regressor = "SemiSupervisedRegressor"
     joint = ("transfer__transfer", "transfer__leading", "transfer__exponent", "C")
     versions: ClassVar[dict[str, int]] = {"cluster": 2}
-    groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams,
-                                         "steps": StochasticParams}
+    groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     basis_: ClusterBasis
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median", approximation: str = "nystrom",
-                 transfer: str | TransferParams = "polynomial", C: float = 10.0, loss: str = "squared",
-                 landmarks: float | str | LandmarkParams = "auto", rank: int | str | None = "auto",
-                 degrees: str = "auto", steps: int | StochasticParams | None = None,
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median",
+                 approximation: str | StochasticParams = "nystrom", transfer: str | TransferParams = "polynomial",
+                 C: float = 10.0, loss: str = "squared", landmarks: float | str | LandmarkParams = "auto",
+                 rank: int | str | None = "auto", degrees: str = "auto", scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
         self.C, self.loss, self.landmarks, self.rank, self.degrees = C, loss, landmarks, rank, degrees
-        self.steps, self.memory_budget, self.unlabeled, self.seed = steps, memory_budget, unlabeled, seed
+        self.scale, self.memory_budget, self.unlabeled, self.seed = scale, memory_budget, unlabeled, seed
 
     def _params(self) -> tuple[ClusterParams, SampleLearner]:
         learner = SampleLearner(loss=self.loss, C=self.C)

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from ..graph.scaled_rows import scaled
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import basis_of
 from ..kernels.landmarks import LandmarkParams
@@ -26,7 +27,7 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
 
     Parameters
     ----------
-    kernel, bandwidth, approximation, transfer, landmarks, rank, degrees, steps, memory_budget, seed : as in
+    kernel, bandwidth, approximation, transfer, landmarks, rank, degrees, scale, memory_budget, seed : as in
         `ClusterKernelSVC`; without labels, `leading="auto"` of a transfer function is `BESIDE_LABELS` eigenvalues.
 
     Attributes
@@ -39,17 +40,17 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
     Hou, Zhang, Zhou, "Storage fit learning with unlabeled data", IJCAI 2017, Proposition 1.
     """
 
-    groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams,
-                                         "steps": StochasticParams}
+    groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
     model_: SampleModel
     basis_: ClusterBasis
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median", approximation: str = "nystrom",
-                 transfer: str | TransferParams = "polynomial", landmarks: float | str | LandmarkParams = "auto",
-                 rank: int | str | None = "auto", degrees: str = "auto", steps: int | StochasticParams | None = None,
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median",
+                 approximation: str | StochasticParams = "nystrom", transfer: str | TransferParams = "polynomial",
+                 landmarks: float | str | LandmarkParams = "auto", rank: int | str | None = "auto",
+                 degrees: str = "auto", scale: str = "auto",
                  memory_budget: int | str | None = None, seed: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
-        self.landmarks, self.rank, self.degrees, self.steps = landmarks, rank, degrees, steps
+        self.landmarks, self.rank, self.degrees, self.scale = landmarks, rank, degrees, scale
         self.memory_budget, self.seed = memory_budget, seed
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -61,6 +62,8 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         execution, params, transfer = self._execution(), cluster_params(self), self.group("transfer")
         rows = self._points(X, execution, reset=True)
         require_unequal(rows)
+        self.scaling_ = self._scaling_of(X, rows, execution)
+        rows = scaled(rows, self.scaling_, execution)
         self.basis_ = basis_of(rows, self._kernel(rows), params, np.arange(0), execution)
         samples = self.basis_.samples(transfer, 0)
         self.model_ = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())

@@ -18,12 +18,12 @@ from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
 from ..learners.target import Target
 from ..params import BANDWIDTH
-from ..selection.calibration import out_of_fold_margins
+from ..selection.calibration import calibrated, out_of_fold_margins
 from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
 from ..solvers.solve import SolverParams
 from ..storage.blocks import Rows
 from .base import KernelEstimator, PointRegressor
-from .calibrated import ClassifierCalibratedOnRequest
+from .calibrated import CalibratedClassifier
 
 
 class DeformedKernelEstimator(KernelEstimator):
@@ -44,6 +44,9 @@ class DeformedKernelEstimator(KernelEstimator):
         budget below 192 MB lets be. All points where there are
         fewer. At the other points of the fit functions follow the graph, and at new ones the base kernel.
     tolerance : relative residual of the solves.
+    scale : of the features: "auto", which standardizes columns whose ranges differ and leaves those of one unit, as
+        pixels and embeddings, "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or "none"
+        (`dssl.graph.scaling`); `scaling_` is what it came to.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of a graph that is given.
@@ -56,9 +59,9 @@ class DeformedKernelEstimator(KernelEstimator):
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
                  eta: Eta = "auto", graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
-                 n_subsample: int | str = "auto", tolerance: float = 1e-6,
+                 n_subsample: int | str = "auto", tolerance: float = 1e-6, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
-        self.kernel, self.bandwidth, self.C, self.eta = kernel, bandwidth, C, eta
+        self.kernel, self.bandwidth, self.C, self.eta, self.scale = kernel, bandwidth, C, eta, scale
         self.graph, self.regularizer, self.n_subsample, self.tolerance = graph, regularizer, n_subsample, tolerance
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
@@ -99,7 +102,7 @@ class DeformedKernelEstimator(KernelEstimator):
         self.subsample_ = covariance.subsample
         self.evidence_ = {**covariance.attributes, "n_subsample": len(self.subsample_), "eta": deformed.described(),
                           "structure": covariance.structure[power]}
-        self._calibrate(deformed.K, target, weight, learner)
+        self._judge(deformed.K, target, weight, learner)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_on_graph"}
@@ -138,11 +141,11 @@ class DeformedKernelEstimator(KernelEstimator):
         return [{name: value for name, value in rows_of[tuple(values[name] for name in self.joint)].items()
                  if name not in ("power", "eta")} for values in chosen]
 
-    def _calibrate(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
+    def _judge(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
         """Keep what else the Gram matrix (l, l) of the labeled points says."""
 
 
-class LapSVC(ClassifierCalibratedOnRequest, DeformedKernelEstimator):
+class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
     """Support vector machine in the kernel deformed by the graph of all points; any number of classes.
 
     With the squared loss a least-squares machine, one class against the rest, and with the hinge loss one for each
@@ -163,7 +166,8 @@ class LapSVC(ClassifierCalibratedOnRequest, DeformedKernelEstimator):
     transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit, which follow the graph where
     `n_subsample` are fewer, as `predict` cannot. subsample_ : ndarray, shape (s,).
     evidence_ : dict, what the graph and the solves say of themselves; `eta`: what each eta counts for.
-    calibration_ : Calibration, with `probability=True`. n_features_in_, feature_names_in_ : as in scikit-learn.
+    calibration_ : Calibration, or None where a class has one label. scaling_ : Scaling, of the features.
+    n_features_in_, feature_names_in_ : as in scikit-learn.
 
     References
     ----------
@@ -173,25 +177,24 @@ class LapSVC(ClassifierCalibratedOnRequest, DeformedKernelEstimator):
 
     __doc__ += (DeformedKernelEstimator.__doc__ or "") + """loss : "squared", or "hinge", whose intercept gives too
         little to the class of the lonelier label where there are few.
-    probability : whether `fit` calibrates `predict_proba`.
     """
     regressor = "LapKernelRidge"
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
                  eta: Eta = "auto", loss: str = "squared", graph: KNNGraph | None = None,
                  regularizer: RegularizerParams | None = None, n_subsample: int | str = "auto", tolerance: float = 1e-6,
-                 probability: bool = False, memory_budget: int | str | None = None,
-                 unlabeled: Any = None, seed: int = 0):
+                 scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,
-                         n_subsample=n_subsample, tolerance=tolerance, memory_budget=memory_budget,
+                         n_subsample=n_subsample, tolerance=tolerance, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, seed=seed)
-        self.loss, self.probability = loss, probability
+        self.loss = loss
 
     def _learner(self) -> Literal["svm", "ridge"]:
         return learner_of(self.loss)
 
-    def _calibrate(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
-        self._calibrate_if_asked(target, lambda: out_of_fold_margins(K, target, learner, weight, self.seed), weight)
+    def _judge(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
+        self.calibration_ = calibrated(
+            target, lambda: out_of_fold_margins(K, target, learner, weight, self.seed), weight)
 
 
 class LapKernelRidge(PointRegressor, DeformedKernelEstimator):

@@ -1,9 +1,9 @@
-"""How features are scaled where the user does not say: by their ranges, and by the labels once these can tell.
+"""How features are scaled where the user does not say and labels can tell: from 50 labels on.
 
-Columns whose ranges lie within a factor of ten are in one unit, as embeddings and pixels are, and stay as they are;
-others are standardized. From 50 labels on, the error of the nearest other labeled point judges all candidates: the best
-takes the place of the first if it is better by more than a doubt that fades as labels grow, `PRIOR` times the squared
-standard error of the paired difference: 0.1 at a standard error of 0.05, next to nothing at 0.005.
+The first candidate is "auto" (`graph/scaling.py`), which knows no labels. From 50 labels on, the error of the nearest
+other labeled point judges all candidates: the best takes the place of the first if it is better by more than a doubt
+that fades as labels grow, `PRIOR` times the squared standard error of the paired difference: 0.1 at a standard error of
+0.05, next to nothing at 0.005.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from ..data.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
+from ..graph.scaling import Scaling, ScalingKind, fit_scalings
 from ..learners.target import Target
 from ..storage.blocks import Rows, block_rng
 
@@ -21,26 +21,23 @@ SPARSE: tuple[ScalingKind, ...] = ("none", "max_abs", "unit_norm")
 LEAST_LABELS, MOST_JUDGED = 50, 3000
 MOST_SEARCHED_BYTES = 1 << 23  # of labeled points in float64, among which the nearest are sought
 PRIOR = 40.0  # a difference of 0.01 in favor of the first, known to 0.016
-ONE_UNIT = 10.0  # the largest range of a column over the median one
 TILE = 512  # points whose distances to all others are held
 SCALE_STREAM = 12  # of the seed
 
 
-def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution,
-                 seed: int) -> tuple[Scaling, dict[str, Any]]:
+def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, seed: int,
+                 categories: np.ndarray | None = None) -> tuple[Scaling, dict[str, Any]]:
     """Return the scaling of some rows (n, d), and what it was chosen by: `ranges`, and the nearest neighbors' errors.
 
-    ids : numbers of the n rows, ascending; None for all. target : of these. At most `MOST_JUDGED` labeled points are
-    judged, by their nearest among all that `MOST_SEARCHED_BYTES` hold in this process.
+    ids : numbers of the n rows, ascending; None for all. target : of these. categories : which columns text became,
+    (d,) bool. At most `MOST_JUDGED` labeled points are judged, by their nearest among all that `MOST_SEARCHED_BYTES`
+    hold in this process.
     """
-    candidates = SPARSE if rows.is_sparse else DENSE
-    first, evidence = candidates[0], dict[str, Any]()
-    fitted = fit_scalings(rows, ids, candidates, execution)
-    if not rows.is_sparse:
-        factor = fitted["unit_range"].factor
-        ranges = 1 / factor[factor > 0]
-        evidence["ranges"] = float(ranges.max() / np.median(ranges)) if len(ranges) else 1.0
-        first = "none" if evidence["ranges"] <= ONE_UNIT else "standardize"
+    made = fit_scalings(rows, ids, ("auto", *(SPARSE if rows.is_sparse else DENSE)), execution, categories=categories)
+    first = made["auto"].kind
+    fitted = {**made, first: made["auto"]}
+    candidates = [kind for kind in fitted if kind != "auto" or kind == first]
+    evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
     n_labels = len(target.labeled)
     if n_labels < LEAST_LABELS:
         return fitted[first], evidence

@@ -52,6 +52,7 @@ class GraphEstimator(SearchedEstimator):
     """
 
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
+    predicts_by_lists = True
     versions = VERSIONS
     model_: GraphModel
     graph: Any
@@ -160,6 +161,7 @@ class GraphRegressor(PointRegressor, GraphEstimator):
 GRAPH_PARAMETERS = """graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to
         `fit`.
     tolerance : of the solver: relative residual of every column.
+    scale : of the features, as in `LapSVC`.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of the graph's search and the solver's start.
@@ -179,8 +181,8 @@ class OneSystemClassifier(CalibratedGraphClassifier):
     """A classifier on the graph by one system of as many columns as classes."""
 
     def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, tolerance: float = 1e-5,
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
-        self.graph, self.class_sizes, self.tolerance = graph, class_sizes, tolerance
+                 scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+        self.graph, self.class_sizes, self.tolerance, self.scale = graph, class_sizes, tolerance, scale
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
     def _params(self) -> SolverParams:
@@ -225,9 +227,9 @@ class LaplaceLearningRegressor(GraphRegressor):
 
     __doc__ += GRAPH_PARAMETERS
 
-    def __init__(self, graph: KNNGraph | None = None, *, tolerance: float = 1e-5,
+    def __init__(self, graph: KNNGraph | None = None, *, tolerance: float = 1e-5, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
-        self.graph, self.tolerance = graph, tolerance
+        self.graph, self.tolerance, self.scale = graph, tolerance, scale
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
     def _params(self) -> SolverParams:
@@ -286,10 +288,11 @@ class GraphKernelRidgeBase(GraphEstimator):
 
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
-                 weighting: str = "loo", laplacian: str = "normalized", tolerance: float = 0.1,
+                 weighting: str = "loo", laplacian: str = "normalized", tolerance: float = 0.1, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.graph, self.ridge, self.power, self.by_degree = graph, ridge, power, by_degree
         self.penalty, self.weighting, self.laplacian, self.tolerance = penalty, weighting, laplacian, tolerance
+        self.scale = scale
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
     def _params(self) -> GraphRidgeParams:
@@ -322,10 +325,11 @@ class GraphKernelRidge(CalibratedGraphClassifier, GraphKernelRidgeBase):
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
                  weighting: str = "loo", laplacian: str = "normalized", class_sizes: Any = None,
-                 tolerance: float = 0.1, memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 tolerance: float = 0.1, scale: str = "auto", memory_budget: int | str | None = None,
+                 unlabeled: Any = None, seed: int = 0):
         super().__init__(graph, ridge=ridge, power=power, by_degree=by_degree, penalty=penalty, weighting=weighting,
-                         laplacian=laplacian, tolerance=tolerance, memory_budget=memory_budget, unlabeled=unlabeled,
-                         seed=seed)
+                         laplacian=laplacian, tolerance=tolerance, scale=scale, memory_budget=memory_budget,
+                         unlabeled=unlabeled, seed=seed)
         self.class_sizes = class_sizes
 
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: GraphRidgeParams,

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..errors import ParameterError, explain, require
 from ..graph.graph import graph_of
+from ..graph.scaled_rows import scaled
 from ..graph.shared_search import SharedSearch
 from ..learners.target import Classes
 from ..params import require_seed
@@ -22,7 +23,7 @@ from ..selection.held_out_scores import require_measure
 from ..storage.artifacts import Workspace
 from .base import require_unequal
 from .candidates import Candidate, candidates_of, fits_of
-from .judge import Judge
+from .judge import Judge, Judges
 from .kept_rows import RowStore, named_parameters
 from .targets import weighed
 
@@ -119,19 +120,27 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         require_measure(self.measure, classes=isinstance(target, Classes))
         rule = ChoiceRule(measure=self.measure, one_standard_error=self.one_standard_error)
         require_unequal(rows)
+        scalings = {scale: clone(own).set_params(scale=scale)._scaling_of(X, rows, execution, graph)
+                    for scale in dict.fromkeys(fit.estimator.scale for fit in fits)}
         if graph is not None:
             graph = graph_of(rows, own.group("graph"), execution, graph)
         rungs = rungs_of(held_out_folds(self.cv, target, self.seed), len(candidates), self.factor)
-        store = None if place is None else RowStore.of(place, rows, target, weight)
-        made = SharedSearch(rows, (fit.graph for fit in fits if fit.uses_graph and fit.graph), execution,
-                            None if store is None else store.graphs)
-        judge = Judge(rows, target, weight, self.measure, execution, graph or made, store, again=len(rungs) > 1)
+        judges = dict[str, Judge]()
+        for scaling in {found.kind: found for found in scalings.values()}.values():
+            mine = [fit for fit in fits if scalings[fit.estimator.scale].kind == scaling.kind]
+            points = scaled(rows, scaling, execution)
+            store = None if place is None else RowStore.of(place, points, target, weight)
+            made = SharedSearch(points, (fit.graph for fit in mine if fit.uses_graph and fit.graph), execution,
+                                None if store is None else store.graphs)
+            judges[scaling.kind] = Judge(points, target, weight, self.measure, execution, graph or made, store,
+                                         again=len(rungs) > 1)
+        judge = Judges(judges, scalings, graph)
         with nullcontext() if place is None else place.lock(wait=LONGEST_WAIT):
             self._choose(candidates, rungs, rule, judge)
             best = clone(self.estimator).set_params(**self.best_params_)
             if self.refit and best.uses_graph([{}]):
-                graph = judge.graph(best.group("graph"))
-        self.n_graphs_, self.n_neighbor_searches_, self.n_fits_ = made.n_made, made.n_searches, judge.n_fits
+                graph = judge.graph(best)
+        self.n_graphs_, self.n_neighbor_searches_, self.n_fits_ = judge.counts()
         self.evidence_ = {"search": {
             "candidates": len(candidates), "folds": [len(folds) for folds in rungs[-1].repetitions],
             "fits": self.n_fits_, "graphs": self.n_graphs_, "neighbor_searches": self.n_neighbor_searches_}}
@@ -143,7 +152,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
                     setattr(self, name, getattr(self.best_estimator_, name))
         return self
 
-    def _choose(self, candidates: list[Candidate], rungs: Sequence[Rung], rule: ChoiceRule, judge: Judge) -> None:
+    def _choose(self, candidates: list[Candidate], rungs: Sequence[Rung], rule: ChoiceRule, judge: Judges) -> None:
         """Judge the candidates, those that stand in each rung, and set what they came to."""
         standing, judged = candidates, list[dict[str, Any]]()
         tried, found = list[Candidate](), list[dict[str, Any]]()

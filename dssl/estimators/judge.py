@@ -9,10 +9,12 @@ import numpy as np
 
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, KNNGraph
+from ..graph.scaling import Scaling
 from ..graph.shared_search import SharedSearch
 from ..learners.target import Target
 from ..storage.artifacts import Artifact
 from ..storage.blocks import Rows
+from .base import SearchedEstimator
 from .candidates import Fit
 from .kept_rows import RowStore, address_of, publish, rows_of
 
@@ -39,15 +41,14 @@ class Judge:
     n_fits: int = 0
     _kept: dict[tuple[KNNGraph | None, bool], dict[Any, Any]] = field(default_factory=dict)
 
-    def rows_of(self, fits: Sequence[Sequence[Fit]], repetitions: Repetitions) -> list[dict[str, Any]]:
-        """Return the row of each candidate of some fits, those of one graph together, by its number."""
+    def rows_of(self, alike: Sequence[Fit], repetitions: Repetitions) -> dict[int, dict[str, Any]]:
+        """Return the row of each candidate of some fits of one graph, by its number."""
         found: dict[int, dict[str, Any]] = {}
-        for alike in fits:
-            for fit in alike:
-                found |= zip(fit.numbers, self._rows_of_fit(fit, repetitions), strict=True)
-            if not self.again:
-                self._kept.clear()
-        return [found[number] for number in sorted(found)]
+        for fit in alike:
+            found |= zip(fit.numbers, self._rows_of_fit(fit, repetitions), strict=True)
+        if not self.again:
+            self._kept.clear()
+        return found
 
     def _rows_of_fit(self, fit: Fit, repetitions: Repetitions) -> list[dict[str, Any]]:
         table = self.table(fit, repetitions)
@@ -82,3 +83,40 @@ class Judge:
             assert fit.graph is not None
             graph = self._given if isinstance(self.graphs, Graph) else self.graphs.artifact(fit.graph).address
         return self.store.table(fit, graph, repetitions, self.measure)
+
+
+@dataclass(eq=False)
+class Judges:
+    """The judges of a search: one of each scaling of the features that its candidates ask for.
+
+    judges : by `kind` of the scaling, which tells it, since all are of the same points. scalings : by what candidates
+    ask for. given : the graph of all fits, or None.
+    """
+
+    judges: dict[str, Judge]
+    scalings: dict[str, Scaling]
+    given: Graph | None
+
+    def rows_of(self, fits: Sequence[Sequence[Fit]], repetitions: Repetitions) -> list[dict[str, Any]]:
+        """Return the row of each candidate of some fits, those of one graph together, in the order of their numbers."""
+        found: dict[int, dict[str, Any]] = {}
+        for alike in fits:
+            for scale in dict.fromkeys(fit.estimator.scale for fit in alike):
+                own = [fit for fit in alike if fit.estimator.scale == scale]
+                found |= self._of(scale).rows_of(own, repetitions)
+        return [found[number] for number in sorted(found)]
+
+    def graph(self, estimator: SearchedEstimator) -> Graph:
+        """Return the graph of an estimator, with the scaling of its features."""
+        if self.given is not None:
+            return self.given
+        return self._of(estimator.scale).graph(estimator.group("graph")).of_features(self.scalings[estimator.scale])
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return how many graphs were made, how many searches of neighbors, and how many fits."""
+        made = [judge.graphs for judge in self.judges.values() if isinstance(judge.graphs, SharedSearch)]
+        return (sum(own.n_made for own in made), sum(own.n_searches for own in made),
+                sum(judge.n_fits for judge in self.judges.values()))
+
+    def _of(self, scale: str) -> Judge:
+        return self.judges[self.scalings[scale].kind]

@@ -9,6 +9,7 @@ from ..errors import require
 from ..execution.size import budget_of
 from ..graph.graph import KNNGraph, graph_of
 from ..graph.regularizer import RegularizerParams
+from ..graph.scaled_rows import scaled
 from ..learners.kmeans import KMeansParams
 from ..learners.model import Model
 from ..learners.spaces import ETA, OF_GRAPH, SpaceParams
@@ -37,6 +38,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         largest are clustered, and points of the others have no cluster, -1.
     n_landmarks : points that carry the kernel; of "deformed" those at which functions are measured. "auto" is 1,000, of
         "cluster" and "multiscale" 2,000, as far as the budget lets them be; all points where there are fewer.
+    scale : of the features, as in `LapSVC`.
     n_init : starts by k-means++, of which the best goes on.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     seed : of every random choice.
@@ -62,10 +64,10 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
     def __init__(self, n_clusters: int | str = 8, *, space: str = "graph", kernel: Any = "rbf",
                  bandwidth: float | str = BANDWIDTH, eta: float = ETA, graph: KNNGraph | None = None,
                  regularizer: RegularizerParams | None = None, n_landmarks: int | str = "auto", n_init: int = 10,
-                 max_clusters: int = 20, memory_budget: int | str | None = None, seed: int = 0):
+                 max_clusters: int = 20, scale: str = "auto", memory_budget: int | str | None = None, seed: int = 0):
         self.n_clusters, self.space, self.kernel, self.bandwidth, self.eta = n_clusters, space, kernel, bandwidth, eta
         self.graph, self.regularizer, self.n_landmarks, self.n_init = graph, regularizer, n_landmarks, n_init
-        self.max_clusters, self.memory_budget, self.seed = max_clusters, memory_budget, seed
+        self.max_clusters, self.scale, self.memory_budget, self.seed = max_clusters, scale, memory_budget, seed
 
     def fit(self, X: Any, y: Any = None, graph: Any = None) -> Self:
         """Cluster the points X (n, d), or any input that `dssl.data.inputs.rows_of` reads; return self.
@@ -91,6 +93,8 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         require_unequal(rows)
         require(graph is None or params.space in OF_GRAPH, f'graph is given, and space="{params.space}"',
                 why="that kernel has no graph", fix='leave it out, or use space="graph" or "deformed"')
+        self.scaling_ = self._scaling_of(X, rows, execution, graph)
+        rows = scaled(rows, self.scaling_, execution)
         made = graph_of(rows, params.graph, execution, graph) if params.space in OF_GRAPH else None
         found = chosen_clusters(rows, self._kernel(rows), params, made, start, rule, execution)
         own = found.clusters

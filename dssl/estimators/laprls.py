@@ -52,13 +52,16 @@ class LapRLSEstimator(KernelEstimator):
         more, with the labeled points among them, up to half. `LandmarkParams` says which as well: uniform, k-means
         centers, or by leverage.
     graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
-    laplacian : "normalized" or "unnormalized".
     solver : "auto", "nystrom-direct" (Gram matrices), "nystrom-pcg", "nystrom-cg"; or, on all points instead of
-        landmarks, "direct", "pcg", "cg". `SystemParams` says more: preconditioner, whitening, precision, tolerance.
+        landmarks, "direct", "pcg", "cg". `SystemParams` says more: Laplacian, preconditioner, whitening, precision,
+        tolerance.
     cv : of a grid: a number of folds of the labels (fewer where there are fewer labels, see `evidence_`),
         "leave_one_out", a splitter of scikit-learn, repeated or not, which is given the labeled points; or a list of
         what it yields, `list(splitter.split(X_l, y_l, groups))` of the labeled points.
     fit_intercept : whether targets are centered at the mean of the labels.
+    scale : of the features: "auto", which standardizes columns whose ranges differ and leaves those of one unit, as
+        pixels and embeddings, "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or "none"
+        (`dssl.graph.scaling`); `scaling_` is what it came to.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of groups that are given.
@@ -71,12 +74,12 @@ class LapRLSEstimator(KernelEstimator):
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = CHOSEN,
                  gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
                  landmarks: float | str | LandmarkParams = "auto", graph: KNNGraph | None = None,
-                 laplacian: str = "normalized", solver: str | SystemParams = "auto", cv: Any = 5,
-                 fit_intercept: bool = True, memory_budget: int | str | None = None,
+                 solver: str | SystemParams = "auto", cv: Any = 5, fit_intercept: bool = True, scale: str = "auto",
+                 memory_budget: int | str | None = None,
                  unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.gamma_A, self.gamma_I = kernel, bandwidth, gamma_A, gamma_I
-        self.landmarks, self.graph, self.laplacian, self.solver = landmarks, graph, laplacian, solver
-        self.cv, self.fit_intercept = cv, fit_intercept
+        self.landmarks, self.graph, self.solver = landmarks, graph, solver
+        self.cv, self.fit_intercept, self.scale = cv, fit_intercept, scale
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
     def _params(self) -> LapRLSParams:
@@ -87,8 +90,8 @@ class LapRLSEstimator(KernelEstimator):
         given = {name: getattr(self, name) for name in PENALTIES}
         return LapRLSParams(
             **{name: _values_of(name, value) for name, value in given.items()}, landmarks=self.group("landmarks"),
-            system=self.group("solver"), laplacian=self.laplacian,  # type: ignore[arg-type]
-            fit_intercept=self.fit_intercept, loss=self._loss(), budget=budget_of(self.memory_budget),
+            system=self.group("solver"), fit_intercept=self.fit_intercept, loss=self._loss(),
+            budget=budget_of(self.memory_budget),
             chosen=all(np.ndim(value) == 0 for value in given.values()) and (
                 CHOSEN in given.values() or len(bandwidths_of(self.kernel, self.bandwidth)) > 1))
 

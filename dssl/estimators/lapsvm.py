@@ -24,7 +24,7 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
     ----------
     loss : "squared_hinge", "huber_hinge" (the hinge with its corner rounded over 0.01 to either side), "logistic", or
         a `dssl.learners.smooth_losses.SmoothLoss`, such as `HuberHinge(h=0.5)`.
-    gamma_A, gamma_I, landmarks, graph, laplacian, solver, cv, kernel, bandwidth, memory_budget, unlabeled, seed : as in
+    gamma_A, gamma_I, landmarks, graph, solver, cv, kernel, bandwidth, scale, memory_budget, unlabeled, seed : as in
         `LapRLSClassifier`, but that none is "chosen"; penalties weigh against the mean loss of the labels.
 
     Attributes
@@ -45,10 +45,10 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
                  loss: str | SmoothLoss = "squared_hinge", gamma_A: Penalty | Sequence[Penalty] = "auto",
                  gamma_I: Penalty | Sequence[Penalty] = "auto", landmarks: float | str | LandmarkParams = "auto",
-                 graph: KNNGraph | None = None, laplacian: str = "normalized", solver: str | SystemParams = "auto",
-                 cv: Any = 5, memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 graph: KNNGraph | None = None, solver: str | SystemParams = "auto", cv: Any = 5, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, gamma_A=gamma_A, gamma_I=gamma_I, landmarks=landmarks,
-                         graph=graph, laplacian=laplacian, solver=solver, cv=cv,
+                         graph=graph, solver=solver, cv=cv, scale=scale,
                          memory_budget=memory_budget, unlabeled=unlabeled, seed=seed)
         self.loss = loss
 

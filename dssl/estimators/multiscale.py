@@ -37,6 +37,7 @@ class MultiscaleKernelEstimator(SearchedEstimator):
         the paper's.
     C : 1 / alpha, penalty of the loss against the norm, of a kernel whose diagonal, or its median, is 1; the paper's
         rule is to interpolate (`dssl.learners.multiscale`), which C=1e6 does.
+    scale : of the features, as in `LapSVC`.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow; carriers
         follow from what is given here or 1 GiB, never from workers.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
@@ -52,10 +53,11 @@ class MultiscaleKernelEstimator(SearchedEstimator):
 
     def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
                  n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", unit_diagonal: bool = True,
-                 C: float = 100.0, memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 C: float = 100.0, scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None,
+                 seed: int = 0):
         self.eps_0, self.q, self.threshold, self.n_eigenpairs = eps_0, q, threshold, n_eigenpairs
         self.n_carriers, self.unit_diagonal, self.C, self.memory_budget = n_carriers, unit_diagonal, C, memory_budget
-        self.unlabeled, self.seed = unlabeled, seed
+        self.scale, self.unlabeled, self.seed = scale, unlabeled, seed
 
     def _params(self) -> tuple[MultiscaleParams, SampleLearner]:
         own = MultiscaleParams(
@@ -131,10 +133,11 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
 
     def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
                  n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", unit_diagonal: bool = True,
-                 C: float = 100.0, loss: str = "squared", memory_budget: int | str | None = None,
+                 C: float = 100.0, loss: str = "squared", scale: str = "auto", memory_budget: int | str | None = None,
                  unlabeled: Any = None, seed: int = 0):
         super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_carriers=n_carriers,
-                         unit_diagonal=unit_diagonal, C=C, memory_budget=memory_budget, unlabeled=unlabeled, seed=seed)
+                         unit_diagonal=unit_diagonal, C=C, scale=scale, memory_budget=memory_budget,
+                         unlabeled=unlabeled, seed=seed)
         self.loss = loss
 
     def _finish(self, F: np.ndarray, target: Target, weight: np.ndarray | None, learner: SampleLearner) -> None:

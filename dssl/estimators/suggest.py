@@ -6,12 +6,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.inputs import labels_of, rows_of
-from ..data.scaling import ScaledRows
 from ..errors import require
 from ..execution.on_dask import current_execution
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph, graph_of
+from ..graph.scaled_rows import scaled
+from ..graph.scaling import ScalingParams, fit_scaling
 from ..graph.vertices import find_vertices
 from ..learners.target import Quantities
 from ..selection.suggest import Criterion, Suggestion, SuggestParams, suggest
@@ -54,9 +55,9 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     params = params or SuggestParams(count=count, criterion=criterion, seed=seed)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))
     rows = rows_of(X, execution, "suggest_labels")
-    rows = execution.share_rows(rows)
-    if hasattr(model, "scaling_"):
-        rows = ScaledRows(rows, model.scaling_, execution)
+    known = getattr(model, "scaling_", None) or getattr(graph, "scaling", None)
+    rows = scaled(rows, known or fit_scaling(rows, None, ScalingParams(), execution,
+                                             categories=getattr(X, "categories", None)), execution)
     labeled = _labeled(X if y is None and getattr(X, "y", None) is not None else y, unlabeled, len(rows))
     made = None if params.criterion == "coverage" and graph is None else _graph(rows, model, graph, execution)
     points = find_vertices(rows, execution) if made is None else made.vertices
@@ -77,7 +78,7 @@ def _labeled(y: Any, unlabeled: Any, n: int) -> np.ndarray:
 def _graph(rows: Rows, model: Any, given: Any, execution: Execution) -> Any:
     """Return the graph of the points: the one that is given, or what it says or else the model."""
     if isinstance(given, KNNGraph):
-        return given.build(rows, execution)
+        return given.of_scaled(rows, execution)
     params = model.group("graph") if "graph" in getattr(model, "groups", ()) else KNNGraph()
     return graph_of(rows, params, execution, given)
 

@@ -44,6 +44,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
         them are held in memory.
     class_sizes : known sizes of the classes, counts or shares of all points, in the order of `classes_` or by class in
         a dict. None takes the shares of the labels for those of the unlabeled points.
+    scale : of the features, as in `LapSVC`.
     probability : whether `fit` calibrates `predict_proba`, by up to five fits to part of the labels.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
@@ -70,11 +71,12 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 1.0,
                  unlabeled_weight: float = 1.0, landmarks: float | str | LandmarkParams = "auto",
-                 class_sizes: Any = None, probability: bool = False, memory_budget: int | str | None = None,
+                 class_sizes: Any = None, probability: bool = False, scale: str = "auto",
+                 memory_budget: int | str | None = None,
                  unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.C, self.unlabeled_weight = kernel, bandwidth, C, unlabeled_weight
         self.landmarks, self.class_sizes, self.probability = landmarks, class_sizes, probability
-        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+        self.scale, self.memory_budget, self.unlabeled, self.seed = scale, memory_budget, unlabeled, seed
 
     def _params(self) -> TransductiveParams:
         return TransductiveParams(C=self.C, unlabeled_weight=self.unlabeled_weight)

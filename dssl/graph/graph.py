@@ -16,6 +16,8 @@ from ..storage.csr import as_rows
 from .given import checked_neighbors, checked_weights, described_weights, store_weights, warn_full
 from .neighbor_lists import Neighbors
 from .neighbors import NeighborParams, find_neighbors, lowered_neighbors
+from .scaled_rows import scaled
+from .scaling import Scaling, ScalingKind, ScalingParams, fit_scaling
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weight_rule import WIDTH, WeightParams, warn_raised
 from .weights import read_graph, weigh
@@ -32,6 +34,7 @@ class Graph:
     neighbors : the lists of the vertices; None where weights were brought.
     attributes : what is known of `neighbors` and `weights`; JSON.
     keeper : what has to live as long as the stored weights: the execution in whose scratch they lie.
+    scaling : of the features of which its lists were made; None where weights or lists were brought.
     """
 
     vertices: Vertices
@@ -39,6 +42,7 @@ class Graph:
     neighbors: Neighbors | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
     keeper: Execution | None = field(default=None, compare=False)
+    scaling: Scaling | None = None
 
     @classmethod
     def of(cls, given: Any, *, weights: str = "self_tuned", bandwidth: float | None = None, width: float = WIDTH,
@@ -122,6 +126,10 @@ class Graph:
         lists = None if self.neighbors is None else self.neighbors.shared(execution)
         return replace(self, stored=stored, neighbors=lists, keeper=execution)
 
+    def of_features(self, scaling: Scaling) -> "Graph":
+        """Return the graph with the scaling of the features of which it was made."""
+        return replace(self, scaling=scaling, attributes={**self.attributes, "scaling": scaling.to_arrays()[1]})
+
     def __repr__(self) -> str:
         return f"Graph({self.n} points, {len(self.vertices)} vertices, {self.attributes['weights']['nnz'] // 2} edges)"
 
@@ -133,7 +141,9 @@ class Graph:
         """Return the arrays that `from_arrays` takes, beside the attributes; 12 bytes an edge and direction."""
         W = self.weights()
         lists = {} if self.neighbors is None else self.neighbors.to_arrays()
-        return {**self.vertices.to_arrays(), **lists, "data": W.data, "indices": W.indices, "indptr": W.indptr}
+        scaling = {} if self.scaling is None else self.scaling.to_arrays()[0]
+        return {**self.vertices.to_arrays(), **lists, **scaling, "data": W.data, "indices": W.indices,
+                "indptr": W.indptr}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Graph":
@@ -142,7 +152,8 @@ class Graph:
         stored.write(0, {name: arrays[name] for name in ("data", "indices", "indptr")})
         stored.finish(0, {"rows": [0, len(vertices)], "n": len(vertices), "nnz": len(arrays["data"])})
         lists = Neighbors.from_arrays(arrays, attributes["neighbors"]) if "ids" in arrays else None
-        return cls(vertices, stored, lists, attributes)
+        scaling = Scaling.from_arrays(arrays, attributes["scaling"]) if "scaling" in attributes else None
+        return cls(vertices, stored, lists, attributes, scaling=scaling)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,11 +198,13 @@ class KNNGraph:
         """Return the vertices of rows (n, d), which equal rows share if duplicates collapse."""
         return find_vertices(rows, execution, parts) if self.duplicates == "collapse" else Vertices.distinct(len(rows))
 
-    def build(self, rows: Any, execution: Execution | None = None, parts: Parts | None = None) -> Graph:
+    def build(self, rows: Any, execution: Execution | None = None, parts: Parts | None = None, *,
+              scale: ScalingKind = "auto") -> Graph:
         """Return the graph of rows (n, d), dense or sparse.
 
         Parameters
         ----------
+        scale : of the features, as in the estimators, which take that of the graph that they are given.
         execution : where the tasks run; by default the active Dask client, or threads of this process.
         parts : where weights and lists are written, finished blocks being kept; scratch of the execution by default.
 
@@ -203,8 +216,13 @@ class KNNGraph:
         -----
         UserWarning : n_neighbors was lowered. WeightsRaised : weights below 1e-10 of the median were raised.
         """
-        execution = execution or current_execution()
+        execution, params = execution or current_execution(), ScalingParams(kind=scale)
         rows = execution.share_rows(as_rows(rows))
+        scaling = fit_scaling(rows, None, params, execution)
+        return self.of_scaled(scaled(rows, scaling, execution), execution, parts).of_features(scaling)
+
+    def of_scaled(self, rows: Rows, execution: Execution, parts: Parts | None = None) -> Graph:
+        """Return the graph of rows (n, d) as they are, as `build` does with `scale="none"`."""
         stored = execution.scratch() if parts is None else parts
         points = self.vertices(rows, execution, None if parts is None else parts.within("hashes"))
         require_distinct(len(points) > 1, f"all {len(rows)} points are equal" if len(rows) > 1 else "X holds 1 sample")
@@ -235,7 +253,7 @@ def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Any = No
     DataError : a graph of another number of points; see also `Graph.of` and `KNNGraph.build`.
     """
     if given is None:
-        return params.build(rows, execution)
+        return params.of_scaled(rows, execution)
     graph = given if isinstance(given, Graph) else Graph.of(
         given, weights=params.weights, bandwidth=params.bandwidth, width=params.width, symmetrize=params.symmetrize,
         execution=execution)

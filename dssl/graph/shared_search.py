@@ -53,7 +53,7 @@ def opened(artifact: Artifact) -> Graph:
 class SharedSearch:
     """The graphs of points (n, d), each made when it is first asked for, on one search for all that search alike.
 
-    An exact search gives the graphs that `KNNGraph.build` gives, to the bit. NN-descent is run for the largest
+    An exact search gives the graphs that `KNNGraph.of_scaled` gives, to the bit. NN-descent is run for the largest
     `n_neighbors`, and the beginnings of its lists are in general not those of a search for fewer: they have a recall of
     their own, which is certified. "auto" chooses between the two by the largest.
 
@@ -97,7 +97,7 @@ class SharedSearch:
         widest, self.n_made = self._widest[search_of(params, len(self.rows))], self.n_made + 1
         if params == widest:
             self.n_searches += 1
-            return params.build(self.rows, self.execution, parts)
+            return params.of_scaled(self.rows, self.execution, parts)
         source = self.graph(widest)
         assert source.neighbors is not None
         k = lowered_neighbors(params.search, len(source.vertices), "distinct points").n_neighbors

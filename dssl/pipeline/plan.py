@@ -11,10 +11,10 @@ import numpy as np
 from ..data.ingest import open_source
 from ..data.readers.base import Scan
 from ..data.readers.formats import format_of
-from ..data.scaling import require_kept_zeros
 from ..data.sources import Source, find_source, fingerprint
 from ..errors import ParameterError, SpecError, explain, require
 from ..execution.cost import worker_room
+from ..graph.scaling import require_kept_zeros
 from ..params import digest, is_whole, plain
 from ..report.markup import table, tag
 from ..storage.artifacts import Artifact, Workspace

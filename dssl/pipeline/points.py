@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from ..data.labels import DRAW_ROWS, choose_labels
-from ..data.scaling import ScaledRows, ScalingParams, fit_scaling, scaled_rows, scaling_cost
 from ..data.told_labels import read_told_labels
 from ..errors import DataError, explain, require, sentences
 from ..execution.cost import Cost, cost_of
+from ..graph.feature_units import warn_unlike
+from ..graph.scaled_rows import ScaledRows
+from ..graph.scaling import ScalingParams, fit_scaling, scaled_rows, scaling_cost
 from ..learners.target import Target
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges
@@ -39,11 +41,17 @@ class ScaleTask:
                 "entries": int(scaled.nnz)}
 
 
-def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
-    """Scale the training and test points, fitted on the training points only, into `train` and `test`."""
-    chosen, rows = {name: context.rows("split", name) for name in ("train", "test")}, dataset_of(context).X
-    scaling = fit_scaling(rows, chosen["train"], params, context.execution,
-                          feature_names=context.attributes("dataset")["dataset"].get("feature_names"))
+def make_points(context: Context, params: ScalingParams, *, chosen_by_labels: bool = False) -> dict[str, Any]:
+    """Scale the training and test points, fitted on the training points only, into `train` and `test`.
+
+    chosen_by_labels : whether these, and no user, leave columns of unlike spreads as they are: no warning then.
+    """
+    chosen, dataset = {name: context.rows("split", name) for name in ("train", "test")}, dataset_of(context)
+    rows = dataset.X
+    if not chosen_by_labels:
+        warn_unlike(rows, chosen["train"], params.kind, dataset.feature_names)
+    scaling = fit_scaling(rows, chosen["train"], params, context.execution, feature_names=dataset.feature_names,
+                          categories=dataset.categories)
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = scaled_rows(len(chosen["train"]), rows.row_bytes, chunk, context.execution.memory_budget)
     scaled, tasks = ScaledRows(rows, scaling, context.execution), {}
@@ -147,7 +155,7 @@ def _labels_cost(f: Facts[Any]) -> Cost:
 LABELS = Stage("labels", 3, ("split",),
                lambda spec: LabelParams(**spec.labels.model_dump(exclude={"file"})), make_labels, _labels_cost,
                "label fewer points", files=("labels",))
-POINTS = Stage("points", 3, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
+POINTS = Stage("points", 4, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
                "read fewer columns, or lower data.read.block_rows", section=data_section)

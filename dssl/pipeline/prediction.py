@@ -13,14 +13,15 @@ from ..data.columns import Columns
 from ..data.dataset import Dataset
 from ..data.ingest import ingest
 from ..data.ingest_params import IngestParams
-from ..data.ranges import Comparison, Ranges
 from ..data.readers.formats import FORMATS, format_of, open_reader
 from ..data.readers.stored import StoredReader
-from ..data.scaling import ScaledRows, Scaling
 from ..data.sources import Source, find_source
 from ..errors import DataError, SpecError, explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
+from ..graph.ranges import Comparison, Ranges
+from ..graph.scaled_rows import ScaledRows
+from ..graph.scaling import Scaling
 from ..learners.coding import ClassCoding, margins_of
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
@@ -57,7 +58,7 @@ class FittedPipeline:
 
         The others lie where every kernel value is as good as zero, so that the intercept alone predicts them; or where
         no label reaches a neighbor, and then what is predicted is a guess; or far beyond the range of the training
-        points in some column, see `data.ranges`.
+        points in some column, see `graph.ranges`.
         """
         values, beyond = self.model.values_and_beyond(self._scaled(X, execution), execution)
         return self.model.coding.labels(values), ~beyond & ~self.compared(X, execution or InProcess()).is_far.read_all()

@@ -14,11 +14,11 @@ from pydantic import (
 )
 
 from ..data.ingest_params import IngestParams
-from ..data.scaling import ScalingKind, ScalingParams
 from ..errors import DsslError, SpecError, explain, require, said
 from ..execution.size import budget_of, size_of
 from ..graph.graph import KNNGraph
 from ..graph.neighbors import NeighborParams
+from ..graph.scaling import ScalingKind, ScalingParams
 from ..graph.weight_rule import KERNEL_WIDTH, WIDTH, WeightParams
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
 from ..params import BANDWIDTH
@@ -78,7 +78,8 @@ class DataSpec(SpecSection):
                                                    "training rows of the split that it comes with")
     points: int | None = Field(None, ge=2, description="labeled and unlabeled points used; all but the test points")
     test: TestSplit = TestSplit(fraction=0.2)
-    scale: ScalingKind = "standardize"
+    scale: ScalingKind = Field("auto", description="of the features; auto standardizes columns whose ranges differ and "
+                               "leaves those of one unit, such as pixels and embeddings; see ScalingParams")
     seed: int = Field(0, ge=0)
 
     @model_validator(mode="after")

@@ -88,9 +88,9 @@ def held_out_values(data: Problem, folds: list[np.ndarray], solver: str, landmar
                     gammas_A: tuple[float, ...], gammas_I: tuple[float, ...]) -> np.ndarray:
     """Return the held-out values (p, m, c) of pairs of penalties, from the points."""
     execution = InProcess(memory_budget=4 << 30)
-    system = SystemParams(solver=solver, held_out=method)  # type: ignore[arg-type]
+    system = SystemParams(solver=solver, held_out=method, laplacian="unnormalized")  # type: ignore[arg-type]
     params = LapRLSParams(gamma_A=gammas_A, gamma_I=gammas_I, landmarks=LandmarkParams(n_landmarks=landmarks),
-                          system=system, laplacian="unnormalized")
+                          system=system)
     lines = data.lines(folds)
     made = LapRLSProblem(data.rows, Quantities(data.split.labeled, lines.target), lines, data.graph, params,
                          len(data.points.vertex),

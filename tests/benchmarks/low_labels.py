@@ -51,7 +51,7 @@ from dssl import (
     TransductiveSVC,
 )
 from dssl.estimators.calibrated import CalibratedClassifier
-from dssl.graph.weight_rule import KERNEL_WIDTH
+from dssl.graph.weight_rule import KERNEL_WIDTH, WIDTH
 from dssl.learners.on_graph.graph_ridge import RIDGES
 
 from .graph_learners import Peer
@@ -70,7 +70,7 @@ def main() -> None:
     learners = [learner for learner in given.learners if given.peer_python or learner not in PEERS]
     for name in given.sets:
         X, y = read(name, given.points)
-        graph, kernel_graph = KNNGraph().build(X), KNNGraph(width=KERNEL_WIDTH).build(X)
+        graph, kernel_graph = (KNNGraph(width=width).build(X, scale="none") for width in (WIDTH, KERNEL_WIDTH))
         draws = {f"{rate}_{draw}": drawn(y, rate, draw) for rate in given.labels for draw in range(given.draws)}
         with tempfile.TemporaryDirectory() as folder:
             labeled = {key: np.flatnonzero(labels >= 0) for key, labels in draws.items()}

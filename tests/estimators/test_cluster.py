@@ -73,15 +73,15 @@ def test_stochastic_steps_come_near_the_exact_kernel(moons):
     X, y, known = moons
     exact = ClusterKernelSVC(approximation="exact", bandwidth=0.3).fit(X, known)
     steps = StochasticParams(n_features=100, steps=60)
-    found = ClusterKernelSVC(approximation="stochastic", bandwidth=0.3, steps=steps).fit(X, known)
+    found = ClusterKernelSVC(approximation=steps, bandwidth=0.3).fit(X, known)
     assert (found.transduction_ == exact.transduction_).mean() > 0.97
     assert (found.transduction_ == y).mean() > 0.97
     assert_allclose(found.basis_.values[:8], exact.basis_.values[:8], atol=0.06)
     assert found.evidence_["steps"] == 60
     assert 0 < found.evidence_["error"] < 0.2
-    again = ClusterKernelSVC(approximation="stochastic", bandwidth=0.3, steps=steps).fit(X, known)
+    again = ClusterKernelSVC(approximation=steps, bandwidth=0.3).fit(X, known)
     assert_array_equal(again.decision_function(X), found.decision_function(X))
-    few = ClusterKernelSVC(approximation="stochastic", bandwidth=0.3, steps=steps, landmarks=100).fit(X, known)
+    few = ClusterKernelSVC(approximation=steps, bandwidth=0.3, landmarks=100).fit(X, known)
     assert (few.transduction_ == y).mean() > 0.93
     assert few.evidence_["landmarks"] == 100
 
@@ -93,7 +93,7 @@ def test_stochastic_steps_need_random_features_and_exact_degrees(moons):
     with pytest.raises(ParameterError, match='degrees="landmarks" and approximation="stochastic"'):
         ClusterKernelSVC(approximation="stochastic", degrees="landmarks").fit(X, known)
     with pytest.raises(ParameterError, match="n_features=3"):
-        ClusterKernelSVC(approximation="stochastic", steps=StochasticParams(n_features=3)).fit(X, known)
+        ClusterKernelSVC(approximation=StochasticParams(n_features=3)).fit(X, known)
 
 
 def test_several_classes_sparse_points_and_weights():

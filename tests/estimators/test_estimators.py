@@ -1,5 +1,6 @@
 """`LapSVC` and `LapKernelRidge` as estimators: scikit-learn's checks and tools, every input, weights, edge cases."""
 
+import inspect
 import pickle
 import re
 import warnings
@@ -70,7 +71,7 @@ def blobs(n=60, n_labeled=4, n_classes=2, seed=0, n_features=2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", [LapSVC(), LapSVC(probability=True), LapKernelRidge(), LapRLSClassifier(),
+@pytest.mark.parametrize("estimator", [LapSVC(), LapKernelRidge(), LapRLSClassifier(),
                                        LapRLSRegressor(), LapSVM(), ClusterKernelSVC(), PoissonLearning(),
                                        MultiscaleKernelClassifier(q=0.7), MultiscaleKernelRegressor(q=0.7),
                                        GridSearch(LapSVC(), {"C": [1, 10]}, cv=2), GraphKernelRidge(),
@@ -118,8 +119,8 @@ def test_parameters_are_given_back_cloned_and_set(kind):
               "regularizer": {"laplacian": "unnormalized", "ridge": 0.2, "power": 3}}
     settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "graph": KNNGraph(**groups["graph"]),
                 "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tolerance": 1e-5,
-                "memory_budget": "1GB", "unlabeled": -2, "seed": 9}
-    settings |= {"probability": True, "loss": "hinge"} if kind is LapSVC else {}
+                "scale": "unit_range", "memory_budget": "1GB", "unlabeled": -2, "seed": 9}
+    settings |= {"loss": "hinge"} if kind is LapSVC else {}
     estimator = kind(**settings)
     assert estimator.get_params(deep=False) == settings
     settings |= {f"{name}__{key}": value for name, fields in groups.items() for key, value in fields.items()}
@@ -131,7 +132,7 @@ def test_parameters_are_given_back_cloned_and_set(kind):
 @pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge])
 def test_pickles_fitted_and_not(kind):
     X, y, new = blobs()
-    estimator = kind(**SMALL | ({"probability": True} if kind is LapSVC else {}))
+    estimator = kind(**SMALL)
     again = pickle.loads(pickle.dumps(estimator))
     assert again.get_params() == estimator.get_params()
     with pytest.raises(NotFittedError):
@@ -247,11 +248,15 @@ def test_the_transduction_is_what_is_predicted_for_the_points_of_the_fit(kind):
         _ = pickle.loads(pickle.dumps(fitted.fit(X, y))).transduction_
 
 
-@pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVM,
-                                  TransductiveSVC])
+ESTIMATORS = [getattr(dssl, name) for name in dssl.__all__ if hasattr(getattr(dssl, name), "get_params")]
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
 def test_a_constructor_has_a_dozen_arguments_at_most(kind):
     """Beside the budget, which says nothing of what is fitted."""
-    assert len(kind().get_params(deep=False).keys() - {"memory_budget"}) <= 12
+    names = inspect.signature(kind).parameters.keys()
+    assert len(names - {"memory_budget"}) <= 12
+    assert "scale" in names or kind in (GridSearch, LabeledKFold)
 
 
 def test_names_of_columns_are_those_of_fit():

@@ -66,8 +66,8 @@ def test_laprls_is_ridge_regression_in_the_deformed_kernel(kind):
     expected = deformed[:, :20] @ np.linalg.solve(deformed[:20, :20] + lambda_A * np.eye(20), target[:20])
     for solver in SOLVERS:
         own = LapRLSRegressor(bandwidth=2.5, gamma_A=lambda_A / 20, gamma_I=lambda_I * len(X)**2 / 20,
-                              graph=KNNGraph(n_neighbors=6), laplacian=kind, landmarks=1.0, fit_intercept=False,
-                              solver=SystemParams(solver=solver, tolerance=1e-10)).fit(X, target)
+                              graph=KNNGraph(n_neighbors=6), landmarks=1.0, fit_intercept=False,
+                              solver=SystemParams(solver=solver, laplacian=kind, tolerance=1e-10)).fit(X, target)
         assert_allclose(own.predict(X), expected, atol=1e-6)
 
 
@@ -248,7 +248,7 @@ def test_more_landmarks_than_points_are_all_points():
     {"gamma_A": [0.1, 0.1]}, {"gamma_I": "10*median"},
     {"solver": "lu"}, {"solver__preconditioner": "jacobi"}, {"solver__whitening": 1.0}, {"solver__whitening": 0.0},
     {"solver__precision": "float16"}, {"solver__tolerance": 0.0}, {"solver__max_iterations": 0}, {"landmarks": 0},
-    {"landmarks": 1.5}, {"landmarks": "grid"}, {"landmarks__method": "grid"}, {"laplacian": "random"},
+    {"landmarks": 1.5}, {"landmarks": "grid"}, {"landmarks__method": "grid"}, {"solver__laplacian": "random"},
 ])
 def test_parameters_out_of_range_are_refused(settings):
     X, y, _ = problem()

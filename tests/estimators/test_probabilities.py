@@ -5,19 +5,22 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 
+import dssl
 from dssl import (
     GraphKernelRidge,
     GridSearch,
     LaplaceLearning,
     LapRLSClassifier,
+    LapSVC,
     LapSVM,
     PoissonLearning,
     SemiSupervisedClassifier,
     SystemParams,
+    TransductiveSVC,
 )
 from dssl.estimators.graph import PointsBeyond
 from dssl.estimators.targets import classes_of
@@ -185,3 +188,30 @@ def test_a_search_has_the_probabilities_of_its_best():
     X, y, new = problem(n_classes=2)
     found = GridSearch(LapRLSClassifier(), {"gamma_I": [0.0, "auto"]}, cv=3).fit(X, y)
     assert_array_equal(found.predict_proba(new), found.best_estimator_.predict_proba(new))
+
+
+CLASSIFIERS = [getattr(dssl, name) for name in dssl.__all__ if hasattr(getattr(dssl, name), "decision_function") or
+               name == "GridSearch"]
+QUICK = {"MultiscaleKernelClassifier": {"q": 0.5, "n_carriers": 30}, "LapSVM": {"landmarks": 20},
+         "LapRLSClassifier": {"landmarks": 20}, "ClusterKernelSVC": {"landmarks": 30}}
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS, ids=lambda kind: kind.__name__)
+def test_every_classifier_has_probabilities_or_says_what_turns_them_on(kind):
+    X, true = make_moons(60, noise=0.05, random_state=0)
+    y = np.where(np.arange(60) < 10, true, -1)
+    assert {*np.bincount(true[:10])} == {5}
+    estimator = GridSearch(LapSVC(), {"eta": [0, 10]}, cv=2) if kind is GridSearch else kind(
+        **QUICK.get(kind.__name__, {}))
+    if kind is TransductiveSVC:
+        with pytest.raises(AttributeError) as caught:
+            estimator.fit(X, y).predict_proba(X)
+        assert "set probability=True" in f"{caught.value} {caught.value.__cause__}"
+        estimator.set_params(probability=True)
+    found = estimator.fit(X, y).predict_proba(X)
+    assert_allclose(found.sum(axis=1), 1)
+    assert_array_equal(found.argmax(axis=1), estimator.predict(X))
+    if kind not in (TransductiveSVC, GridSearch):
+        alone = np.where(np.cumsum(y == 1) > 1, np.where(y == 1, -1, y), y)
+        with pytest.raises(NotFittedError, match="label a second point of it"):
+            estimator.fit(X, alone).predict_proba(X)

@@ -148,8 +148,8 @@ def test_what_changed_is_not_served(what, tmp_path):
 
 
 OTHERS = {"kernel": "laplacian", "bandwidth": 3.0, "C": 3.0, "eta": 3.0, "graph": KNNGraph(n_neighbors=3),
-          "n_subsample": 50, "tolerance": 1e-5, "probability": True, "unlabeled": 0, "seed": 1, "gamma_A": 0.5,
-          "gamma_I": 0.5, "landmarks": 30, "laplacian": "unnormalized", "solver": "nystrom-pcg", "cv": 4,
+          "n_subsample": 50, "tolerance": 1e-5, "scale": "unit_range", "unlabeled": 0, "seed": 1, "gamma_A": 0.5,
+          "gamma_I": 0.5, "landmarks": 30, "solver": "nystrom-pcg", "cv": 4,
           "fit_intercept": False, "loss": "logistic", "memory_budget": "2GiB",
           "regularizer": RegularizerParams(power=3)}
 

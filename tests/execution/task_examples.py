@@ -21,7 +21,6 @@ from sklearn.datasets import dump_svmlight_file
 from dssl import ClusterKernelSVC, KernelKMeans, KNNGraph, LapKernelRidge, LapSVC, MultiscaleKernelClassifier
 from dssl.data.append import append
 from dssl.data.ingest import ingest
-from dssl.data.scaling import ScalingParams, fit_scaling
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.execution import halo_rows
 from dssl.execution.ordered import ordered
@@ -32,6 +31,7 @@ from dssl.graph.energy_moves import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
 from dssl.graph.health import lost_points, stored_health
 from dssl.graph.neighbors import neighbors
+from dssl.graph.scaling import ScalingParams, fit_scaling
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.graph.vertices import VertexRows, find_vertex_rows
 from dssl.graph.weight_rule import WeightParams

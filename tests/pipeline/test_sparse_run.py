@@ -83,7 +83,7 @@ def test_a_model_of_sparse_points_predicts_sparse_and_dense_rows(runs, text_like
 
 @pytest.mark.parametrize("scale", ["standardize", "unit_range"])
 def test_a_scaling_that_moves_zeros_is_refused_before_any_stage(scale, text_like, tmp_path):
-    with pytest.raises(DataError, match=r"(?s)sparse rows.*data.scale: unit_norm.*read: \{sparse: false\}"):
+    with pytest.raises(DataError, match=r"(?s)sparse rows.*data.scale.*unit_norm.*read: \{sparse: false\}"):
         run(spec_of(text_like[0], scale=scale), workspace=tmp_path, execution=InProcess(1))
     assert not list(tmp_path.glob("artifacts/*"))
 

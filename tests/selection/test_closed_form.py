@@ -248,8 +248,8 @@ def laprls(folds, m=40, n=150, s=25, weighted=True, copies=False, laplacian="nor
     weight = rng.uniform(0.3, 3, m) if weighted else None
 
     def values(held_out, solver="nystrom-direct", kernel=None, **system):
-        params = LapRLSParams(**(GRID | grid), landmarks=LandmarkParams(n_landmarks=s), laplacian=laplacian,
-                              system=SystemParams(solver=solver, held_out=held_out, **system),
+        params = LapRLSParams(**(GRID | grid), landmarks=LandmarkParams(n_landmarks=s),
+                              system=SystemParams(solver=solver, laplacian=laplacian, held_out=held_out, **system),
                               fit_intercept=fit_intercept)
         problem = LapRLSProblem.of(rows, target, params, execution, graph=graph, weight=weight, folds=folds)
         prepared = problem.prepared(kernel or RBF(0.8), execution, held_out=True)

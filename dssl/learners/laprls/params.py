@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...errors import require
+from ...graph.functions import LaplacianKind
 from ...solvers.blocked_cg import Stop
 from ..smooth_losses import SQUARES, SmoothLoss
 
@@ -25,6 +26,7 @@ class SystemParams:
     solver : "nystrom-direct" forms Gram matrices, "nystrom-pcg" and "nystrom-cg" iterate; "direct", "pcg" and "cg" are
         the same on all points instead of landmarks, equation (3); "auto" takes "nystrom-direct" or "nystrom-pcg", which
         costs less.
+    laplacian : of the graph's energy, "normalized" or "unnormalized".
     preconditioner : of "nystrom-pcg": "edges" samples edges and labels; "paper" is equation (5) for m <= n^1/2 labels
         and (6) for more, "paper-5" and "paper-6" one of them; "none".
     edges : edges and labels sampled, a landmark.
@@ -44,6 +46,7 @@ class SystemParams:
     """
 
     solver: Solver = "auto"
+    laplacian: LaplacianKind = "normalized"
     preconditioner: Preconditioner = "edges"
     edges: int = 8
     whitening: float | Literal["auto"] | None = "auto"
@@ -55,8 +58,9 @@ class SystemParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, known, usual in (("solver", Solver, "auto"), ("preconditioner", Preconditioner, "edges"),
-                                   ("held_out", HeldOut, "auto"), ("held_out_points", HeldOutPoints, "transductive")):
+        for name, known, usual in (("solver", Solver, "auto"), ("laplacian", LaplacianKind, "normalized"),
+                                   ("preconditioner", Preconditioner, "edges"), ("held_out", HeldOut, "auto"),
+                                   ("held_out_points", HeldOutPoints, "transductive")):
             require(getattr(self, name) in get_args(known), f"{name}={getattr(self, name)!r}",
                     why=f"it is one of {', '.join(get_args(known))}", fix=f'use "{usual}"')
         whole = isinstance(self.edges, (int, np.integer)) and not isinstance(self.edges, bool)

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +59,6 @@ class LapRLSParams:
     gamma_I: tuple[Penalty, ...] = ("auto",)
     landmarks: LandmarkParams = field(default_factory=LandmarkParams)
     system: SystemParams = field(default_factory=SystemParams)
-    laplacian: Literal["normalized", "unnormalized"] = "normalized"
     fit_intercept: bool = True
     loss: SmoothLoss = SQUARES
     chosen: bool = False
@@ -72,8 +71,6 @@ class LapRLSParams:
                     why="the grid would be empty, or do work twice", fix="give one value, or several that differ")
         for gamma_A, gamma_I in product(self.gamma_A, self.gamma_I):
             require_penalties(gamma_A, gamma_I)
-        require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
-                why="no other Laplacian is defined", fix="choose normalized or unnormalized")
         require(self.loss == SQUARES or not self.chosen,
                 f"penalties or a bandwidth that are chosen, and loss {self.loss.name}",
                 why="they are chosen by squared residuals", fix='use "auto", "0.5*median", numbers, or grids of them')
@@ -322,11 +319,11 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
     if dense:
         chosen = None if landmarks is None else landmarks.rows
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
-        task = DenseTask(rows, kernel, problem.graph, copies, params.laplacian, shared, lines.n_held, chosen, (),
+        task = DenseTask(rows, kernel, problem.graph, copies, params.system.laplacian, shared, lines.n_held, chosen, (),
                          params.system, params.fit_intercept, execution.memory_budget, params.loss)
         return dense_solver(task, execution), rows.read_all(), evidence
     assert landmarks is not None
-    system = assemble(rows, lines, kernel, landmarks, problem.graph, params.laplacian, params.system, execution,
+    system = assemble(rows, lines, kernel, landmarks, problem.graph, params.system.laplacian, params.system, execution,
                       copies=copies, order=problem.order, fit_intercept=params.fit_intercept,
                       known=problem.in_blocks)
     blocks = system.blocks

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ...data.scaling import ScalingParams, scaling_cost
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
 from ...graph.graph import KNNGraph
+from ...graph.scaling import ScalingParams, scaling_cost
 from ...learners.coding import margins_of
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.automatic import Automatic, fit_automatic, measure_of
@@ -64,9 +64,11 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
     """Choose the scale of the features, and scale the training and test points."""
     if params.scaling is not None:
         return make_points(context, params.scaling)
-    scaling, tried = choose_scale(dataset_of(context).X, context.rows("split", "train"), labeled_target(context),
-                                  context.execution, params.seed)
-    return {**make_points(context, ScalingParams(kind=scaling.kind)), "scale": {"kind": scaling.kind, **tried}}
+    dataset = dataset_of(context)
+    scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), labeled_target(context),
+                                  context.execution, params.seed, dataset.categories)
+    made = make_points(context, ScalingParams(kind=scaling.kind), chosen_by_labels=True)
+    return {**made, "scale": {"kind": scaling.kind, **tried}}
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ BASELINES = (
     Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little."))
 AUTOMATIC = Kind("automatic", AutomaticPipeline, ("classification", "regression"), (
     DATASET, SPLIT, LABELS,
-    replace(POINTS, version=1, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
+    replace(POINTS, version=2, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("models", 7, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,

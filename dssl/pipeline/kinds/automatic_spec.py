@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...data.scaling import ScalingKind, ScalingParams
+from ...graph.scaling import ScalingKind, ScalingParams
 from ...learners.on_graph.automatic import most_labels
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
 from ..spec import DataSpec, GraphPipeline, LabelSpec
@@ -14,9 +14,9 @@ from .graph_spec import SizedModelSpec, require_sizes_of_classes
 class AutomaticData(DataSpec):
     """The same, with a scaling that the labels choose."""
 
-    scale: ScalingKind | Literal["auto"] = Field(  # type: ignore[assignment]
-        "auto", description="auto chooses by the columns' ranges, and from 50 labels on by the leave-one-out error of "
-                            "the nearest labeled neighbor")
+    scale: ScalingKind = Field(
+        "auto", description="of the features; auto chooses by the columns' ranges, and from 50 labels on by the "
+                            "leave-one-out error of the nearest labeled neighbor")
 
     @property
     def scaling(self) -> ScalingParams | None:

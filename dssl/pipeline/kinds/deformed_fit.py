@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...data.scaling import scaled_rows
 from ...execution.cost import Cost, cost_of, gram_seconds
 from ...execution.in_process import InProcess
 from ...graph.laplacian import Laplacian
 from ...graph.neighbors import NeighborParams, find_neighbors
 from ...graph.regularizer import RegularizerParams
+from ...graph.scaling import scaled_rows
 from ...graph.weight_rule import WeightParams
 from ...graph.weights import weights
 from ...kernels.base import Kernel, kernel_from

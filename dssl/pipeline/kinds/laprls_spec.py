@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ...errors import require
 from ...execution.tasks import MEMORY_BUDGET
+from ...graph.functions import LaplacianKind
 from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkMethod, LandmarkParams
 from ...learners.laprls.chosen import CHOSEN, bandwidths_of, values_of
@@ -74,18 +75,19 @@ class LapRLSSpec(ModelSpec):
     fit_intercept: bool = True
     landmarks: LandmarkSpec = LandmarkSpec()
 
-    def system(self, held_out: HeldOut = "auto", held_out_points: HeldOutPoints = "transductive") -> SystemParams:
+    def system(self, laplacian: LaplacianKind, held_out: HeldOut = "auto",
+               held_out_points: HeldOutPoints = "transductive") -> SystemParams:
         """Return the solver's parameters; held_out, held_out_points : how cross-validation predicts."""
-        return SystemParams(solver=self.solver, preconditioner=self.preconditioner, whitening=self.whitening,
-                            precision=self.precision, tolerance=self.tolerance, max_iterations=self.max_iterations,
-                            held_out=held_out, held_out_points=held_out_points, seed=self.landmarks.seed)
+        return SystemParams(solver=self.solver, laplacian=laplacian, preconditioner=self.preconditioner,
+                            whitening=self.whitening, precision=self.precision, tolerance=self.tolerance,
+                            max_iterations=self.max_iterations, held_out=held_out, held_out_points=held_out_points,
+                            seed=self.landmarks.seed)
 
     def minimized(self) -> SmoothLoss:
         """Return the loss that is minimized."""
         return SQUARES
 
-    def params(self, laplacian: Literal["normalized", "unnormalized"],
-               selection: "PenaltySelection | None") -> LapRLSParams:
+    def params(self, laplacian: LaplacianKind, selection: "PenaltySelection | None") -> LapRLSParams:
         """Return the parameters with the grid of the selection."""
         printed = self.preconditioner.startswith("paper") and self.solver in ("auto", "nystrom-pcg")
         require(not (printed and self.landmarks.method == "kmeans"),
@@ -98,9 +100,10 @@ class LapRLSSpec(ModelSpec):
         if selection:
             gamma_A = tuple(selection.grid.gamma_A or gamma_A)
             gamma_I = tuple(selection.grid.gamma_I or gamma_I)
-        system = self.system(selection.cross_validation, selection.held_out_points) if selection else self.system()
+        how = (selection.cross_validation, selection.held_out_points) if selection else ()
+        system = self.system(laplacian, *how)
         return LapRLSParams(gamma_A=gamma_A, gamma_I=gamma_I, landmarks=self.landmarks.params(), system=system,
-                            laplacian=laplacian, fit_intercept=self.fit_intercept, loss=self.minimized(),
+                            fit_intercept=self.fit_intercept, loss=self.minimized(),
                             chosen=selection is None and CHOSEN in (self.gamma_A, self.gamma_I))
 
 

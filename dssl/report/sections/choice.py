@@ -23,7 +23,7 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("what graph kernels count for", None if share is None else f"{percent(share)}, those on the labels the rest"),
         ("structure of the graph, 1 is that of noise", number(found["structure"]) if "structure" in found else None),
         ("scale of the features", scale.get("kind")),
-        ("the largest range of a column over the median one", number(scale["ranges"]) if "ranges" in scale else None),
+        ("the largest range of a column over a low one", number(scale["ranges"]) if "ranges" in scale else None),
         ("error of the nearest labeled neighbor, by scale", ", ".join(
             f"{kind} {percent(error)}" for kind, error in judged.items()) or None),
         ("how it was computed", computed(found.get("functions") or found.get("solver") or {})),

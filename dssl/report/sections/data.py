@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from ..markup import at, described, listed, number, percent, plain_label, tag
+from ..markup import at, counted, described, listed, number, percent, plain_label, tag
 from ..page import Section
 from ..plots import MOST_CLASSES
 
@@ -21,8 +21,8 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
     classes, per_class = split.get("classes") or [], at(facts, "labels", "per_class") or []
     n_labeled, n_train = at(facts, "labels", "n_labeled"), split.get("n_train")
     share = f" ({percent(n_labeled / n_train, 2)} of the training points)" if n_labeled is not None and n_train else ""
-    kind, constant = scaling.get("kind"), scaling.get("constant_columns")
-    names, source = scaling.get("constant_column_names") or [], at(facts, "spec", "data", "source")
+    constant, names = scaling.get("constant_columns"), scaling.get("constant_column_names") or []
+    source = at(facts, "spec", "data", "source")
     digest = at(facts, "dataset", "dataset", "fingerprint")
     rows: list[tuple[str, Any]] = [
         ("source", ", ".join(source) if isinstance(source, list) else source),
@@ -35,11 +35,31 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
         ("classes", f"{number(len(classes))}: {listed(classes, MOST_CLASSES)}" if classes else None),
         ("target", _target(split.get("target"))),
         ("labels per class", _labels_per_class(classes, per_class)),
-        ("scaling", f"{kind}: {SCALINGS.get(kind, '')}, fitted on the training points" if kind else None),
+        ("scaling", _scaling(scaling)),
+        ("categories", _categories(scaling)),
         ("constant columns", None if constant is None else number(constant)
          + (f" ({listed(names, 10)}): they tell nothing" if names else "")),
     ]
     return Section("data", "Data", described(rows)) if any(value for _, value in rows) else None
+
+
+def _scaling(scaling: dict[str, Any]) -> str | None:
+    """Return how features were scaled, and why, where that was chosen by their ranges."""
+    kind = scaling.get("numbers", scaling.get("kind"))
+    if not kind:
+        return None
+    ranges = scaling.get("ranges")
+    why = "" if ranges is None else f"; chosen since the widest column ranges {number(ranges)} times the lower quartile"
+    return f"{kind}: {SCALINGS.get(kind, '')}, fitted on the training points{why}"
+
+
+def _categories(scaling: dict[str, Any]) -> str | None:
+    """Return how columns of 0 and 1 were scaled where they were apart from the numbers."""
+    if "categories" not in scaling:
+        return None
+    return (f"{counted(scaling['categories'], 'column')} of 0 and 1 by one factor: two levels of a category are "
+            f"{number(scaling['level_distance'])} apart, at most twice as far as near neighbors are in the numbers, so "
+            "that a category alone does not cut the graph into pieces")
 
 
 def _count(value: Any) -> str | None:

@@ -50,9 +50,10 @@ class Problem:
 
     def prepared(self, method, solver="nystrom-direct", *, loss=SQUARES, execution=None, grid=None, rows=None,
                  **system):
-        params = LapRLSParams(**(grid or GRID), landmarks=LandmarkParams(n_landmarks=self.s), laplacian=self.kind,
+        params = LapRLSParams(**(grid or GRID), landmarks=LandmarkParams(n_landmarks=self.s),
                               fit_intercept=self.intercept, loss=loss, system=SystemParams(
-                                  solver=solver, held_out=method, held_out_points="inductive", **system))
+                                  solver=solver, laplacian=self.kind, held_out=method, held_out_points="inductive",
+                                  **system))
         execution = execution or InProcess(2)
         problem = LapRLSProblem.of(rows or ArrayRows(self.X), self.target, params, execution, weight=self.weight,
                                    graph=self.graph.shared(execution), folds=self.folds)

@@ -1,4 +1,9 @@
-"""Scaling of features, fitted on the training rows only.
+"""Scaling of features, fitted on the training rows only, and the choice of one where nobody says: "auto".
+
+Columns whose ranges, but for less than a quarter of them, lie within a factor of ten are in one unit, as embeddings and
+pixels are, and stay as they are; others are standardized, or of sparse rows divided by their largest absolute values.
+Columns that text became, and others of 0 and 1 beside numbers that are standardized, share one factor instead
+(`feature_units.py`).
 
 Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
 Combine step: pairwise, by the formulas of Chan, Golub and LeVeque. Finish step: one shift and one factor a column.
@@ -6,8 +11,8 @@ Sparse rows take the kinds that leave zeros zero; they stay sparse throughout.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import sparse
@@ -16,22 +21,16 @@ from ..errors import DataError, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
-from ..storage.blocks import (
-    Arrays,
-    HeldArrays,
-    PartWriter,
-    Receipt,
-    Rows,
-    counts_below,
-    row_ranges,
-    rows_that_fit,
-)
+from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges, rows_that_fit
 from ..storage.csr import as_csr
+from .feature_units import near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
 from .ranges import Ranges
 
-ScalingKind = Literal["standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
-KINDS = ("standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none")
+ScalingKind = Literal["auto", "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
+KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind)
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
+ONE_UNIT = 10.0  # the largest range of a column over the lower quartile
+APART = 2.0  # levels of a category, in distances to near neighbors
 MOST_LISTED = 100  # constant columns of sparse rows that are named
 SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
 LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks share the work
@@ -44,15 +43,16 @@ SCALED_SECONDS = 6e-9  # of a number, on one core, to take its moments or to sca
 class ScalingParams:
     """How features are scaled.
 
-    kind : "standardize", mean 0 and standard deviation 1 a column; "unit_range", [0, 1] a column; "max_abs",
-        largest absolute value 1 a column; "unit_norm", length 1 a row; "global_range", one factor for all columns, as
-        in pixels / 255; "none". The first two move zeros, so they are not for sparse rows.
+    kind : "auto", by the columns' ranges (see the head of this file); "standardize", mean 0 and standard deviation 1 a
+        column; "unit_range", [0, 1] a column; "max_abs", largest absolute value 1 a column; "unit_norm", length 1 a
+        row; "global_range", one factor for all columns, as in pixels / 255; "none". "standardize" and "unit_range" move
+        zeros, so they are not for sparse rows.
     """
 
-    kind: ScalingKind = "standardize"
+    kind: ScalingKind = "auto"
 
     def __post_init__(self) -> None:
-        require(self.kind in KINDS, f"scaling {self.kind!r}", why="dssl knows no scaling of that name",
+        require(self.kind in KINDS, f"scale={self.kind!r}", why="dssl knows no scaling of that name",
                 fix=f"use one of {', '.join(KINDS)}")
 
 
@@ -119,8 +119,11 @@ class MomentsTask:
 class Scaling:
     """A fitted scaling: columns become (x - shift) * factor, or rows get length 1.
 
+    kind : "auto" where that scaled columns of 0 and 1 apart from the numbers, else what it chose.
     shift, factor : ndarray, shape (d,), float64; both empty where the kind does not need them.
-    attributes : the number of training rows, the constant columns and how many, the number of zero rows.
+    attributes : the number of training rows, the constant columns and how many, the number of zero rows. Of "auto" the
+        `ranges`, the largest over the lower quartile, what became of `numbers`, how many columns are `categories`, and
+        the `level_distance` between two levels of one.
     seen : the ranges of the training rows, where it was fitted; not part of its arrays.
     """
 
@@ -142,8 +145,7 @@ class Scaling:
         """
         X: Any = block if sparse.issparse(block) else np.asarray(block)
         width = self.attributes["n_columns"]
-        require(X.ndim == 2 and X.shape[1] == width, f"the block has shape {X.shape}, expected (rows, {width})",
-                why="the scaling was fitted on that many columns", fix="pass the same features", error=DataError)
+        require_columns(X.shape, width)
         dtype = np.result_type(X.dtype, np.float32)
         if sparse.issparse(X):
             return self._transform_sparse(as_csr(X), dtype) if self.keeps_zeros else self.transform(X.toarray())
@@ -171,60 +173,37 @@ class Scaling:
         return cls(ScalingParams(kind=attributes["kind"]).kind, arrays["shift"], arrays["factor"], rest)
 
 
-class ScaledRows(Rows):
-    """Rows as a scaling makes them, scaled each time they are read.
-
-    execution : whose tasks read them; they load the arrays of the scaling then, and do not carry them.
-    """
-
-    def __init__(self, rows: Rows, scaling: Scaling, execution: Execution | None = None):
-        arrays, _ = scaling.to_arrays()
-        self._arrays: Arrays = execution.share(**arrays) if execution else HeldArrays(**arrays)
-        self.rows, self.kind, self.shape = rows, scaling.kind, rows.shape
-        self.dtype = np.result_type(rows.dtype, np.float32)
-        self.is_sparse = rows.is_sparse and scaling.keeps_zeros
-
-    @property
-    def scaling(self) -> Scaling:
-        return Scaling.from_arrays(self._arrays.load(), {"kind": self.kind, "n_columns": self.shape[1]})
-
-    @property
-    def row_bytes(self) -> int:
-        if not self.is_sparse:
-            return super().row_bytes
-        entry, scaled_entry = self.rows.dtype.itemsize + 4, self.dtype.itemsize + 4
-        return -(-(self.rows.row_bytes - 8) * scaled_entry // entry) + 8
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        return self.scaling.transform(self.rows.read(start, stop))
-
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        return self.scaling.transform(self.rows.take(ids))
+def require_columns(shape: tuple[int, ...], width: int) -> None:
+    """Raise DataError unless rows have the columns that a scaling was fitted on."""
+    require(len(shape) == 2 and shape[1] == width, f"the block has shape {shape}, expected (rows, {width})",
+            why="the scaling was fitted on that many columns", fix="pass the same features", error=DataError)
 
 
 def require_kept_zeros(kind: ScalingKind, n: int, d: int) -> None:
     """Raise DataError if a scaling of sparse rows (n, d) would move their zeros."""
-    require(kind in KEEPS_ZEROS, f"scaling {kind!r} of sparse rows ({n} x {d})", error=DataError,
+    require(kind in (*KEEPS_ZEROS, "auto"), f"scaling {kind!r} of sparse rows ({n} x {d})", error=DataError,
             why=f"it moves zeros, so every row would hold all {d} columns",
-            fix="set `data.scale: unit_norm`, max_abs, global_range or none; or, where all columns fit, read the file "
-                "as dense rows: `read: {sparse: false}`")
+            fix="set `data.scale` (scale=) to auto, unit_norm, max_abs, global_range or none; or, where all columns "
+                "fit, read the file as dense rows: `read: {sparse: false}`")
 
 
 def fit_scaling(rows: Rows, ids: Rows | None, params: ScalingParams, execution: Execution, *,
-                feature_names: list[str] | None = None) -> Scaling:
+                feature_names: list[str] | None = None, categories: np.ndarray | None = None) -> Scaling:
     """Return the scaling of some training rows; see `fit_scalings`."""
-    return fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names)[params.kind]
+    return fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names,
+                        categories=categories)[params.kind]
 
 
 def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], execution: Execution, *,
-                 feature_names: list[str] | None = None) -> dict[ScalingKind, Scaling]:
+                 feature_names: list[str] | None = None,
+                 categories: np.ndarray | None = None) -> dict[ScalingKind, Scaling]:
     """Return scalings of some training rows by kind, from one pass over these.
 
     rows : shape (n, d). ids : numbers of the training rows, ascending; None for all.
-    feature_names : names of the columns, for the attributes.
+    feature_names : names of the columns, for the attributes. categories : which columns text became, (d,) bool.
 
     A task needs 24 d bytes a row: the block in float64, its deviations and their squares; of sparse rows 5 times the
-    row, and 80 d.
+    row, and 80 d. "auto" reads up to 1,000 rows in this process where there are categories.
 
     Raises DataError: there are no training rows, the rows are sparse and a kind moves zeros, or a column is too large
     for its variance to be a float64.
@@ -238,8 +217,34 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
     if rows.is_sparse:
         for kind in kinds:
             require_kept_zeros(kind, n, d)
-    found = _moments(rows, ids, execution)
-    return {kind: _scaling_of(kind, found, feature_names, most=MOST_LISTED if rows.is_sparse else d) for kind in kinds}
+    found, made = _moments(rows, ids, execution), dict[ScalingKind, Scaling]()
+    most = MOST_LISTED if rows.is_sparse else d
+    for kind in kinds:
+        made[kind] = _scaling_of(kind, found, feature_names, most) if kind != "auto" else _by_ranges(
+            found, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, most)
+    return made
+
+
+def _by_ranges(found: Share, rows: Rows, ids: Rows | None, categories: np.ndarray, feature_names: list[str] | None,
+               most: int) -> Scaling:
+    """Return the scaling "auto"; categories (d,) bool."""
+    scaled = _scaling_of("max_abs" if rows.is_sparse else "standardize", found, feature_names, most)
+    ranges = ratio_of_ranges((found["largest"] - found["smallest"])[~categories])
+    alike, told = ranges <= ONE_UNIT, {**scaled.attributes, "ranges": ranges}
+    varies = scaled.factor > 0
+    flags = varies & (categories if alike else categories | zero_one_columns(found))
+    if rows.is_sparse or not flags.any() or not (varies & ~flags).any():
+        return replace(_scaling_of("none", found, feature_names, most) if alike else scaled, attributes=told)
+    factor, shift = (np.ones_like(scaled.factor), np.zeros_like(scaled.shift)) if alike else (
+        scaled.factor.copy(), scaled.shift.copy())
+    numbers = varies & ~flags
+    sample = (sampled_rows(rows, ids, numbers) - shift[numbers]) * factor[numbers]
+    usual = float(np.median(factor[numbers] / scaled.factor[numbers]))  # the standard deviation of a scaled number
+    apart = min(APART * near_distance(sample, len(rows) if ids is None else len(ids)), usual * np.sqrt(2))
+    factor[flags], shift[flags] = apart / np.sqrt(2), 0.0
+    return Scaling("auto", shift, factor, {
+        **told, "numbers": "none" if alike else "standardize", "categories": int(flags.sum()),
+        "level_distance": apart}, scaled.seen)
 
 
 def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None, most: int) -> Scaling:

@@ -12,12 +12,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, normalize
 
-from dssl.data import scaling
 from dssl.data.dataset import Dataset
-from dssl.data.scaling import ScaledRows, Scaling, ScalingParams, fit_scaling, merged, moments_of
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
+from dssl.graph import scaling
+from dssl.graph.feature_units import zero_one_columns
+from dssl.graph.scaled_rows import ScaledRows, scaled
+from dssl.graph.scaling import Scaling, ScalingParams, fit_scaling, merged, moments_of
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import CsrRows, as_csr
 from dssl.storage.store import StoredParts
@@ -138,14 +140,14 @@ def test_tasks_carry_where_a_scaling_lies_and_not_its_arrays(tmp_path):
     X = np.random.default_rng(0).normal(size=(20, 1536))
     X[:, 100:] = 5.0
     data = Dataset.from_arrays(X.astype(np.float32)).save(tmp_path / "d")
-    found = fit_scaling(data.X, None, ScalingParams(), InProcess(1))
+    found = fit_scaling(data.X, None, ScalingParams(kind="standardize"), InProcess(1))
     rows = ScaledRows(data.X, found, Stored(1))
     assert len(pickle.dumps(rows)) < 1000
     assert_array_equal(pickle.loads(pickle.dumps(rows)).read(3, 9), ScaledRows(data.X, found).read(3, 9))
 
 
 def test_fits_that_are_refused():
-    with pytest.raises(ParameterError, match="scaling 'minmax'"):
+    with pytest.raises(ParameterError, match="scale='minmax'"):
         ScalingParams(kind="minmax")
     with pytest.raises(DataError, match="no training rows"):
         fit(points(), "standardize", np.array([], int))
@@ -169,6 +171,50 @@ def test_a_cluster_fits_the_same_scaling(tmp_path, cluster_client, monkeypatch):
     assert_array_equal(there.shift, here.shift)
     assert_array_equal(there.factor, here.factor)
     assert list(scratch.glob("*/*")) == []  # the parts of the fit are gone
+    wide = Dataset.from_arrays(points(40, 4).repeat(300, axis=1)).save(tmp_path / "wide")
+    found, execution = fit_scaling(wide.X, None, ScalingParams(), InProcess(1)), OnDask(cluster_client)
+    rows = scaled(wide.X, found, execution)
+    assert found.kind == "standardize"
+    assert len(pickle.dumps(rows)) < 2000, "a task carries the place of a scaling, not 1,200 factors"
+    assert_array_equal(rows.read(3, 9), found.transform(wide.X.read(3, 9)))
+
+
+def test_auto_leaves_one_unit_and_standardizes_others():
+    X = points(60)
+    assert (fit(X, "auto").kind, fit(X, "auto").attributes["ranges"] > 1e3) == ("standardize", True)
+    assert_array_equal(fit(X, "auto").factor, fit(X, "standardize").factor)
+    alike = np.random.default_rng(0).normal(size=(60, 8))
+    assert fit(alike, "auto").kind == "none"
+    border = alike * [1, 1, 1, 1, 1, 1, 1, 1e-3]  # fewer than a quarter of the columns
+    assert fit(border, "auto").kind == "none"
+    assert fit(border[:, [0, 1, 7]], "auto").kind == fit(border[:, [0, 7]], "auto").kind == "standardize"
+    flags = (alike > 0).astype(float)
+    assert fit(flags, "auto").kind == "none", "there are no numbers beside them"
+    assert fit(np.hstack([flags, alike]), "auto").kind == "none", "in one unit with the numbers"
+
+
+@pytest.mark.parametrize("n", [30, 500, 4000])
+def test_columns_of_zero_and_one_take_one_factor_of_the_distance_to_near_neighbors(n):
+    """Whatever the share of ones; of a sample of many points the distance is that of all of them."""
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(n, 2)) * [1e3, 1.0]
+    flags = (rng.random((n, 3)) < [0.5, 0.9, 0.99]).astype(float)
+    flags[0], flags[1] = 1, 0
+    found = fit(np.hstack([numbers, flags]), "auto")
+    assert (found.kind, found.attributes["categories"]) == ("auto", 3)
+    assert_array_equal(found.shift[2:], 0)
+    assert len(set(found.factor[2:])) == 1
+    assert_array_equal(found.factor[:2], fit(numbers, "standardize").factor)
+    Z = fit(numbers, "standardize").transform(numbers)[:500]
+    all_of_them = fit(numbers, "standardize").transform(numbers)
+    near = np.median([np.sort(np.linalg.norm(all_of_them - own, axis=1))[min(10, n - 1)] for own in Z])
+    assert found.attributes["level_distance"] == pytest.approx(min(2 * near, 2**0.5), rel=0.1)
+
+
+@given(st.integers(0, 30), st.sampled_from([0.5, 1 - 1e-6, 2.0, -1.0, 1.0, 0.0]), st.integers(2, 20))
+def test_zero_one_columns_are_told_by_their_moments(ones, odd, zeros):
+    X = np.array([[0.0]] * zeros + [[1.0]] * ones + [[odd]])
+    assert bool(zero_one_columns(moments_of(X))[0]) == (set(X.ravel()) == {0.0, 1.0})
 
 
 def sparse_points(n=80, d=9, seed=0, dtype=np.float64):

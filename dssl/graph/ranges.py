@@ -18,10 +18,9 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from ..errors import DataError, require
+from ..errors import DataError, column_label, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
-from .columns import column_label
 
 CHANCE = 1e-6  # that so many values of a column are beyond one end of its range, where nothing has changed
 LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks share the work

@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.data.ranges import Ranges
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
+from dssl.graph.ranges import Ranges
 from dssl.storage.csr import as_rows
 
 X = np.array([[0, 10, 5], [4, 12, 5], [2, 11, 5]], np.float32)

