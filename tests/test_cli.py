@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 import yaml
@@ -188,11 +189,12 @@ def test_points_near_no_point_of_the_model_are_told_and_may_stay_without_a_label
     done = invoke("predict", model, tmp_path / "far.csv", tmp_path / "empty.csv", "--abstain", "--json")
     found = json.loads(done.stdout)
     assert (found["unsupported"], sum(found["counts"].values())) == (2, 200)
-    with open(tmp_path / "empty.csv", newline="") as file:
-        labels = [label for label, in csv.reader(file)]
-    with open(tmp_path / "out.csv", newline="") as file:
-        assert [label for label, in csv.reader(file)][:201] == labels[:201]
-    assert labels[201:] == ["", ""]
+    some, whole = (pd.read_csv(tmp_path / name) for name in ("empty.csv", "out.csv"))
+    assert whole.columns.tolist() == ["row", "label", some.columns[2]]
+    assert some.columns.tolist()[3:4] == ["abstained"]
+    assert some["label"][:200].astype(whole["label"].dtype).tolist() == whole["label"][:200].tolist()
+    assert some["row"][some["abstained"]].tolist() == [200, 201]
+    assert some["label"][200:].isna().all()
     near = invoke("predict", model, made / "new.csv", tmp_path / "near.csv", "--abstain", "--json")
     assert json.loads(near.stdout)["unsupported"] == 0
     assert "warning" not in near.stderr

@@ -68,25 +68,32 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 @read_option
 @click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
 @click.option("--abstain", is_flag=True, help="Give no label to points that are near no point of the model: an empty "
-                                              "cell in csv, -1 in npy, NaN among values.")
-@click.option("--probabilities", is_flag=True, help="Write the probability of each class: in csv columns beside the "
-                                                    "label, in npy and zarr an array (n, n_classes) instead of it.")
+                                              "cell and `abstained` in tables, -1 in arrays, NaN among values.")
+@click.option("--probabilities", is_flag=True, help="Write the probability of each class: columns of a table, in npy "
+                                                    "and zarr an array (n, n_classes) in place of the labels.")
 @place_option
 @memory_option
 @json_option
 def predict_command(model: Path, source: str, out: Path, options: dict[str, Any], name: str, abstain: bool,
                     probabilities: bool, runtime: str, memory_budget: int | None, as_json: bool) -> None:
-    """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT (csv, npy or zarr).
+    """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT.
+
+    OUT ends in .csv, .parquet or .npz, a table: the identifier of the source that was left out of the training data, or
+    `row`, the number in the source, counted from 0; `label` (or `value`);
+    `probability` of the label, or where the model has none its `score`, by how much it leads the next class's;
+    `abstained`, where that was asked for. Or in .npy or .zarr, one array of the labels, whose row i is row i of the
+    source.
 
     SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'. It is read and
     predicted in blocks, which lie beside OUT meanwhile; with --on by workers, which must be able to open all three.
     """
-    from ..pipeline.prediction import open_model
+    from ..pipeline.prediction import WRITTEN, open_model
     from ..runtime.start import open_runtime
     from ..storage.store import StoredParts
 
-    require(out.suffix in (".csv", ".npy", ".zarr"), f"{out} ends in {out.suffix or 'nothing'}",
-            why="predictions are written as text or as an array", fix="name a .csv, .npy or .zarr path")
+    require(out.suffix in WRITTEN, f"{out} ends in {out.suffix or 'nothing'}",
+            why="predictions are written as a table or as an array",
+            fix=f"name a path that ends in {', '.join(WRITTEN)}")
     require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the predictions are written into it",
             fix="make it, or name another file")
     require(not out.exists() or not Path(source).exists() or not out.samefile(source), f"{out} is the source itself",
@@ -95,9 +102,9 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
     coding = fitted.model.coding
     if probabilities:
         fitted.calibration()  # raises where there is none, before a point is read
-    require(not abstain or probabilities or out.suffix == ".csv" or coding.has_room, error=SpecError,
+    require(not abstain or fitted.has_room(out, probabilities=probabilities), error=SpecError,
             what=f"--abstain with {out} and classes such as {coding.classes[:3].tolist()}",
-            why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
+            why="an array has room for no label only as -1 among other integers", fix="write a .csv or .parquet file")
     target = out.resolve()  # beside which workers write their blocks, whatever folder they began in
     own = uuid.uuid4().hex
     points, scratch = (StoredParts(target.with_name(f".{out.name}.{own}.{part}")) for part in ("points", "scratch"))
@@ -111,7 +118,7 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
             for text in compared.notes(names):
                 console.print(text, markup=False, highlight=False, soft_wrap=True)
             written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
-                                   is_far=compared.is_far)
+                                   is_far=compared.is_far, names=fitted.names_of(dataset))
     finally:
         points.remove()
         scratch.remove()

@@ -1,11 +1,25 @@
-"""Predictions of many points, block by block, into a table or a file of one array: no process holds all of them."""
+"""Predictions of many points, block by block, into a table or a file of arrays: no process holds all of them.
+
+A table has a row a point, in the order of the source:
+
+    row            its number in the source, counted from 0; or its identifier, under the name that this has there
+    label          the class, or `value`, the quantity; empty where there is no prediction
+    probability    of the label, where the model is calibrated; else
+    score          by how much the label's score exceeds that of the next class; of quantities neither
+    abstained      whether it has no prediction, where that was asked for, or the model says so of itself
+    probability A  of each class, where that was asked for
+
+CSV files hold it as text, npz files an array a column. An npy file is one array, of the labels or values, or of the
+probabilities of all classes, (n, n_classes), whose row i is row i of the source.
+"""
 
 import csv
 import uuid
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -24,34 +38,52 @@ LINES = 1 << 14  # of a table that are made at a time
 
 @dataclass(frozen=True)
 class Answers(Output):
-    """The codes or quantities that one model predicts, which points get none, and the probabilities of the classes.
+    """The codes or quantities that one model predicts, which points get none, how sure it is, and of every class.
 
-    abstain : whether points that the model says nothing about have no prediction. calibration : None for no
-    probabilities. far : which other points have none, bool (n,), or None.
+    abstain : whether points that the model says nothing about have no prediction. calibration : of its probabilities,
+    None where it has none. of_all : whether those of all classes are kept. far : which other points have no prediction,
+    bool (n,), or None.
     """
 
     abstain: bool
     calibration: Calibration | None
+    of_all: bool = False
     far: Rows | None = None
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
         found = _found(model.coding, np.zeros((1, model.n_columns)))
         arrays: dict[str, tuple[tuple[int, ...], Any]] = {"found": (found.shape[1:], found.dtype), "empty": ((), bool)}
-        if self.calibration is not None:
+        if isinstance(model.coding, ClassCoding):
+            arrays["sure"] = ((), np.float64)
+        if self.of_all:
             arrays["probabilities"] = ((len(model.coding.classes),), np.float64)
         return arrays
 
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         coding, (values, beyond) = model.coding, model.block_values(X)
-        empty = withheld_rows(beyond & self.abstain, self.far, start)
-        arrays = {"found": _found(coding, values), "empty": empty}
-        if self.calibration is not None:
-            arrays["probabilities"] = np.where(
-                empty[:, None], np.nan, self.calibration.probabilities(margins_of(values, coding)))
+        empty, found = withheld_rows(beyond & self.abstain, self.far, start), _found(coding, values)
+        arrays = {"found": found, "empty": empty}
+        if isinstance(coding, ClassCoding):
+            of_classes = margins_of(values, coding)
+            if self.calibration is not None:
+                of_classes = self.calibration.probabilities(of_classes)
+                arrays["sure"] = of_classes[np.arange(len(found)), found]
+            else:
+                arrays["sure"] = lead_of(of_classes, found)
+            arrays["sure"] = np.where(empty, np.nan, arrays["sure"])
+            if self.of_all:
+                arrays["probabilities"] = np.where(empty[:, None], np.nan, of_classes)
         return arrays, {"unsupported": int(beyond.sum()), "left_out": int(empty.sum()),
                         "summary": coding.summary(coding.entries(values)[~empty])}
+
+
+def lead_of(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return by how much the score of each code (n,) exceeds the largest of the others, of scores (n, n_classes)."""
+    others, at = scores.copy(), np.arange(len(codes))
+    others[at, codes] = -np.inf
+    return scores[at, codes] - others.max(axis=1)
 
 
 def _found(coding: Coding, values: np.ndarray) -> np.ndarray:
@@ -59,12 +91,95 @@ def _found(coding: Coding, values: np.ndarray) -> np.ndarray:
     return coding.codes(values) if isinstance(coding, ClassCoding) else np.asarray(coding.labels(values), np.float64)
 
 
-def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
-                    calibration: Calibration | None = None, far: Rows | None = None) -> dict[str, Any]:
-    """Write the predictions of X (n, d) to a .csv or .npy file, all or none; return what `predict_to_zarr` does.
+@dataclass(frozen=True)
+class RowNames:
+    """The identifiers of rows: the name of their column, and numbers (n,), or the codes (n,) of `texts`."""
 
-    Points without a prediction have an empty cell; in an array NaN among floats, -1 among integers. With `calibration`
-    a table has a column a class beside the label, an array (n, n_classes) of the probabilities takes its place.
+    head: str
+    rows: Rows
+    texts: Sequence[str] | None = None
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return those of some rows, masked where there is none."""
+        found = self.rows.read(start, stop)
+        if self.texts is None:
+            return np.ma.masked_array(found, np.isnan(found))
+        return np.ma.masked_array(np.array([*self.texts, ""])[found], found < 0)
+
+
+@dataclass(frozen=True)
+class PredictionTable:
+    """The table of predictions that `Answers` wrote to parts, a block of rows at a time; see the head of this file.
+
+    abstains : whether it has the column `abstained`. calibrated : whether the model has probabilities. of_all : whether
+    those of all classes are in it. names : of the rows; None where their numbers are.
+    """
+
+    parts: StoredParts
+    coding: Coding
+    abstains: bool
+    calibrated: bool
+    of_all: bool
+    names: RowNames | None = None
+
+    def __len__(self) -> int:
+        return len(self.parts.rows("found"))
+
+    @property
+    def sure(self) -> str:
+        """Return the name of the column that says how sure the model is; nothing of quantities."""
+        return "" if not isinstance(self.coding, ClassCoding) else "probability" if self.calibrated else "score"
+
+    def blocks(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yield all rows, `block` by block."""
+        for first, last in row_ranges(len(self), self.parts.rows("found").chunk_rows):
+            for start, stop in row_ranges(last - first, LINES):
+                yield self.block(first + start, first + stop)
+
+    def block(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Return the columns of some rows by name, in their order; labels are masked where there is none."""
+        def read(name: str) -> np.ndarray:
+            return self.parts.rows(name).read(start, stop)
+
+        empty, found = read("empty"), read("found")
+        labels = self.coding.classes[found] if isinstance(self.coding, ClassCoding) else found
+        name = self.coding.written_as
+        columns = {name: labels} if labels.ndim == 1 else {f"{name} {j}": own for j, own in enumerate(labels.T)}
+        block = {} if self.names is not None else {"row": np.arange(start, stop)}
+        block |= {name: np.ma.masked_array(own, empty) for name, own in columns.items()}
+        if self.sure:
+            block[self.sure] = read("sure")
+        if self.abstains:
+            block["abstained"] = empty
+        if self.of_all:
+            each = read("probabilities")
+            block |= {f"probability {name}": each[:, j] for j, name in enumerate(self.coding.classes)}
+        if self.names is None:
+            return block
+        head = self.names.head if self.names.head not in block else f"{self.names.head} of the source"
+        return {head: self.names.read(start, stop), **block}
+
+
+def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
+    """Return whether a file of this ending can say that a point has no label; of_all : probabilities of all classes."""
+    if suffix == ".npz":
+        return coding.has_room or coding.classes.dtype.kind == "U"
+    return coding.has_room or of_all or suffix not in (".npy", ".zarr")
+
+
+TableWriter = Callable[[Path, PredictionTable], None]
+
+
+def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
+                    calibration: Calibration | None = None, of_all: bool = False, far: Rows | None = None,
+                    writers: Mapping[str, TableWriter] | None = None,
+                    names: RowNames | None = None) -> dict[str, Any]:
+    """Write the predictions of X (n, d) to a file, all or none; return what `predict_to_zarr` does.
+
+    out : a path that ends in .csv, .npy, .npz, or another of `writers`. In an array NaN among floats, -1 among integers
+    and the empty text stand for no prediction. calibration : of the model's probabilities, where it has some. of_all :
+    whether a table has a column a class for them, and an npy file holds them in place of the labels. names : of the
+    rows, where these have some. far : points that have no prediction either, bool (n,), or None.
 
     The tasks write blocks beside the file, on storage that every worker can open, each prediction into a folder of
     its own; then they are put together here, one after the other, and the file gets its name.
@@ -75,55 +190,79 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
     draft = StoredParts(out.with_name(f".{out.name}.{uuid.uuid4().hex}"))
     try:
         rows = execution.share_rows(as_rows(X))
-        receipts = predict_blocks(rows, model.shared(execution), Answers(abstain, calibration, far), execution, draft)
+        answers = Answers(abstain, calibration, of_all, far)
+        receipts = predict_blocks(rows, model.shared(execution), answers, execution, draft)
         left_out = sum(receipt["left_out"] for receipt in receipts)
-        require(out.suffix == ".csv" or calibration is not None or coding.has_room or not left_out, error=DataError,
+        require(not left_out or has_room(out.suffix, coding, of_all=of_all), error=DataError,
                 what=f"{left_out} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",
                 why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
-        write = write_table if out.suffix == ".csv" else write_array
-        write(out, draft, coding, has_probabilities=calibration is not None)
+        write = {".csv": write_csv, ".npy": write_array, ".npz": write_arrays, **(writers or {})}[out.suffix]
+        write(out, PredictionTable(draft, coding, abstain, calibration is not None, of_all, names))
     finally:
         draft.remove()
     return {"n": len(rows), "unsupported": sum(receipt["unsupported"] for receipt in receipts),
             **coding.total([receipt["summary"] for receipt in receipts])}
 
 
-def _blocks(parts: StoredParts, names: tuple[str, ...]) -> Iterator[list[np.ndarray]]:
-    """Yield the named arrays, a chunk of their rows at a time."""
-    rows = [parts.rows(name) for name in names]
-    for start, stop in row_ranges(len(rows[0]), rows[0].chunk_rows):
-        yield [own.read(start, stop) for own in rows]
-
-
-def _labels(coding: Coding, found: np.ndarray) -> np.ndarray:
-    return coding.classes[found] if isinstance(coding, ClassCoding) else found
-
-
-def write_table(out: Path, parts: StoredParts, coding: Coding, *, has_probabilities: bool) -> None:
-    """Write predictions that `Answers` made as delimited text: the label or value, and the probabilities if any."""
-    heads = [f"probability {name}" for name in coding.classes] if has_probabilities else []
-    names = ("found", "empty", *(("probabilities",) if heads else ()))
+def write_csv(out: Path, table: PredictionTable) -> None:
+    """Write a table as delimited text; numbers as Python prints them, empty where there is none."""
     with draft_of(out) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow([coding.written_as, *heads])
-        for found, empty, *more in _blocks(parts, names):
-            for start, stop in row_ranges(len(found), LINES):
-                labels = _labels(coding, found[start:stop]).tolist()
-                others = more[0][start:stop].tolist() if more else [[]] * len(labels)
-                table.writerows(["" if none else label, *("" if value != value else repr(value) for value in row)]
-                                for label, none, row in zip(labels, empty[start:stop].tolist(), others, strict=True))
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(table.block(0, 0))
+        for block in table.blocks():
+            if "abstained" in block:
+                block["abstained"] = np.where(block["abstained"], "true", "false")
+            lines.writerows(zip(*(_cells(column) for column in block.values()), strict=True))
 
 
-def write_array(out: Path, parts: StoredParts, coding: Coding, *, has_probabilities: bool) -> None:
-    """Write predictions that `Answers` made as one array in NumPy's format; or the probabilities in their place."""
-    name = "probabilities" if has_probabilities else "found"
-    like = parts.rows(name).read(0, 0) if has_probabilities else _labels(coding, parts.rows(name).read(0, 0))
-    nothing = np.nan if like.dtype.kind == "f" else -1
-    header = np.lib.format.header_data_from_array_1_0(like) | {"shape": (len(parts.rows(name)), *like.shape[1:])}
+def _cells(column: np.ndarray) -> list[Any]:
+    return ["" if value is None or value != value else value for value in column.tolist()]
+
+
+def write_array(out: Path, table: PredictionTable) -> None:
+    """Write labels or values as one array in NumPy's format; or the probabilities of all classes in their place."""
+    name = "probabilities" if table.of_all else "found"
+    own = [table.parts.rows(part) for part in (name, "empty")]
+
+    def block(start: int, stop: int) -> np.ndarray:
+        found, empty = (rows.read(start, stop) for rows in own)
+        if table.of_all:
+            return found
+        labels = table.coding.classes[found] if isinstance(table.coding, ClassCoding) else found
+        return _filled(np.ma.masked_array(labels, np.broadcast_to(empty.reshape(-1, *[1] * (labels.ndim - 1)),
+                                                                  labels.shape)))
+
     with draft_of(out) as draft, open(draft, "wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for found, empty in _blocks(parts, (name, "empty")):
-            block = found if has_probabilities else _labels(coding, found)
-            if not has_probabilities and block.ndim == 1 and empty.any():
-                block = np.where(empty, nothing, block)
-            file.write(np.ascontiguousarray(block, like.dtype).tobytes())
+        _stream(file, len(table), block(0, 0), (block(*span) for span in row_ranges(len(table), own[0].chunk_rows)))
+
+
+def write_arrays(out: Path, table: PredictionTable) -> None:
+    """Write an npz file: an array a column, and `classes`; `probabilities` (n, n_classes) are one array."""
+    first = table.block(0, 0)
+    with draft_of(out) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED, allowZip64=True) as file:
+        for name in [name for name in first if not name.startswith("probability ")]:
+            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                _stream(member, len(table), _filled(first[name]), (_filled(own[name]) for own in table.blocks()))
+        if table.of_all:
+            rows = table.parts.rows("probabilities")
+            with file.open("probabilities.npy", "w", force_zip64=True) as member:
+                _stream(member, len(table), rows.read(0, 0), (own for _, own in rows.blocks(rows.chunk_rows)))
+        if isinstance(table.coding, ClassCoding):
+            with file.open("classes.npy", "w") as member:
+                np.lib.format.write_array(member, table.coding.classes, allow_pickle=False)
+
+
+def _filled(column: np.ndarray) -> np.ndarray:
+    """Return a column with what stands for no prediction: NaN among floats, -1 among integers, the empty text."""
+    if not np.ma.is_masked(column):
+        return np.asarray(column)
+    kind = column.dtype.kind
+    return np.ma.filled(column, np.nan if kind == "f" else "" if kind == "U" else -1)
+
+
+def _stream(file: IO[bytes], n: int, like: np.ndarray, blocks: Iterable[np.ndarray]) -> None:
+    """Write an array of n rows, of which `like` has none, in NumPy's format."""
+    header = np.lib.format.header_data_from_array_1_0(like) | {"shape": (n, *like.shape[1:])}
+    np.lib.format.write_array_header_1_0(file, header)
+    for block in blocks:
+        file.write(np.ascontiguousarray(block, like.dtype).tobytes())

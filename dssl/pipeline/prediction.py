@@ -14,8 +14,10 @@ from ..data.dataset import Dataset
 from ..data.ingest import ingest
 from ..data.ingest_params import IngestParams
 from ..data.readers.formats import FORMATS, format_of, open_reader
+from ..data.readers.parquet import parquet_writer
 from ..data.readers.stored import StoredReader
 from ..data.sources import Source, find_source
+from ..data.targets import MOST_NAMES
 from ..errors import DataError, SpecError, explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
@@ -25,14 +27,23 @@ from ..graph.scaling import Scaling
 from ..learners.coding import ClassCoding, margins_of
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
-from ..learners.predict_to_file import predict_to_file
+from ..learners.predict_to_file import PredictionTable, RowNames, has_room, predict_to_file
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..storage.artifacts import Workspace, manifest_of, parts_in, read_manifest
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_csr, as_rows
-from ..storage.files import read_json
+from ..storage.files import draft_of, read_json
 from .kinds import registry  # noqa: F401  (a kind registers the types of its models)
 from .spec import ingest_params
+
+WRITTEN = (".csv", ".parquet", ".npz", ".npy", ".zarr")
+
+
+def write_parquet(out: Path, table: PredictionTable) -> None:
+    """Write a table of predictions as Parquet, a row group a block; null where there is no label."""
+    with draft_of(out) as draft, parquet_writer(draft, table.block(0, 0)) as write:
+        for block in table.blocks():
+            write(block)
 
 
 @dataclass(frozen=True)
@@ -91,27 +102,36 @@ class FittedPipeline:
         calibration, values = self.calibration(), self.model.values(self._scaled(X, execution), execution)
         return calibration.probabilities(margins_of(values, self.model.coding))
 
-    def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False,
-              probabilities: bool = False, is_far: Rows | None = None) -> dict[str, Any]:
-        """Write the predictions of raw points X (n, d) to a .csv, .npy or .zarr path; return what they are (JSON).
+    def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
+              is_far: Rows | None = None, names: RowNames | None = None) -> dict[str, Any]:
+        """Write the predictions of raw points X (n, d) to a path of one of `WRITTEN`; return what they are (JSON).
 
         They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,
         which tells what is returned.
 
         abstain : whether points without support get no label; those of a model that abstains never do. is_far : then
         those that are far beyond the ranges of the training points, bool (n,), get none either; see `compared`.
-        probabilities : whether a table has a column a class beside the label's, and an array holds them in its place,
+        probabilities : whether a table has a column a class too, and an array holds them in place of the labels,
         (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
+
+        names : of the rows, the first column of a table in place of their numbers.
 
         Raises DataError: an array has no room for no label, and some point gets none; see `predict_to_zarr`; there are
         no probabilities.
         """
-        calibration = self.calibration() if probabilities else None
+        known = isinstance(self.model.coding, ClassCoding) and CALIBRATION in self.model.attributes
+        calibration = self.calibration() if probabilities or known else None
         rows, far = self._scaled(X, execution), is_far if abstain else None
         abstain = abstain or self.model.abstains
         if out.suffix == ".zarr":
-            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, calibration=calibration, far=far)
-        return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration, far=far)
+            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, far=far,
+                                   calibration=calibration if probabilities else None)
+        return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration, far=far,
+                               of_all=probabilities, writers={".parquet": write_parquet}, names=names)
+
+    def has_room(self, out: Path, *, probabilities: bool) -> bool:
+        """Return whether a file of this name can say that a point has no label."""
+        return has_room(out.suffix, self.model.coding, of_all=probabilities)
 
     def dataset_of(self, source: str | Path | Sequence[str | Path], execution: Execution, parts: Parts | None = None,
                    **options: Any) -> Dataset:
@@ -119,8 +139,9 @@ class FittedPipeline:
 
         parts : where they are written; scratch of the execution by default.
         Columns with the same names are matched by name, in any order, and a table may hold the target or not, nor need
-        it hold those that were left out. Files
-        of another format, whose names are others or none, are taken column by column. A stored data set is not copied.
+        it hold those that were left out; an identifier among these is the target of what is returned (`names_of`).
+        Files of another format, whose names are others or none, are taken column by column. A stored data set is not
+        copied.
         Missing cells and text become what they became in the training data: its means and its levels. A text that it
         did not have is 0 in all columns of its levels, and counted in the attribute `unseen`. A file of a format
         without text holds the columns of the levels themselves.
@@ -151,6 +172,9 @@ class FittedPipeline:
         if expected:
             dropped = self._columns_to_drop(found, params, expected, strict=same)
             params = replace(params, drop=dropped) if "drop" in known else params
+            named = self._identifier(found, params) if "target" not in options else None
+            if named is not None:  # it is read in place of a target
+                params = replace(params, target=named, drop=tuple(name for name in dropped if name != named))
         if kind == StoredReader.format and not found.more:
             reader = open_reader(found.path, scratch=Path(), **params.reader_options())
             assert isinstance(reader, StoredReader)
@@ -170,6 +194,30 @@ class FittedPipeline:
                 why="a kernel compares equal features",
                 fix="pass the columns of the training data; name the labels' column with --read target=NAME")
         return dataset
+
+    def _identifier(self, found: Source, params: IngestParams) -> str | None:
+        """Return the column of a table that names its rows, and was left out of the training data; None without one.
+
+        Nor where it has more texts than a target may.
+        """
+        for record in self._identifiers():
+            if record["name"] in (params.drop or ()):
+                with tempfile.TemporaryDirectory() as folder:
+                    reader = open_reader(found.path, params.format, scratch=Path(folder), **params.reader_options())
+                    if record["kind"] != "text" or (not found.more and reader.scan().n_rows <= MOST_NAMES):
+                        return str(record["name"])
+        return None
+
+    def _identifiers(self) -> list[dict[str, Any]]:
+        return [record for record in self.dataset.get("survey", ())
+                if record["finding"] == "identifier" and not record["used"]]
+
+    def names_of(self, dataset: Dataset) -> RowNames | None:
+        """Return what names the rows of what `dataset_of` returned; None where their numbers do."""
+        target = dataset.attributes.get("target")
+        if dataset.y is None or target not in [record["name"] for record in self._identifiers()]:
+            return None
+        return RowNames(str(target), dataset.y, dataset.attributes.get("label_names"))
 
     def rows_of(self, X: Any, execution: Execution) -> Rows:
         """Return raw points as rows that the model predicts.

@@ -38,13 +38,22 @@ def new_points(n):
     return X
 
 
-def as_table(head, labels, empty, probable=None):
-    """Return what the csv module makes of labels, and of probabilities."""
-    text = io.StringIO()
-    rows = [["" if none else label] for label, none in zip(labels.tolist(), empty, strict=True)]
-    for row, own in zip(rows, [] if probable is None else probable.tolist(), strict=probable is not None):
-        row.extend("" if value != value else repr(value) for value in own)
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+def as_table(made, X, empty, *, abstains):
+    """Return what the csv module makes of the rows, labels or values, leads of labels, and which abstain."""
+    text, labels, values = io.StringIO(), made.predict(X), made.values(X)
+    head = [made.coding.written_as] if labels.ndim == 1 else [f"value {j}" for j in range(labels.shape[1])]
+    lines = [[row, *("" if none else own for own in np.atleast_1d(label).tolist())]
+             for row, (label, none) in enumerate(zip(labels, empty, strict=True))]
+    if made.coding.written_as == "label":
+        head.append("score")
+        margins, codes = margins_of(values, made.coding), made.coding.codes(values)
+        for line, own, code, none in zip(lines, margins.tolist(), codes.tolist(), empty, strict=True):
+            line.append("" if none else own.pop(code) - max(own))
+    if abstains:
+        head.append("abstained")
+        for line, none in zip(lines, empty, strict=True):
+            line.append("true" if none else "false")
+    csv.writer(text, lineterminator="\n").writerows([["row", *head], *lines])
     return text.getvalue()
 
 
@@ -63,9 +72,9 @@ def test_a_file_holds_what_the_model_predicts(coding, columns, classes, absent, 
         assert np.load(tmp_path / "all.npy").dtype == labels.dtype
         assert (facts["n"], facts["unsupported"]) == (n, int(far.sum()))
         predict_to_file(made, X, tmp_path / "all.csv", execution)
-        assert (tmp_path / "all.csv").read_text() == as_table([made.coding.written_as], labels, far & False)
+        assert (tmp_path / "all.csv").read_text() == as_table(made, X, far & False, abstains=False)
         predict_to_file(made, X, tmp_path / "some.csv", execution, abstain=True)
-        assert (tmp_path / "some.csv").read_text() == as_table([made.coding.written_as], labels, far)
+        assert (tmp_path / "some.csv").read_text() == as_table(made, X, far, abstains=True)
         if n and absent is None and classes:
             with pytest.raises(DataError, match="2 points get no label"):
                 predict_to_file(made, X, tmp_path / "some.npy", execution, abstain=True)
@@ -114,17 +123,27 @@ def test_the_file_of_an_array_is_that_of_numpy(tmp_path):
 def test_probabilities_stand_beside_labels_or_in_their_place(tmp_path):
     made, X, calibration = model("one_vs_rest", 3, ["a", "b", "c"]), new_points(100), Calibration(1.3, np.ones(3, bool))
     expected = calibration.probabilities(margins_of(made.values(X), made.coding))
-    far = np.arange(100) < FAR
+    far, labels = np.arange(100) < FAR, made.predict(X)
     expected[far] = np.nan
     for budget in (6000, 1 << 30):
-        predict_to_file(made, X, tmp_path / "p.npy", InProcess(1, budget), abstain=True, calibration=calibration)
+        given = {"abstain": True, "calibration": calibration}
+        for name in ("p.npy", "p.csv", "p.npz"):
+            predict_to_file(made, X, tmp_path / name, InProcess(1, budget), of_all=True, **given)
         np.testing.assert_allclose(np.load(tmp_path / "p.npy"), expected, rtol=1e-12)
-        predict_to_file(made, X, tmp_path / "p.csv", InProcess(1, budget), abstain=True, calibration=calibration)
         head, *rows = csv.reader((tmp_path / "p.csv").read_text().splitlines())
-        assert head == ["label", "probability a", "probability b", "probability c"]
-        assert rows[0] == [""] * 4
-        np.testing.assert_allclose(np.array([row[1:] for row in rows[FAR:]], float), expected[FAR:], rtol=1e-12)
-        assert [row[0] for row in rows[FAR:]] == made.predict(X)[FAR:].tolist()
+        assert head == ["row", "label", "probability", "abstained", "probability a", "probability b", "probability c"]
+        assert rows[0] == ["0", "", "", "true", "", "", ""]
+        np.testing.assert_allclose(np.array([row[4:] for row in rows[FAR:]], float), expected[FAR:], rtol=1e-12)
+        np.testing.assert_allclose([float(row[2]) for row in rows[FAR:]], expected[FAR:].max(axis=1), rtol=1e-12)
+        assert [row[1] for row in rows[FAR:]] == labels[FAR:].tolist()
+        with np.load(tmp_path / "p.npz") as found:
+            assert set(found) == {"row", "label", "probability", "abstained", "probabilities", "classes"}
+            np.testing.assert_array_equal(found["row"], np.arange(100))
+            np.testing.assert_array_equal(found["label"], np.where(far, "", labels))
+            np.testing.assert_array_equal(found["abstained"], far)
+            np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-12)
+            np.testing.assert_allclose(found["probability"], expected.max(axis=1), rtol=1e-12)
+            assert found["classes"].tolist() == ["a", "b", "c"]
 
 
 def test_the_memory_of_a_prediction_is_that_of_a_block_whatever_the_number_of_points(tmp_path):

@@ -47,7 +47,7 @@ def predicted(folder, result, source, *more):
     done = CliRunner().invoke(main, ["predict", str(result.model_path), str(folder / source), str(out), "--on",
                                      "in-process", "--json", *more])
     assert done.exit_code == 0, done.stderr
-    return pd.read_csv(out, keep_default_na=False).iloc[:, 0].to_numpy(), json.loads(done.stdout), done.stderr
+    return pd.read_csv(out, keep_default_na=False)["label"].to_numpy(), json.loads(done.stdout), done.stderr
 
 
 def error(labels):

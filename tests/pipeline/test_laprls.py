@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -421,7 +422,7 @@ def test_predictions_of_new_rows_and_of_data_sets(chosen, points_file, tmp_path)
             done = runs.invoke(main, ["predict", str(result.model_path), str(source), str(tmp_path / name), "--json"])
             assert done.exit_code == 0, done.stderr
         assert_array_equal(np.load(tmp_path / "out.npy"), expected)
-        assert_array_equal(np.array((tmp_path / "out.csv").read_text().split()[1:], int), expected)
+        assert_array_equal(pd.read_csv(tmp_path / "out.csv")["label"], expected)
     dataset = open_dataset(tmp_path / "set")
     assert isinstance(dataset, Dataset)
     assert_array_equal(open_model(result.model_path, "shuffled").predict(dataset.X),

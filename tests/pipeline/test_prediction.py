@@ -275,16 +275,33 @@ def test_without_a_label_an_integer_is_minus_one(finished, points_file, tmp_path
     assert "1 of 21 points are near no point" in done.stderr
 
 
-def test_whole_numbers_beside_empty_cells_are_written_as_they_were_read(tmp_path):
+def test_rows_are_named_as_the_source_names_them_and_whole_numbers_stay_whole(tmp_path):
+    """Beside empty cells whole numbers are read as floats."""
     X, y = make_blobs(200, 3, centers=2, random_state=0)
-    table = pd.DataFrame(X, columns=list("abc")).assign(label=np.where(np.arange(200) < 40, y.astype(str), ""))
+    table = pd.DataFrame(X, columns=list("abc")).assign(
+        id=1000 + np.arange(200), key=[f"k{i}" for i in range(200)],
+        label=np.where(np.arange(200) < 40, y.astype(str), ""))
     table.to_csv(tmp_path / "mine.csv", index=False)
+    new = table.drop(columns="label").assign(id=5000 + np.arange(200))
+    new.to_csv(tmp_path / "new.csv", index=False)
+    new.drop(columns="id").to_parquet(tmp_path / "keys.parquet", index=False)
+    new[list("abc")].to_csv(tmp_path / "plain.csv", index=False)
     spec = {"name": "mine", "data": {"source": str(tmp_path / "mine.csv"), "test": {"count": 10}},
             "labels": {"given": True}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    arguments = ["predict", result.model_path, tmp_path / "mine.csv", tmp_path / "out.csv", "--probabilities"]
-    done = CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0
-    lines = (tmp_path / "out.csv").read_text().splitlines()
-    assert lines[0] == "label,probability 0,probability 1"
-    assert {line.split(",")[0] for line in lines[1:]} == {"0", "1"}
+    found = {}
+    for name in ("mine.csv", "new.csv", "keys.parquet", "plain.csv"):
+        out = tmp_path / f"out.{name.split('.')[1]}"
+        done = CliRunner().invoke(main, ["predict", str(result.model_path), str(tmp_path / name), str(out),
+                                         "--probabilities"], catch_exceptions=False)
+        assert done.exit_code == 0, done.stderr
+        found[name] = pd.read_csv(out, dtype=str) if out.suffix == ".csv" else pd.read_parquet(out).astype(str)
+    heads = ["label", "probability", "probability 0", "probability 1"]
+    assert found["new.csv"].columns.tolist() == ["id", *heads]
+    assert set(found["mine.csv"]["label"]) == {"0", "1"}
+    assert found["new.csv"]["id"].tolist() == [str(own) for own in new["id"]]
+    assert found["keys.parquet"].columns.tolist() == ["key", *heads]
+    assert found["keys.parquet"]["key"].tolist() == new["key"].tolist()
+    assert found["plain.csv"]["row"].tolist() == [str(row) for row in range(200)]
+    for own in found.values():
+        assert own["label"].tolist() == found["mine.csv"]["label"].tolist()

@@ -59,13 +59,19 @@ def test_they_sum_to_one_and_the_most_probable_class_is_the_label(made, kind, tm
     _, _, table = made
     model = fitted(made, KINDS[kind])
     table.drop(columns="kind").to_csv(tmp_path / "new.csv", index=False)
-    for name in ("out.csv", "out.npy", "out.zarr"):
+    for name in ("out.csv", "out.npy", "out.zarr", "out.parquet"):
         done = predict(model, tmp_path / "new.csv", tmp_path / name, "--probabilities")
         assert done.exit_code == 0, done.output
         assert sum(json.loads(done.stdout)["counts"].values()) == 300
     found = pd.read_csv(tmp_path / "out.csv")
-    assert list(found.columns) == ["label", "probability x", "probability y", "probability z"]
-    P = found.iloc[:, 1:].to_numpy()
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out.parquet"), found, check_dtype=False)
+    on_graph = kind in ("graph", "laplace", "poisson")  # which abstain of themselves
+    assert list(found.columns) == ["row", "label", "probability", *(["abstained"] if on_graph else []),
+                                   "probability x", "probability y", "probability z"]
+    assert found["row"].tolist() == list(range(300))
+    P = found.iloc[:, -3:].to_numpy()
+    if kind != "hinge":
+        np.testing.assert_allclose(found["probability"], P.max(axis=1), rtol=1e-12)
     np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-12)
     agree = np.mean(np.array(["x", "y", "z"])[P.argmax(axis=1)] == found["label"])
     assert agree > 0.95 if kind == "hinge" else agree == 1  # votes of pairs, and mean margins
@@ -127,7 +133,7 @@ def test_a_point_without_a_label_has_none(made, tmp_path):
         done = predict(model, tmp_path / "far.csv", tmp_path / name, "--probabilities", "--abstain")
         assert done.exit_code == 0, done.output
     table = pd.read_csv(tmp_path / "out.csv", keep_default_na=False)
-    assert table.iloc[1].tolist() == ["", "", "", ""]
+    assert table.iloc[1].tolist() == [1, "", "", True, "", "", ""]
     for P in (np.load(tmp_path / "out.npy"), zarr.open_array(tmp_path / "out.zarr", mode="r")[:]):
         assert np.isnan(P[1]).all()
         assert P[0].sum() == pytest.approx(1)

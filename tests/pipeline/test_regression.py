@@ -4,6 +4,7 @@ import copy
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from numpy.testing import assert_allclose
@@ -144,11 +145,11 @@ def test_predictions_are_values(finished, tmp_path):
         told = json.loads(done.stdout)
         assert set(told["values"]) == {"min", "mean", "max"}
         assert (told["n"], told["unsupported"], "counts" in told) == (50, 1, False)
-    header, *cells = (tmp_path / "out.csv").read_text().split()
-    assert header == "value"
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert table.columns.tolist() == ["row", "value"]
     found = np.load(tmp_path / "out.npy")
     assert np.isnan(found[0])
-    assert_allclose(np.array(cells, float)[1:], found[1:])
+    assert_allclose(table["value"][1:], found[1:])
     assert np.sqrt(((found[1:] - y[1:]) ** 2).mean()) < 0.5
 
 

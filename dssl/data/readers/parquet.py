@@ -1,7 +1,7 @@
 """The door to pyarrow: Parquet files, read by row groups, so that a task reads only the groups its rows lie in."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -237,3 +237,19 @@ def _values(column: Any) -> np.ndarray:
     if pyarrow.types.is_boolean(column.type):
         column = column.cast(pyarrow.uint8())
     return column.to_numpy()
+
+
+@contextmanager
+def parquet_writer(path: Path, like: Mapping[str, np.ndarray]) -> Iterator[Callable[[Mapping[str, np.ndarray]], None]]:
+    """Yield what writes columns by name, a row group each time it is called; null where one is masked.
+
+    like : no rows of them, of the types that all have.
+    """
+    pyarrow = _pyarrow()
+
+    def table(columns: Mapping[str, np.ndarray]) -> Any:
+        arrays = [pyarrow.array(np.asarray(own), mask=np.ma.getmaskarray(own)) for own in columns.values()]
+        return pyarrow.table(arrays, names=list(columns))
+
+    with pyarrow.parquet.ParquetWriter(path, table(like).schema) as writer:
+        yield lambda columns: writer.write_table(table(columns))
