@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import socket
 from pathlib import Path
@@ -65,6 +66,8 @@ def test_run_prints_a_table_or_one_document(made, workspace):
     assert "running on" in shown.stderr
     assert "cached" in shown.stderr
     assert "running on" not in shown.stdout
+    assert re.search(r"kept: [\d.]+ [kM]B in .*; `dssl gc --intermediate --yes --workspace .*` frees [\d.]+ [kM]B",
+                     shown.stdout)
 
 
 def test_plan(made, workspace):
@@ -307,6 +310,10 @@ def test_ingest_of_sparse_rows_and_missing_cells(tmp_path):
 def test_gc_lists_sizes_and_removes_when_told(made, workspace):
     kept = json.loads(invoke("gc", "--workspace", workspace, "--json").stdout)
     assert (kept["removed"], kept["items"], len(kept["kept_runs"])) == (False, [], 1)
+    assert "of it is intermediate: --intermediate" in invoke("gc", "--workspace", workspace).stdout
+    passing = json.loads(invoke("gc", "--workspace", workspace, "--intermediate", "--json").stdout)
+    assert {item["what"] for item in passing["items"]} == {"intermediate"}
+    assert passing["bytes"] == kept["intermediate_bytes"] > 0
     listed = invoke("gc", "--workspace", workspace, "--keep-runs", "0", "--dry-run")
     assert listed.exit_code == 0
     for text in ("columns", "on disk", "can be removed", "0 runs are kept", "--yes"):
@@ -455,7 +462,7 @@ def test_from_and_until(made, workspace):
     assert stopped.exit_code == 0, stopped.stderr
     result = json.loads(stopped.stdout)
     assert result["status"] == "stopped"
-    assert "metrics" not in result
+    assert (result["metrics"], result["report"]) == ({}, None)
     assert [stage["name"] for stage in result["stages"] if stage["status"] == "done"] == ["subsample", "columns"]
     shown = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--until", "split")
     assert shown.stdout == "trees: stopped after split\n"
@@ -485,6 +492,10 @@ def test_inspect(made, workspace):
         assert part in text
     assert "duplicates" not in text  # a default
     assert "{" not in text
+    listed, = json.loads(invoke("inspect", "--workspace", workspace, "--json").stdout)
+    assert (listed["run"], listed["name"], listed["status"]) == (run, "trees", "done")
+    assert listed["disk_bytes"] > listed["intermediate_bytes"] > 0
+    assert run in invoke("inspect", "--workspace", workspace).stdout
     failed = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--set",
                     "solver.method=jacobi", "--set", "solver.max_iterations=1", "--json")
     text = invoke("inspect", json.loads(failed.stdout)["run"], "--workspace", workspace).stdout

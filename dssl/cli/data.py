@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..errors import DataError, SpecError, require
-from .options import console, json_option, memory_option, place_option, read_option
+from .options import console, json_option, memory_option, place_option, quiet_option, read_option, working
 
 
 @click.command("ingest")
@@ -19,9 +19,10 @@ from .options import console, json_option, memory_option, place_option, read_opt
                                                      "source may be added again; its rows are then there twice.")
 @place_option
 @memory_option
+@quiet_option
 @json_option
 def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any], adds: bool, runtime: str,
-                   memory_budget: int | None, as_json: bool) -> None:
+                   memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Read SOURCE (names, paths, URLs, or patterns such as 'part-*.csv') into FOLDER as checksummed Zarr.
 
     Several files are read as one, in the order given; those that match a pattern in natural order: part-2 before
@@ -33,18 +34,17 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
     from ..data.append import append
     from ..data.ingest import ingest
     from ..pipeline.spec import ingest_params
-    from ..runtime.start import open_runtime
     from ..storage.store import StoredParts
 
     if adds:
-        with open_runtime(runtime, memory_budget) as (execution, _):
+        with working("ingest", runtime, memory_budget, quiet) as execution:
             added = append(source, folder.resolve(), execution, **options)
         _print_dataset(added, folder, as_json)
         return
     require(not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
             why="a data set is written once", fix="name another folder, or add the rows to it with --append")
     params = ingest_params(options, "--read")
-    with open_runtime(runtime, memory_budget) as (execution, _):
+    with working("ingest", runtime, memory_budget, quiet) as execution:
         found = ingest(source, StoredParts(folder.resolve()), execution, params).save(folder.resolve())
     _print_dataset(found, folder, as_json)
 
@@ -73,9 +73,10 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
                                                     "and zarr an array (n, n_classes) in place of the labels.")
 @place_option
 @memory_option
+@quiet_option
 @json_option
 def predict_command(model: Path, source: str, out: Path, options: dict[str, Any], name: str, abstain: bool,
-                    probabilities: bool, runtime: str, memory_budget: int | None, as_json: bool) -> None:
+                    probabilities: bool, runtime: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT.
 
     OUT ends in .csv, .parquet or .npz, a table: the identifier of the source that was left out of the training data, or
@@ -88,7 +89,6 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
     predicted in blocks, which lie beside OUT meanwhile; with --on by workers, which must be able to open all three.
     """
     from ..pipeline.prediction import WRITTEN, open_model
-    from ..runtime.start import open_runtime
     from ..storage.store import StoredParts
 
     require(out.suffix in WRITTEN, f"{out} ends in {out.suffix or 'nothing'}",
@@ -110,7 +110,7 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
     points, scratch = (StoredParts(target.with_name(f".{out.name}.{own}.{part}")) for part in ("points", "scratch"))
     try:
         scratch.folder.mkdir(exist_ok=True)
-        with open_runtime(runtime, memory_budget) as (execution, _):
+        with working("predict", runtime, memory_budget, quiet) as execution:
             execution.scratch_folder = str(scratch.folder)
             dataset = fitted.dataset_of(source, execution, points, **options)
             imputed, unseen = _tell_filled(dataset.attributes)

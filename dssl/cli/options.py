@@ -1,15 +1,20 @@
 """What the commands share: their options, and the console."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
 from ..errors import SpecError, require
+
+if TYPE_CHECKING:
+    from ..execution.tasks import Execution
 
 console = Console(stderr=True, soft_wrap=True)
 
@@ -62,6 +67,7 @@ on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callb
 place_option = click.option("--on", "runtime", default="in-process", metavar="WHERE", callback=_place_of,
                             help="A cluster description (YAML) or a scheduler's address, whose workers share the "
                                  "blocks of rows. Default: threads of this process.")
+quiet_option = click.option("--quiet", is_flag=True, help="Tell nothing of the progress.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE", callback=_fields_of,
                            help="A reader's option, such as target=y, or target=none for points without labels.")
@@ -103,11 +109,14 @@ def planned(command: Callable[..., None]) -> Callable[..., None]:
                   from_stage: str | None, until: str | None, points: int | None = None, columns: int | None = None,
                   dtype: str | None = None, workers: int = 1, worker_memory: int | None = None, **others: Any) -> None:
         from ..pipeline.plan import plan
+        from ..progress import Activity
 
         read = () if dtype is None else (f"data.read.dtype={dtype}",)
-        command(plan(spec, set=(*overrides, *read), workspace=workspace, memory_budget=memory_budget, fresh=fresh,
-                     from_stage=from_stage, until=until, points=points, columns=columns, workers=workers,
-                     worker_memory=worker_memory), **others)
+        with Activity("planning", console, quiet=others.get("quiet", False)):  # a source may be read whole for it
+            made = plan(spec, set=(*overrides, *read), workspace=workspace, memory_budget=memory_budget, fresh=fresh,
+                        from_stage=from_stage, until=until, points=points, columns=columns, workers=workers,
+                        worker_memory=worker_memory)
+        command(made, **others)
 
     return _with_options(with_plan, PLAN_OPTIONS)
 
@@ -115,6 +124,18 @@ def planned(command: Callable[..., None]) -> Callable[..., None]:
 def shaped(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command that is `planned` the options of a source that need not exist, and of workers to plan for."""
     return _with_options(command, SHAPE_OPTIONS)
+
+
+@contextmanager
+def working(name: str, runtime: str | None, memory_budget: int | None, quiet: bool) -> Iterator[Execution]:
+    """Give the execution of a command that is no run, and tell of its tasks as they are done."""
+    from ..execution.tasks import TaskCount
+    from ..progress import Activity
+    from ..runtime.start import open_runtime
+
+    with Activity(name, console, quiet=quiet) as activity, open_runtime(runtime, memory_budget) as (execution, _):
+        execution.counter = TaskCount(activity.count, 0)
+        yield execution
 
 
 def _with_options(command: Callable[..., None], options: Sequence[Callable[..., Any]]) -> Callable[..., None]:

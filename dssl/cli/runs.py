@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from ..errors import DataError, require
 from ..units import size_text
-from .options import console, json_option, on_option, planned, shaped, workspace_option
+from .options import console, json_option, on_option, planned, quiet_option, shaped, workspace_option
 
 if TYPE_CHECKING:
     from ..pipeline.plan import Plan
@@ -31,19 +32,23 @@ if TYPE_CHECKING:
 @click.option("--keep", default="all", show_default=True, type=click.Choice(["all", "results"]),
               help="What stays in the workspace once the run is done: with results only what predict, suggest and "
                    "report need.")
-@click.option("--quiet", is_flag=True, help="Tell nothing of the progress.")
+@quiet_option
 @click.pass_obj
 def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float,
                 keep: Literal["all", "results"]) -> None:
     """Run the pipeline SPEC; what an earlier run made is used again."""
     from ..pipeline.run import run
-    from ..progress import Reporter
+    from ..progress import Activity, Reporter
     from ..runtime.start import open_runtime
 
     made.require_fits()  # before a cluster is started
     if all(stage.status == "cached" for stage in made.selected):
         runtime = "in-process"  # nothing will be computed, so nothing is started
-    with open_runtime(runtime, made.budget) as (execution, where), Reporter(where, console, quiet=quiet) as reporter:
+    with ExitStack() as stack:
+        with Activity("starting", console, quiet=quiet):
+            execution, where = stack.enter_context(open_runtime(runtime, made.budget))
+        reporter = stack.enter_context(Reporter(where, console, quiet=quiet))
+
         def tell(event: dict[str, Any]) -> None:
             outcome.tell(event)
             reporter.tell(event)
@@ -88,7 +93,8 @@ def plan_command(ctx: click.Context, made: Plan, as_json: bool) -> None:
 
     Bytes are those of arrays before compression, peak memory that of the largest task. "<" marks a figure that follows
     from something an earlier stage has yet to find, taken from above; ">" one from below, of a stage that does not fit
-    by the most that this may be. Times are estimates from rates that were measured on one core.
+    by the most that this may be. Times are estimates for this machine, whose speed is measured once, and of stages that
+    earlier runs in the workspace have made from what they took.
 
     Exit code 1 where a run would be refused because a stage cannot fit the memory budget, or --memory.
     """

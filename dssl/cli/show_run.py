@@ -1,4 +1,4 @@
-"""What a run is, as text: where it is or how it ended, scores, stages, spec, paths."""
+"""What a run is, as text: where it is or how it ended, scores, stages, spec, paths; and which runs there are."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,6 +49,14 @@ def show_run(found: dict[str, Any]) -> None:
             click.echo(f"  {key:<9} {path}")
 
 
+def show_runs(runs: Sequence[dict[str, Any]]) -> None:
+    """Print a line a run."""
+    keys = ("disk_bytes", "intermediate_bytes")
+    _print_table("", ("run", "name", "status", "on disk", "intermediate"), [
+        (run["run"], str(run["name"]), run["status"],
+         *("" if run[key] is None else size_text(run[key]) for key in keys)) for run in runs])
+
+
 def _state(result: Any, known: dict[str, Any]) -> str:
     if result is None:
         stage = f" in stage {known['stage']}" if known.get("stage") else ""
@@ -61,7 +69,7 @@ def _state(result: Any, known: dict[str, Any]) -> str:
 def _print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False)
     for name in head:
-        table.add_column(name, justify="right" if name in ("time", "on disk") else "left", no_wrap=True)
+        table.add_column(name, justify="right" if name in ("time", "on disk", "intermediate") else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     if title:

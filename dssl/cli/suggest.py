@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import require
-from .options import json_option, memory_option, workspace_option
+from .options import json_option, memory_option, quiet_option, working, workspace_option
 
 SHOWN = 20  # rows of the table
 
@@ -24,16 +24,16 @@ SHOWN = 20  # rows of the table
 @click.option("--seed", default=0, show_default=True, help="Of the draws of coverage.")
 @workspace_option
 @memory_option
+@quiet_option
 @json_option
 def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, workspace: str,
-                    memory_budget: int | None, as_json: bool) -> None:
+                    memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Write to OUT which rows to label next, the best first, with what the model of a run says of them.
 
     RUN is the folder, the result.json or the identity of a run; SPEC a pipeline file (.yaml) that has been run.
     Fill in the column `label` of OUT and name it in the next run, --set labels.file=OUT: its labels are shown beside
     those of this run.
     """
-    from ..execution.in_process import InProcess
     from ..pipeline.suggestion import require_new, suggest_rows
 
     require(out.suffix == ".csv", f"{out} ends in {out.suffix or 'nothing'}", why="rows to label are a table",
@@ -41,8 +41,8 @@ def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, 
     require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the rows are written into it",
             fix="make it, or name another file")
     require_new(out)  # before work begins
-    execution = InProcess() if memory_budget is None else InProcess().within(memory_budget)
-    found = suggest_rows(run, execution, count=count, criterion=criterion, seed=seed, workspace=workspace)
+    with working("suggest", "in-process", memory_budget, quiet) as execution:
+        found = suggest_rows(run, execution, count=count, criterion=criterion, seed=seed, workspace=workspace)
     found.write(out)
     if as_json:
         click.echo(json.dumps({"out": str(out), **found.attributes, "rows": found.records()}))

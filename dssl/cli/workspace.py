@@ -8,8 +8,8 @@ from rich.table import Table
 
 from ..errors import DataError, SpecError, require
 from ..units import size_text
-from .options import json_option, on_option, workspace_option
-from .show_run import show_run
+from .options import console, json_option, on_option, workspace_option
+from .show_run import show_run, show_runs
 
 
 @click.command("verify")
@@ -20,10 +20,12 @@ def verify_command(workspace: str, as_json: bool) -> None:
 
     Of artifacts that an interrupted run left unfinished, the finished parts are read.
     """
+    from ..progress import Activity
     from ..storage.artifacts import Workspace
 
     place = Workspace.at(workspace)
-    checked, parts = place.verify(), place.verify_unfinished()
+    with Activity("verify", console):
+        checked, parts = place.verify(), place.verify_unfinished()
     require(checked + parts > 0, f"{workspace} holds no artifacts", error=DataError,
             why="nothing was read, so nothing is known to be sound", fix="check --workspace, or run a pipeline first")
     unfinished = f", and so are {parts} finished parts of unfinished ones" if parts else ""
@@ -78,14 +80,21 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
 
 
 @click.command("inspect")
-@click.argument("name", metavar="PATH|ADDRESS|STAGE|RUN")
+@click.argument("name", metavar="[PATH|ADDRESS|STAGE|RUN]", required=False)
 @workspace_option
 @json_option
-def inspect_command(name: str, workspace: str, as_json: bool) -> None:
-    """Show what an artifact or a run is: parameters, inputs, arrays, attributes, bytes on disk."""
-    from ..pipeline.inspection import inspect
+def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
+    """Show what an artifact or a run is: parameters, inputs, arrays, attributes, bytes on disk.
+
+    Without a name, which runs there are and what they keep.
+    """
+    from ..pipeline.inspection import inspect, runs_of
     from ..storage.artifacts import Workspace
 
+    if name is None:
+        runs = runs_of(Workspace.at(workspace))
+        click.echo(json.dumps(runs, indent=1)) if as_json else show_runs(runs)
+        return
     found = inspect(name, Workspace.at(workspace))
     if as_json:
         click.echo(json.dumps(found, indent=1))

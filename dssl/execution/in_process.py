@@ -16,7 +16,7 @@ class InProcess(Execution):
     """Runs tasks in threads of this process, one core each."""
 
     def __init__(self, threads: int | None = None, memory_budget: int = MEMORY_BUDGET):
-        self.threads = self.tasks_per_process = threads or available_cores()
+        self.threads = self.tasks_per_process = self.tasks_at_once = threads or available_cores()
         self.memory_budget = memory_budget
 
     def scratch(self) -> Parts:

@@ -69,7 +69,8 @@ class OnDask(Execution):
         # Half of a task's share unless told otherwise, since NumPy cannot spill.
         share = min((limit // threads for limit, threads in limited), default=2 * MEMORY_BUDGET)
         self.memory_budget = memory_budget or min(MEMORY_BUDGET, share // 2)
-        self.tasks_per_process = max(client.nthreads().values(), default=1)
+        threads = client.nthreads().values()
+        self.tasks_per_process, self.tasks_at_once = max(threads, default=1), max(sum(threads), 1)
         self._folder: str | None = None
         self._scratches = 0
 

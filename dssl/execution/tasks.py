@@ -123,6 +123,7 @@ class Execution(ABC):
     scratch_folder: str | None = None  # where parts that are not kept go, if they have to be stored
     memory_limit: int | None = None  # bytes that the smallest worker has for a task; None where nobody says
     tasks_per_process: int = 1  # that run side by side
+    tasks_at_once: int = 1  # that run side by side, in all processes
     largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None
     largest_process_bytes: int = 0  # the most that a process of one of them has held, since it was last set to 0
     counter: TaskCount | None = None  # told of all tasks

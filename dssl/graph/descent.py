@@ -45,7 +45,10 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
     threads : of the search, on which its lists depend, and of their second measurement.
     """
     tell_compilation()
-    from pynndescent import NNDescent  # imports and compiles for seconds; only this method needs it
+    from pynndescent import NNDescent, pynndescent_  # imports and compiles for seconds; only this method needs it
+
+    # All iterations are one call, in which no thread of this process could say that it lives. Read when it is compiled.
+    pynndescent_.nn_descent.targetoptions["nogil"] = True
 
     n = rows.shape[0]
     # A center would fill every column of sparse rows.

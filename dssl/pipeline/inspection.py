@@ -88,6 +88,22 @@ def describe_run(folder: Path) -> dict[str, Any]:
     return {**found, "bytes_on_disk": disk_bytes(folder)}
 
 
+def runs_of(workspace: Workspace) -> list[dict[str, Any]]:
+    """Return run, name, status, and the bytes of their artifacts, `intermediate_bytes` among them, the oldest first.
+
+    Runs share artifacts, so the bytes of several do not add up; those of one that has not ended are not known.
+    """
+    found = []
+    for folder in sorted(path for path in workspace.root.glob("runs/*") if path.is_dir()):
+        described = describe_run(folder)
+        known = described.get("progress", described)
+        stages = described.get("stages")
+        found.append({"run": folder.name, "name": known.get("name"), "status": known.get("state", described["status"]),
+                      "disk_bytes": sum(stage["disk_bytes"] for stage in stages) if stages is not None else None,
+                      "intermediate_bytes": described.get("intermediate_bytes")})
+    return found
+
+
 def with_disk_bytes(result: dict[str, Any], workspace: Workspace, kind: Kind) -> dict[str, Any]:
     """Return the document of a run with what its artifacts keep on disk now, and how much of that is intermediate."""
     passing = {stage.name for stage in kind.stages if stage.intermediate}

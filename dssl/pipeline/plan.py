@@ -24,6 +24,7 @@ from .graphs import given_file
 from .kinds.registry import KINDS, all_stage_names
 from .load import load_spec
 from .preflight import PlannedStage, Room, Status, price
+from .rates import Rates, rates_of
 from .spec import KernelPipeline, Spec, TestSplit
 from .stage import File, Kind
 
@@ -135,7 +136,7 @@ class Plan:
 
     budget : bytes one task may take. remake : stages to be made anew. until : the last stage that is run.
     facts : what the costs follow from; None where nothing is to run. limit : bytes that a worker has for a task, None
-    where nobody says. workers : tasks that run at a time, by which seconds are estimated.
+    where nobody says. workers, rates : tasks that run at a time, and how long stages take on this machine.
     given : the spec as it was given. values : where several graphs are tried, those of this one. tried : the plans of
     all of them, up to the selection; this one is then of the graph that was chosen, or of the first until all have one.
     """
@@ -154,6 +155,7 @@ class Plan:
     tried: tuple["Plan", ...] = ()
     limit: int | None = None
     workers: int = 1
+    rates: Rates = field(default_factory=Rates)
 
     def again(self, budget: int, done: Collection[str] = ()) -> "Plan":
         """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again.
@@ -230,13 +232,13 @@ class Plan:
         tasks; read_bytes; written_bytes, most of which stays on disk, compressed; peak_bytes, of the largest task;
         core_seconds, wall_seconds.
         """
-        rows = [item.to_dict(self.workers) for item in self.selected]
+        rows = self.records()
         total = {name: sum(row[name] or 0 for row in rows) for name in SUMS}
         return {**total, "peak_bytes": max((row["peak_bytes"] or 0 for row in rows), default=0)}
 
     def records(self) -> list[dict[str, Any]]:
         """Return one mapping a stage, such as the rows of a DataFrame; see `PlannedStage.to_dict`."""
-        return [item.to_dict(self.workers) for item in self.selected]
+        return [item.to_dict(self.workers, self.rates.of(item.stage.name)) for item in self.selected]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -342,11 +344,11 @@ def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
         facts = Facts(checked, budget, scan, {})
     else:
         files = find_files(checked)
-    limit = worker_room(worker_memory) if worker_memory else None
+    limit, rates = worker_room(worker_memory) if worker_memory else None, rates_of(place)
     graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
     if isinstance(checked, KernelPipeline):
         graphs = checked.graphs()
-    plans = [Plan(own, kind, files, place, budget, remake, last, [], facts, checked, values, (), limit, workers)
+    plans = [Plan(own, kind, files, place, budget, remake, last, [], facts, checked, values, (), limit, workers, rates)
              for values, own in graphs]
     if len(plans) == 1:
         return plans[0].again(budget)

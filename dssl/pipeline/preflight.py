@@ -48,8 +48,10 @@ class PlannedStage:
     graph: str = ""
     refused: BudgetError | None = None
 
-    def to_dict(self, workers: int = 1) -> dict[str, Any]:
+    def to_dict(self, workers: int = 1, rate: float = 1.0) -> dict[str, Any]:
         """Return the JSON form; of a cached stage nothing is run, so its figures are 0.
+
+        rate : how many times its estimate the stage takes on this machine.
 
         name, status, why, address; tasks; read_bytes and written_bytes, of arrays before compression; peak_bytes, of
         the largest task; core_seconds on one core, wall_seconds with so many workers; estimated, the names of the
@@ -59,8 +61,8 @@ class PlannedStage:
         cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
         return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
                 "tasks": cost and cost.tasks, "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,
-                "peak_bytes": cost and cost.peak, "core_seconds": cost and round(cost.core_seconds, 3),
-                "wall_seconds": cost and round(cost.wall_seconds(workers), 3), "estimated": list(self.estimated),
+                "peak_bytes": cost and cost.peak, "core_seconds": cost and round(rate * cost.core_seconds, 3),
+                "wall_seconds": cost and round(rate * cost.wall_seconds(workers), 3), "estimated": list(self.estimated),
                 "bound": self.bound, "refused": self.refused and str(self.refused),
                 **({"graph": self.graph} if self.graph else {})}
 

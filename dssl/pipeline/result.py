@@ -14,12 +14,14 @@ from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution
 from ..report.error_measure import gain_over, measure_of
 from ..report.markup import Html, table, tag
+from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
 from ..storage.files import read_json
 from ..units import size_text, time_text
 from .dataset import dataset_of
 from .prediction import FittedPipeline, open_model
 from .stage import Context
+from .suggestion import SuggestedRows, suggest_rows
 
 RESULT = "result.json"  # in a run's folder
 PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document
@@ -31,7 +33,8 @@ class StageRun:
 
     status : "done", or "cached" where an earlier run had made it. address : of its artifact. disk_bytes : what that
     keeps on disk. peak_rss_bytes : the most that a process held; predicted_peak_bytes, measured_peak_bytes, ratio : see
-    the report. graph : where several are tried, the values of the one that it is of.
+    the report. estimated_seconds : what its cost gives, before the rates of this machine; None where it was cached.
+    graph : where several are tried, the values of the one that it is of.
     """
 
     name: str
@@ -42,6 +45,7 @@ class StageRun:
     predicted_peak_bytes: int | None = None
     measured_peak_bytes: int | None = None
     ratio: float | None = None
+    estimated_seconds: float | None = None
     disk_bytes: int = 0
     graph: str = ""
 
@@ -176,6 +180,11 @@ class RunResult:
         execution = execution or current_execution()
         fitted = self.model(model)
         return fitted.predict_proba(fitted.rows_of(X, execution), execution)
+
+    def suggest(self, count: int = 10, *, criterion: Criterion = "auto", seed: int = 0,
+                execution: Execution | None = None) -> SuggestedRows:
+        """Return which rows of the source to label next; see `suggest_rows`, which says what is raised."""
+        return suggest_rows(self.folder, execution or current_execution(), count=count, criterion=criterion, seed=seed)
 
     @property
     def classes(self) -> np.ndarray:

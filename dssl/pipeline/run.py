@@ -5,15 +5,16 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..errors import ParameterError, require
 from ..execution.on_dask import current_execution
 from ..execution.tasks import Execution, TaskCount
 from ..measure import PeakMemory, process_peak, return_freed_memory
+from ..progress import in_notebook
 from ..report.page import page
 from ..report.sections.answer import verdict
 from ..report.sections.curve import curve_section
@@ -27,6 +28,7 @@ from .inspection import with_disk_bytes
 from .plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
 from .predictions import write_predictions
 from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
+from .rates import Rates
 from .result import PATHS, RESULT, RunResult
 from .stage import Context, Kind
 from .status import Status
@@ -53,7 +55,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     wait : seconds for which another run in the workspace is waited for; inf as long as it takes.
     keep : "results" removes the intermediate artifacts once the run is done, as `dssl gc --intermediate` does.
     events : called with {"event": "run" | "stage" | "progress" | "heartbeat", ...} as the run goes on; see
-        `status.Status`.
+        `status.Status`. Unset, a notebook shows where the run is, and nothing does elsewhere.
 
     Raises
     ------
@@ -65,6 +67,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     is_number = isinstance(wait, (int, float)) and not isinstance(wait, bool)
     require(is_number and wait >= 0, f"wait={wait!r}", error=ParameterError,
             why="it is how many seconds another run is waited for", fix="pass 0 or more; math.inf: as long as it takes")
+    require(keep in get_args(Keep), f"keep={keep!r}", error=ParameterError, why="it says what stays in the workspace",
+            fix='pass "all", or "results"')
     require(events is None or callable(events), f"events={events!r}", error=ParameterError,
             why="it is called with each event of the run", fix="pass a function of one argument, such as print")
     require(execution is None or isinstance(execution, Execution), f"execution={execution!r}", error=ParameterError,
@@ -81,14 +85,14 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         made = plan(spec, set=set, workspace=workspace, memory_budget=memory_budget, fresh=fresh,
                     from_stage=from_stage, until=until)
     place = made.workspace
-    tell = events or (lambda event: None)
     return_freed_memory()
     execution = execution or current_execution(memory_budget)
     if memory_budget is not None or made.spec.memory_budget is not None:
         execution = execution.within(made.budget)
     for own in (*made.tried, made):
         refuse_what_cannot_fit(own.own_stages, own.facts, Room.of(execution))
-    with place.lock(wait) as lock, _held(execution, lock.check):
+    shown = in_notebook() if events is None else nullcontext(events)
+    with place.lock(wait) as lock, _held(execution, lock.check), shown as told:
         scratch = place.root / "scratch"  # the lock is ours: what is there was left by a run that was killed
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
@@ -99,9 +103,13 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         # Paths as well as addresses: a run's record is read by people. First what it needs, since gc asks every run.
         write_stages(folder, [item.artifact.folder for item in made.selected])
         write_json(folder / "spec.json", made.given.model_dump())
-        with Status(folder, identity, made.spec.name, tell) as status:
-            status.tell({"event": "run", "run": identity, "folder": str(folder)})
-            result = _run(made, identity, folder, execution, status.tell)
+        with Status(folder, identity, made.spec.name, told or (lambda event: None)) as status:
+            estimated = _Estimates.of(made, execution.tasks_at_once)
+            status.tell({"event": "run", "run": identity, "folder": str(folder), "name": made.spec.name,
+                         "stages": sum(item.status != "cached" for item in made.selected),
+                         "cached": sum(item.status == "cached" for item in made.selected),
+                         "estimated": estimated.later()})
+            result = _run(made, identity, folder, execution, estimated, status.tell)
             if keep == "results" and result["status"] == "done":
                 remove_intermediate(place, folder)
                 _write_result(folder, with_disk_bytes(result, place, made.kind))
@@ -119,14 +127,43 @@ def _held(execution: Execution, check: Callable[[], None]) -> Iterator[None]:
         del execution.allowed
 
 
-def _run(made: Plan, identity: str, folder: Path, execution: Execution, tell: Events) -> dict[str, Any]:
+@dataclass
+class _Estimates:
+    """The estimated seconds of the stages of a run that are left, by address."""
+
+    rates: Rates
+    tasks_at_once: int
+    seconds: dict[str, float]
+
+    @classmethod
+    def of(cls, made: Plan, tasks_at_once: int) -> "_Estimates":
+        found = cls(made.rates, tasks_at_once, {})
+        for item in made.selected:
+            found.note(item)
+        return found
+
+    def note(self, item: PlannedStage) -> None:
+        """Take over the cost of a stage to run."""
+        if item.status != "cached" and item.cost is not None:
+            self.seconds[item.artifact.address] = self.rates.of(item.stage.name) * item.cost.wall_seconds(
+                self.tasks_at_once)
+
+    def later(self) -> float:
+        return sum(self.seconds.values())
+
+
+def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimated: _Estimates,
+         tell: Events) -> dict[str, Any]:
     """Make what is missing, and write the record of the run into its folder; return it, a JSON document."""
     records: dict[str, dict[str, Any]] = {}
     for own in made.tried:
-        _run_stages(own.again(execution.memory_budget, records), made, records, execution, tell)
+        _run_stages(own.again(execution.memory_budget, records), made, records, execution, estimated, tell)
     made = made.again(execution.memory_budget, records)
     write_stages(folder, [item.artifact.folder for item in made.selected])  # of the graph that was chosen
-    _run_stages(made, made, records, execution, tell)
+    estimated.seconds = {}
+    for item in made.selected:
+        estimated.note(item)
+    _run_stages(made, made, records, execution, estimated, tell)
     result = _result(identity, made, list(records.values()))
     with_disk_bytes(result, made.workspace, made.kind)
     if result["status"] == "done":
@@ -152,26 +189,31 @@ def _write_result(folder: Path, result: dict[str, Any]) -> None:
 
 
 def _run_stages(made: Plan, whole: Plan, records: dict[str, dict[str, Any]], execution: Execution,
-                tell: Events) -> None:
+                estimated: _Estimates, tell: Events) -> None:
     """Make the artifacts of a plan, one of several graphs or the whole, and add the records of addresses without."""
     known = made.facts and replace(made.facts, attributes=dict(made.facts.attributes))
     for place, item in enumerate(made.own_stages):
         if item.status != "cached" or item.artifact.address not in records:
             refuse_what_cannot_fit(made.own_stages[place:], known, Room.of(execution))
+            if known is not None:  # more is known than when the plan was made
+                for other in made.own_stages[place:]:
+                    estimated.note(price(other, known))
             graph = whole.graph_of(item)
-            records[item.artifact.address] = _run_stage(item, made, known, execution, tell) | (
+            records[item.artifact.address] = _run_stage(item, made, known, execution, estimated, tell) | (
                 {"graph": graph} if graph else {})
 
 
-def _run_stage(item: PlannedStage, made: Plan, known: Facts | None, execution: Execution,
+def _run_stage(item: PlannedStage, made: Plan, known: Facts | None, execution: Execution, estimated: _Estimates,
                tell: Events) -> dict[str, Any]:
     """Make one artifact unless it exists; return the record of it, and add what it found to what is known."""
     name, artifact = item.stage.name, item.artifact
     begin = time.perf_counter()
-    tell({"event": "stage", "stage": name, "status": item.status})
+    seconds = estimated.seconds.pop(artifact.address, None)
+    tell({"event": "stage", "stage": name, "status": item.status, "estimated": seconds, "later": estimated.later()})
     record: dict[str, Any] = {
         "name": name, "status": "cached" if item.status == "cached" else "done", "address": artifact.address,
-        "peak_rss_bytes": 0, "predicted_peak_bytes": None, "measured_peak_bytes": None, "ratio": None}
+        "peak_rss_bytes": 0, "predicted_peak_bytes": None, "measured_peak_bytes": None, "ratio": None,
+        "estimated_seconds": None}
     if item.status != "cached":
         if name in made.remake:  # now and not before: until here a run that is killed has lost nothing
             artifact.remove()
@@ -214,7 +256,8 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     measured = max((peak for peak in peaks if peak is not None), default=None)
     predicted = cost.peak if cost else None
     apart = execution.tasks_per_process == 1 or (cost is not None and cost.tasks <= 1)
-    return {"peak_rss_bytes": execution.largest_process_bytes,
+    return {"estimated_seconds": cost and round(cost.wall_seconds(execution.tasks_at_once), 3),
+            "peak_rss_bytes": execution.largest_process_bytes,
             "predicted_peak_bytes": predicted, "measured_peak_bytes": measured,
             "ratio": round(measured / predicted, 3) if measured is not None and predicted and apart else None}
 

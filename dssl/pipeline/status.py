@@ -1,4 +1,4 @@
-"""What a run is doing, for whoever looks: `status.json` in its folder, and an event every ten seconds."""
+"""What a run is doing, for whoever looks: `status.json` in its folder, and an event every second."""
 
 import json
 import os
@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..errors import described
+from ..progress import BEAT
 from ..storage.files import draft_of
+from .time_left import TimeLeft
 
 STATUS = "status.json"
-LOOK_EVERY = 1.0  # seconds between two looks at whether there is something to write
-BEAT_EVERY = 10.0  # seconds between two events that say the run still runs
+LOOK_EVERY = 0.5  # seconds between two looks at whether there is something to write
+WRITE_EVERY = 10.0  # seconds after which the file is written though nothing changed
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -25,7 +27,8 @@ class Status:
 
     To "progress" it adds `rate` (tasks a second in this run of the stage) and `time_left` (seconds; both None until a
     task has finished); and it tells {"event": "heartbeat", "stage", "seconds", "done", "of", "rate", "time_left"} every
-    `BEAT_EVERY` seconds, from a thread of its own, never while another event is told.
+    `BEAT` seconds, from a thread of its own, never while another event is told. To all it adds `run_left`, the
+    seconds that the whole run still takes, as `TimeLeft` estimates them.
 
     The file says `state` ("running", "done", "stopped", "failed", "interrupted"), stage, tasks, rate and time left, the
     stages that have ended, and of what failed the error as `errors.described` does; `host` and `pid` say whose it is,
@@ -36,14 +39,15 @@ class Status:
         self.path, self._tell = folder / STATUS, tell
         self._known: dict[str, Any] = {
             "run": run, "name": name, "state": "running", "stage": None, "done": None, "of": None, "rate": None,
-            "time_left": None, "stages": [], "host": socket.gethostname(), "pid": os.getpid(), "started": _now(),
-            "error": None}
+            "time_left": None, "run_left": None, "stages": [], "host": socket.gethostname(), "pid": os.getpid(),
+            "started": _now(), "error": None}
         self._lock = threading.RLock()
         self._ended = threading.Event()
         self._failed: Exception | None = None  # in a listener, when it was told of a heartbeat
         self._stage_begun = self._tasks_begun = time.monotonic()
         self._before = 0  # tasks that were finished when the stage began
         self._changed = True
+        self._left = TimeLeft()
 
     def __enter__(self) -> Self:
         self._write()
@@ -62,7 +66,7 @@ class Status:
     def end(self, state: str) -> None:
         """Say how the run ended."""
         with self._lock:
-            self._known |= {"state": state, "stage": None, "done": None, "of": None, "rate": None, "time_left": None}
+            self._known |= {"state": state, **dict.fromkeys(("stage", "done", "of", "rate", "time_left", "run_left"))}
 
     def tell(self, event: dict[str, Any]) -> None:
         """Take note of an event, and pass it on."""
@@ -72,13 +76,23 @@ class Status:
             if event["event"] == "progress":
                 event = event | self._progress(event["done"], event["of"])
             elif event["event"] == "stage" and "seconds" in event:
+                self._left.end(event["seconds"], event["status"] != "cached")
                 ended = {"name": event["stage"], "status": event["status"], "seconds": event["seconds"]}
                 self._known["stages"].append(ended)
             elif event["event"] == "stage":
                 self._stage_begun = time.monotonic()
+                self._left.begin(event["estimated"], event["later"])
                 self._known |= {"stage": event["stage"], "done": None, "of": None, "rate": None, "time_left": None}
+            elif event["event"] == "run":
+                self._left.begin(None, event["estimated"])
             self._changed = True
-            self._tell(event)
+            self._tell(event | self._run_left())
+
+    def _run_left(self) -> dict[str, float]:
+        """Note how long the run still takes, and return it."""
+        known = self._known
+        known["run_left"] = round(self._left.left(known["done"], known["of"], known["time_left"]), 1)
+        return {"run_left": self._known["run_left"]}
 
     def _progress(self, done: int, of: int) -> dict[str, Any]:
         """Note the tasks of a stage; return their rate, and the time left."""
@@ -93,13 +107,14 @@ class Status:
         told = written = time.monotonic()
         while not self._ended.wait(LOOK_EVERY):
             with self._lock:
-                if self._changed or time.monotonic() - written >= BEAT_EVERY:
+                if self._changed or time.monotonic() - written >= WRITE_EVERY:
                     self._write()
                     written = time.monotonic()
-                if time.monotonic() - told >= BEAT_EVERY and self._known["stage"] is not None:
+                if time.monotonic() - told >= BEAT and self._known["stage"] is not None:
                     told = time.monotonic()
                     beat = {"event": "heartbeat", "seconds": round(told - self._stage_begun, 3), **{
-                        name: self._known[name] for name in ("stage", "done", "of", "rate", "time_left")}}
+                        name: self._known[name] for name in ("stage", "done", "of", "rate", "time_left")},
+                        **self._run_left()}
                     try:
                         self._tell(beat)
                     except Exception as error:  # raised again where the run tells its next event

@@ -15,7 +15,6 @@ from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
-from dssl.pipeline.suggestion import suggest_rows
 from dssl.storage.artifacts import Workspace
 from dssl.storage.files import read_json, write_json
 from dssl.storage.lock import WaitsForLock
@@ -175,7 +174,7 @@ def _trimmed(finished, tmp_path_factory):
 @pytest.fixture
 def trimmed(_trimmed, tmp_path):
     """A copy of a workspace without its intermediate artifacts, and what was removed."""
-    return Workspace.at(shutil.copytree(_trimmed[0].root, tmp_path / "work")), _trimmed[1]
+    return Workspace.at(shutil.copytree(_trimmed[0].root, tmp_path / "trimmed")), _trimmed[1]
 
 
 def test_intermediate_artifacts_are_named_before_and_go_when_asked(workspace, trimmed):
@@ -196,7 +195,7 @@ def test_without_them_a_run_predicts_suggests_and_is_shown(trimmed, finished, po
     X = open_dataset(points_file).X.read_all()
     assert (result.predict(X) == finished[1].predict(X)).all()
     assert result.report.is_file()
-    assert len(suggest_rows(result.folder, InProcess(1), count=3, workspace=place.root).rows) == 3
+    assert len(result.suggest(3, execution=InProcess(1)).rows) == 3
     shown = inspect(result.run, place)
     assert (shown["intermediate_bytes"], shown["metrics"]) == (0, result.metrics)
     with pytest.raises(DataError, match="was removed"):
@@ -212,12 +211,13 @@ def test_a_plan_says_what_would_be_made_again_and_a_run_makes_only_that(trimmed,
     assert (again.metrics, {stage.status for stage in again.stages}) == (finished[1].metrics, {"cached"})
     changed = plan(spec, set=["model.eta=3"], workspace=place.root).records()
     assert [row["name"] for row in changed if row["status"] != "cached"] == ["selection", "models", "sample", "scores"]
-    powers = plan(spec, set=["graph.power=3"], workspace=place.root).records()
-    made_again = [row["name"] for row in powers if row["status"] != "cached"]
+    solved = plan(spec, workspace=place.root, from_stage="covariance").records()
+    made_again = [row["name"] for row in solved if row["status"] != "cached"]
     assert made_again == ["system", "columns", "covariance", "selection", "models", "sample", "scores"]
-    assert next(row for row in powers if row["name"] == "system")["why"].startswith("removed by dssl gc on 20")
-    result = run(spec, set=["graph.power=3"], workspace=place.root, execution=InProcess(1))
+    assert next(row for row in solved if row["name"] == "system")["why"].startswith("removed by dssl gc on 20")
+    result = run(spec, workspace=place.root, execution=InProcess(1), from_stage="covariance")
     assert [stage.name for stage in result.stages if stage.status == "done"] == made_again
+    assert result.metrics == finished[1].metrics
     anew = run(spec, workspace=place.root, execution=InProcess(1), from_stage="dataset")
     assert (anew.metrics, {stage.status for stage in anew.stages}) == (finished[1].metrics, {"done"})
     assert find_garbage(place, keep_runs=0).kept_bytes == 0

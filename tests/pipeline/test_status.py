@@ -23,7 +23,7 @@ def status_in(workspace):
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(status_module, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(status_module, "BEAT_EVERY", 0.1)
+    monkeypatch.setattr(status_module, "BEAT", 0.1)
 
 
 def test_a_heartbeat_comes_while_nothing_else_does(tmp_path, quick):
@@ -31,7 +31,8 @@ def test_a_heartbeat_comes_while_nothing_else_does(tmp_path, quick):
     with Status(tmp_path, "one", "name", told.append) as status:
         time.sleep(0.25)
         assert told == []  # no stage has begun
-        status.tell({"event": "stage", "stage": "columns", "status": "to run"})
+        status.tell({"event": "stage", "stage": "columns", "status": "to run", "estimated": 1.0,
+                     "later": 2.0})
         status.tell({"event": "progress", "stage": "columns", "done": 4, "of": 10})
         time.sleep(0.25)
         status.tell({"event": "progress", "stage": "columns", "done": 6, "of": 10})
@@ -59,7 +60,8 @@ def test_a_listener_that_fails_at_a_heartbeat_ends_the_run(tmp_path, quick):
 
     def told():
         with Status(tmp_path, "one", "name", listener) as status:
-            status.tell({"event": "stage", "stage": "columns", "status": "to run"})
+            status.tell({"event": "stage", "stage": "columns", "status": "to run", "estimated": 1.0,
+                     "later": 2.0})
             time.sleep(0.3)
             status.tell({"event": "progress", "stage": "columns", "done": 1, "of": 2})
 

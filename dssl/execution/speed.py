@@ -1,0 +1,63 @@
+"""How fast this machine is beside the one on which the rates of costs were measured.
+
+Estimates of seconds alone follow from it: nothing that is chosen, and no byte that is stored.
+"""
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import IntegrityError
+from ..storage.files import read_json, write_json
+from ..storage.frames import pack, unpack
+from .tasks import one_thread
+
+FILE = "speed.json"
+PROBE_SECONDS = 0.1  # of each of the probes
+KEPT_SECONDS = 30 * 86400  # for which a measurement holds
+SIZE = 256
+# Seconds that the probes take on one idle core of the machine of `execution.cost`.
+REFERENCE = {"product": 7.5e-4, "kernel": 8.3e-4, "storage": 5.8e-4}
+
+
+def _probes() -> dict[str, Callable[[], object]]:
+    """Return what stages do most: a matrix product, values of a kernel, and a block that is stored and read."""
+    X = np.random.default_rng(0).normal(size=(SIZE, SIZE))
+    block = X.astype(np.float32)
+    return {"product": lambda: X @ X, "kernel": lambda: np.exp(-(X * X)), "storage": lambda: unpack(*pack(block))}
+
+
+def measure_slowness(seconds: float = PROBE_SECONDS) -> float:
+    """Return how many times as long this machine takes as the one of the rates: the geometric mean of the probes.
+
+    Each runs for so many seconds; its fastest run counts, which others on the machine have disturbed least.
+    """
+    ratios = []
+    with one_thread():
+        for name, probe in _probes().items():
+            fastest, end = np.inf, time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                begin = time.perf_counter()
+                probe()
+                fastest = min(fastest, time.perf_counter() - begin)
+            ratios.append(fastest / REFERENCE[name])
+    return float(np.exp(np.mean(np.log(ratios))))
+
+
+@lru_cache(maxsize=8)
+def slowness(folder: Path) -> float:
+    """Return `measure_slowness`, which is measured once on a host and kept in a folder if it can be written."""
+    path, host = folder / FILE, socket.gethostname()
+    with suppress(OSError, IntegrityError, KeyError, TypeError):
+        known = read_json(path)
+        if known["host"] == host and 0 <= time.time() - known["measured"] < KEPT_SECONDS:
+            return float(known["slowness"])
+    found = measure_slowness()
+    with suppress(OSError):
+        write_json(path, {"host": host, "measured": time.time(), "slowness": found}, durable=False)
+    return found
