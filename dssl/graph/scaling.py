@@ -1,8 +1,8 @@
 """Scaling of features, fitted on the training rows only, and the choice of one where nobody says: "auto".
 
-Columns whose ranges, but for less than a quarter of them, lie within a factor of ten are in one unit, as embeddings and
-pixels are, and stay as they are; others are standardized, or of sparse rows divided by their largest absolute values.
-Columns that text became, and others of 0 and 1 beside numbers that are standardized, share one factor instead
+Columns whose ranges, but for less than a quarter of them, lie within a factor of three are in one unit, as pixels and
+embeddings are, and stay as they are; others are standardized, or of sparse rows divided by their largest absolute
+values. Columns that text became, and others of 0 and 1 beside numbers that are standardized, share one factor instead
 (`feature_units.py`).
 
 Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
@@ -29,7 +29,7 @@ from .ranges import Ranges
 ScalingKind = Literal["auto", "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
 KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind)
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
-ONE_UNIT = 10.0  # the largest range of a column over the lower quartile
+ONE_UNIT = 3.0  # the largest range of a column over the lower quartile
 APART = 2.0  # levels of a category, in distances to near neighbors
 MOST_LISTED = 100  # constant columns of sparse rows that are named
 SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk

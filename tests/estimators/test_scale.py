@@ -191,7 +191,7 @@ def test_a_category_does_not_cut_the_graph_into_pieces(coded):
 def test_categories_beside_numbers_of_one_unit():
     """These are told by the data set; columns of 0 and 1 among pixels are pixels."""
     table, _ = mixed()
-    numbers = pd.DataFrame({"a": table["size"] * 100, "b": table["price"], "color": table["color"]})
+    numbers = pd.DataFrame({"a": table["size"] * 1000, "b": table["price"], "color": table["color"]})
     y = np.where(np.arange(len(table)) < 12, np.arange(len(table)) % 2, -1)
     found = GraphKernelRidge().fit(Dataset.from_arrays(numbers, when_text="one_hot"), y)
     assert (found.scaling_.kind, found.evidence_["scale"]["numbers"]) == ("auto", "none")
