@@ -7,7 +7,7 @@ before it finds out (`survey`).
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -46,7 +46,8 @@ from .traits import Traits
 
 def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, execution: Execution,
            params: IngestParams | None = None, *, scratch: str | Path | None = None, like: Dataset | None = None,
-           columns: Columns | None = None, examine: bool = True, **options: Any) -> Dataset:
+           columns: Columns | None = None, examine: bool = True, leave_out: Collection[str] = (),
+           **options: Any) -> Dataset:
     """Read a file, URL or named data set, or several files of one format, into `parts`; return it as a Dataset.
 
     params : how to read; or give its fields as `options`.
@@ -57,6 +58,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     columns : what becomes of the columns, as another file decided it; unset: as `params` says.
     examine : whether identifiers are looked for and left out, and the attribute `survey` tells what every column is:
         a list of `ColumnRecord`, empty of sparse rows. Not with `like`, whose columns are known.
+    leave_out : names of columns of tables that are not read, where they are there; with `like` those that it left out.
 
     A task needs `task_bytes` a row. The counting pass over text runs once, here.
 
@@ -69,11 +71,13 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     if like is not None:
         columns = columns or Columns.of(like.attributes)
         params = replace(params, sparse=False)
+        leave_out = [record["name"] for record in like.attributes.get("survey", ()) if not record["used"]]
     described = columns.describe() if columns else None
     key = digest({"params": params, "bytes": (bytes_digest := fingerprint(source)), "budget": execution.memory_budget,
-                  **({"columns": described} if described else {})})
+                  **({"columns": described} if described else {}),
+                  **({"leave_out": list(leave_out)} if leave_out else {})})
     with scratch_folder(scratch, parts) as folder:
-        reader = open_source(source, params, scratch=folder, like=like, columns=columns)
+        reader = open_source(source, params, scratch=folder, like=like, columns=columns, leave_out=leave_out)
         if like is not None:
             _require_alike(like, columns, params, reader.scan(), source.name)
         clear_other_parts(parts, key)
@@ -265,7 +269,7 @@ def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> D
 
 
 def open_source(source: Source, params: IngestParams | None = None, *, scratch: Path, like: Dataset | None = None,
-                columns: Columns | None = None) -> Reader:
+                columns: Columns | None = None, leave_out: Collection[str] = ()) -> Reader:
     """Return the reader of a source: of one file, or of several as one, which have one format; see `open_reader`."""
     params = params or IngestParams()
     formats = [format_of(file.path, params.format) for file in source.files]
@@ -275,10 +279,9 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
                 fix="name files of one format; add the others with `dssl ingest --append`")
     readers = [open_reader(file.path, params.format, scratch=scratch, labels=file.labels, **params.reader_options())
                for file in source.files]
+    readers = [reader.without(leave_out) if "drop" in reader.options else reader for reader in readers]
     if like is not None:
         names = columns.names if columns else like.feature_names
-        out = {record["name"] for record in like.attributes.get("survey", ()) if not record["used"]}
-        readers = [reader.without(out) if "drop" in reader.options else reader for reader in readers]
         return JoinedReader(readers, names, str(like.attributes.get("source") or "the data set"))
     return readers[0] if len(readers) == 1 else JoinedReader(readers)
 

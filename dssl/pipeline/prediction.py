@@ -180,7 +180,8 @@ class FittedPipeline:
             assert isinstance(reader, StoredReader)
             dataset = self._as_stored(reader.dataset, str(source))
         else:
-            dataset = ingest(found, parts or execution.scratch(), execution, params, columns=columns, examine=False)
+            dataset = ingest(found, parts or execution.scratch(), execution, params, columns=columns, examine=False,
+                             leave_out=self._left_out() if expected else ())
         if columns is not None:
             return dataset
         X, names = dataset.X, dataset.feature_names
@@ -262,8 +263,7 @@ class FittedPipeline:
 
     def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str], *,
                          strict: bool) -> tuple[str | int, ...]:
-        """Return the columns of a table that are no features: the target of the training file, given ones, and those
-        that were left out of it.
+        """Return the columns of a table that are no features: the target of the training file, and given ones.
 
         Unless it is `strict`, a table that has none of the names of the features is one of other names.
         """
@@ -273,13 +273,12 @@ class FittedPipeline:
             names = reader.column_names()
         if not strict and not set(names) & set(expected):
             names = []
-        dropped = tuple(dict.fromkeys(column for column in (*(params.drop or ()), *(self._left_out() if names else ()))
-                                      if not names or column in names))
+        dropped = tuple(column for column in params.drop or () if not names or column in names)
         missing = [name for name in expected if name not in names]
         require(not names or not missing, f"{found.name} has no column {', '.join(missing[:8])}", error=DataError,
                 why="the model was fitted on it", fix=f"its columns are {', '.join(names[:40])}")
-        targets = {self.dataset.get("target"), params.target}
-        unknown = [name for name in names if name not in expected and name not in dropped and name not in targets]
+        targets, out = {self.dataset.get("target"), params.target}, set(self._left_out())
+        unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out}]
         require(not unknown, f"{found.name} has columns that the model does not know: {', '.join(unknown[:8])}",
                 error=DataError, why="it was not fitted on them",
                 fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if "drop" in reader.options else

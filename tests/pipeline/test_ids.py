@@ -63,6 +63,10 @@ def test_an_identifier_is_left_out_and_new_files_may_have_it_or_not(runs):
     assert error(labels) < 0.1
     assert (document["far"], "warning" in stderr) == (0, False)
     np.testing.assert_array_equal(predicted(folder, result, "without.csv")[0], labels)
+    pd.read_csv(folder / "without.csv").drop(columns="side").to_csv(folder / "points.csv", index=False)
+    model = result.model()
+    both = model.dataset_of([folder / "new.csv", folder / "points.csv"], InProcess(1)).X
+    np.testing.assert_array_equal(model.predict(both), np.tile(labels, 2))
 
 
 def test_an_identifier_that_is_kept_is_told_of_and_points_beyond_it_get_no_label(runs):
