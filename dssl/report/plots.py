@@ -200,7 +200,8 @@ def curve_plot(rows: Sequence[dict[str, Any]], names: Sequence[str], by: Measure
             up = 0 if not near else 7 if (ends[place], place) == max(zip(ends, range(2), strict=True)) else -7
             color = BASELINE if place else MODEL
             errors = [by.factor * row[name] for row in rows]
-            axes.plot(labels, errors, "s--" if place else "o-", color=color, markersize=5.5, linewidth=1.6)
+            axes.plot(labels, errors, "s--" if place else "o-", color=color, markersize=5.5, linewidth=1.6,
+                      clip_on=False)
             axes.annotate(name, (labels[-1], errors[-1]), xytext=(9, up), textcoords="offset points", va="center",
                           color=color, fontweight="normal" if place else "bold")
         axes.set_xscale("log", base=2)
@@ -224,7 +225,9 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
     places, values = np.asarray(points, float).reshape(-1, 2), np.asarray(codes, float)
 
     def draw(axes: Any) -> None:
-        from matplotlib.patches import PathPatch  # as late as in `_svg`
+        from matplotlib import colormaps  # as late as in `_svg`
+        from matplotlib.colors import ListedColormap
+        from matplotlib.patches import PathPatch
         from matplotlib.path import Path
 
         if len(edges):
@@ -243,7 +246,9 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
                 axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.02), ncols=5, fontsize=9,
                             handletextpad=0.1, columnspacing=0.9, markerscale=1.8)
         else:
-            limits = {"cmap": "viridis", "vmin": values.min(), "vmax": values.max()}
+            # Without its ends, which are too pale on light or too deep on dark paper.
+            limits = {"cmap": ListedColormap(colormaps["viridis"](np.linspace(0.2, 0.9, 256))),
+                      "vmin": values.min(), "vmax": values.max()}
             drawn = axes.scatter(*places.T, c=values, s=11, linewidths=0, **limits)
             axes.scatter(*places[ring].T, c=values[ring], s=60, edgecolors=INK, linewidths=1.4, **limits)
             axes.figure.colorbar(drawn, ax=axes, label="predicted", shrink=0.7, pad=0.02).outline.set_visible(False)
@@ -327,5 +332,7 @@ def _svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any
     text = stream.getvalue()
     text = text[text.index("<svg"):].strip()
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # patch_1 and the like, equal in every figure
+    # Places to a hundredth of a point: half the bytes of a picture of thousands of lines.
+    text = re.sub(r'(?<= d=")[^"]*|(?<= [xy]=")[^"]*', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
     described = plain_label(title, 200).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return Html(by_name(text).replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))

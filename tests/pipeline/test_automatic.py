@@ -65,7 +65,7 @@ def test_a_run_finds_what_the_estimator_finds(digits_file, tmp_path, model, esti
     assert result.transductive["error"] == pytest.approx((own.transduction_ != true)[unseen].mean())
     assert result.metrics["error"] < min(one["error"] for one in result.baselines.values())
     assert set(result.baselines) == {"base", "nearest"}
-    assert set(result.gain) == {"over_base", "over_nearest", "unlabeled_data"}
+    assert set(result.gain) == {"over_base", "over_nearest", "unlabeled_data", "by_labels"}
     again = run(spec, workspace=tmp_path, execution=InProcess(1))
     assert {stage.status for stage in again.stages} == {"cached"}
 

@@ -77,7 +77,7 @@ def test_a_run_finds_what_the_estimator_finds(fields, points_file, tmp_path, mod
     assert (fitted.predict(ArrayRows(rows)) == own.transduction_).all()
     assert result.transductive["n_test"] == unseen.sum()
     assert set(result.baselines) == {"nearest", "base"}
-    assert set(result.gain) == {"over_nearest", "over_base", "unlabeled_data"}
+    assert set(result.gain) == {"over_nearest", "over_base", "unlabeled_data", "by_labels"}
     assert result.unreached["handled"] == "no prediction"
 
 

@@ -65,7 +65,7 @@ def _next(found: dict[str, Any], result: dict[str, Any]) -> Html:
     how = ("uncertain, far from the points that have a label, and far from each other" if classes else
            "far from the points that have a label and from each other, where points are many; a model of quantities "
            "tells no probabilities")
-    command = f"dssl suggest {result.get('run', 'RUN')} --out to_label.csv"
+    command = f"dssl suggest {result.get('model', 'RUN')} --out to_label.csv"
     return joined((tag("h3", "Which to label next"), tag("p", f"{_among(found)}: {how}. The best first. ", tag(
         "code", command), " chooses among all points, by the graph where there is one, and writes a file to fill in."),
         _table(rows, bool(found.get("calibrated")))))
