@@ -307,7 +307,7 @@ class MemoryParts(Parts):
     def __init__(self) -> None:
         self._shared: dict[str, np.ndarray] = {}
         self._parts: dict[int, dict[str, np.ndarray]] = {}
-        self._buckets: dict[int, tuple[np.ndarray, dict[str, np.ndarray]]] = {}
+        self._buckets: dict[int, tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]] = {}
         self._receipts: dict[int, Receipt] = {}
         self._within: dict[str, MemoryParts] = {}
         self._lock = Lock()
@@ -351,17 +351,16 @@ class MemoryParts(Parts):
 
     def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray],
                       attempt: str | None = None) -> None:
-        sorted_rows = {name: array[order] for name, array in arrays.items()}
         with self._lock:
-            self._buckets[index] = starts, sorted_rows
+            self._buckets[index] = order, starts, dict(arrays)
 
     def bucket_rows(self, index: int, bucket: int) -> int:
-        starts, _ = self._buckets[index]
+        _, starts, _ = self._buckets[index]
         return int(starts[bucket + 1] - starts[bucket])
 
     def read_bucket(self, index: int, bucket: int) -> dict[str, np.ndarray]:
-        starts, arrays = self._buckets[index]
-        return {name: array[starts[bucket]:starts[bucket + 1]] for name, array in arrays.items()}
+        order, starts, arrays = self._buckets[index]
+        return {name: array[order[starts[bucket]:starts[bucket + 1]]] for name, array in arrays.items()}
 
     def within(self, name: str) -> Parts:
         with self._lock:

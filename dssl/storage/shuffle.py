@@ -8,31 +8,37 @@ Bytes: all rows are written once and read once. A task that reads opens the P fi
 again those that hold any, each for one frame.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..errors import require
 from .blocks import Parts, PartWriter, Receipt
 
 
-def scatter(out: PartWriter, bucket: np.ndarray, n_buckets: int, **arrays: np.ndarray) -> Receipt:
+def scatter(out: PartWriter, bucket: np.ndarray, n_buckets: int, rows: np.ndarray | None = None, /,
+            **arrays: np.ndarray) -> Receipt:
     """Write each row of arrays (m, ...) into the bucket that it belongs to; once a task.
 
-    bucket : (m,) integers in [0, n_buckets). Beside what it is given it holds 12 bytes a row, and one bucket twice (of
-    parts in memory, all rows).
+    bucket : (m,) integers in [0, n_buckets). rows : (p,) numbers of rows of the arrays, of which `bucket` (p,) then
+    says where each goes: a row that goes into several buckets is held once. Beside what it is given it holds 12 bytes
+    an entry of `bucket`, and one bucket three times. Parts in memory keep the arrays: nobody may write to them.
 
     Raises
     ------
     ParameterError : no array, arrays of other lengths, or a bucket that there is not. DataError : not numbers.
     """
     bucket = np.asarray(bucket)
-    require(len(arrays) > 0 and bucket.ndim == 1 and all(len(array) == len(bucket) for array in arrays.values()),
-            f"{len(bucket)} buckets for arrays of {[len(array) for array in arrays.values()]} rows",
+    lengths = [len(array) for array in arrays.values()]
+    require(len(arrays) > 0 and bucket.ndim == 1 and len({*lengths, len(bucket)} if rows is None else {*lengths}) == 1
+            and (rows is None or len(rows) == len(bucket)),
+            f"{len(bucket)} buckets for arrays of {lengths} rows",
             why="each row goes into one bucket", fix="pass one or more arrays of equal length")
     require(not len(bucket) or 0 <= int(bucket.min()) <= int(bucket.max()) < n_buckets,
             f"a bucket outside 0 to {n_buckets - 1}", why="no task would read it", fix="check what numbers the blocks")
     order = bucket_order(bucket, n_buckets)
     starts = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=n_buckets))])
-    return out.write_buckets(order, starts, arrays)
+    return out.write_buckets(order if rows is None else rows[order], starts, arrays)
 
 
 def bucket_order(bucket: np.ndarray, n_buckets: int) -> np.ndarray:
@@ -44,6 +50,16 @@ def bucket_order(bucket: np.ndarray, n_buckets: int) -> np.ndarray:
 def rows_of_writers(parts: Parts, n_writers: int, bucket: int) -> list[int]:
     """Return how many rows each of tasks 0 .. n_writers - 1 wrote into a bucket, as they follow each other there."""
     return [parts.bucket_rows(index, bucket) for index in range(n_writers)]
+
+
+def pieces(parts: Parts, n_writers: int, bucket: int) -> Iterator[dict[str, np.ndarray]]:
+    """Yield what `gather` returns piece by piece, each the rows of one task, without such as wrote none there.
+
+    Holds one task's share of the bucket, twice.
+    """
+    for index, count in enumerate(rows_of_writers(parts, n_writers, bucket)):
+        if count:
+            yield {name: np.array(array) for name, array in parts.read_bucket(index, bucket).items()}
 
 
 def gather(parts: Parts, n_writers: int, bucket: int) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.storage.blocks import MemoryParts, PartWriter
 from dssl.storage.bucket_file import ENTRY
-from dssl.storage.shuffle import gather, scatter
+from dssl.storage.shuffle import gather, pieces, scatter
 from dssl.storage.store import StoredParts
 from dssl.storage.verify import verify_finished, verify_parts
 
@@ -53,6 +53,16 @@ def test_types_and_widths_stay(parts, n_rows, dtype):
         assert found["values"].dtype == np.dtype(dtype).newbyteorder("<") or isinstance(parts, MemoryParts)
         assert_array_equal(found["values"], values if bucket == 1 else values[:0])
         assert list(found) == ["values", "number"]
+
+
+def test_a_row_may_go_into_several_buckets(parts):
+    for index, (bucket, rows, x) in enumerate((([2, 0, 2], np.array([1, 1, 0]), [7, 8]), ([2], None, [9]))):
+        parts.finish(index, scatter(PartWriter(parts, index), np.array(bucket), BUCKETS, rows, x=np.array(x)))
+    assert_array_equal(gather(parts, 2, 2)["x"], [8, 7, 9])
+    assert [piece["x"].tolist() for piece in pieces(parts, 2, 2)] == [[8, 7], [9]]
+    assert [piece["x"].tolist() for piece in pieces(parts, 2, 0)] == [[8]]
+    with pytest.raises(ParameterError, match="equal length"):
+        scatter(PartWriter(parts, 2), np.array([2]), BUCKETS, np.array([0, 1]), x=np.array([9]))
 
 
 def test_a_part_holds_arrays_of_its_own_beside_its_buckets(parts):
