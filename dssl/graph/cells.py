@@ -18,7 +18,10 @@ from .metric import sample_ids
 CELLS_OF_A_LEAF, MOST_CELLS, SAMPLE_OF_A_CELL = 64, 2048, 32
 LLOYD_STEPS = 5
 NEAR_SAMPLE, NEAR_ROWS = 256, 32  # rows of a sample whose nearest other is sought, and of a product
-PRODUCT_BYTES, BLOCK_ROWS = 4 << 20, 1024
+FAR = 16.0  # times as far from the median as nine in ten rows are: such rows say nothing about axes
+FAR_LENGTH = 1024.0  # where the length of the farthest usual row is 1/2 to 1: (1024 + x)^2 is known to x = 6e-5
+MOST_LENGTH = 1e15  # of a coordinate, where that of the farthest usual row is 1: the squares fit float32
+PRODUCT_BYTES, BLOCK_ROWS = 1 << 20, 1024
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,11 @@ class View:
 
         They hold nearly all of what near rows differ in too: by them a search decides who is near. Of clouds whose
         centers hold most of the variance, axes that hold most of it may miss a tenth of the distances within a cloud.
+        Rows far beyond the others are left out: they would be the center, the axes and the scale.
         """
         chosen = sample[sample_ids(len(sample), SAMPLE_ROWS)]
-        frame = principal_frame(chosen, _near_differences(chosen))
+        chosen = chosen[_usual(chosen)]
+        frame = principal_frame(chosen, _near_directions(chosen))
         return cls(frame, project(chosen, frame).scale)
 
     @property
@@ -48,11 +53,15 @@ class View:
         return self.frame.basis.shape[1] + 1
 
     def coordinates(self, rows: np.ndarray) -> np.ndarray:
-        """Return the coordinates (n, a) of rows (n, d): products in float32, since they only say what is measured."""
+        """Return the coordinates (n, a) of rows (n, d): products in float32, since they only say what is measured.
+
+        Rows so far away that their squares overflow are brought nearer.
+        """
         center, m = self.frame.center, self.frame.basis.shape[1]
         basis, seen = self.frame.basis.astype(np.float32), np.empty((len(rows), m + 1), np.float32)
         for start, stop in row_ranges(len(rows), BLOCK_ROWS):
             centered = (rows[start:stop] - center) * self.scale
+            np.clip(centered, -MOST_LENGTH, MOST_LENGTH, out=centered)
             seen[start:stop, :m] = centered.astype(np.float32) @ basis
             shown = seen[start:stop, :m].astype(np.float64)
             missed = np.einsum("ij,ij->i", centered, centered) - np.einsum("ij,ij->i", shown, shown)
@@ -60,16 +69,34 @@ class View:
         return seen
 
 
-def _near_differences(sample: np.ndarray) -> np.ndarray:
-    """Return the differences (q, d) of some rows of a sample from the nearest other."""
+def _usual(sample: np.ndarray) -> np.ndarray:
+    """Return which rows (m, d) of a sample are no farther from its median than `FAR` times nine in ten of them."""
+    middle, squared = np.median(sample, axis=0).astype(np.float64), np.empty(len(sample))
+    for start, stop in row_ranges(len(sample), BLOCK_ROWS):
+        centered = sample[start:stop] - middle
+        squared[start:stop] = np.einsum("ij,ij->i", centered, centered)
+    limit = FAR**2 * np.quantile(squared, 0.9)
+    return squared <= (limit if limit > 0 else np.inf)
+
+
+def _near_directions(sample: np.ndarray) -> np.ndarray:
+    """Return the directions (q, d), of length 1 or of copies 0, from some rows of a sample to the nearest other."""
     queries, found = sample_ids(len(sample), NEAR_SAMPLE), []
-    norms = np.einsum("ij,ij->i", sample, sample, dtype=np.float64)
+    centered = sample - sample.mean(axis=0, dtype=np.float64)
+    norms = np.einsum("ij,ij->i", centered, centered)
     for start, stop in row_ranges(len(queries), NEAR_ROWS):
         own = queries[start:stop]
-        squared = norms - 2 * (sample[own] @ sample.T)
+        squared = norms - 2 * (centered[own] @ centered.T)
         squared[np.arange(len(own)), own] = np.inf
-        found.append(sample[squared.argmin(axis=1)].astype(np.float64) - sample[own])
+        difference = centered[squared.argmin(axis=1)] - centered[own]
+        length = np.sqrt(np.einsum("ij,ij->i", difference, difference))[:, None]
+        found.append(difference / np.where(length > 0, length, 1))
     return np.concatenate(found)
+
+
+def far_rows(seen: np.ndarray) -> np.ndarray:
+    """Return which rows of coordinates (n, a) are so far away that float32 does not tell their neighbors apart."""
+    return np.einsum("ij,ij->i", seen, seen, dtype=np.float64) > FAR_LENGTH**2
 
 
 @dataclass(frozen=True)
@@ -97,7 +124,7 @@ class Cells:
         found = []
         for first, squared in self._distances(seen):
             rows, leaves, home = _members(squared, self.leaf, self.leaves, most, np.float32(reach * reach))
-            found.append((rows + first, leaves, home))
+            found.append((rows + np.int32(first), leaves, home))
         rows, leaves, home = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         return rows, leaves, home
 
@@ -114,8 +141,8 @@ class Cells:
 
 @njit(nogil=True, cache=True)
 def _members(squared, leaf, n_leaves, most, reach):
-    rows = np.empty(squared.shape[0] * most, np.int64)
-    leaves, home = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint8)
+    rows = np.empty(squared.shape[0] * most, np.int32)
+    leaves, home = np.empty(len(rows), np.int32), np.empty(len(rows), np.uint8)
     nearest = np.empty(n_leaves, np.float32)
     count = 0
     for row in range(squared.shape[0]):
@@ -132,12 +159,11 @@ def _members(squared, leaf, n_leaves, most, reach):
             rows[count], leaves[count], home[count] = row, best, turn == 0
             nearest[best] = np.inf
             count += 1
-    return rows[:count], leaves[:count], home[:count]
+    return rows[:count], leaves[:count].copy(), home[:count].copy()
 
 
-def fit_centers(seen: np.ndarray, n_cells: int, seed: int) -> np.ndarray:
+def fit_centers(seen: np.ndarray, n_cells: int, rng: np.random.Generator) -> np.ndarray:
     """Return the centers (m, a) of at most `n_cells` cells: a few steps of Lloyd from random rows of a sample."""
-    rng = np.random.default_rng(seed)
     centers = seen[np.sort(rng.choice(len(seen), min(n_cells, len(seen)), replace=False))]
     for _ in range(LLOYD_STEPS):
         cells = Cells(centers, np.arange(len(centers)))
@@ -149,14 +175,16 @@ def fit_centers(seen: np.ndarray, n_cells: int, seed: int) -> np.ndarray:
     return centers
 
 
-def pack(centers: np.ndarray, weights: np.ndarray, n_leaves: int, seed: int) -> np.ndarray:
+def pack(centers: np.ndarray, weights: np.ndarray, n_leaves: int, rng: np.random.Generator | None) -> np.ndarray:
     """Return the leaf (m,) of each cell: halves of nearly equal weight along the widest axis, halved again.
 
-    Axes are the first of the coordinates; where `seed` is not 0, of a random rotation of them.
+    Axes are those of the coordinates, or of a random rotation of them by `rng`. Centers beyond length 1, of rows far
+    beyond the others, count as if they were 1 long.
     """
-    if seed:
+    centers = centers / np.maximum(1, np.sqrt(np.einsum("ij,ij->i", centers, centers, dtype=np.float64)))[:, None]
+    if rng is not None:
         axes = centers.shape[1]
-        centers = centers @ np.linalg.qr(np.random.default_rng(seed).normal(size=(axes, axes)))[0]
+        centers = centers @ np.linalg.qr(rng.normal(size=(axes, axes)))[0]
     leaf = np.empty(len(centers), np.int64)
     pending = [(np.arange(len(centers)), 0, n_leaves)]
     while pending:
@@ -175,11 +203,14 @@ def pack(centers: np.ndarray, weights: np.ndarray, n_leaves: int, seed: int) -> 
     return leaf
 
 
-def fit_cells(seen: np.ndarray, n_leaves: int, seed: int) -> Cells:
-    """Return cells in `n_leaves` leaves of nearly equally many rows of a sample (m, a) of coordinates."""
+def fit_cells(seen: np.ndarray, n_leaves: int, rng: np.random.Generator, rotated: bool = False) -> Cells:
+    """Return cells in `n_leaves` leaves of nearly equally many rows of a sample (m, a) of coordinates.
+
+    rotated : leaves divide along random axes, and so otherwise than leaves that are not.
+    """
     n_cells = min(MOST_CELLS, CELLS_OF_A_LEAF * n_leaves, max(n_leaves, len(seen) // 8))
     seen = seen[sample_ids(len(seen), max(SAMPLE_OF_A_CELL * n_cells, SAMPLE_OF_A_CELL))]
-    centers = fit_centers(seen, max(n_cells, n_leaves), seed) if n_leaves > 1 else seen[:1]
+    centers = fit_centers(seen, max(n_cells, n_leaves), rng) if n_leaves > 1 else seen[:1]
     cells = Cells(centers, np.arange(len(centers)))
     weights = np.bincount(cells.homes(seen), minlength=len(centers)) + 1e-3
-    return Cells(centers, pack(centers, weights, min(n_leaves, len(centers)), seed))
+    return Cells(centers, pack(centers, weights, min(n_leaves, len(centers)), rng if rotated else None))

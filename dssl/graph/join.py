@@ -8,6 +8,8 @@ Lists are max-heaps of squared float32 distances, (n, k), beside ids (n, k) int3
 flag (n, k) uint8 of the entries that no join has seen. One thread, in one order: the same lists everywhere.
 """
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 from numba import njit
 
@@ -19,6 +21,8 @@ TREE_AXES = 8  # of a random rotation, that a tree but the first splits along
 CANDIDATES, MOST_CANDIDATES = 16, 32  # new ones, and as many others, that a row joins at a time; where it takes more
 ROUNDS, SETTLED = 12, 0.002  # most joins, and the share of entries that changes in the last
 FIRST_AXES = 16  # principal axes that the first tree splits along
+
+Others = Callable[[], Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]]
 
 
 @njit(nogil=True, cache=True)
@@ -41,9 +45,11 @@ def _replace_root(key, identity, flag, keys, ids, flags):
 @njit(nogil=True, cache=True)
 def _push(distance, identity, flag, distances, ids, flags):
     """Put a candidate nearer than the farthest on a heap that does not hold it; return whether it did."""
-    for place in range(ids.shape[0]):
-        if ids[place] == identity:
-            return 0
+    same, held = np.int32(identity), False
+    for place in range(ids.shape[0]):  # to the end: without a way out of it the loop runs in vectors
+        held |= ids[place] == same
+    if held:
+        return 0
     _replace_root(distance, identity, flag, distances, ids, flags)
     return 1
 
@@ -84,37 +90,57 @@ def _priority(a, b, salt):
     return np.float32((z >> np.uint64(40)) * np.float64(2.0**-24))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def _choose(row, other, flag, salt, new, old, new_keys, old_keys, unused):
-    chosen, keys = (new[row], new_keys[row]) if flag else (old[row], old_keys[row])
     key = _priority(row, other, salt)
-    if key < keys[0]:
-        _push(key, other, 0, keys, chosen, unused)
+    if flag:
+        if key < new_keys[row, 0]:
+            _push(key, other, 0, new_keys[row], new[row], unused)
+    elif key < old_keys[row, 0]:
+        _push(key, other, 0, old_keys[row], old[row], unused)
 
 
-@njit(nogil=True, cache=True)
-def choose_candidates(ids, flags, first, to, of, flags_of, most, salt):
+def choose_candidates(ids: np.ndarray, flags: np.ndarray, first: int, others: Others, most: int,
+                      salt: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the new and the other candidates (n, most) that each row joins, -1 beyond their number; no order.
 
     They are drawn from the row's list and from the rows that have it in theirs. What is drawn of a list is new no
     longer, and loses its flag.
 
-    first : number of the first row in `ids`. to, of, flags_of : rows (counted from 0) in lists of others, those others
-    (numbered as in `ids`), and whether that is new; entries among these rows are found without.
+    first : number of the first row in `ids`. others : called twice; yields, piece by piece, rows (counted from 0) in
+    lists of others, those others (numbered as in `ids`), and whether that is new; entries among these rows are found
+    without.
     """
-    n, k = ids.shape
+    n = len(ids)
     new, old = np.full((n, most), -1, np.int32), np.full((n, most), -1, np.int32)
     new_keys, old_keys = np.full((n, most), np.inf, np.float32), np.full((n, most), np.inf, np.float32)
-    unused, joins = np.zeros(most, np.uint8), np.zeros(n, np.bool_)  # a row that nothing is new to joins nothing
+    joins = np.zeros(n, np.bool_)  # a row that nothing is new to joins nothing
+    _mark(ids, flags, first, joins)
+    for to, _, flags_of in others():
+        joins[to[flags_of > 0]] = True
+    _choose_own(ids, flags, first, joins, salt, new, old, new_keys, old_keys)
+    for to, of, flags_of in others():
+        _choose_others(to, of, flags_of, joins, salt, new, old, new_keys, old_keys)
+    _settle(ids, flags, new)
+    return new, old
+
+
+@njit(nogil=True, cache=True)
+def _mark(ids, flags, first, joins):
+    """Mark the rows that have a new neighbor, and those that are one."""
+    n, k = ids.shape
     for row in range(n):
         for place in range(k):
             if flags[row, place] and ids[row, place] >= 0:
                 joins[row] = True
                 if first <= ids[row, place] < first + n:
                     joins[ids[row, place] - first] = True
-    for entry in range(to.shape[0]):
-        if flags_of[entry]:
-            joins[to[entry]] = True
+
+
+@njit(nogil=True, cache=True)
+def _choose_own(ids, flags, first, joins, salt, new, old, new_keys, old_keys):
+    n, k = ids.shape
+    unused = np.zeros(new.shape[1], np.uint8)
     for row in range(n):
         for place in range(k):
             other, flag = ids[row, place], flags[row, place]
@@ -124,17 +150,26 @@ def choose_candidates(ids, flags, first, to, of, flags_of, most, salt):
                 _choose(row, other, flag, salt, new, old, new_keys, old_keys, unused)
             if first <= other < first + n and joins[other - first]:
                 _choose(other - first, row + first, flag, salt, new, old, new_keys, old_keys, unused)
+
+
+@njit(nogil=True, cache=True)
+def _choose_others(to, of, flags_of, joins, salt, new, old, new_keys, old_keys):
+    unused = np.zeros(new.shape[1], np.uint8)
     for entry in range(to.shape[0]):
         if joins[to[entry]]:
             _choose(to[entry], of[entry], flags_of[entry], salt, new, old, new_keys, old_keys, unused)
-    for row in range(n):
-        for place in range(k):
+
+
+@njit(nogil=True, cache=True)
+def _settle(ids, flags, new):
+    """Take the flags from entries that were chosen."""
+    for row in range(ids.shape[0]):
+        for place in range(ids.shape[1]):
             if flags[row, place]:
                 for chosen in new[row]:
                     if chosen == ids[row, place]:
                         flags[row, place] = 0
                         break
-    return new, old
 
 
 @njit(nogil=True, cache=True)
@@ -166,7 +201,13 @@ def empty_lists(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.full((n, k), np.inf, np.float32), np.full((n, k), -1, np.int32), np.zeros((n, k), np.uint8)
 
 
-def nearest_in_memory(seen: np.ndarray, k: int, seed: int, most: int = CANDIDATES) -> tuple[np.ndarray, np.ndarray]:
+def salt_of(rng: np.random.Generator) -> int:
+    """Return what the choice of candidates depends on, but for the pairs."""
+    return int(rng.integers(2**63))
+
+
+def nearest_in_memory(seen: np.ndarray, k: int, rng: np.random.Generator, most: int = CANDIDATES
+                      ) -> tuple[np.ndarray, np.ndarray]:
     """Return squared distances (n, k) float32 and ids (n, k) int32 of near rows of `seen` (n, a) float32, in no order.
 
     Exact, but for float32, where n <= LEAF_ROWS or 4 k; a list is shorter than k, and ends in -1, where n <= k.
@@ -179,12 +220,12 @@ def nearest_in_memory(seen: np.ndarray, k: int, seed: int, most: int = CANDIDATE
     for tree in range(TREES if depth else 1):
         split = seen[:, :FIRST_AXES]
         if tree:
-            rotation, _ = np.linalg.qr(np.random.default_rng([seed, tree]).normal(size=(axes, min(axes, TREE_AXES))))
+            rotation, _ = np.linalg.qr(rng.normal(size=(axes, min(axes, TREE_AXES))))
             split = seen @ rotation.astype(np.float32)
         _join_leaves(seen, bisect(np.ascontiguousarray(split), depth), bounds, distances, ids, flags)
-    names, none = np.arange(n, dtype=np.int32), np.zeros(0, np.int32)
-    for turn in range(ROUNDS if depth else 0):
-        new, old = choose_candidates(ids, flags, 0, none, none, none.astype(np.uint8), most, seed + turn)
+    names = np.arange(n, dtype=np.int32)
+    for _ in range(ROUNDS if depth else 0):
+        new, old = choose_candidates(ids, flags, 0, lambda: iter(()), most, salt_of(rng))
         if local_join(seen, names, new, old, distances, ids, flags) < SETTLED * n * k:
             break
     return distances, ids

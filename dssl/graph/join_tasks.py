@@ -5,16 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
-from ..storage.shuffle import gather, scatter
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng
+from ..storage.shuffle import gather, pieces, scatter
+from .cells import far_rows
 from .distances import candidate_distances
 from .exact import points_in_blocks
 from .heap import EMPTY
-from .join import CANDIDATES, choose_candidates, empty_lists, local_join, push_all
+from .join import CANDIDATES, choose_candidates, empty_lists, local_join, push_all, salt_of
 from .metric import measurable, stored_distances
-from .places import Ordered
+from .places import JOINS, Ordered
 
-FILL_ROWS = 1 << 14  # of points, where rows that lack neighbors are searched for
+SENT = 16  # improvements that a join sends for each row of its block, or hardly more
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,8 @@ class MergeTask:
             distances, ids = (self.before.rows(name).read(start, stop) for name in ("distances", "ids"))
             flags = self.flags.rows("flags").read(start, stop)
             distances, ids, flags = distances.copy(), ids.copy(), flags.copy()
-        found = gather(self.found, self.writers, self.block)
-        push_all(found["place"] - start, found["ids"], found["distances"], found["flag"], distances, ids, flags)
-        del found
+        for found in pieces(self.found, self.writers, self.block):
+            push_all(found["place"] - start, found["ids"], found["distances"], found["flag"], distances, ids, flags)
         truth = self.truth.load()
         mine = (truth["place"] >= start) & (truth["place"] < stop)
         hits = sum(int(np.isin(near, ids[place - start]).sum())
@@ -54,42 +54,56 @@ class MergeTask:
         if stop > start:
             out.write_rows(start, distances=places.filled(self.block, distances, np.inf),
                            ids=places.filled(self.block, ids, -1), flags=places.filled(self.block, flags, 0))
-        of, place = np.nonzero((ids >= 0) & ((ids < start) | (ids >= stop)))
-        to = ids[of, place]
-        return scatter(out, places.block(to), len(places.counts), to=to, of=(of + start).astype(np.int32),
-                       flag=flags[of, place]) | {"hits": hits}
+        entry = np.flatnonzero((ids >= 0) & ((ids < start) | (ids >= stop)))
+        to, flag, of = ids.ravel()[entry], flags.ravel()[entry], (entry // self.k + start).astype(np.int32)
+        del entry
+        return scatter(out, places.block(to), len(places.counts), to=to, of=of, flag=flag) | {"hits": hits}
 
 
 @dataclass(frozen=True)
 class JoinTask:
     """Offer the neighbors of each row of a block to each other; send what improves a list to the block that owns it.
 
-    most : rows that are held at a time beside those of the block.
+    most : rows that are held at a time beside those of the block. Where `SENT` improvements a row are found, what is
+    left is not joined, and stays new.
     """
 
     ordered: Ordered
     lists: Parts
     most: int
-    salt: int
+    seed: int
+    step: int
     block: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         places = self.ordered.places
         start, stop = places.span(self.block)
-        ids, flags = (self.lists.rows(name).read(start, stop) for name in ("ids", "flags"))
-        flags = flags.copy()
-        near = gather(self.lists, len(places.counts), self.block)
-        new, old = choose_candidates(ids, flags, start, near["to"] - start, near["of"], near["flag"], CANDIDATES,
-                                     self.salt)
-        del ids, near
+        ids, before = (self.lists.rows(name).read(start, stop) for name in ("ids", "flags"))
+        flags = before.copy()
+        new, old = choose_candidates(ids, flags, start, lambda: self._others(start), CANDIDATES,
+                                     salt_of(block_rng(self.seed, JOINS, self.step, self.block)))
+        del ids
+        found: list[tuple[np.ndarray, ...]] = [
+            (np.zeros(0, np.int32), np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32))]
+        sent, most = 0, SENT * (stop - start)
+        for rows, used in within(np.flatnonzero((new >= 0).any(axis=1)), [new, old], self.most):
+            if sent < most:
+                found.append(self._joined(new[rows], old[rows], used))
+                sent += len(found[-1][0])
+            else:
+                flags[rows] = before[rows]
+        del new, old
         if stop > start:
             out.write_rows(start, flags=places.filled(self.block, flags, 0))
-        found = [self._joined(new[rows], old[rows], used)
-                 for rows, used in within(np.flatnonzero((new >= 0).any(axis=1)), [new, old], self.most)]
-        place, near_ids, distances = (np.concatenate(arrays) for arrays in zip(
-            (np.zeros(0, np.int32), np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32)), *found, strict=True))
+        place, near_ids, distances = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        del found
         return scatter(out, places.block(place), len(places.counts), place=place, ids=near_ids, distances=distances,
                        flag=np.ones(len(place), np.uint8))
+
+    def _others(self, start: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield what rows of other blocks have rows of this one in their lists."""
+        for near in pieces(self.lists, len(self.ordered.places.counts), self.block):
+            yield near["to"] - start, near["of"], near["flag"]
 
     def _joined(self, new: np.ndarray, old: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the rows whose lists improve, with the ids (m, 1) and the squared distances that do it."""
@@ -97,8 +111,8 @@ class JoinTask:
         distances, ids = (self.lists.rows(name).take(used) for name in ("distances", "ids"))
         flags = np.zeros(ids.shape, np.uint8)
         local_join(seen, used, _numbers(new, used), _numbers(old, used), distances, ids, flags)
-        row, place = np.nonzero(flags)
-        return used[row], ids[row, place][:, None], distances[row, place][:, None]
+        entry = np.flatnonzero(flags)
+        return used[entry // ids.shape[1]], ids.ravel()[entry][:, None], distances.ravel()[entry][:, None]
 
 
 def _numbers(ids: np.ndarray, used: np.ndarray) -> np.ndarray:
@@ -123,7 +137,8 @@ def within(rows: np.ndarray, lists: list[np.ndarray], most: int) -> Iterator[tup
 class MeasureTask:
     """Measure the lists of a block in float64 from the rows, and send the k nearest to the ranges that rows are in.
 
-    Rows whose lists are shorter, for want of rows near by, are searched among all of `rows`.
+    Rows whose lists are shorter, for want of rows near by, are searched among all of `rows`, `fill_rows` at a time; so
+    are rows that are far beyond all others (`far_rows`), where `few_far` says that there are few.
     """
 
     ordered: Ordered
@@ -132,7 +147,9 @@ class MeasureTask:
     metric: str
     k: int
     most: int
+    fill_rows: int
     range_rows: int
+    few_far: bool
     block: int
 
     def __call__(self, out: PartWriter) -> Receipt:
@@ -148,10 +165,13 @@ class MeasureTask:
             candidates = np.where(numbers < 0, EMPTY, row.take(used)[numbers])
             order = np.lexsort((candidates, distances))[:, :self.k]
             squared[run], ids[run] = (np.take_along_axis(array, order, axis=1) for array in (distances, candidates))
-        short = np.flatnonzero(np.isinf(squared[:, -1]))
+        filled = np.isinf(squared[:, -1])
+        if self.few_far:
+            filled |= far_rows(self.ordered.parts.rows("seen").read(start, stop))
+        short = np.flatnonzero(filled)
         if len(short):
             mine = self.rows.take(own[short])
-            points = points_in_blocks(self.rows, self.metric, FILL_ROWS, measurable(mine, self.metric))
+            points = points_in_blocks(self.rows, self.metric, self.fill_rows, measurable(mine, self.metric))
             squared[short], ids[short] = points.nearest(mine, own[short], self.k)
         return scatter(out, own // self.range_rows, -(-len(self.rows) // self.range_rows), row=own, ids=ids,
                        squared=squared) | {"filled_exactly": len(short)}

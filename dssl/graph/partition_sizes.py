@@ -6,15 +6,21 @@ from ..errors import BudgetError, require
 from ..execution.cost import COMPILED, Cost, block_count, cost_of
 from ..storage.blocks import Rows, rows_that_fit
 from .cells import PRODUCT_BYTES
-from .join import CANDIDATES, in_memory_bytes
+from .join import CANDIDATES, MOST_CANDIDATES, in_memory_bytes
+from .join_tasks import SENT
 from .layout import MAX_AXES
 from .layout import SAMPLE_ROWS as FRAME_ROWS
 from .metric import measured_itemsize
 from .recall import truth_row_bytes, truth_rows
 
+# (leaves a row may belong to, how much farther than its home they may be, candidates of a join in a leaf), tried one
+# after the other
+OVERLAPS = ((4, 1.15, CANDIDATES), (12, 1.6, MOST_CANDIDATES))
+MOST_LEAVES = max(most for most, _, _ in OVERLAPS)
 EXTRA = 6  # entries of lists beyond k, until they are measured
 LEAF_ROWS, MOST_TASKS = 1 << 14, 16  # more leaves than the budget asks for, up to so many, if they keep so many rows
 MOST_RANGE, LEAST_RANGE = 1 << 16, 1024
+FILL_ROWS = 1 << 14  # most rows of all that a few are sought among at a time
 SAMPLE_ROWS = 1 << 16
 FULL = 0.9  # of the rows that fit, where a leaf's rows are known by a sample
 UNEVEN = 1.25  # times the mean, of the rows of the largest leaf
@@ -25,37 +31,46 @@ ROW_NS, AXIS_NS = 1900.0, 44.0  # measured on one core: nanoseconds of a row and
 
 @dataclass(frozen=True)
 class Sizes:
-    """What fits a task: rows of a range, of a block, of a leaf, and rows near a block that are held beside it."""
+    """What fits a task: rows of a range, of a block, of a leaf, and of what is held beside a block.
+
+    near_rows : rows near a block. fill_rows : rows of all that a few are sought among.
+    """
 
     range_rows: int
     block_rows: int
     leaf_rows: int
     near_rows: int
+    fill_rows: int
 
 
-def range_row_bytes(wide: int, axes: int) -> int:
-    """Return the bytes of a row of a range: read, measured, seen, and sorted by block; `wide` is one of them."""
-    return 3 * wide + 8 * axes + 24
+def range_row_bytes(wide: int, axes: int, k: int) -> int:
+    """Return the bytes of a row of a range, itself of `wide` bytes: read, measured, seen, and sorted by block; or its
+    list as it comes, in order, and as it is written."""
+    return max(3 * wide + 8 * axes + 24, 44 * k + 40)
 
 
 def block_row_bytes(wide: int, axes: int, entries: int) -> int:
     """Return the bytes of a row of a block, in the largest of its tasks.
 
-    It is put into order, spread to two leaves, its list merged with two more, or joined: its candidates with their
-    keys, and the sorted numbers of all of them.
+    It is put into order; spread to as many leaves as it may belong to; its list merged with those of one leaf after the
+    other; joined: its candidates with their keys, and the sorted numbers of all of them, or what is found; or measured.
+    What goes to a bucket, or comes from one, is there three times, since all of a block may be in the same.
     """
-    return max(2 * wide + 8 * axes + 40, 13 * axes + 90, 55 * entries + 12, 9 * entries + 84 * CANDIDATES)
+    ordered, spread = max(3 * wide, 2 * wide + 8 * axes), 16 * axes + 24 * MOST_LEAVES
+    merged, joined = 72 * entries, 10 * entries + max(84 * CANDIDATES, 70 * SENT)
+    return max(ordered, spread, merged, joined, wide + 48 * entries) + 40
 
 
 def leaf_row_bytes(axes: int, entries: int) -> int:
-    """Return the bytes of a row of a leaf: its coordinates, gathered, and what the search takes beside them."""
-    return 8 * axes + in_memory_bytes(entries)
+    """Return the bytes of a row of a leaf: its coordinates, gathered, and what the search takes beside them; or its
+    list, which goes to a bucket."""
+    return max(12 * axes + 24, 8 * axes + in_memory_bytes(entries), 32 * entries + 40)
 
 
 def task_sizes(n: int, d: int, itemsize: int, k: int, budget: int) -> Sizes:
     """Return the sizes of tasks whose rows have d columns of `itemsize` bytes.
 
-    Beside 4 MB of products, or an eighth of the budget, a range, a block or a leaf fits half of the budget, and rows
+    Beside 1 MB of products, or an eighth of the budget, a range, a block or a leaf fits half of the budget, and rows
     near a block, with their coordinates and lists or as they are measured, a quarter.
     """
     wide, entries, axes = d * itemsize, k + EXTRA, min(d, MAX_AXES) + 1
@@ -68,9 +83,10 @@ def task_sizes(n: int, d: int, itemsize: int, k: int, budget: int) -> Sizes:
                 f"{4 * LEAST_ROWS * row_bytes:,} bytes, or lower the columns or the neighbors")
         return rows
 
-    return Sizes(min(fit(range_row_bytes(wide, axes)), max(LEAST_RANGE, min(MOST_RANGE, -(-n // MOST_TASKS)))),
+    return Sizes(min(fit(range_row_bytes(wide, axes, k)), max(LEAST_RANGE, min(MOST_RANGE, -(-n // MOST_TASKS)))),
                  fit(block_row_bytes(wide, axes, entries)), fit(leaf_row_bytes(axes, entries)),
-                 rows_that_fit(budget, max(4 * axes + 9 * entries + 8, wide), n, share=4))
+                 rows_that_fit(budget, max(4 * axes + 9 * entries + 8, wide), n, share=4),
+                 min(FILL_ROWS, rows_that_fit(budget, truth_row_bytes(d, itemsize), n, share=4)))
 
 
 def least_leaves(n: int) -> int:
@@ -108,7 +124,7 @@ def partitioned_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     leaf = min(sizes.leaf_rows, UNEVEN * 2 * n / leaves)
     ranges = block_count(n, sizes.range_rows)
     near = min(sizes.near_rows, n)
-    peak = max(sizes.range_rows * range_row_bytes(wide, axes), block * block_row_bytes(wide, axes, entries)
+    peak = max(sizes.range_rows * range_row_bytes(wide, axes, k), block * block_row_bytes(wide, axes, entries)
                + near * max(4 * axes + 9 * entries + 8, wide), leaf * leaf_row_bytes(axes, entries),
                height * truth_row_bytes(d, itemsize)) + PRODUCT_BYTES
     sample = min(n, FRAME_ROWS) * d * 24 + 24 * d * d + 2 * sample_rows(n, wide, budget) * (wide + 4 * axes)

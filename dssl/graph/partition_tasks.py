@@ -4,19 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng
 from ..storage.shuffle import gather, scatter
-from .cells import Cells, View
+from .cells import Cells, View, far_rows
 from .join import FIRST_AXES, nearest_in_memory
 from .layout import Frame, bisect, tree_depth
 from .metric import check_block, measurable, sample_ids
-from .places import Ordered, Places
+from .places import LEAVES, Ordered, Places
 
 
-def fitted_arrays(view: View, centers: np.ndarray, leaf: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what `view_of` and `cells_of` take."""
+def view_arrays(view: View) -> dict[str, np.ndarray]:
+    """Return what `view_of` takes."""
     return {"center": view.frame.center, "basis": view.frame.basis, "leading": np.array(view.frame.leading),
-            "scale": np.array(view.scale), "centers": centers, "leaf": leaf}
+            "scale": np.array(view.scale)}
 
 
 def view_of(held: dict[str, np.ndarray]) -> View:
@@ -68,7 +68,8 @@ class RouteTask:
 class OrderTask:
     """Put the rows of a block into an order in which near ones lie together, and say where some rows lie.
 
-    wanted : the sorted numbers of those rows; of each that lies here the part has its `wanted` and its `place`.
+    wanted : the sorted numbers of those rows; of each that lies here the part has its `wanted` and its `place`. The
+    receipt counts the rows that are `far`, see `far_rows`.
     """
 
     routed: Parts
@@ -82,7 +83,7 @@ class OrderTask:
         places, wanted = Places(**self.held.load()), self.wanted.load()["rows"]
         start, stop = places.span(self.block)
         if stop == start:
-            return out.write(wanted=wanted[:0], place=wanted[:0])
+            return out.write(wanted=wanted[:0], place=wanted[:0]) | {"far": 0}
         found = gather(self.routed, self.writers, self.block)
         seen = view_of(self.fitted.load()).coordinates(found["rows"])
         order = bisect(np.ascontiguousarray(seen[:, :FIRST_AXES]), tree_depth(len(seen)))
@@ -90,9 +91,10 @@ class OrderTask:
         here = np.flatnonzero(np.isin(row, wanted))
         out.write(wanted=row[here], place=here + start)
         receipt = out.write_rows(start, row=places.filled(self.block, row, -1),
-                                 seen=places.filled(self.block, seen[order], 0))
+                                 seen=places.filled(self.block, seen, 0, order))
+        far = int(far_rows(seen).sum())
         del seen
-        return receipt | out.write_rows(start, rows=places.filled(self.block, found["rows"][order], 0))
+        return receipt | out.write_rows(start, rows=places.filled(self.block, found["rows"], 0, order)) | {"far": far}
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,9 @@ class SpreadTask:
     def __call__(self, out: PartWriter) -> Receipt:
         start, stop = self.ordered.places.span(self.block)
         seen, cells = self.ordered.parts.rows("seen").read(start, stop), cells_of(self.fitted.load())
-        rows, leaves, home = cells.members(seen, self.most, self.reach)
-        counts = np.bincount(leaves, minlength=cells.leaves)
-        return scatter(out, leaves, cells.leaves, seen=seen[rows], place=(rows + start).astype(np.int32),
+        rows, leaves, is_home = cells.members(seen, self.most, self.reach)
+        counts, home = np.bincount(leaves, minlength=cells.leaves), leaves[is_home == 1]
+        return scatter(out, leaves, cells.leaves, rows, seen=seen, place=np.arange(start, stop, dtype=np.int32),
                        home=home) | {"counts": counts.tolist()}
 
 
@@ -123,14 +125,17 @@ class SearchTask:
     k: int
     candidates: int
     seed: int
+    step: int
     leaf: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         places = self.ordered.places
         found = gather(self.spread, len(places.counts), self.leaf)
         place = found["place"]
-        distances, near = nearest_in_memory(found.pop("seen"), self.k, self.seed, self.candidates)
+        rng = block_rng(self.seed, LEAVES, self.step, self.leaf)
+        distances, near = nearest_in_memory(found.pop("seen"), self.k, rng, self.candidates)
         ids = np.where(near < 0, np.int32(-1), place[near])
+        del near
         # Where a row is at home its neighbors have met each other: a join of them would find nothing.
         return scatter(out, places.block(place), len(places.counts), place=place, ids=ids, distances=distances,
-                       flag=1 - found["home"])
+                       flag=(found["home"] != self.leaf).astype(np.uint8))

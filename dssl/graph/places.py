@@ -7,6 +7,8 @@ import numpy as np
 
 from ..storage.blocks import Arrays, Parts
 
+CELLS, LEAVES, JOINS = 1, 2, 3  # random streams of a search's seed: of cells, of leaves, and of joins across them
+
 
 @dataclass(frozen=True)
 class Places:
@@ -39,11 +41,14 @@ class Places:
         start = int(self.starts[block])
         return start, start + int(self.counts[block])
 
-    def filled(self, block: int, array: np.ndarray, value: Any) -> np.ndarray:
-        """Return the rows of a block, and `value` in what is free behind them."""
+    def filled(self, block: int, array: np.ndarray, value: Any, order: np.ndarray | None = None) -> np.ndarray:
+        """Return the rows of a block, in this order of them, and `value` in what is free behind them."""
         height = int(self.starts[block + 1] - self.starts[block])
         out = np.full((height, *array.shape[1:]), value, array.dtype)
-        out[:len(array)] = array
+        if order is None:
+            out[:len(array)] = array
+        else:
+            np.take(array, order, axis=0, out=out[:len(array)], mode="clip")  # which needs no copy, unlike "raise"
         return out
 
 

@@ -9,7 +9,7 @@ from ..errors import DataError, require
 from ..execution.cost import SMALL
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Reduction, Share
-from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr import as_rows, point_arrays, points_of
 from .distances import candidate_distances
 from .exact import points_in_blocks
@@ -70,16 +70,18 @@ def sampled_ids(n: int, sample: int, seed: int) -> np.ndarray:
     return np.sort(block_rng(seed, n).choice(n, min(sample, n), replace=False))
 
 
-def true_neighbors(rows: Rows, chosen: np.ndarray, listed: np.ndarray, metric: str, execution: Execution) -> Share:
+def true_neighbors(rows: Rows, chosen: np.ndarray, listed: np.ndarray, metric: str, execution: Execution,
+                   parts: Parts | None = None) -> Share:
     """Return `distances` (q, k), squared, and `ids` of the true neighbors of some rows, ascending; and `reached`.
 
-    listed : (q, k) ids, to which `reached` are the squared distances. Each block is read once, by one task.
+    listed : (q, k) ids, to which `reached` are the squared distances. Each block is read once, by one task, whose share
+    goes to `parts`, scratch by default.
     """
     queries, k = measurable(rows.take(chosen), metric), listed.shape[1]
     sampled = execution.share(ids=chosen, listed=listed, **point_arrays("rows", queries))
     tasks = [TruthTask(rows, metric, sampled, start, stop, k)
              for start, stop in row_ranges(len(rows), truth_rows(rows, metric, execution.memory_budget))]
-    return execution.reduce(Reduction(tasks, nearer, lambda found: found))
+    return execution.reduce(Reduction(tasks, nearer, lambda found: found), parts)
 
 
 def truth_rows(rows: Rows, metric: str, budget: int) -> int:

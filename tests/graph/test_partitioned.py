@@ -1,5 +1,8 @@
 """Partitioned neighbors against exact ones: lists in many leaves, joined across borders, whatever runs the tasks."""
 
+from contextlib import suppress
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,15 +13,20 @@ from scipy import sparse
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
+from dssl.execution.tasks import TaskCount
 from dssl.graph.cells import Cells, fit_cells, pack
-from dssl.graph.join import empty_lists, nearest_in_memory, push_all
+from dssl.graph.join import CANDIDATES, empty_lists, nearest_in_memory, push_all
 from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
 from dssl.graph.partition_sizes import partitioned_cost
-from dssl.graph.places import Places
+from dssl.graph.partition_tasks import SearchTask
+from dssl.graph.places import Ordered, Places
 from dssl.graph.recall import certify_recall
 from dssl.pipeline.run import run
-from dssl.storage.blocks import ArrayRows, MemoryParts
+from dssl.storage.blocks import ArrayRows, HeldArrays, MemoryParts, PartWriter, block_rng
+from dssl.storage.shuffle import gather, scatter
+from dssl.storage.store import StoredParts
 from dssl.storage.views import SelectedRows
+from tests.memory import Traced
 
 N, K, BUDGET = 6000, 8, 3 << 20
 
@@ -117,12 +125,101 @@ def test_points_that_are_all_equal_have_a_price():
     assert partitioned_cost(ArrayRows(np.ones((1, 3), np.float32)), K, "euclidean", BUDGET).peak > 0
 
 
+@pytest.mark.slow
+def test_no_task_takes_more_than_its_budget_where_rows_are_in_many_leaves(tmp_path):
+    """Warm, in storage. Of nine columns and noise, which takes many axes."""
+    X = np.random.default_rng(0).normal(size=(3000, 180)).astype(np.float32)
+    X[:, 9:] *= 0.03
+    search(X, InProcess(1, 2 * BUDGET), recall=0.997)
+    with Traced(tmp_path, 2 * BUDGET) as execution:
+        lists = search(execution.share_rows(ArrayRows(X)), execution, StoredParts(tmp_path / "lists"), recall=0.997)
+    first, second = lists.attributes["overlaps"]
+    assert second > 8 > 2 > first
+    assert {"SpreadTask", "SearchTask", "MergeTask", "JoinTask", "MeasureTask"} <= set(execution.tasks)
+    assert max(execution.tasks.values()) <= execution.memory_budget
+
+
 def test_noise_of_many_dimensions_is_refused_with_the_way_out():
     X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
     with pytest.raises(BudgetError, match=r"noise in many columns(.|\n)*hours of one core"):
         search(X)
     with pytest.raises(DataError, match=r"certified 0\.\d+, and 0.95 is asked(.|\n)*hours of one core"):
         search(X, InProcess(2, 4 * BUDGET))
+
+
+class Stopped(InProcess):
+    """Runs so many tasks, and then none."""
+
+    def __init__(self, tasks: float = np.inf):
+        super().__init__(1, BUDGET)
+        self.left, self.ran, self.told = tasks, 0, [(0, 0)]
+        self.counter = TaskCount(lambda *told: self.told.append(told), 0)
+
+    def _run(self, pending, parts, done):
+        for index, task in pending:
+            if self.ran >= self.left:
+                raise KeyboardInterrupt
+            super()._run([(index, task)], parts, done)
+            self.ran += 1
+
+
+def written(folder):
+    """Return the bytes of all chunks in a folder by their paths."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
+            if path.is_file() and path.suffix != ".json"}
+
+
+def test_a_search_that_is_killed_goes_on_where_it_stopped(points, tmp_path, monkeypatch):
+    """After some tasks again and again, and whenever something is removed: no task runs twice, the bytes are the same.
+    """
+    X, whole = points[:2500], Stopped()
+    undisturbed = search(X, whole, StoredParts(tmp_path / "whole"), recall=0.97)
+    assert undisturbed.attributes["joins"] > 0
+    assert not list((tmp_path / "whole" / "within").iterdir())
+    remove, begun = StoredParts.remove, set()
+
+    def remove_at_last(parts):
+        if parts.folder not in begun:
+            begun.add(parts.folder)
+            raise KeyboardInterrupt
+        remove(parts)
+
+    monkeypatch.setattr(StoredParts, "remove", remove_at_last)
+    executions, found = [], None
+    while found is None:
+        executions.append(Stopped(5))
+        with suppress(KeyboardInterrupt):
+            found = search(X, executions[-1], StoredParts(tmp_path / "killed"), recall=0.97)
+    assert len(executions) > whole.ran // 5 + 4
+    assert sum(execution.ran for execution in executions) == whole.ran
+    assert max(execution.told[-1][0] for execution in executions) > 0.8 * whole.ran  # but those of the certificate
+    assert found.attributes == undisturbed.attributes
+    assert written(tmp_path / "killed") == written(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_rows_far_beyond_all_others_do_no_harm(points, count):
+    """Neither to the axes nor to the precision of the others; their own neighbors are the true ones."""
+    X, far = points.copy(), np.array([3, 500, 2500, 5999])[:count]
+    X[far] = 1e7 * np.random.default_rng(0).normal(size=(count, X.shape[1])) / np.sqrt(X.shape[1])
+    exact, lists = neighbors(X, K, method="exact").to_arrays(), search(X).to_arrays()
+    assert (lists["distances"] <= exact["distances"][:, -1:]).mean() > 0.97
+    for name in ("ids", "distances"):
+        assert_array_equal(lists[name][far], exact[name][far])
+
+
+def test_leaves_of_neighboring_seeds_are_searched_by_streams_of_their_own(points):
+    seen, parts = points[:1500], MemoryParts()
+    place = np.arange(len(seen), dtype=np.int32)
+    scatter(PartWriter(parts, 0), np.repeat([0, 1], len(seen)), 2, np.tile(place, 2), seen=seen, place=place,
+            home=place)
+    ordered = Ordered(parts, HeldArrays(starts=np.array([0, len(seen)]), counts=np.array([len(seen)])), 64)
+    lists = []
+    for seed, step, leaf in ((0, 0, 1), (1, 0, 0), (0, 1, 0), (0, 0, 0)):
+        out = PartWriter(MemoryParts(), 0)
+        SearchTask(ordered, parts, K, CANDIDATES, seed, step, leaf)(out)
+        lists.append(gather(out.parts, 1, 0)["ids"])
+    assert not any(np.array_equal(one, other) for one, other in combinations(lists, 2))
 
 
 def test_what_cannot_be_partitioned_is_refused(points):
@@ -168,7 +265,7 @@ def test_a_merge_keeps_the_nearest_each_once(data):
 
 
 def test_in_memory_few_rows_are_searched_exactly(points):
-    distances, ids = nearest_in_memory(points[:100], 5, 0)
+    distances, ids = nearest_in_memory(points[:100], 5, block_rng(0))
     expected = neighbors(points[:100], 5, method="exact")
     assert_array_equal(np.sort(ids, axis=1), np.sort(expected.ids.read_all(), axis=1))
     assert_allclose(np.sort(np.sqrt(distances), axis=1), expected.distances.read_all(), rtol=1e-4)
@@ -176,10 +273,10 @@ def test_in_memory_few_rows_are_searched_exactly(points):
 
 def test_leaves_are_of_nearly_equal_weight_and_hold_the_nearest_cell(points):
     weights = np.random.default_rng(0).uniform(1, 2, 300)
-    leaf = pack(points[:300], weights, 7, 0)
+    leaf = pack(points[:300], weights, 7, None)
     shares = np.bincount(leaf, weights) / weights.sum()
     assert abs(shares - 1 / 7).max() < 0.02
-    cells = fit_cells(points, 5, 1)
+    cells = fit_cells(points, 5, block_rng(1), rotated=True)
     rows, leaves, home = cells.members(points, 3, 1.5)
     assert_array_equal(rows[home == 1], np.arange(N))
     assert_array_equal(leaves[home == 1], cells.homes(points))
