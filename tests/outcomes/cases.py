@@ -81,6 +81,11 @@ def ingest(folder: Path, source: Path, *options: str) -> Outcome:
                    *(part for option in options for part in ("--read", option)), ok=ingested)
 
 
+def noted(document: dict) -> str:
+    """Return the first note on the data of a run."""
+    return f"runs; {document['notes'][0]}"
+
+
 def wide(folder: Path) -> Path:
     """Write a sparse svmlight file of many columns; a class has its own."""
     rng, (_, y) = np.random.default_rng(0), blobs()
@@ -321,10 +326,39 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, csv(folder, table), "when_text=one_hot")
 
 
-@case("Values", "a column of names and `when_text: one_hot`", 1, "looks like an identifier")
+@case("Values", "a column of more than 1,000 names and `when_text: one_hot`", 1, "looks like an identifier")
 def _(folder: Path) -> Outcome:
     table = pd.concat([frame()] * 10, ignore_index=True)
-    return ingest(folder, csv(folder, table.assign(b=[f"name {i}" for i in range(len(table))])), "when_text=one_hot")
+    names = [f"name {max(i, 1)}" for i in range(len(table))]
+    return ingest(folder, csv(folder, table.assign(b=names)), "when_text=one_hot")
+
+
+@case("Values", "a column of names, none of which comes twice", 0, "left out, as identifiers: 'key'")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, csv(folder, frame().assign(key=[f"name {i}" for i in range(N)])), ok=noted,
+                    data={"read": {"target": "label"}})
+
+
+@case("Values", "row numbers among the columns", 0, "left out, as identifiers: 'id'")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, csv(folder, frame().assign(id=np.arange(N))), ok=noted, data={"read": {"target": "label"}})
+
+
+@case("Values", "row numbers, and `keep_ids: true`", 0, "identifiers among the features: 'id'")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, csv(folder, frame().assign(id=np.arange(N))), ok=noted,
+                    data={"read": {"target": "label", "keep_ids": True}})
+
+
+@case("Values", "`keep_ids` names no column", 1, "no column 'idd' (keep_ids)")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, csv(folder, frame().assign(id=np.arange(N))), "target=label", "keep_ids=[idd]")
+
+
+@case("Values", "the labels a second time, as numbers", 0, "the target in disguise?")
+def _(folder: Path) -> Outcome:
+    return pipeline(folder, csv(folder, frame().assign(animal=blobs()[1])), ok=noted,
+                    data={"read": {"target": "label"}})
 
 
 @case("Values", "numbers near 1e9 that differ by 1, as float32", 1, "float64")
