@@ -1,79 +1,80 @@
 """Connected components of stored weights, by union-find over their rows, a block at a time.
 
-One task holds 4 bytes a vertex (8 from 2^31 on) and a block of columns: 400 MB for 100 million vertices. Each root is
-the first vertex of its component, so that components are numbered in the order of these.
+Each root is the first vertex of its component, so that components are numbered in the order of these. One task finds
+them where `WHOLE_BYTES` a vertex fit it; of larger graphs they are found by ranges of vertices
+(`component_ranges.py`), with the same result.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
-from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
+from ..execution.cost import Cost, block_count, cost_of
+from ..execution.tasks import Execution
+from ..storage.blocks import Parts, PartWriter, Receipt, Rows
+from .component_arrays import MOST_LISTED, ComponentArrays, described
+from .component_ranges import LINK_BYTES, RANGE_BYTES, join_ranges, range_blocks
+from .union_find import join_rows, number_components
 from .weights import id_type
 
-
-@njit(nogil=True, cache=True)
-def _root(parent, i):
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
-
-
-@njit(nogil=True, cache=True)
-def _join(parent, start, indices, indptr):
-    """Join each row of a block with the vertices before it that it has an edge to."""
-    for row in range(len(indptr) - 1):
-        mine = _root(parent, start + row)
-        for entry in range(indptr[row], indptr[row + 1]):
-            if indices[entry] < start + row:
-                other = _root(parent, indices[entry])
-                if other < mine:
-                    parent[mine] = other
-                    mine = other
-                else:
-                    parent[other] = mine
-
-
-@njit(nogil=True, cache=True)
-def _number(parent):
-    """Write the number of each vertex's component in its place, and return how many there are."""
-    count = 0
-    for i in range(len(parent)):
-        if parent[i] == i:
-            parent[i] = -1 - count
-            count += 1
-        else:
-            parent[i] = parent[parent[i]]  # an earlier one, which has its number
-    for i in range(len(parent)):
-        parent[i] = -1 - parent[i]
-    return count
+WHOLE_BYTES = 40  # of one task, a vertex, where each is a component: its number, two counts, one of these sorted
 
 
 @dataclass(frozen=True)
 class ComponentsTask:
-    """Write the shared array `component` (v,), and the `points` and `vertices` of each component, (c,).
-
-    multiplicity : (v,), the points of each vertex; None for one each.
-    """
+    """Find the components of all vertices, and write what `ComponentArrays` says."""
 
     weights: Parts
-    v: int
-    height: int
-    multiplicity: Rows | None
+    arrays: ComponentArrays
 
     def __call__(self, out: PartWriter) -> Receipt:
-        ranges = row_ranges(self.v, self.height)
-        parent = np.arange(self.v, dtype=id_type(self.v))
-        for index, (start, _) in enumerate(ranges):
+        blocks = self.arrays.ranges
+        parent = np.arange(self.arrays.v, dtype=id_type(self.arrays.v))
+        for index, (start, _) in enumerate(blocks):
             block = self.weights.read(index, ["indices", "indptr"])
-            _join(parent, start, block["indices"], block["indptr"])
-        count = _number(parent)
-        points, vertices = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        for start, stop in ranges:
-            own = parent[start:stop]
-            np.add.at(vertices, own, 1)
-            np.add.at(points, own, 1 if self.multiplicity is None else self.multiplicity.read(start, stop))
-            out.parts.write_range(start, {"component": own})
-        return {**out.write(points=points, vertices=vertices), "components": count}
+            join_rows(parent, 0, start, block["indices"], block["indptr"])
+        points, vertices = self.arrays.count(parent, number_components(parent), blocks)
+        self.arrays.write(parent, blocks, points, vertices)
+        return described(points, vertices)
+
+
+@dataclass(frozen=True)
+class Components:
+    """The components of a graph: their number, those of one vertex, the points of the largest; and their vertices'."""
+
+    count: int
+    alone: int
+    largest: list[int]
+    arrays: ComponentArrays
+
+
+def in_one_task(v: int, height: int, budget: int) -> bool:
+    """Return whether one task finds the components of v vertices, stored in blocks of `height`."""
+    return WHOLE_BYTES * v <= budget or v <= height
+
+
+def find_components(weights: Parts, v: int, height: int, multiplicity: Rows | None, execution: Execution,
+                    parts: Parts) -> Components:
+    """Return the components of a graph of v vertices, whose rows `weigh` stored in blocks of `height`.
+
+    multiplicity : (v,), the points that each vertex stands for; None for one each. What is known of each vertex is
+    written to `parts` (see `ComponentArrays`).
+    """
+    arrays = ComponentArrays(parts, v, height, multiplicity)
+    arrays.allocate()
+    if in_one_task(v, height, execution.memory_budget):
+        found = execution.map([ComponentsTask(weights, arrays)], parts)
+    else:
+        found = join_ranges(weights, arrays, execution, parts)
+    largest = sorted((points for own in found for points in own["largest"]), reverse=True)[:MOST_LISTED]
+    return Components(sum(own["components"] for own in found), sum(own["alone"] for own in found), largest, arrays)
+
+
+def components_cost(v: int, height: int, nnz: int, budget: int) -> Cost:
+    """Return what finding the components takes; links are counted as if all edges left their blocks, once each."""
+    if in_one_task(v, height, budget):
+        return cost_of(1, 4 * nnz, 13 * v, WHOLE_BYTES * v)
+    blocks = range_blocks(v, height, budget)
+    ranges = block_count(v, blocks * height)
+    peak = max(RANGE_BYTES * min(v, blocks * height), budget // 4 + LINK_BYTES * (nnz // v) * height)
+    return cost_of(block_count(v, height) + 2 * ranges, 12 * nnz + 60 * v, 8 * nnz + 73 * v, peak)

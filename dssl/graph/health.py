@@ -1,7 +1,6 @@
 """What a graph can carry: components that hold no label, hubs, copies, and how labels lie on its edges.
 
-It is found in blocks of the stored weights, and of points where some are isolated or no label reaches them; one task
-finds the components.
+It is found in blocks of the stored weights, and of points where some are isolated or no label reaches them.
 """
 
 from collections.abc import Iterator
@@ -11,15 +10,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import SMALL, Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
-from .components import ComponentsTask
+from .component_arrays import ComponentArrays
+from .components import components_cost, find_components
 from .median import MOST_RUNS, median_of_parts, runs_of
 from .neighbor_lists import Neighbors
 from .vertices import VertexRows, Vertices
-from .weights import BLOCK_ROWS, block_rows, id_type, read_weights
+from .weights import BLOCK_ROWS, block_rows, read_weights
 
 MOST_LISTED = 100
 MOST_HUBS = 10  # listed
@@ -88,25 +88,29 @@ class HubsTask:
 class PointsTask:
     """Write the numbers of points [start, stop) that no label reaches, `row`, and the sizes of their components.
 
-    components : `points`, `vertices` and `reached` (c,) of each.
+    reached : `component`, those that hold a label, ascending; None where that is not asked.
     """
 
     vertices: VertexRows
-    component: Rows
-    components: Arrays
+    components: ComponentArrays
+    reached: Arrays | None
     numbers: Rows | None
     start: int
     stop: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        arrays = self.components.load()
-        component = self.component.read(self.start, self.stop) if not self.vertices.joined else self.component.take(
-            self.vertices.vertex_of(np.arange(self.start, self.stop)))
         number = np.arange(self.start, self.stop) if self.numbers is None else self.numbers.read(self.start, self.stop)
-        lost, alone = ~arrays["reached"][component], arrays["vertices"][component] == 1
-        receipt = out.write(row=number[lost], component_size=arrays["points"][component[lost]])
+        vertex = self.vertices.vertex_of(np.arange(self.start, self.stop)) if self.vertices.joined else None
+
+        def known(name: str) -> np.ndarray:
+            rows = self.components.parts.rows(name)
+            return rows.read(self.start, self.stop) if vertex is None else rows.take(vertex)
+
+        lost = np.zeros(len(number), bool) if self.reached is None else ~np.isin(
+            known("component"), self.reached.load()["component"])
+        receipt = out.write(row=number[lost], component_size=known("points")[lost])
         return {**receipt, **{name: {"count": int(which.sum()), "ids": number[which][:MOST_LISTED].tolist()}
-                              for name, which in (("isolated", alone), ("unreached", lost))}}
+                              for name, which in (("isolated", known("alone")), ("unreached", lost))}}
 
 
 @dataclass(frozen=True)
@@ -151,17 +155,14 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
             code = np.asarray(codes)[first][chosen]
             labels = execution.share(vertex=vertex, code=code)
     degrees, joined = parts.within("degrees"), parts.within("components")
-    joined.allocate("component", (v,), id_type(v), graph.height)
     found = execution.map([DegreesTask(graph, index, labels) for index in range(len(graph.ranges))], degrees)
-    execution.map([ComponentsTask(weights, v, graph.height, vertices.multiplicity)], joined)
-    components, component = joined.read(0), joined.rows("component")
-    sizes = components["points"]
-    largest = np.sort(sizes)[::-1][:10]
+    components = find_components(weights, v, graph.height, vertices.multiplicity, execution, joined)
     medians = {name: median_of_parts(degrees, name, [stop - start for start, stop in graph.ranges], execution)
                for name in ("degree", "strength")}
     health: dict[str, Any] = {
         "n": n, "edges": sum(receipt["entries"] for receipt in found) // 2,
-        "components": {"count": len(sizes), "largest": largest.tolist(), "largest_share": float(largest[0] / n)},
+        "components": {"count": components.count, "largest": components.largest,
+                       "largest_share": components.largest[0] / n},
         "isolated": {"count": 0, "ids": []},
         **{name: _spread([receipt[name] for receipt in found], v, median) for name, median in medians.items()},
         "hubs": _hubs(graph, degrees, max(HUB * medians["degree"], 1), numbers, execution)}
@@ -169,11 +170,11 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
         copies = sum(receipt["copies"] for receipt in found)
         health["duplicates"] = {"points": copies, "share": copies / n}
         health["recall"] = neighbors.attributes.get("recall")
-    reached = np.full(len(sizes), labeled is None)
-    reached[component.take(vertex)] = True
-    if not reached.all() or (components["vertices"] == 1).any():
-        of = execution.share(points=sizes, vertices=components["vertices"], reached=reached)
-        listed = execution.map([PointsTask(vertices, component, of, numbers, start, stop)
+    reached = None if labeled is None else np.unique(joined.rows("component").take(vertex))
+    lost_components = 0 if reached is None else components.count - len(reached)
+    if lost_components or components.alone:
+        of = None if reached is None else execution.share(component=reached)
+        listed = execution.map([PointsTask(vertices, components.arrays, of, numbers, start, stop)
                                 for start, stop in row_ranges(n, BLOCK_ROWS)], parts)
         health["isolated"] = _listed([receipt["isolated"] for receipt in listed])
         lost = _listed([receipt["unreached"] for receipt in listed])
@@ -181,7 +182,7 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
         lost = {"count": 0, "ids": []}
     if labeled is not None:
         health["labeled"] = len(labeled)
-        health["unreached"] = lost | {"components": int((~reached).sum())}
+        health["unreached"] = lost | {"components": lost_components}
         if code is not None:
             health["homophily"] = _homophily(found, code)
     for passed in (degrees, joined):
@@ -223,14 +224,11 @@ def described_vertices(points: VertexRows) -> dict[str, int]:
 
 
 def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
-    """Return what describing a graph of n vertices takes: its rows in blocks; and once more, for the components.
-
-    These take 12 bytes a vertex, with a block and the sizes of components that are few.
-    """
-    height = block_rows(n, k, budget)
-    blocks = block_count(n, height)
-    peak = max(ENTRY_BYTES * (nnz // max(1, n) + 1) * height, 12 * n)
-    return cost_of(2 * blocks + 2 + min(blocks, MOST_RUNS), 16 * nnz + 12 * n * k, 32 * n, peak, 12 * n)
+    """Return what describing a graph of n vertices takes: its rows in blocks, its components, and points in blocks."""
+    height, entry = block_rows(n, k, budget), ENTRY_BYTES * (nnz // max(1, n) + 1)
+    blocks, found = block_count(n, height), components_cost(n, height, nnz, budget)
+    return cost_of(2 * blocks + 1 + min(blocks, MOST_RUNS) + found.tasks, 12 * nnz + 12 * n * k + found.read,
+                   19 * n + found.written, max(entry * height, found.peak - SMALL), entry)
 
 
 def _listed(found: list[dict[str, Any]]) -> dict[str, Any]:

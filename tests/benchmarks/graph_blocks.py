@@ -22,6 +22,7 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.ordered import ordered
 from dssl.execution.size import size_of
 from dssl.execution.tasks import SHARED_CHUNK
+from dssl.graph.components import find_components
 from dssl.graph.energy import StoredGraph
 from dssl.graph.energy_moves import energy_blocks
 from dssl.graph.health import stored_health
@@ -95,6 +96,8 @@ def measured(n: int, k: int, budget: int, folder: Path) -> list[dict[str, Any]]:
     run("weights", lambda: weigh(lists, WeightParams(), execution, weights))
     run("health", lambda: stored_health(weights, VertexRows(None, n, n), execution, execution.scratch(),
                                         rng.choice(n, 200, replace=False), rng.integers(0, 2, 200), lists))
+    run("components", lambda: find_components(weights, n, weights.receipt(0)["rows"][1], None, execution,
+                                              execution.scratch()))
     blocks = run("energy", lambda: energy_blocks(StoredGraph(weights, "normalized"), n, 1 << 14, execution,
                                                  execution.scratch(), order_rows))
     run("points", lambda: ordered(X, blocks.place, execution))

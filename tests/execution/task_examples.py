@@ -26,6 +26,7 @@ from dssl.execution import halo_rows
 from dssl.execution.ordered import ordered
 from dssl.execution.tasks import MEMORY_BUDGET, Execution
 from dssl.graph import functions as functions_module
+from dssl.graph.components import find_components
 from dssl.graph.energy import StoredGraph
 from dssl.graph.energy_moves import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
@@ -333,13 +334,15 @@ def graph_in_blocks(execution: Execution, folder: Path) -> Found:
     with patch.object(halo_rows, "FEW_BYTES", 0):
         near = halo_rows.bring_halos(X, blocks.parts, len(blocks.ranges), "halo", round(blocks.halo * n), execution)
     assert near is not None
-    lost = execution.scratch()
+    lost, components = execution.scratch(), execution.scratch()
     health = stored_health(parts, VertexRows(None, n, n), execution, lost, np.arange(0))  # no label reaches any point
+    find_components(parts, n, parts.receipt(0)["rows"][1], m, execution.within(1 << 17), components)  # by ranges
     return {**described, **E, "relabeled_mean": blocks.relabeled_mean, "health": health,
             "lost": np.concatenate([rows for rows, _ in lost_points(lost)]),
             "X": ordered(X, blocks.place, execution).read_all(),
             "halos": np.concatenate([rows for index in range(len(blocks.ranges))
-                                     for rows in near.pieces(index, 0, 900)])}
+                                     for rows in near.pieces(index, 0, 900)]),
+            **{name: components.rows(name).read_all() for name in ("component", "points", "alone")}}
 
 
 @example()
