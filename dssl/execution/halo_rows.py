@@ -98,11 +98,11 @@ def halo_tasks(n: int, n_blocks: int, row_bytes: int, share: float, budget: int)
 
 
 def bring_halos(rows: Rows, wanted: Parts, n_blocks: int, name: str, total: int,
-                execution: Execution) -> HaloRows | None:
+                execution: Execution, parts: Parts | None = None) -> HaloRows | None:
     """Return the rows that blocks want; None where they are sooner read as they lie: in memory, sparse, or few.
 
     rows : (n, d). wanted : part i holds the ascending numbers of the rows that block i wants, the array `name` of
-    integers. total : how many all blocks want.
+    integers. total : how many all blocks want. parts : where answers go, and finished ones stay; scratch by default.
     """
     n = len(rows)
     if rows.held or rows.is_sparse or not total or n * rows.row_bytes <= FEW_BYTES:
@@ -110,9 +110,11 @@ def bring_halos(rows: Rows, wanted: Parts, n_blocks: int, name: str, total: int,
     height = owner_rows(n, rows.row_bytes, total / n, execution.memory_budget)
     owners, n_asking = row_ranges(n, height), _asking(n_blocks, total, execution.memory_budget)
     edges = np.linspace(0, n_blocks, n_asking + 1).astype(int).tolist()
-    asked, answers = execution.scratch(), execution.scratch()
-    execution.map([AskTask(wanted, name, first, last, height, len(owners))
-                   for first, last in pairwise(edges)], asked)
+    answers = parts or execution.scratch()
+    asked = answers.within("asked")
+    if len(answers.receipts()) < len(owners):  # or else what was asked may be gone
+        execution.map([AskTask(wanted, name, first, last, height, len(owners))
+                       for first, last in pairwise(edges)], asked)
     execution.map([AnswerTask(rows, asked, n_asking, height, n_blocks, index) for index in range(len(owners))], answers)
     asked.remove()
     return HaloRows(answers, len(owners))

@@ -75,8 +75,10 @@ def ordered_tasks(n: int, row_bytes: int, budget: int) -> int:
     return sum(block_count(n, height) for height in heights(n, row_bytes, budget)[:2])
 
 
-def ordered(rows: Rows, place: Rows, execution: Execution) -> Any:
+def ordered(rows: Rows, place: Rows, execution: Execution, parts: Parts | None = None) -> Any:
     """Return Rows whose row place[i] is row i of `rows` (n, ...), readable by every task; place (n,) is a permutation.
+
+    parts : where they go, and finished blocks are kept, unless the rows are in this process; scratch by default.
 
     A task holds an eighth of the budget of rows, twice, or a chunk of `SHARED_CHUNK` bytes if that is less.
     """
@@ -84,14 +86,16 @@ def ordered(rows: Rows, place: Rows, execution: Execution) -> Any:
         moved = np.empty_like(rows.array)
         moved[place.read_all()] = rows.array
         return execution.share_rows(ArrayRows(moved))
-    n, sent, parts = len(rows), execution.scratch(), execution.scratch()
+    n, parts = len(rows), parts or execution.scratch()
+    sent = parts.within("sent")
     read, height, chunk = heights(n, rows.row_bytes, execution.memory_budget)
-    sources = row_ranges(n, read)
-    execution.map([SendTask(rows, place, height, start, stop) for start, stop in sources], sent)
+    sources, arrive = row_ranges(n, read), block_count(n, height)
+    if len(parts.receipts()) < arrive:  # or else what was sent may be gone
+        execution.map([SendTask(rows, place, height, start, stop) for start, stop in sources], sent)
     if not rows.is_sparse:
         parts.allocate("rows", rows.shape, rows.dtype, chunk)
     receipts = execution.map([ArriveTask(rows, sent, len(sources), height, index)
-                              for index in range(len(row_ranges(n, height)))], parts)
+                              for index in range(arrive)], parts)
     sent.remove()
     if not rows.is_sparse:
         return parts.rows("rows")

@@ -125,6 +125,12 @@ class EnergyBlocks:
     largest_halo: int
     relabeled_mean: tuple[float, float]
 
+    @classmethod
+    def of(cls, parts: Parts, n: int, described: Receipt) -> "EnergyBlocks":
+        """Return the blocks in parts, as the receipt of what made them describes them."""
+        return cls(parts, n, described["block_rows"], described["nnz"], described["halo"], described["largest_halo"],
+                   tuple(described["relabeled_mean"]))
+
     @property
     def ranges(self) -> list[tuple[int, int]]:
         """Return the ranges [start, stop) of vertices, in order."""
@@ -218,8 +224,8 @@ class SplitTask:
             halos.append(len(block["halo"]))
             self.blocks.write(index, block)
         self.blocks.write_range(0, {"order": order, "place": places_of(order)})
-        return {"nnz": int(np.count_nonzero(E.data)), "halo": sum(halos) / self.n, "largest_halo": max(halos),
-                "relabeled_mean": list(energy.relabeled_mean())}
+        return {"block_rows": self.block_rows, "nnz": int(np.count_nonzero(E.data)), "halo": sum(halos) / self.n,
+                "largest_halo": max(halos), "relabeled_mean": list(energy.relabeled_mean())}
 
 
 def split_bytes(v: int, nnz: int) -> int:
@@ -234,5 +240,4 @@ def split_energy(graph: StoredGraph | None, n: int, block_rows: int, execution: 
     for name in ("order", "place"):
         blocks.allocate(name, (n,), np.int64, block_rows)
     receipt, = execution.map([SplitTask(graph, n, blocks, block_rows)], parts)
-    return EnergyBlocks(blocks, n, block_rows, receipt["nnz"], receipt["halo"], receipt["largest_halo"],
-                        tuple(receipt["relabeled_mean"]))
+    return EnergyBlocks.of(blocks, n, receipt)

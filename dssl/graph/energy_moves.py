@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from ..errors import explain
 from ..execution.cost import block_count
 from ..execution.tasks import Execution
+from ..measure import process_peak
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.shuffle import gather, scatter
 from .energy import EnergyBlocks, StoredGraph, mean_of, numbered_in_block, scales, split_bytes, split_energy
@@ -131,7 +132,7 @@ class EndsTask:
         scale = scales(moves.graph.kind, degree, None if copies is None else copies.read(start, stop))
         moves.blocks.write_range(start, {"place": place})
         receipt = moves.tell(out, W, place=place.astype(id_type(moves.n)), scale=scale)
-        return {**receipt, **out.write(place=place, degree=degree, scale=scale), "trace": float(scale**2 @ degree)}
+        return {**receipt, **out.write(place=place, degree=degree, scale=scale)}
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class MoveTask:
             column=np.concatenate([other["place"], own["place"].astype(other["place"].dtype)]),
             value=np.concatenate([-value, own["scale"]**2 * own["degree"]]),
             scale=np.concatenate([other["scale"], own["scale"]]))
-        return {**receipt, "between": between}
+        return {**receipt, "between": between, "trace": float(own["scale"]**2 @ own["degree"])}
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,7 @@ def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution:
 
     Blocks that are moved have no more vertices than have their entries in half the budget.
 
+    parts : where they go. What was finished there by a computation that was killed is kept, whatever step that was in.
     order : (v,), the vertex at each place. Without one the graph is ordered by reverse Cuthill-McKee, if that fits a
     task of the budget; if not, vertices stay in their own order, with a warning.
 
@@ -223,17 +225,30 @@ def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution:
         "places", "copies", "ends", "entries", "blocks")))
     moves.blocks.allocate("order", (n,), np.int64, block_rows)
     moves.blocks.allocate("place", (n,), np.int64, height)
-    if order is not None:
-        execution.map([PlacesTask(moves, start, stop) for start, stop in moves.ranges], moves.places)
-    if graph.copies is not None:
-        execution.map([CopiesTask(moves, index) for index in range(len(moves.ranges))], moves.copies)
-    ends = execution.map([EndsTask(moves, index) for index in range(len(moves.ranges))], moves.ends)
-    moved = execution.map([MoveTask(moves, index) for index in range(len(moves.ranges))], moves.entries)
+    done = parts.receipts().get(0)
+    if done is None:
+        done = _moved(moves, execution)
+        parts.finish(0, done)
+    moves.entries.remove()
+    return EnergyBlocks.of(moves.blocks, n, done)
+
+
+def _moved(moves: Moves, execution: Execution) -> Receipt:
+    """Write the blocks; return what describes them."""
+    rows = range(len(moves.ranges))
+    if len(moves.entries.receipts()) < len(rows):  # or else what the earlier steps wrote may be gone
+        if moves.order is not None:
+            execution.map([PlacesTask(moves, start, stop) for start, stop in moves.ranges], moves.places)
+        if moves.graph.copies is not None:
+            execution.map([CopiesTask(moves, index) for index in rows], moves.copies)
+        execution.map([EndsTask(moves, index) for index in rows], moves.ends)
+    moved = execution.map([MoveTask(moves, index) for index in rows], moves.entries)
     for passed in (moves.places, moves.copies, moves.ends):
         passed.remove()
-    blocks = execution.map([BlockTask(moves, index) for index in range(len(row_ranges(n, block_rows)))], moves.blocks)
-    moves.entries.remove()
-    trace = sum(receipt["trace"] for receipt in ends)
+    blocks = execution.map([BlockTask(moves, index) for index in range(block_count(moves.n, moves.block_rows))],
+                           moves.blocks)
+    trace, between = (sum(receipt[name] for receipt in moved) for name in ("trace", "between"))
     halos = [receipt["halo"] for receipt in blocks]
-    return EnergyBlocks(moves.blocks, n, block_rows, sum(receipt["nnz"] for receipt in blocks), sum(halos) / n,
-                        max(halos), mean_of(n, trace, trace - sum(receipt["between"] for receipt in moved)))
+    return {"block_rows": moves.block_rows, "nnz": sum(receipt["nnz"] for receipt in blocks),
+            "halo": sum(halos) / moves.n, "largest_halo": max(halos),
+            "relabeled_mean": list(mean_of(moves.n, trace, trace - between)), "peak_rss_bytes": process_peak()}

@@ -1,6 +1,7 @@
 """The graph's energy against the dense Laplacians, split into blocks of any height, and its estimate from edges."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import pairwise, permutations
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
+from dssl.execution.ordered import ordered as ordered_rows
 from dssl.graph.energy import GraphEnergy, StoredGraph, block_of, split_bytes, split_energy
 from dssl.graph.energy_moves import GraphUnordered, energy_blocks
 from dssl.graph.given import store_weights
@@ -19,7 +21,7 @@ from dssl.graph.neighbors import neighbors
 from dssl.graph.sampled_edges import Edges, joined_edges, sampled_edges
 from dssl.graph.weight_rule import WeightParams
 from dssl.graph.weights import weigh, weights
-from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter, row_ranges
+from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter, row_ranges, write_dense
 from dssl.storage.store import StoredParts
 from tests import reference
 from tests.graph.made_lists import made_lists
@@ -301,6 +303,59 @@ def test_blocks_that_were_moved_hold_exactly_the_energy(n, height, block_rows, k
             assert found[name].dtype == array.dtype
     assert (blocks.halo, blocks.largest_halo) == (sum(sizes := [
         len(blocks.parts.read(index)["halo"]) for index in range(len(blocks.ranges))]) / n, max(sizes))
+
+
+class Limited(InProcess):
+    """One task at a time, until so many have run; counts them."""
+
+    def __init__(self, limit, memory_budget):
+        super().__init__(1, memory_budget)
+        self.limit, self.names = limit, []
+
+    def _run(self, pending, parts, done):
+        for index, task in pending:
+            if len(self.names) == self.limit:
+                raise KeyboardInterrupt
+            super()._run([(index, task)], parts, done)
+            self.names.append(type(task).__name__)
+
+
+def test_blocks_that_were_begun_are_gone_on_with_whatever_step_was_cut_off(tmp_path):
+    """No task is run twice, and the blocks are those of a computation that was left alone."""
+    n, rng = 40, np.random.default_rng(0)
+    W, X, given = graph(n), rng.normal(size=(n, 2)), StoredParts(tmp_path / "W")
+    for index, (start, stop) in enumerate(row_ranges(n, 20)):
+        own = W[start:stop]
+        given.write(index, {"data": own.data, "indices": own.indices, "indptr": own.indptr.astype(np.int64)})
+        given.finish(index, {"rows": [start, stop], "n": n, "nnz": own.nnz})
+    weights_of = StoredGraph(given, "normalized", ArrayRows(rng.integers(1, 4, n)))
+    rows, order = write_dense(ArrayRows(X), StoredParts(tmp_path / "X"), "X", 10), ArrayRows(rng.permutation(n))
+
+    def made(folder, limit):
+        execution = Limited(limit, split_bytes(n, W.nnz) - 1)
+        try:
+            parts = StoredParts(tmp_path / folder)
+            blocks = energy_blocks(weights_of, n, 20, execution, parts.within("energy"), order)
+            return execution.names, blocks, ordered_rows(rows, blocks.place, execution, parts.within("points"))
+        except KeyboardInterrupt:
+            return execution.names, None, None
+
+    whole, blocks, moved = made("whole", None)
+    assert set(whole) == {"PlacesTask", "CopiesTask", "EndsTask", "MoveTask", "BlockTask", "SendTask", "ArriveTask"}
+    for limit in range(1, len(whole), 2):
+        begun, _, none = made(f"cut{limit}", limit)
+        assert none is None
+        following, found, points = made(f"cut{limit}", None)
+        assert begun + following == whole
+        assert_array_equal(rebuilt(found), rebuilt(blocks))
+        assert replace(found, parts=blocks.parts) == blocks
+        assert_array_equal(points.read_all(), moved.read_all())
+        left = {path.relative_to(tmp_path / f"cut{limit}").as_posix() for path in
+                (tmp_path / f"cut{limit}").glob("**/parts/*")}
+        assert left == {f"within/energy/within/blocks/parts/{index:06d}" for index in range(len(found.ranges))}
+    again, found, _ = made("whole", None)
+    assert again == []
+    assert_array_equal(rebuilt(found), rebuilt(blocks))
 
 
 def test_no_task_holds_more_than_a_budget_for_blocks(tmp_path):

@@ -111,6 +111,7 @@ class LapRLSProblem:
     names : "model"; "base", the same without the graph, with its own gamma_A; "shuffled", the model with the mean of
     the graph's energy over all relabelings of its vertices. among : by name the pairs of penalties, numbers, among
     which it has its choice; None is all. in_blocks : points and energy as the systems of all kernels take them.
+    kept : where these are written, and stay until who gave the place removes them; None for scratch.
     """
 
     rows: Rows
@@ -125,6 +126,7 @@ class LapRLSProblem:
     names: tuple[str, ...] = ("model",)
     among: Mapping[str, Collection[tuple[float, float]]] | None = None
     in_blocks: dict[tuple[int, str], InBlocks] = field(default_factory=dict, repr=False, compare=False)
+    kept: Parts | None = None
 
     @classmethod
     def of(cls, rows: Rows, target: Target, params: LapRLSParams, execution: Execution, *, graph: Graph | None = None,
@@ -325,7 +327,7 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
     assert landmarks is not None
     system = assemble(rows, lines, kernel, landmarks, problem.graph, params.system.laplacian, params.system, execution,
                       copies=copies, order=problem.order, fit_intercept=params.fit_intercept,
-                      known=problem.in_blocks)
+                      known=problem.in_blocks, parts=problem.kept)
     blocks = system.blocks
     evidence |= {
         "landmarks": {"count": system.s, **landmarks.attributes},

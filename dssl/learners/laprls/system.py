@@ -191,12 +191,13 @@ class InBlocks:
 def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks, graph: Parts | None,
              laplacian: Literal["normalized", "unnormalized"], params: SystemParams, execution: Execution, *,
              copies: Rows | None = None, order: Rows | None = None, fit_intercept: bool = True,
-             known: dict[tuple[int, str], InBlocks] | None = None) -> NystromSystem:
+             known: dict[tuple[int, str], InBlocks] | None = None, parts: Parts | None = None) -> NystromSystem:
     """Return the system of points `rows` (v, d), all distinct, whose graph `graph` is (None for none).
 
     lines : labeled points by row. landmarks : `rows` of them, where they are points. copies : (v,), the points
     that each stands for, or None. order : (v,), the vertex at each place, in which neighbors are near, if one is known.
     known : blocks of these points and this graph that were made before, by their height and Laplacian; is added to.
+    parts : where blocks go, scratch by default; what is finished there is kept.
 
     Raises BudgetError: blocks, or the kernel of the landmarks, do not fit.
     DataError : the kernel of the landmarks is zero, not finite or not positive.
@@ -214,19 +215,20 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     stored = None if graph is None else StoredGraph(graph, laplacian, copies)
     known, key = {} if known is None else known, (height, laplacian)
     if key not in known:
-        blocks = energy_blocks(stored, v, height, execution, execution.scratch(), order)
-        moved = execution.share_rows(rows) if graph is None else ordered(rows, blocks.place, execution)
+        place = (parts or execution.scratch()).within(f"{laplacian}{height}")
+        blocks = energy_blocks(stored, v, height, execution, place.within("energy"), order)
+        moved = execution.share_rows(rows) if graph is None else ordered(rows, blocks.place, execution,
+                                                                         place.within("points"))
         known[key] = InBlocks(blocks, moved, bring_halos(moved, blocks.parts, len(blocks.ranges), "halo",
-                                                         round(blocks.halo * v), execution))
+                                                         round(blocks.halo * v), execution, place.within("halos")))
     blocks, moved = known[key].energy, known[key].rows
     position = blocks.place.take(lines.row)
     by_place = np.argsort(position, kind="stable")
     shared = execution.share(position=position[by_place], fold=lines.fold[by_place].astype(np.int64),
                              weight=lines.weight[by_place].astype(np.float64), target=lines.target[by_place])
-    parts = execution.scratch()
-    Z = point_arrays("Z", points)
-    receipt, = execution.map([WhitenTask(kernel, execution.share(**Z), params.cutoff)], parts)
-    found = parts.read(0)
+    whitened, Z = execution.scratch(), point_arrays("Z", points)
+    receipt, = execution.map([WhitenTask(kernel, execution.share(**Z), params.cutoff)], whitened)
+    found = whitened.read(0)
     features = LandmarkMap(kernel, points, found.get("T"), params.precision)
     T = {} if features.T is None else {"T": features.T}
     problem = Landmarked(kernel, moved, execution.share(**Z, **T), shared, blocks, lines.n_folds,

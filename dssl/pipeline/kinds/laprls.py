@@ -51,7 +51,7 @@ from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
-from .laprls_search import FitParams, KernelsParams, landmarks_for, make_selection
+from .laprls_search import FitParams, KernelsParams, blocks_in, landmarks_for, make_selection
 from .laprls_spec import LapRLSPipeline
 
 HALO = 3.0  # of unknown blocks: in few dimensions less than 1; 2.8 for the 123 features of a9a
@@ -111,6 +111,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
             described, models[name] = _described(context, target, found, name, params.named(number), probable)
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
     PartWriter(context.parts, 0).write(**arrays)
+    blocks_in(context).remove()
     assert folds is not None  # there is a model
     return {"models": {name: models[name] for name in problem.names}, "evidence": evidence,
             "by_labels": by_labels(target, folds, {name: own for name, own in left_out.items() if own})}

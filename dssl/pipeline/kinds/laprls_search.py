@@ -20,7 +20,7 @@ from ...selection.chosen import ProbablePair, folds_to_choose
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rungs_of
 from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties, untold
-from ...storage.blocks import Rows
+from ...storage.blocks import Parts, Rows
 from ..graphs import lists_of, vertex_rows_of
 from ..points import labeled_target
 from ..stage import Context
@@ -45,6 +45,11 @@ class KernelsParams:
         """Return the kernels; a median distance is that of these rows."""
         return [kernel_from(self.name, bandwidth, rows=rows, seed=self.seed, **self.parameters)
                 for bandwidth in self.bandwidths]
+
+
+def blocks_in(context: Context) -> Parts:
+    """Return where points and energy lie in blocks while a stage is made; a run that was killed finds them again."""
+    return context.parts.within("blocks")
 
 
 def landmarks_for(context: Context, number: int) -> Landmarks | None:
@@ -110,7 +115,8 @@ class FitParams:
         problem = LapRLSProblem(
             vertices.distinct(context.points("train")), target, lines,
             context.inputs["graph"].parts if own.uses_graph or own.system.solver in DENSE else None, own,
-            vertices.n, vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines))
+            vertices.n, vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines),
+            kept=blocks_in(context))
         if not (problem.has_choice or len(self.numbers) > 1):
             return problem
         return problem.with_folds(self.repetitions(target)[0])
@@ -164,6 +170,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     grid, last = judged_by_rungs(candidates, repetitions, params.search, params.rule, judge)
     for number in range(len(kernels)):
         context.parts.within(f"shares{number}").remove()
+    blocks_in(context).remove()
     choices = {name: params.rule.choose(rows) for name, rows in last.items()}
     used = {name: params.number(row) for name, row in choices.items()}
     for number in params.numbers:
