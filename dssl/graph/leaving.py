@@ -9,9 +9,11 @@ stands for m points, k of which leave, stands for m - k. With t = (m - k) / m, i
 
 so that E' - E has entries in the rows and columns of the vertices that are left or joined to one by an edge, S. Of the
 unnormalized energy both ends of an entry are among them; of the normalized one an end may be a neighbor of S.
+
+Where points are held out of a graph that lies in blocks, no more of it is held than the rows of S: `near_graph`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -20,6 +22,9 @@ import scipy.sparse as sp
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .energy import EnergyBlocks, GraphEnergy, StoredGraph
+from .median import runs_of
+
+NEAR_BYTES = 120  # an entry of the rows near the points that leave, measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,37 +95,121 @@ def energy_change(energy: GraphEnergy, kind: Literal["normalized", "unnormalized
 
 
 @dataclass(frozen=True)
+class RowsTask:
+    """Write the rows of the weights at some `places` that lie in blocks [first, last), as the energy has them.
+
+    `degree` (r,), the entries of each row, and `scale`, C there; of each entry `place`, that of the other vertex, `w`,
+    and `other`, C there.
+    """
+
+    blocks: EnergyBlocks
+    places: Arrays
+    first: int
+    last: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        wanted, found = self.places.load()["places"], []
+        for index, (start, stop) in enumerate(self.blocks.ranges[self.first:self.last], self.first):
+            own = wanted[slice(*np.searchsorted(wanted, [start, stop]))] - start
+            if len(own):
+                found.append(self._rows(index, own))
+        empty = {"degree": np.arange(0), "scale": np.zeros(0), "place": np.arange(0), "w": np.zeros(0),
+                 "other": np.zeros(0)}
+        return out.write(**{name: np.concatenate([none, *(rows[name] for rows in found)])
+                            for name, none in empty.items()})
+
+    def _rows(self, index: int, own: np.ndarray) -> dict[str, np.ndarray]:
+        part, (start, stop) = self.blocks.parts.read(index), self.blocks.ranges[index]
+        scale = np.concatenate([part["scale"], part["halo_scale"]])
+        E = sp.csr_array((part["data"], part["indices"], part["indptr"]), shape=(stop - start, len(scale)))[own].tocoo()
+        row, column = E.coords
+        off = (own[row] != column) & (E.data != 0)
+        row, column = row[off], column[off]
+        return {"degree": np.bincount(row, minlength=len(own)), "scale": scale[own], "other": scale[column],
+                "place": np.concatenate([np.arange(start, stop), part["halo"]])[column],
+                "w": -E.data[off] / (scale[own[row]] * scale[column])}
+
+
+def _rows_at(blocks: EnergyBlocks, places: np.ndarray, execution: Execution) -> dict[str, np.ndarray]:
+    """Return what `RowsTask` writes of ascending places, read by tasks of runs of blocks."""
+    parts, shared = execution.scratch(), execution.share(places=places)
+    runs = runs_of(len(blocks.ranges))
+    execution.map([RowsTask(blocks, shared, first, last) for first, last in runs], parts)
+    found = [parts.read(index) for index in range(len(runs))]
+    parts.remove()
+    return {name: np.concatenate([own[name] for own in found]) for name in found[0]}
+
+
+def near_graph(graph: StoredGraph, blocks: EnergyBlocks, leaving: np.ndarray, execution: Execution
+               ) -> dict[str, np.ndarray]:
+    """Return the part of a graph that changes may be made of where points at some places leave it.
+
+    `rows` (a,), ascending: places within two edges of those that leave; `scale` (a,), C there; `multiplicity` (a,), the
+    points that each stands for; and the rows of the weights among them within one edge, CSR (a, a) `data`, `indices`,
+    `indptr`, the others without entries.
+    """
+    left = np.unique(leaving)
+    S = np.union1d(left, _rows_at(blocks, left, execution)["place"])
+    found = _rows_at(blocks, S, execution)
+    rows = np.union1d(S, found["place"])
+    near, indices = np.searchsorted(rows, S), np.searchsorted(rows, found["place"])
+    scale, degree = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
+    scale[indices] = found["other"]
+    scale[near], degree[near] = found["scale"], found["degree"]
+    order, copies = blocks.parts.rows("order"), graph.copies
+    m = np.ones(len(rows), np.int64) if copies is None else copies.take(order.take(rows))
+    return {"rows": rows, "scale": scale, "multiplicity": m, "data": found["w"], "indices": indices,
+            "indptr": np.concatenate([[0], np.cumsum(degree)])}
+
+
+@dataclass(frozen=True)
 class LeavingTask:
     """Write into part f of `changes` the change without fold f, its vertices numbered by their places in the blocks.
 
-    leaving : `position` (m,) of points that are held out and their `fold`. Memory: W three times, and E.
+    near : what `near_graph` returns. leaving : `position` (m,) of points that are held out and their `fold`.
     """
 
-    graph: StoredGraph
-    blocks: EnergyBlocks
+    kind: Literal["normalized", "unnormalized"]
+    near: Arrays
     leaving: Arrays
     n_folds: int
     changes: Parts
 
     def __call__(self, out: PartWriter) -> Receipt:
-        energy, order, leaving = self.graph.energy(), self.blocks.order(), self.leaving.load()
-        W = sp.csr_array(energy.W[order][:, order])
-        moved = GraphEnergy(W, energy.scale[order])
-        m = self.graph.multiplicity()
-        m = None if m is None else m[order]
-        largest = 0
+        near, leaving = self.near.load(), self.leaving.load()
+        rows = near["rows"]
+        W = sp.csr_array((near["data"], near["indices"], near["indptr"]), shape=(len(rows), len(rows)))
+        energy, largest = GraphEnergy(W, near["scale"]), 0
         for fold in range(self.n_folds):
-            own = leaving["position"][leaving["fold"] == fold]
-            change = energy_change(moved, self.graph.kind, own, m)
-            self.changes.write(fold, change.to_arrays())
+            own = np.searchsorted(rows, leaving["position"][leaving["fold"] == fold])
+            change = energy_change(energy, self.kind, own, near["multiplicity"])
+            self.changes.write(fold, replace(change, rows=rows[change.rows]).to_arrays())
             largest = max(largest, len(change.rows))
         return {"largest": largest}
 
 
 def changes_of_folds(graph: StoredGraph, blocks: EnergyBlocks, position: np.ndarray, fold: np.ndarray, n_folds: int,
                      execution: Execution) -> Parts:
-    """Return parts that hold the `EnergyChange` without each of some folds of points, as their places say."""
+    """Return parts that hold the `EnergyChange` without each of some folds of points, as their places say.
+
+    Blocks are read twice; `leaving_bytes` of what lies near the points is held, here and by one task.
+    """
     parts = execution.scratch()
-    changes = parts.within("changes")
-    execution.map([LeavingTask(graph, blocks, execution.share(position=position, fold=fold), n_folds, changes)], parts)
+    changes, near = parts.within("changes"), near_graph(graph, blocks, position[fold < n_folds], execution)
+    execution.map([LeavingTask(graph.kind, execution.share(**near), execution.share(position=position, fold=fold),
+                               n_folds, changes)], parts)
     return changes
+
+
+def leaving_tasks(n_blocks: int) -> int:
+    """Return the number of tasks of `changes_of_folds`."""
+    return 2 * len(runs_of(n_blocks)) + 1
+
+
+def leaving_bytes(v: int, nnz: int, m: int) -> int:
+    """Return what `changes_of_folds` takes where m points leave a graph of v vertices and nnz weights.
+
+    The entries in the rows of these points and of their neighbors, of nnz / v a point: all of them at most.
+    """
+    degree = nnz / max(v, 1)
+    return int(NEAR_BYTES * min(nnz + v, m * (1 + degree) * (1 + degree)))

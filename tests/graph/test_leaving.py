@@ -7,9 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from dssl.graph.energy import GraphEnergy
-from dssl.graph.leaving import EnergyChange, energy_change
+from dssl.execution.in_process import InProcess
+from dssl.graph.energy import GraphEnergy, StoredGraph, split_energy
+from dssl.graph.given import store_weights
+from dssl.graph.leaving import (
+    EnergyChange,
+    changes_of_folds,
+    energy_change,
+    leaving_bytes,
+    leaving_tasks,
+)
+from dssl.graph.weight_rule import WeightParams
+from dssl.graph.weights import weigh
+from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
+from dssl.storage.store import StoredParts
 from tests import reference
+from tests.graph.made_lists import made_lists
+from tests.memory import Traced
 
 
 def graph(n, density, seed):
@@ -67,3 +81,41 @@ def test_nothing_changes_far_from_the_points_that_leave(kind, reach):
     _, change = changed(path + path.T, kind, np.array([10]))
     assert change.rows.tolist() == list(range(10 - reach, 11 + reach))
     assert change.rows[change.near].tolist() == [9, 10, 11]
+
+
+@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize("block_rows", [7, 100])
+@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
+def test_changes_of_folds_are_those_of_the_whole_graph(kind, block_rows, copies):
+    """Of two folds of points by their places in blocks, with others that are never held out, copies among them."""
+    W, rng = graph(60, 0.05, 3), np.random.default_rng(4)
+    m = rng.integers(1, 4, 60) if copies else None
+    parts = MemoryParts()
+    parts.finish(0, store_weights(sp.csr_array(W), PartWriter(parts, 0)))
+    stored = StoredGraph(parts, kind, None if m is None else ArrayRows(m))
+    blocks = split_energy(stored, 60, block_rows, InProcess(1), MemoryParts())
+    vertex = rng.choice(60, 15, replace=False)
+    vertex[3] = vertex[4]
+    fold, place = rng.integers(0, 3, 15), blocks.place.take(vertex)
+    changes, order = changes_of_folds(stored, blocks, place, fold, 2, InProcess(2)), blocks.order()
+    energy = GraphEnergy.of(sp.csr_array(W), kind, None if m is None else m.astype(float))
+    for number in range(2):
+        expected = energy_change(energy, kind, vertex[fold == number], m).matrix(60).toarray()
+        found = EnergyChange.from_arrays(changes.read(number)).matrix(60).toarray()
+        assert_allclose(found, expected[order][:, order], rtol=1e-12, atol=1e-13)
+
+
+def test_no_more_of_the_graph_is_held_than_what_is_near(tmp_path):
+    """200 points of 20,000 leave; the whole graph would take five times as much."""
+    n, rng, W, traced = 20_000, np.random.default_rng(0), MemoryParts(), Traced(tmp_path, 1 << 30)
+    weigh(made_lists(n, 6, reach=40), WeightParams(), InProcess(1), W)
+    stored = StoredGraph(W, "normalized")
+    blocks = split_energy(stored, n, 1000, InProcess(1), StoredParts(tmp_path / "E"))
+    position, fold = rng.choice(n, 200, replace=False), np.arange(200) % 5
+    with traced:
+        changes_of_folds(stored, blocks, position, fold, 5, traced)
+    assert {"RowsTask", "LeavingTask"} == set(traced.tasks)
+    expected = leaving_bytes(n, blocks.nnz, 200)
+    assert 5 * expected < leaving_bytes(n, blocks.nnz, n)
+    assert max(*traced.tasks.values(), traced.driver) <= expected + (1 << 19)  # which any step takes
+    assert leaving_tasks(len(blocks.ranges)) == 2 * 20 + 1

@@ -16,10 +16,11 @@ from ...execution.ordered import ordered_tasks
 from ...execution.tasks import combining_tasks
 from ...graph.energy import split_bytes
 from ...graph.energy_moves import energy_tasks
+from ...graph.leaving import leaving_tasks
 from .closed_form import closed_form_bytes, closed_form_flops
 from .dense import chunk_bytes
 from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
-from .inductive import inductive_bytes, near_points, refit_bytes
+from .inductive import inductive_bytes, near_bytes, near_points, refit_bytes
 from .iterations import factors_that_fit
 from .label_features import label_feature_bytes
 from .params import SystemParams
@@ -128,19 +129,24 @@ def systems_seconds(of: Systems, method: str, halo: float) -> float:
     return of.repetitions * (kernel + USUAL_ITERATIONS * (product + (0 if kept else kernel)) + solved)
 
 
-def folds_cost(of: Systems, block: int, sums: int) -> Cost:
-    """Return what folds take whose points leave the graph, if any do: a task that finds the changes, and one each.
+def folds_cost(of: Systems, height: int, sums: int) -> Cost:
+    """Return what folds take whose points leave the graph, if any do: tasks that find the changes, and one each.
 
-    block : bytes of a block of vertices. sums : of the Gram matrices of all points, which are held meanwhile.
+    height : vertices of a block. sums : bytes of the Gram matrices of all points, which are held meanwhile.
+
+    Raises BudgetError: the edges near the points that leave do not fit.
     """
     if not of.inductive:
         return Cost(0, 0, 0, 0, 0)
-    n_folds = of.folds - 1
+    n_folds, block = of.folds - 1, height * block_bytes(of.s, of.row_bytes, of.params.itemsize)
     solver = newton_bytes(of.m, of.s) if of.smooth else (
         closed_form_bytes(of.m, of.s) if of.closed_form else refit_bytes(of.s))
     near = near_points(of.v, of.nnz, [-(-of.m // n_folds)] * n_folds)
-    peak = max(of.split_bytes, sums + 8 * of.m * of.s + inductive_bytes(of.m, of.s, block, solver))
-    return Cost(of.repetitions * (1 + n_folds), int(of.repetitions * near * of.row_bytes), 0, peak, 0)
+    leaving = near_bytes(of.v, of.nnz, of.m, of.budget)
+    peak = max(leaving, sums + 8 * of.m * of.s + inductive_bytes(of.m, of.s, block, solver))
+    return Cost(of.repetitions * (leaving_tasks(block_count(of.v, height)) + n_folds),
+                int(of.repetitions * (near * of.row_bytes + 24 * of.nnz)), 0, peak,
+                inductive_bytes(of.m, of.s, 0, solver))
 
 
 def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
@@ -163,7 +169,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     fixed = max(min(of.split_bytes, of.budget), whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     features = label_feature_bytes(of.m, s) if of.smooth else 0
     seconds = ordering.seconds + kernels * systems_seconds(of, method, halo)
-    folds = folds_cost(of, height * block_bytes(s, of.row_bytes, size), sums)
+    folds = folds_cost(of, height, sums)
     if method == "nystrom-direct" and of.smooth:
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                    sums + features + newton_bytes(of.m, s))
@@ -172,7 +178,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
         return cost_of(ordering.tasks + kernels * tasks, ordering.read + kernels * (rows + shares + folds.read),
                        ordering.written + kernels * shares + of.written, max(peak, folds.peak),
-                       max(whitening, sums + features), seconds)
+                       max(whitening, sums + features, folds.least), seconds)
     if method == "nystrom-direct":
         held = of.held if not of.at_once else 0
         right = 8 * s * of.columns * (of.pairs + held)
@@ -187,7 +193,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         return cost_of(ordering.tasks + kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
                        ordering.read + kernels * (again * (rows + shares) + folds.read),
                        ordering.written + kernels * again * shares + of.written, max(peak, folds.peak),
-                       max(whitening, again * sums), seconds)
+                       max(whitening, again * sums, folds.least), seconds)
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + halo)
     kept = min(int(reached * v), of.budget // 2)

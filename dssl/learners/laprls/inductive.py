@@ -21,7 +21,7 @@ from scipy.linalg import cho_solve
 
 from ...errors import BudgetError, require
 from ...execution.tasks import Execution
-from ...graph.leaving import EnergyChange, changes_of_folds
+from ...graph.leaving import EnergyChange, changes_of_folds, leaving_bytes
 from ...storage.blocks import Arrays, PartWriter, Receipt, row_ranges
 from .closed_form import closed_form_bytes, features_of, ridge_arrays
 from .factor import factor_raised
@@ -171,9 +171,21 @@ class FoldTask:
         return {**out.write(values=values), "residual": residual}
 
 
+def near_bytes(v: int, nnz: int, m: int, budget: int) -> int:
+    """Return what the edges near m points take that leave a graph of v points and nnz weights; BudgetError if too much.
+    """
+    near = leaving_bytes(v, nnz, m)
+    require(near <= budget, f'held_out_points="inductive" with {m:,} labels in a graph of {v:,} points',
+            error=BudgetError, why=f"the edges near points that leave it take {near:,} bytes, the budget is {budget:,}",
+            fix=f'raise memory_budget to {near:,} bytes, use fewer neighbors or labels, or "transductive"')
+    return near
+
+
 def require_folds_fit(system: NystromSystem, solver: FoldSolver, budget: int) -> None:
-    """Raise BudgetError where a fold's task does not fit, beside half the budget for a block."""
-    m, s = len(system.lines.row), system.s
+    """Raise BudgetError where a fold's task does not fit, beside half the budget for a block, or the graph near points.
+    """
+    m, s, blocks = len(system.lines.row), system.s, system.blocks
+    near_bytes(blocks.n, blocks.nnz, m, budget)
     needed = inductive_bytes(m, s, budget // 2, solver.bytes(m, s))
     require(needed <= budget, f'held_out_points="inductive" with {m:,} labels and {s:,} landmarks', error=BudgetError,
             why=f"the graph of a fold and its systems take {needed:,} bytes, the budget is {budget:,}",
