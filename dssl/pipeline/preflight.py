@@ -1,5 +1,6 @@
 """What the stages of a plan take, and what is refused of it: before a run, and again as soon as more is known."""
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from .stage import Stage
 
 Status = Literal["cached", "partial", "to run"]
 LEAST_TRIED = 1 << 20  # bytes; of the budgets that are tried where a smaller one would do
+DOUBLINGS = 24  # of the budget that are tried where a larger one would
 
 
 @dataclass(frozen=True)
@@ -99,17 +101,21 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | 
     whose, also = ("a worker's share of its memory limit", " and the workers' memory_limit") if lower else (
         "the memory budget", "")
     have = f"{whose} is {limit:,} bytes"
-    fix = f"{item.stage.remedy}, or raise memory_budget, in the spec or by --memory-budget{also}"
+
+    def fix() -> str:
+        return (f"{item.stage.remedy}, or raise memory_budget{_to_budget_that_suffices(cost, own)}, in the spec or by "
+                f"--memory-budget{also}{_if_copies(own)}")
+
     try:
         found = cost(own)
     except BudgetError as error:
         what, why, remedy = sentences(str(error))
         return BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
-                                   fix=f"{remedy}; {fix}{_if_copies(own)}"))
+                                   fix=f"{remedy}; {fix()}"))
     if found.least > limit:
         return BudgetError(explain(
             f"stage {name} needs at least {found.least:,} bytes in one task, {have}",
-            why="it would fail only after the stages before it were paid for", fix=f"{fix}{_if_copies(own)}"))
+            why="it would fail only after the stages before it were paid for", fix=fix()))
     if room.limit is None or not found.tasks or found.peak <= room.limit:
         return None
     smaller = _budget_that_fits(cost, own, room.limit)
@@ -132,6 +138,21 @@ def _if_copies(facts: Facts[Any]) -> str:
     """Return what to do where the points were taken as distinct."""
     return "; if many of the points are equal, have them counted first: --until vertices" \
         if DISTINCT in facts.estimated else ""
+
+
+def _to_budget_that_suffices(cost: Any, facts: Facts[Any]) -> str:
+    """Return " to N bytes" of the least budget by which a stage fits; "" where it does already, or never would."""
+    def fits(budget: int) -> bool:
+        try:
+            return cost(replace(facts, budget=budget, estimated=set())).least <= budget
+        except BudgetError:
+            return False
+
+    most = next((budget for budget in (facts.budget << shift for shift in range(DOUBLINGS)) if fits(budget)), None)
+    if most is None or most == facts.budget:
+        return ""
+    tried = range(most // 2, most)
+    return f" to {tried.start + bisect_left(tried, True, key=fits):,} bytes"
 
 
 def _budget_that_fits(cost: Any, facts: Facts[Any], limit: int) -> int | None:

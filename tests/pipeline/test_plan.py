@@ -86,7 +86,13 @@ def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace
     assert f"stage {stage} needs at least " in said
     assert f"the memory budget is {budget:,} bytes" in said
     assert remedy in said
-    assert "--memory-budget" in said
+    enough = int(said.split("or raise memory_budget to ")[1].split(" bytes, in the spec or by --memory-budget")[0]
+                 .replace(",", ""))
+    assert enough > budget
+    made = plan(spec, set=[change], workspace=workspace)
+    item = next(item for item in made.stages if item.stage.name == stage)
+    assert refusal(item, made.facts, Room(enough)) is None
+    assert refusal(item, made.facts, Room(enough - 1)) is not None
     assert sorted(workspace.rglob("*")) == before
 
 
@@ -119,7 +125,7 @@ def test_a_workers_limit_refuses_too(spec, tmp_path):
     item = with_cost(made, "models", lambda facts: Cost(1, 2, 3, 200_000, 150_000))
     error = refusal(item, made.facts, Room(1 << 30, 100_000))
     assert "at least 150,000 bytes in one task, a worker's share of its memory limit is 100,000 bytes" in str(error)
-    assert "memory_limit" in str(error)
+    assert "or raise memory_budget, in the spec or by --memory-budget and the workers' memory_limit" in str(error)
     execution = InProcess(1)
     execution.memory_limit = 100_000
     with pytest.raises(BudgetError, match="a worker has 100,000 bytes for it"):
