@@ -8,8 +8,9 @@ import pytest
 
 from dssl.data import sources
 from dssl.errors import BudgetError, DataError, ParameterError, SpecError
-from dssl.execution.cost import Cost
+from dssl.execution.cost import SMALL, Cost
 from dssl.execution.in_process import InProcess
+from dssl.execution.tasks import MEMORY_BUDGET
 from dssl.pipeline import plan as plan_module
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
@@ -157,6 +158,22 @@ def test_a_solver_of_ten_million_points_is_refused_on_a_fresh_run_with_the_way_o
     assert "system" in {item.stage.name for item in plan(joined, points=10_000_000, columns=64).refused}
     counted = plan({**big, "graph": {"duplicates": "keep"}}, points=10_000_000, columns=64)
     assert all("--until vertices" not in str(item.refused) for item in counted.refused)
+
+
+MILLION = Path(__file__).parents[2] / "pipelines" / "million.yaml"
+
+
+@pytest.mark.parametrize("n", [10**7, 10**8, 10**9])
+def test_laprls_fits_a_gigabyte_whatever_the_number_of_points(n):
+    """Within the default budget no stage is refused, and none has a task that takes more."""
+    made = plan(MILLION, points=n, columns=64)
+    assert not made.refused
+    assert max(item.cost.peak for item in made.stages) <= MEMORY_BUDGET + SMALL
+    inductive = ["selection={held_out_points: inductive, grid: {gamma_A: [auto, 10*auto]}}"]
+    assert not plan(MILLION, points=n, columns=64, set=inductive).refused
+    many = plan(MILLION, points=n, columns=64, set=[*inductive, "labels.per_class=1_000_000"])
+    refused = {item.stage.name: str(item.refused) for item in many.refused}
+    assert '"transductive"' in refused["selection"]
 
 
 def test_what_a_stage_found_refuses_a_later_one_before_the_stages_between(spec, tmp_path, monkeypatch):

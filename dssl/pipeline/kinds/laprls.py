@@ -16,7 +16,7 @@ from ...execution.cost import Cost, cost_of
 from ...kernels.base import Kernel
 from ...kernels.landmarks import landmark_count, landmarks_cost
 from ...learners.laprls.chosen import MOST_LABELS
-from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost
+from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost, systems_seconds
 from ...learners.laprls.params import SystemParams
 from ...learners.laprls.penalties import Penalties
 from ...learners.laprls.problem import (
@@ -54,6 +54,7 @@ from ..stage import Context, Kind, Stage
 from .laprls_search import FitParams, KernelsParams, blocks_in, landmarks_for, make_selection
 from .laprls_spec import LapRLSPipeline
 
+SURE = 20  # times the seconds of Gram matrices: iterations that take more are not chosen, whatever is found yet
 HALO = 3.0  # of unknown blocks: in few dimensions less than 1; 2.8 for the 123 features of a9a
 
 
@@ -235,9 +236,12 @@ def _preparing_costs(f: Facts[LapRLSPipeline], systems: Systems) -> dict[str, Co
     elif solver != "auto" or systems.inductive:
         methods = [solver if solver != "auto" else "nystrom-direct"]
     else:
-        f.estimated.add("solver")
         fits = gram_bytes(systems.s, systems.summed_folds, points=True) <= f.budget
-        methods = ["nystrom-pcg", *(["nystrom-direct"] if fits else [])]
+        direct, pcg = systems_seconds(systems, "nystrom-direct", HALO), systems_seconds(systems, "nystrom-pcg", 0.0)
+        methods = ["nystrom-direct"] if fits else []
+        if not fits or pcg < SURE * direct:
+            f.estimated.add("solver")
+            methods.append("nystrom-pcg")
     return {method: nystrom_cost(systems, method, _halo(f)) for method in methods}
 
 
