@@ -1,7 +1,7 @@
 """Some training points as the report shows them: their graph in the plane, the least certain, which to label next.
 
-They are drawn from all training points, and nothing is computed of the others, so that a picture of ten million points
-takes as long as one of ten thousand.
+They are drawn from all training points, which are read once; nothing is computed of the others, so that a picture of
+ten million points takes one pass more than one of ten thousand.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from ..learners.model import Output, predict_blocks, stored_models
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..report.sections.sample import sample_section
 from ..selection.suggest import Criterion, SuggestParams, suggest
-from ..storage.blocks import block_rng, row_ranges
-from ..storage.views import SelectedRows
+from ..storage.blocks import Rows, block_rng, row_ranges
+from ..storage.csr import as_rows
 from .facts import Facts
 from .graphs import vertex_rows_of
 from .spec import Spec
@@ -33,6 +33,7 @@ DRAWN = 2000  # points of the picture
 LABELED = 400  # of them at most with a label
 LINES = 8000  # of the picture, the shortest
 JUDGED = 5000  # points among which the least certain are looked for
+HELD = 128 << 20  # bytes of points at most, which wide rows make fewer
 LISTED = 10  # of them, and of those to label next
 STREAM = 41  # of the seed
 PLACES = 1000  # a side of the picture
@@ -70,24 +71,26 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     """Draw training points, predict them, and describe them; JSON."""
     points = context.points("train")
     labeled = context.arrays("labels")["labeled"] if "labels" in context.inputs else np.zeros(0, np.int64)
-    drawn = _drawn(len(points), labeled, params.seed)
+    most = max(10 * LISTED, HELD // points.row_bytes)
+    drawn, pictured = _drawn(len(points), labeled, params.seed)[:most], min(DRAWN, most)
+    rows = as_rows(points.take(drawn))
     described = context.attributes("models")["models"]
     models = stored_models(context.inputs["models"].parts, {"model": described["model"]})
     own = context.parts.within("predicted")
-    predict_blocks(SelectedRows(points, drawn), models, ModelValues(), context.execution, own)
+    predict_blocks(context.execution.share_rows(rows), models, ModelValues(), context.execution, own)
     values, beyond = own.rows("values").read_all(), own.rows("beyond").read_all()
     own.remove()
     coding = models.open()["model"].coding
-    vertex = vertex_rows_of(context).vertex_of(drawn[:DRAWN]) if params.metric else drawn[:DRAWN]
+    vertex = vertex_rows_of(context).vertex_of(drawn[:pictured]) if params.metric else drawn[:pictured]
     shown = np.sort(np.unique(vertex, return_index=True)[1])  # of copies the first
     with one_thread():  # so that places are the same whatever else runs
-        picture = _picture(context, params, drawn[shown], vertex[shown], len(points) <= DRAWN)
+        picture = _picture(context, params, rows.take(shown), vertex[shown], len(points) <= pictured)
     found = {"n": len(points), "picture": {
         **picture, "labeled": np.flatnonzero(np.isin(drawn[shown], labeled)).tolist(),
         "codes": [_rounded(code) for code in _codes(coding, values, beyond)[shown].tolist()],
         "classes": [str(name) for name in coding.classes] if isinstance(coding, ClassCoding) else []}}
     return found if not len(labeled) else {**found, **_uncertain(
-        context, params, drawn, labeled, coding, values, beyond, described["model"].get(CALIBRATION))}
+        context, params, rows, drawn, labeled, coding, values, beyond, described["model"].get(CALIBRATION))}
 
 
 def _drawn(n: int, labeled: np.ndarray, seed: int) -> np.ndarray:
@@ -106,24 +109,20 @@ def _codes(coding: Coding, values: np.ndarray, beyond: np.ndarray) -> np.ndarray
     return np.where(beyond, -1, coding.codes(values))
 
 
-def _picture(context: Context, params: SampleParams, drawn: np.ndarray, vertex: np.ndarray,
-             whole: bool) -> dict[str, Any]:
+def _picture(context: Context, params: SampleParams, points: Any, vertex: np.ndarray, whole: bool) -> dict[str, Any]:
     """Return places in the plane of whole numbers, and the lines between neighbors, of points and their vertices; JSON.
 
     The lines are those of the graph where the whole is drawn, and else those of a graph that joins the drawn points
     alike.
     """
-    rows = context.points("train")
-    X = rows.take(drawn)
-    X = measurable(X, params.metric) if params.metric is not None else X
-    distances = _distances(X)
+    distances = _distances(measurable(points, params.metric) if params.metric is not None else points)
     edges = np.zeros((0, 2), np.int64)
     if params.metric is not None and whole:
         edges = np.argsort(vertex)[edges_of(read_graph(context.inputs["graph"].parts))]
     elif params.metric is not None:
         edges = nearest_edges(distances, params.n_neighbors)
-    plane = rows.shape[1] == 2 and not rows.is_sparse
-    places = np.asarray(rows.take(drawn), float) if plane else plane_coordinates(distances, edges)
+    plane = points.shape[1] == 2 and isinstance(points, np.ndarray)
+    places = np.asarray(points, float) if plane else plane_coordinates(distances, edges)
     low, wide = places.min(axis=0), float(np.ptp(places, axis=0).max()) or 1.0
     shortest = np.sort(np.argsort(distances[edges[:, 0], edges[:, 1]], kind="stable")[:LINES])
     return {"points": np.round(PLACES * (places - low) / wide).astype(int).tolist(),
@@ -138,8 +137,9 @@ def _distances(X: Any) -> np.ndarray:
     return found
 
 
-def _uncertain(context: Context, params: SampleParams, drawn: np.ndarray, labeled: np.ndarray, coding: Coding,
-               values: np.ndarray, beyond: np.ndarray, calibration: dict[str, Any] | None) -> dict[str, Any]:
+def _uncertain(context: Context, params: SampleParams, rows: Rows, drawn: np.ndarray, labeled: np.ndarray,
+               coding: Coding, values: np.ndarray, beyond: np.ndarray,
+               calibration: dict[str, Any] | None) -> dict[str, Any]:
     """Return the points without a label whose two likeliest classes are closest, and those to label next; JSON.
 
     Of quantities there are none that are least certain, and those to label next are far from all labeled ones.
@@ -152,7 +152,6 @@ def _uncertain(context: Context, params: SampleParams, drawn: np.ndarray, labele
         likely = margins_of(values, coding)
         likely = Calibration.from_described(calibration).probabilities(likely) if calibration else likely
         likely = np.where(beyond[:, None], np.nan, likely)
-    rows = SelectedRows(context.points("train"), drawn)
     vertices = find_vertices(rows, context.execution)
     scores = None if likely is None else np.where(beyond[:, None], np.nan, margins_of(values, coding))[vertices.first]
     criterion: Criterion = "coverage" if scores is None else "uncertainty"
@@ -196,9 +195,9 @@ def _rounded(value: Any) -> float | int:
 
 
 def _sample_cost(f: Facts[Any]) -> Cost:
-    drawn, judged = min(f.n, DRAWN), min(f.n, DRAWN + JUDGED)
-    held = 3 * 4 * drawn * drawn + judged * (3 * f.row_bytes + 64)
-    return cost_of(1, judged * f.row_bytes, 0, held, 0)
+    drawn, judged = min(f.n, DRAWN), min(f.n, JUDGED + LABELED)
+    held = 3 * 4 * drawn * drawn + 4 * min(judged * f.row_bytes, HELD) + 64 * judged
+    return cost_of(1, f.n * f.row_bytes, 0, held, 0)
 
 
 SAMPLE = Stage("sample", 1, ("split", "points", "labels", "models"), SampleParams.of, make_sample, _sample_cost,
