@@ -2,8 +2,8 @@
 
 Columns whose ranges, but for less than a quarter of them, lie within a factor of three are in one unit, as pixels and
 embeddings are, and stay as they are; others are standardized, or of sparse rows divided by their largest absolute
-values. Columns that text became, and others of 0 and 1 beside numbers that are standardized, share one factor instead
-(`feature_units.py`).
+values. Columns that text became, and others of 0 and 1 beside numbers, share one factor instead (`feature_units.py`);
+where nothing says that these are no pixels, it is 1 at most.
 
 Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
 Combine step: pairwise, by the formulas of Chan, Golub and LeVeque. Finish step: one shift and one factor a column.
@@ -232,7 +232,7 @@ def _by_ranges(found: Share, rows: Rows, ids: Rows | None, categories: np.ndarra
     ranges = ratio_of_ranges((found["largest"] - found["smallest"])[~categories])
     alike, told = ranges <= ONE_UNIT, {**scaled.attributes, "ranges": ranges}
     varies = scaled.factor > 0
-    flags = varies & (categories if alike else categories | zero_one_columns(found))
+    flags = varies & (categories | zero_one_columns(found))
     if rows.is_sparse or not flags.any() or not (varies & ~flags).any():
         return replace(_scaling_of("none", found, feature_names, most) if alike else scaled, attributes=told)
     factor, shift = (np.ones_like(scaled.factor), np.zeros_like(scaled.shift)) if alike else (
@@ -240,7 +240,11 @@ def _by_ranges(found: Share, rows: Rows, ids: Rows | None, categories: np.ndarra
     numbers = varies & ~flags
     sample = (sampled_rows(rows, ids, numbers) - shift[numbers]) * factor[numbers]
     usual = float(np.median(factor[numbers] / scaled.factor[numbers]))  # the standard deviation of a scaled number
-    apart = min(APART * near_distance(sample, len(rows) if ids is None else len(ids)), usual * np.sqrt(2))
+    told_flags = bool(categories.any()) or not alike  # others may be pixels, in the unit of the numbers
+    near = APART * near_distance(sample, len(rows) if ids is None else len(ids))
+    if not told_flags and near >= np.sqrt(2):
+        return replace(_scaling_of("none", found, feature_names, most), attributes=told)
+    apart = min(near, usual * np.sqrt(2)) if told_flags else near
     factor[flags], shift[flags] = apart / np.sqrt(2), 0.0
     return Scaling("auto", shift, factor, {
         **told, "numbers": "none" if alike else "standardize", "categories": int(flags.sum()),

@@ -190,7 +190,11 @@ def test_auto_leaves_one_unit_and_standardizes_others():
     assert fit(border[:, [0, 1, 7]], "auto").kind == fit(border[:, [0, 7]], "auto").kind == "standardize"
     flags = (alike > 0).astype(float)
     assert fit(flags, "auto").kind == "none", "there are no numbers beside them"
-    assert fit(np.hstack([flags, alike]), "auto").kind == "none", "in one unit with the numbers"
+    pixels = np.random.default_rng(0).random((60, 40))
+    assert fit(np.hstack([flags, pixels]), "auto").kind == "none", "in one unit with many numbers"
+    few = fit(np.hstack([flags, alike[:, :2] / 3]), "auto")
+    assert (few.kind, few.attributes["numbers"]) == ("auto", "none")
+    assert few.factor.max() == 1 > few.factor.min() > 0.05
 
 
 @pytest.mark.parametrize("n", [30, 500, 4000])
