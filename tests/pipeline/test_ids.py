@@ -14,7 +14,7 @@ from dssl.execution.in_process import InProcess
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 
-N, NEW = 400, 100
+N, NEW = 200, 50
 
 
 def table(ids, truth=True):
@@ -35,7 +35,8 @@ def runs(tmp_path_factory):
     for keep in (False, True):
         events = []
         spec = {"name": "t", "data": {"source": str(folder / "train.csv"), "read": {"keep_ids": keep},
-                                      "test": {"fraction": 0.2}}, "labels": {"count": 40}, "model": {"kind": "svm"}}
+                                      "test": {"fraction": 0.2}}, "labels": {"count": 40}, "subsample": {"size": 60},
+                "model": {"kind": "svm"}}
         result = run(spec, workspace=folder / "work", execution=InProcess(2), events=events.append)
         found[keep] = result, [event["text"] for event in events if event["event"] == "note"]
     return folder, found
@@ -76,10 +77,10 @@ def test_an_identifier_that_is_kept_is_told_of_and_points_beyond_it_get_no_label
     assert told[0].endswith("leave them out with data.read.drop: [id]")
     labels, document, stderr = predicted(folder, result, "new.csv")
     assert error(labels) > 0.3  # which nothing but the warning says
-    assert "100 of 100 values of column 'id' are beyond the range of the training points: from 5000 to 5099" in stderr
+    assert "50 of 50 values of column 'id' are beyond the range of the training points: from 5000 to 5049" in stderr
     assert "--abstain gives them no label" in stderr
     column, = [own for own in document["beyond_range"] if own["notable"]]
-    assert (column["column"], column["above"], column["far"], column["max"]) == ("id", NEW, NEW, 5099)
+    assert (column["column"], column["above"], column["far"], column["max"]) == ("id", NEW, NEW, 5049)
     assert column["training_min"] >= 1000
     assert column["training_max"] <= 1000 + N - 1
     abstained, document, _ = predicted(folder, result, "new.csv", "--abstain")
