@@ -19,7 +19,8 @@ from packaging.requirements import Requirement
 from .data.sources import cache_folder, find_source, named_files
 from .errors import DsslError, sentences
 from .execution.on_dask import OnDask
-from .execution.tasks import MEMORY_BUDGET, available_cores
+from .execution.size import MEMORY_BUDGET
+from .execution.tasks import available_cores
 from .execution.watchdog import PATIENCE
 from .runtime.start import open_runtime
 from .storage.files import local_path

@@ -16,8 +16,9 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.exact import exact_block_rows
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
-from dssl.graph.regularizer import RegularizerParams
+from dssl.graph.neighbor_params import NeighborParams
+from dssl.graph.neighbors import find_neighbors, neighbors
+from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.tiles import POINT_TILE, QUERY_TILE
 from dssl.graph.vertices import distinct_rows, find_vertices
 from dssl.graph.weights import weights
@@ -29,7 +30,7 @@ from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
 from dssl.learners.target import Classes, Quantities
 from dssl.pipeline.run import run
-from dssl.solvers.solve import SolverParams
+from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import ArrayRows
 from tests.fuzz.profile import thorough
 from tests.stored import contents

@@ -38,9 +38,10 @@ def _count_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
 
 def _place_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """Return what `--on` names, refused before the spec is read, and where nothing is left to compute."""
-    from ..runtime.start import load_runtime
+    if text is not None:
+        from ..runtime.start import load_runtime
 
-    load_runtime(text)
+        load_runtime(text)
     return text
 
 
@@ -108,14 +109,17 @@ def planned(command: Callable[..., None]) -> Callable[..., None]:
     def with_plan(spec: Path, overrides: tuple[str, ...], workspace: str, memory_budget: int | None, fresh: bool,
                   from_stage: str | None, until: str | None, points: int | None = None, columns: int | None = None,
                   dtype: str | None = None, workers: int = 1, worker_memory: int | None = None, **others: Any) -> None:
-        from ..pipeline.plan import plan
-        from ..progress import Activity
+        from ..pipeline.load import SHAPED, load_spec
 
         read = () if dtype is None else (f"data.read.dtype={dtype}",)
+        shaped = points is not None or columns is not None
+        checked = load_spec(spec, (*overrides, *read), data_source=SHAPED if shaped else None)
+        from ..pipeline.plan import plan  # takes a second or two, of which a wrong spec waits for none
+        from ..progress import Activity
+
         with Activity("planning", console, quiet=others.get("quiet", False)):  # a source may be read whole for it
-            made = plan(spec, set=(*overrides, *read), workspace=workspace, memory_budget=memory_budget, fresh=fresh,
-                        from_stage=from_stage, until=until, points=points, columns=columns, workers=workers,
-                        worker_memory=worker_memory)
+            made = plan(checked, workspace=workspace, memory_budget=memory_budget, fresh=fresh, from_stage=from_stage,
+                        until=until, points=points, columns=columns, workers=workers, worker_memory=worker_memory)
         command(made, **others)
 
     return _with_options(with_plan, PLAN_OPTIONS)

@@ -6,16 +6,15 @@ unchanged to any block of any file.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
 from ..errors import DataError, column_label, explain, require
+from .readers.base import CellError
 
-WhenMissing = Literal["error", "impute"]
-WhenText = Literal["error", "one_hot"]
 MOST_LEVELS = 1000  # of one column; a column with more is an identifier
 EXAMPLES = 5  # texts shown of many
 
@@ -164,7 +163,7 @@ class Columns:
                 continue
             if cells.dtype == object and not missing.all():
                 wrong = int(np.argmax(~missing & pd.isna(pd.to_numeric(cells, errors="coerce"))))
-                raise DataError(explain(f"{self.label(j)} holds text: {cells[wrong]!r} in row {first_row + wrong}",
+                raise CellError(explain(f"{self.label(j)} holds text: {cells[wrong]!r} in row {first_row + wrong}",
                                         why="it held numbers when the levels of text were recorded",
                                         fix="correct the cell, or empty it"))
             numbers = cells.astype(np.float64)
@@ -194,9 +193,9 @@ def some_texts(texts: Iterable[str | None]) -> list[str | None]:
     return sorted(set(texts), key=lambda text: (text is None, text))[:EXAMPLES]
 
 
-def missing_text(label: str, count: int, row: int) -> DataError:
+def missing_text(label: str, count: int, row: int) -> CellError:
     """Return the error for missing cells of text."""
-    return DataError(explain(
+    return CellError(explain(
         f"{label} has missing cells of text ({count:,} of those read); the first is in row {row}, counted from 0",
         why="no level says what they are", fix="set `when_missing: impute` for the training data, which makes missing "
         "cells a level of their own, or leave these rows out"))

@@ -15,8 +15,9 @@ from ..storage.csr import CsrRows, as_csr
 from ..storage.files import read_json, write_json
 from ..storage.pieces import BlockedCsrRows, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
-from .columns import Columns, WhenMissing, WhenText
+from .columns import Columns
 from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
+from .ingest_params import WhenMissing, WhenText
 from .survey import Survey, choose_columns
 from .targets import named_labels, target_of
 

@@ -18,6 +18,7 @@ import pandas as pd
 from scipy import sparse
 
 from ..errors import DataError, column_label, explain
+from .readers.base import CellError
 
 RESOLVED = 4096  # steps that tell the values of a column apart
 FIRST_ROWS = 64
@@ -59,11 +60,11 @@ def not_finite(X: Any) -> tuple[int, tuple[int, int, str] | None]:
 
 
 def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], known: Any) -> DataError:
-    """Return the error for values that are not finite."""
+    """Return the error for values that are not finite; a CellError where the first is missing."""
     row, column, value = first
     column_name = f" ({known[column]})" if known else ""
     beyond = "; for numbers beyond 3.4e38 set `dtype: float64`" if "inf" in value else ""
-    return DataError(explain(
+    return (CellError if "nan" in value else DataError)(explain(
         f"{name} has {count:,} values that are not finite; the first is {value} in row {row}, column {column}"
         f"{column_name}, counted from 0",
         why="a distance to such a point is not a number, and one such value spoils whole columns of a result",

@@ -7,7 +7,8 @@ before it finds out (`survey`).
 """
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -30,14 +31,16 @@ from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
 from .findings import ColumnRecord, examined, left_out, to_json, with_dropped
 from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
+from .ingest_cost import block_height, makes_sparse
 from .ingest_leftovers import clear_other_parts, scratch_folder
-from .ingest_params import IngestParams, block_height
-from .readers.base import Block, Reader, Scan
+from .ingest_params import IngestParams
+from .readers.base import Block, CellError, Reader, Scan
 from .readers.column_choice import find_column, text_is_no_feature
-from .readers.formats import format_of, open_reader
+from .readers.formats import FORMATS, format_of, open_reader
 from .readers.joined import JoinedReader, require_same_arrays
 from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
+from .refused_cells import refused_cells
 from .sources import Source, find_source, fingerprint
 from .survey import choose_columns, survey_file
 from .targets import code_text, write_target
@@ -76,7 +79,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     key = digest({"params": params, "bytes": (bytes_digest := fingerprint(source)), "budget": execution.memory_budget,
                   **({"columns": described} if described else {}),
                   **({"leave_out": list(leave_out)} if leave_out else {})})
-    with scratch_folder(scratch, parts) as folder:
+    with scratch_folder(scratch, parts) as folder, _telling_of_all_cells(source, params, execution, parts, folder, like,
+                                                                         columns, leave_out):
         reader = open_source(source, params, scratch=folder, like=like, columns=columns, leave_out=leave_out)
         if like is not None:
             _require_alike(like, columns, params, reader.scan(), source.name)
@@ -104,6 +108,39 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     known = {"source": source.name, "fingerprint": bytes_digest, "format": format_of(source.path, params.format),
              "params": plain(params)}
     return replace(dataset, attributes=known | dataset.attributes)
+
+
+@contextmanager
+def _telling_of_all_cells(source: Source, params: IngestParams, execution: Execution, parts: Parts, scratch: Path,
+                          like: Dataset | None, columns: Columns | None, leave_out: Collection[str]) -> Iterator[None]:
+    try:
+        yield
+    except CellError as error:
+        raise of_all_cells(error, source, params, execution, parts, scratch, like, columns, leave_out) from error
+
+
+def of_all_cells(error: CellError, source: Source, params: IngestParams, execution: Execution, parts: Parts,
+                 scratch: Path, like: Dataset | None = None, columns: Columns | None = None,
+                 leave_out: Collection[str] = ()) -> DataError:
+    """Return the error for all cells of a source that are no numbers, found in a pass over it, in place of the first.
+
+    The other parameters are those of `ingest`.
+    """
+    tables = "when_text" in FORMATS[format_of(source.path, params.format)].options
+    lenient = replace(params, when_text="one_hot") if tables else params
+    reader = open_source(source, lenient, scratch=scratch, like=like, columns=columns, leave_out=leave_out)
+    scan = reader.scan()
+    height = block_height(scan, lenient, execution.memory_budget, is_sparse=scan.nnz is not None)
+    as_text = None if params.has_text else frozenset[int]()
+    if columns is not None:
+        order = columns.order(scan.feature_names, scan.n_columns, source.name)
+        as_text = frozenset(int(order[j]) for j in columns.levels)
+    key = digest({"cells": params, "bytes": fingerprint(source)})
+    found = refused_cells(reader, row_ranges(scan.n_rows, height), source.name, execution,
+                          parts.within("surveys").within(key[:16]), as_text=as_text,
+                          fills=params.when_missing == "impute" if columns is None else columns.fill is not None,
+                          is_new=like is not None or columns is not None, has_keys=params.keep_ids is not True)
+    return found or error
 
 
 def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execution, parts: Parts, *,
@@ -141,7 +178,7 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
     """Write the rows of a file into parts; return them, with the attributes that the file decides."""
     scan = reader.scan()
     names = list(scan.feature_names) if scan.feature_names else None
-    is_sparse, order, width = params.makes_sparse(scan), None, scan.n_columns
+    is_sparse, order, width = makes_sparse(params, scan), None, scan.n_columns
     if columns is not None:
         columns, order = columns.rounded(params.dtype), columns.order(names, scan.n_columns, name)
         names, width = columns.feature_names(), columns.width

@@ -22,7 +22,8 @@ from ..graph.feature_units import warn_unlike
 from ..graph.graph import Graph, graph_of
 from ..graph.neighbor_lists import Neighbors
 from ..graph.scaled_rows import scaled
-from ..graph.scaling import Scaling, ScalingParams, fit_scaling
+from ..graph.scaling import Scaling, fit_scaling
+from ..graph.scaling_params import ScalingParams
 from ..graph.vertices import require_distinct
 from ..graph.weight_rule import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from

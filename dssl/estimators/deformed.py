@@ -11,16 +11,17 @@ from ..errors import explain
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
-from ..graph.regularizer import RegularizerParams
+from ..graph.regularizer_params import RegularizerParams
+from ..kernels.eta import Eta, require_eta
 from ..learners.deformed import GraphKernelParams, graph_covariance
-from ..learners.eta import Eta, deform_by, require_eta
+from ..learners.eta import deform_by
 from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
 from ..learners.target import Target
 from ..params import BANDWIDTH
 from ..selection.calibration import calibrated, out_of_fold_margins
 from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
-from ..solvers.solve import SolverParams
+from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
 from .base import KernelEstimator, PointRegressor
 from .calibrated import CalibratedClassifier

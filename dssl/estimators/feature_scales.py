@@ -12,7 +12,8 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..execution.tasks import Execution
-from ..graph.scaling import Scaling, ScalingKind, fit_scalings
+from ..graph.scaling import Scaling, fit_scalings
+from ..graph.scaling_params import ScalingKind
 from ..learners.target import Target
 from ..storage.blocks import Rows, block_rng
 

@@ -31,7 +31,7 @@ from ..learners.on_graph.vertex_labels import VertexValues
 from ..learners.target import Classes, Target
 from ..selection.calibration import calibration_folds
 from ..selection.on_graph import VERSIONS, row_on_graph
-from ..solvers.solve import SolverParams
+from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
 from .base import PointClassifier, PointRegressor, SearchedEstimator
 from .calibrated import CalibratedClassifier

@@ -8,7 +8,7 @@ from sklearn.base import ClusterMixin
 from ..errors import require
 from ..execution.size import budget_of
 from ..graph.graph import KNNGraph, graph_of
-from ..graph.regularizer import RegularizerParams
+from ..graph.regularizer_params import RegularizerParams
 from ..graph.scaled_rows import scaled
 from ..learners.kmeans import KMeansParams
 from ..learners.model import Model

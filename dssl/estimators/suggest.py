@@ -12,7 +12,8 @@ from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph, graph_of
 from ..graph.scaled_rows import scaled
-from ..graph.scaling import ScalingParams, fit_scaling
+from ..graph.scaling import fit_scaling
+from ..graph.scaling_params import ScalingParams
 from ..graph.vertices import find_vertices
 from ..learners.target import Quantities
 from ..selection.suggest import Criterion, Suggestion, SuggestParams, suggest

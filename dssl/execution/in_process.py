@@ -8,7 +8,8 @@ import dask
 
 from ..storage.blocks import MemoryParts, Parts, Receipt
 from ..storage.kept import ARRAYS
-from .tasks import MEMORY_BUDGET, Execution, Task, available_cores, one_thread, run_part
+from .size import MEMORY_BUDGET
+from .tasks import Execution, Task, available_cores, one_thread, run_part
 from .window import Finished, Looks, run_in_window
 
 

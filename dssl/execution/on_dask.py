@@ -25,7 +25,8 @@ from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
 from .cost import PAUSE_SHARE, worker_room
 from .in_process import InProcess, delayed_parts
-from .tasks import MEMORY_BUDGET, SHARED_CHUNK, Execution, Task, run_part
+from .size import MEMORY_BUDGET
+from .tasks import SHARED_CHUNK, Execution, Task, run_part
 from .watchdog import PATIENCE, Watchdog
 from .window import Finished, run_in_window
 from .worker_memory import WorkerMemory

@@ -1,13 +1,17 @@
-"""Sizes as people write them."""
+"""Sizes as people write them, and the budget of a task."""
 
+import re
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from dask.utils import parse_bytes
 
 from ..errors import require
-from .tasks import MEMORY_BUDGET
+
+MEMORY_BUDGET = 1 << 30  # bytes a task may take unless told otherwise; equal everywhere, so that blocks and bits are
+UNITS = {"": 1, "b": 1} | {unit: base**power for base, ends in ((1000, ("", "b")), (1024, ("i", "ib")))
+                           for power, letter in enumerate("kmgtp", 1) for unit in (letter + end for end in ends)}
+SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?|[0-9]+\.)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def budget_of(value: Any) -> int:
@@ -18,9 +22,10 @@ def budget_of(value: Any) -> int:
 def size_of(value: Any) -> int:
     """Return the bytes of a size, a whole number of them or text such as "500MB"; raise ParameterError of others."""
     size = value if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else 0
-    if isinstance(value, str) and any(character.isdigit() for character in value):  # "MB" would be one
-        with suppress(ValueError, OverflowError):
-            size = parse_bytes(value)
+    found = SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is not None:
+        with suppress(OverflowError):
+            size = int(float(found[1]) * UNITS.get(found[2].lower(), 0))
     require(bool(size > 0), f"{value!r} is not a size", why="it says how much memory a task may take",
             fix="write a number and a unit, such as 500MB or 2GiB")
     return int(size)

@@ -25,7 +25,6 @@ from ..params import plain
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 
 SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
-MEMORY_BUDGET = 1 << 30  # bytes a task may take unless told otherwise; equal everywhere, so that blocks and bits are
 FAN_IN = 8  # shares of a reduction that are combined at a time
 
 Progress = Callable[[int, int], None]  # (tasks done, tasks in all)

@@ -17,7 +17,8 @@ from ..execution.tasks import Execution, sums
 from ..solvers.chebyshev import Interval, combined_by_polynomial, polynomials
 from ..solvers.direct import LARGEST
 from ..solvers.lanczos import Functions, Krylov, SingularMatrix, combined, krylov, krylov_bytes
-from ..solvers.solve import Solver, SolverParams, opened_bytes, prepare
+from ..solvers.solve import Solver, opened_bytes, prepare
+from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
 from .laplacian import Laplacian

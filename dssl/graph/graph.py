@@ -15,9 +15,11 @@ from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows
 from ..storage.csr import as_rows
 from .given import checked_neighbors, checked_weights, described_weights, store_weights, warn_full
 from .neighbor_lists import Neighbors
-from .neighbors import NeighborParams, find_neighbors, lowered_neighbors
+from .neighbor_params import NeighborParams
+from .neighbors import find_neighbors, lowered_neighbors
 from .scaled_rows import scaled
-from .scaling import Scaling, ScalingKind, ScalingParams, fit_scaling
+from .scaling import Scaling, fit_scaling
+from .scaling_params import ScalingKind, ScalingParams
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weight_rule import WIDTH, WeightParams, warn_raised
 from .weights import read_graph, weigh

@@ -9,7 +9,6 @@ from ..errors import DataError, ParameterError, require
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr_arithmetic import largest_of_rows, unit_rows, with_values
 
-METRICS = ("euclidean", "cosine")
 CHECK_BYTES = 64 << 20
 
 

@@ -2,47 +2,19 @@
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
-from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-
-from ..errors import require
 from ..execution.cost import COMPILED, Cost, cost_of
 from ..execution.tasks import Execution
-from ..solvers.solve import METHODS, SolverParams, prepare, stored_bytes
+from ..solvers.solve import METHODS, prepare, stored_bytes
+from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .laplacian import Laplacian
+from .regularizer_params import RegularizerParams
 from .weights import read_graph
 
 # Measured on one core: of a weight, to form the matrix; of a vertex, to prepare a hierarchy or eigenvectors of it.
 FORMED_SECONDS, PREPARED_SECONDS = 5e-7, 2.5e-5
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegularizerParams:
-    """`Q = R^power` with `R = L + ridge I` or `L_norm + ridge I`.
-
-    laplacian : "normalized" or "unnormalized".
-    ridge : added to the Laplacian's eigenvalues, which are at most 2 ("normalized"). The smaller, the farther a label
-        reaches.
-    power : p >= 1; larger is smoother.
-    """
-
-    laplacian: Literal["normalized", "unnormalized"] = "normalized"
-    ridge: float = 0.01
-    power: int = 2
-
-    def __post_init__(self) -> None:
-        require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
-                why="no other Laplacian is defined", fix="choose normalized or unnormalized")
-        number = isinstance(self.ridge, Real) and not isinstance(self.ridge, bool)
-        require(number and 0 < self.ridge < float("inf"), f"ridge={self.ridge!r}, expected a number > 0",
-                why="without a ridge a constant function costs nothing, and the kernel of a component is singular",
-                fix="use 0.001 to 0.1")
-        whole = isinstance(self.power, (int, np.integer)) and not isinstance(self.power, bool)
-        require(whole and 1 <= self.power <= 64, f"power={self.power!r}, expected 1 to 64",
-                why="Q = R^p is inverted by p solves of R", fix="use 1, 2 or 3")
 
 
 @dataclass(frozen=True)

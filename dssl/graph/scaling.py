@@ -12,7 +12,7 @@ Sparse rows take the kinds that leave zeros zero; they stay sparse throughout.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -25,9 +25,8 @@ from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges
 from ..storage.csr import as_csr
 from .feature_units import near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
 from .ranges import Ranges
+from .scaling_params import ScalingKind, ScalingParams
 
-ScalingKind = Literal["auto", "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
-KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind)
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
 ONE_UNIT = 3.0  # the largest range of a column over the lower quartile
 APART = 2.0  # levels of a category, in distances to near neighbors
@@ -37,23 +36,6 @@ LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks 
 
 
 SCALED_SECONDS = 6e-9  # of a number, on one core, to take its moments or to scale it
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScalingParams:
-    """How features are scaled.
-
-    kind : "auto", by the columns' ranges (see the head of this file); "standardize", mean 0 and standard deviation 1 a
-        column; "unit_range", [0, 1] a column; "max_abs", largest absolute value 1 a column; "unit_norm", length 1 a
-        row; "global_range", one factor for all columns, as in pixels / 255; "none". "standardize" and "unit_range" move
-        zeros, so they are not for sparse rows.
-    """
-
-    kind: ScalingKind = "auto"
-
-    def __post_init__(self) -> None:
-        require(self.kind in KINDS, f"scale={self.kind!r}", why="dssl knows no scaling of that name",
-                fix=f"use one of {', '.join(KINDS)}")
 
 
 def moments_of(X: Any) -> Share:

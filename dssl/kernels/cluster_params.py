@@ -8,7 +8,8 @@ import numpy as np
 
 from ..errors import BudgetError, require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, kernel_seconds
-from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..execution.size import MEMORY_BUDGET
+from ..execution.tasks import Execution
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_rows
 from .base import Kernel

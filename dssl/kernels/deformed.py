@@ -23,7 +23,7 @@ ASYMMETRY = 1e-8  # relative to the largest entry: what rounding leaves, and les
 LARGEST_JITTER = 1e-8  # relative to the diagonal
 # The deformed kernel is a difference that shrinks as 1 / eta. Measured against 64-bit mantissas: its relative error is
 # 1e-15 eta to 1e-14 eta while it is at least 1e-9 of the base kernel, and beyond that soon no digit is left.
-MOST_ETA, LEAST_SHARE = 1e8, 1e-9
+LEAST_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +87,6 @@ def deform(kernel: Kernel, X_S: Any, A: np.ndarray, eta: float) -> DeformedKerne
 def absolute_eta(A: np.ndarray, eta: float) -> float:
     """Return the paper's eta: the relative one times the mean diagonal of A (s, s)."""
     return eta * float(np.trace(A)) / len(A)
-
-
-def check_eta(eta: Any) -> None:
-    """Raise ParameterError unless eta is a number from 0 to `MOST_ETA`."""
-    number = isinstance(eta, (int, float, np.number)) and not isinstance(eta, bool)
-    require(number and 0 <= eta <= MOST_ETA, f"eta={eta!r}, expected 0 to {MOST_ETA:g}",
-            why="it weighs the graph against the base kernel, of which about 1 / eta is left: beyond 1e8 that is "
-                "rounding error", fix="use 0 for the base kernel, or 1 to 1000")
 
 
 def check_share(K: np.ndarray, base: Kernel, points: Any, eta: float) -> None:

@@ -46,7 +46,8 @@ from scipy.linalg import eigh
 
 from ..errors import BudgetError, DataError, explain, require
 from ..execution.cost import Cost, cost_of, gram_seconds, largest_within
-from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..execution.size import MEMORY_BUDGET
+from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr import point_arrays, points_of
 from .base import RBF, median_bandwidth

@@ -21,7 +21,8 @@ from scipy.sparse.csgraph import connected_components
 from ..errors import DataError, require
 from ..execution.tasks import Execution, sums
 from ..params import require_seed
-from ..solvers.solve import Solver, SolverParams, prepare
+from ..solvers.solve import Solver, prepare
+from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
 from .subsample import inverse_on_subsample
 

@@ -21,7 +21,8 @@ from ..errors import require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, solve_seconds
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..solvers.solve import METHODS, Solver, SolverParams, opened_bytes, prepare
+from ..solvers.solve import METHODS, Solver, opened_bytes, prepare
+from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.store import decoding_bytes, whole_bytes
 

@@ -19,16 +19,19 @@ from scipy.linalg import cho_solve
 
 from ..errors import require
 from ..execution.cost import largest_within, rank_budget
-from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..execution.size import MEMORY_BUDGET
+from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.health import graph_health
-from ..graph.regularizer import RegularizerParams, prepare_regularizer
+from ..graph.regularizer import prepare_regularizer
+from ..graph.regularizer_params import RegularizerParams
 from ..graph.vertices import Vertices, covariance_at_points
 from ..kernels.deformed import factor_positive
 from ..kernels.landmarks import USUAL
 from ..kernels.structure import structure_of
 from ..kernels.subsample import SubsampleInverse, multiply_factors, n_solves, solve_columns, solve_evidence
-from ..solvers.solve import Solver, SolverParams
+from ..solvers.solve import Solver
+from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng
 
 

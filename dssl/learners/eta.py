@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import require
 from ..kernels.base import Kernel
-from ..kernels.deformed import check_eta, check_share, deform
+from ..kernels.deformed import check_share, deform
+from ..kernels.eta import Eta
 from ..kernels.gram import kernel_block
 from ..kernels.kernel_mean import KernelMean
 from .average import shares_of
@@ -26,22 +26,10 @@ from .closed_form import held_out_ridge
 from .ridge_and_svm import mean_diagonal
 from .target import Target
 
-AUTO = "auto"
 ETAS = (0.0, 10.0, 100.0)
 EVEN = 2.4  # the structure of a graph that counts for as much as the base kernel
 UNKNOWN = 0.3  # what the base kernel counts for where the structure is not known
 PENALTY = 0.1  # of the ridge regression that judges, for a kernel of unit mean diagonal
-
-Eta = float | str
-
-
-def require_eta(eta: Any) -> None:
-    """Raise ParameterError unless eta is "auto" or a number that a kernel can have."""
-    if isinstance(eta, str):
-        require(eta == AUTO, f"eta={eta!r}, expected a number or {AUTO!r}", why="it weighs the graph",
-                fix='use "auto", 0 for the base kernel, or 1 to 1000')
-    else:
-        check_eta(eta)
 
 
 def etas_of(eta: Eta) -> tuple[float, ...]:

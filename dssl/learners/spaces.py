@@ -18,13 +18,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ..errors import DataError, require
-from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..execution.size import MEMORY_BUDGET
+from ..execution.tasks import Execution
 from ..graph.graph import Graph, KNNGraph
-from ..graph.regularizer import RegularizerParams
+from ..graph.regularizer_params import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
 from ..kernels.base import Kernel
 from ..kernels.cluster_params import ClusterParams, basis_of
-from ..kernels.deformed import check_eta, deform
+from ..kernels.deformed import deform
+from ..kernels.eta import check_eta
 from ..kernels.landmarks import LandmarkParams, choose_landmarks
 from ..kernels.multiscale import MultiscaleParams, multiscale_map
 from ..kernels.nystrom import whiten

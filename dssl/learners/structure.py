@@ -11,7 +11,8 @@ from ..graph.laplacian import Laplacian
 from ..graph.regularizer import system_cost
 from ..graph.weights import read_graph
 from ..kernels.structure import structure_of
-from ..solvers.solve import METHODS, SolverParams, prepare
+from ..solvers.solve import METHODS, prepare
+from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, block_rng, row_ranges
 
 SAMPLE, COLUMNS = 128, 16  # vertices, and how many of them are solved for side by side

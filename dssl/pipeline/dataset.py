@@ -5,7 +5,8 @@ from typing import Any
 from ..data.dataset import Dataset
 from ..data.findings import dataset_notes
 from ..data.ingest import ingest
-from ..data.ingest_params import IngestParams, ingest_cost
+from ..data.ingest_cost import ingest_cost
+from ..data.ingest_params import IngestParams
 from ..execution.cost import Cost
 from ..report.sections.columns import columns_section
 from ..storage.blocks import Rows

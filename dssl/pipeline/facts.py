@@ -12,7 +12,8 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from ..data.dataset import chunk_rows
-from ..data.ingest_params import IngestParams, block_height
+from ..data.ingest_cost import block_height, makes_sparse
+from ..data.ingest_params import IngestParams
 from ..data.readers.base import Scan
 from ..data.sources import find_source
 from ..data.told_labels import read_told_labels
@@ -93,7 +94,7 @@ class Facts(Generic[S]):
         if "dataset" in self.attributes or self.scan is None:
             described = self.attributes["dataset"]["X"]
             return None if described is None else int(described["nnz"])
-        if not self.read.makes_sparse(self.scan):
+        if not makes_sparse(self.read, self.scan):
             return None
         return self.scan.n_rows * self.scan.n_columns if self.scan.nnz is None else self.scan.nnz
 

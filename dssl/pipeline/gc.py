@@ -19,7 +19,7 @@ from ..errors import DataError, IntegrityError, explain, require
 from ..storage.artifacts import MANIFESTS, Workspace, remove_folder
 from ..storage.files import read_json, write_json
 from .inspection import disk_bytes
-from .load import kind_of
+from .kinds.registry import kind_of
 
 STAGES = "stages.json"  # in a run's folder: the folders of the artifacts that it makes or uses
 What = Literal["run", "artifact", "intermediate", "manifest", "unfinished", "scratch"]

@@ -35,7 +35,8 @@ from ..graph.given import (
 from ..graph.graph import VERSIONS, Graph
 from ..graph.health import described_vertices, health_cost, lost_points, stored_health
 from ..graph.neighbor_lists import Neighbors
-from ..graph.neighbors import NeighborParams, find_neighbors, lowered_neighbors
+from ..graph.neighbor_params import NeighborParams
+from ..graph.neighbors import find_neighbors, lowered_neighbors
 from ..graph.partition_sizes import partitioned_cost
 from ..graph.vertices import VertexRows, Vertices, find_vertex_rows, require_distinct
 from ..graph.weight_rule import WeightParams

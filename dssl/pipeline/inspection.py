@@ -7,8 +7,7 @@ from ..errors import DataError, require
 from ..storage.artifacts import Workspace, parts_in, read_manifest
 from ..storage.files import read_json
 from ..storage.store import describe_arrays
-from .kinds.registry import all_stage_names
-from .load import kind_of
+from .kinds.registry import all_stage_names, kind_of
 from .stage import Kind
 from .status import STATUS
 

@@ -8,21 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from ..data.ingest import open_source
-from ..data.readers.base import Scan
+from ..data.ingest import of_all_cells, open_source
+from ..data.readers.base import CellError, Scan
 from ..data.readers.formats import format_of
 from ..data.sources import Source, find_source, fingerprint
 from ..errors import ParameterError, SpecError, explain, require
 from ..execution.cost import worker_room
+from ..execution.in_process import InProcess
 from ..graph.scaling import require_kept_zeros
 from ..params import digest, is_whole, plain
 from ..report.markup import table, tag
 from ..storage.artifacts import Artifact, Workspace
+from ..storage.blocks import MemoryParts
 from ..units import size_text, time_text
 from .facts import Facts
 from .graphs import given_file
 from .kinds.registry import KINDS, all_stage_names
-from .load import load_spec
+from .load import SHAPED, load_spec
 from .preflight import PlannedStage, Room, Status, price
 from .rates import Rates, rates_of
 from .spec import KernelPipeline, Spec, TestSplit
@@ -185,7 +187,12 @@ class Plan:
     def _scan(self) -> Scan:
         """Return what the source holds; a compressed file is unpacked meanwhile, into a folder for temporary files."""
         with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-            return open_source(self.files["source"].source, self.spec.data.ingest_params(), scratch=Path(folder)).scan()
+            source, params = self.files["source"].source, self.spec.data.ingest_params()
+            try:
+                return open_source(source, params, scratch=Path(folder)).scan()
+            except CellError as error:
+                raise of_all_cells(error, source, params, InProcess(1, self.budget), MemoryParts(), Path(folder)) \
+                    from error
 
     def artifact(self, stage: str) -> Artifact:
         """Return the artifact of a stage."""
@@ -293,7 +300,7 @@ class Plan:
         return ", ".join(f"{name} {value}" for name, value in self.values.items())
 
 
-def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
+def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
               workspace: str | Path = DEFAULT_WORKSPACE, memory_budget: int | None = None, fresh: bool = False,
               from_stage: str | None = None, until: str | None = None, points: int | None = None,
               columns: int | None = None, workers: int = 1, worker_memory: int | None = None) -> Plan:
@@ -323,7 +330,7 @@ def plan(spec: str | Path | dict[str, Any], *, set: Iterable[str] = (),
     require(is_whole(workers) and workers >= 1, f"workers={workers!r}, expected a whole number from 1 on",
             why="so many tasks run at a time", fix="leave it at 1, or count the workers", error=ParameterError)
     shaped = points is not None or columns is not None
-    checked = load_spec(spec, tuple(set), data_source="the shape that is planned for" if shaped else None)
+    checked = load_spec(spec, tuple(set), data_source=SHAPED if shaped else None)
     place = Workspace.at(workspace)
     kind = KINDS[checked.model.kind]
     names = kind.names

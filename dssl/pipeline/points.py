@@ -11,7 +11,8 @@ from ..errors import DataError, explain, require, sentences
 from ..execution.cost import Cost, cost_of
 from ..graph.feature_units import warn_unlike
 from ..graph.scaled_rows import ScaledRows
-from ..graph.scaling import ScalingParams, fit_scaling, scaled_rows, scaling_cost
+from ..graph.scaling import fit_scaling, scaled_rows, scaling_cost
+from ..graph.scaling_params import ScalingParams
 from ..learners.target import Target
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges

@@ -1,10 +1,17 @@
-"""The sections of a pipeline file that all kinds of models share, checked with the path of what is wrong."""
+"""The sections of a pipeline file that all kinds of models share, checked with the path of what is wrong.
 
-from collections.abc import Callable, Iterator
+What makes parameters of a section imports what they are of where it is called: keys and types are checked before the
+numerical libraries are loaded, so that a mistake in a file is told at once (`tests/pipeline/test_spec.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_type_hints
 
-import numpy as np
 from pydantic import (
     Field,
     TypeAdapter,
@@ -14,42 +21,56 @@ from pydantic import (
 )
 
 from ..data.ingest_params import IngestParams
-from ..errors import DsslError, SpecError, explain, require, said
-from ..execution.size import budget_of, size_of
-from ..graph.graph import KNNGraph
-from ..graph.neighbors import NeighborParams
-from ..graph.scaling import ScalingKind, ScalingParams
+from ..errors import DsslError, SpecError, explain, said
+from ..execution.size import budget_of
+from ..graph.neighbor_params import NeighborParams
+from ..graph.scaling_params import ScalingKind, ScalingParams
 from ..graph.weight_rule import KERNEL_WIDTH, WIDTH, WeightParams
-from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
 from ..params import BANDWIDTH
-from ..selection.held_out_scores import require_measure
 from .spec_section import SpecSection, require_no_boolean
 from .spec_selection import KernelSelection, SelectionSpec
+
+if TYPE_CHECKING:
+    from ..graph.graph import KNNGraph
+    from ..kernels.base import Kernel
 
 READER_OPTIONS, READER_TYPES = TypeAdapter(IngestParams), get_type_hints(IngestParams)
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 LearningTask = Literal["classification", "regression", "clustering"]
 
 
-def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
-    """Return the reader's parameters of a mapping; raise SpecError with the names of those that are wrong."""
-    known = set(IngestParams.__dataclass_fields__)
-    unknown = sorted(set(options) - known)
-    if unknown:
-        raise SpecError(explain(f"{where}: {', '.join(map(str, unknown))}", why="the readers have no such option",
-                                fix=f"the options are {', '.join(sorted(known))}"))
+def read_mistakes(options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what is wrong with the reader's parameters of a mapping: loc, type, msg and input, as pydantic tells."""
+    found: list[dict[str, Any]] = []
     for name, value in options.items():
+        if name not in READER_TYPES:
+            found.append({"loc": (name,), "type": "extra_forbidden", "msg": "", "input": value})
+            continue
         try:
             require_no_boolean(READER_TYPES[name], value)
         except ValueError as error:
-            raise SpecError(explain(f"{where}.{name}={value}", why=str(error), fix="see the options in IngestParams")) \
-                from error
-    try:
-        return READER_OPTIONS.validate_python(options)
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'options'}: {said(item)}" for item in error.errors())
-        raise SpecError(explain(f"{where}: {wrong}", why="the reader cannot be told so",
-                                fix="see the options in IngestParams")) from error
+            found.append({"loc": (name,), "type": "value_error", "msg": str(error), "input": value})
+    if not found:
+        try:
+            READER_OPTIONS.validate_python(options)
+        except ValidationError as error:
+            found += [{**item, "loc": item["loc"]} for item in error.errors()]
+    return found
+
+
+def ingest_params(options: dict[str, Any], where: str) -> IngestParams:
+    """Return the reader's parameters of a mapping; raise SpecError with the names of those that are wrong."""
+    found = read_mistakes(options)
+    if found:
+        unknown = any(item["type"] == "extra_forbidden" for item in found)
+        told = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'options'}" + (
+            ": no such option" if item["type"] == "extra_forbidden" else f": {said(item)}") for item in found)
+        near = [name for item in found if item["type"] == "extra_forbidden"
+                for name in get_close_matches(str(item["loc"][0]), READER_TYPES, 1)]
+        raise SpecError(explain(f"{where}: {told}" + (f"; did you mean {', '.join(near)}?" if near else ""),
+                                why="the reader cannot be told so", fix=f"the options are "
+                                f"{', '.join(sorted(READER_TYPES))}" if unknown else "see the options in IngestParams"))
+    return READER_OPTIONS.validate_python(options)
 
 
 class TestSplit(SpecSection):
@@ -83,7 +104,7 @@ class DataSpec(SpecSection):
     seed: int = Field(0, ge=0)
 
     @model_validator(mode="after")
-    def _rows_can_be_tested(self) -> "DataSpec":
+    def _rows_can_be_tested(self) -> DataSpec:
         if self.test.none and self.task != "clustering":
             raise ValueError(f"test.none, and the task is {self.task}: set test.count or test.fraction")
         if self.rows == "official_train" and self.test.official:
@@ -168,6 +189,8 @@ class GraphSpec(SpecSection):
 
     def builder(self) -> KNNGraph:
         """Return both in one, by which new points reach the graph."""
+        from ..graph.graph import KNNGraph
+
         return KNNGraph(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method, weights=self.weights,
                         bandwidth=self.bandwidth, width=self.width, symmetrize=self.symmetrize,
                         duplicates=self.duplicates, seed=self.seed, recall=self.recall)
@@ -188,14 +211,18 @@ class KernelSpec(SpecSection):
                                                                     f"{BANDWIDTH}")
     parameters: dict[str, int | float] = Field(default_factory=dict, description="other parameters, such as degree")
 
-    @field_validator("name")
-    @classmethod
-    def _is_known(cls, name: str) -> str:
-        kernel_type(name)
-        return name
+    def require_known(self) -> None:
+        """Raise ParameterError where no kernel has this name."""
+        from ..kernels.base import kernel_type
+
+        kernel_type(self.name)
 
     def check(self) -> Kernel:
         """Return the kernel with these parameters; two points stand in for the data that give a median its value."""
+        import numpy as np
+
+        from ..kernels.base import kernel_from
+
         parameters: dict[str, Any] = dict(self.parameters)
         return kernel_from(self.name, self.bandwidth, rows=np.array([[0.0], [1.0]]), **parameters)
 
@@ -225,40 +252,58 @@ class Spec(SpecSection):
         """Return the graph that is given as a file, None where there is none."""
         return None
 
-    def _check_task(self) -> None:
-        """Raise SpecError where a section asks a regression for classes."""
+    def _task_mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        """Yield each key that asks a regression for classes."""
         if self.data.task != "regression":
             return
         per_class = self.labels.per_class if self.labels else None
         for name, value in (("data.keep", self.data.keep), ("data.classes", self.data.classes),
                             ("labels.per_class", per_class)):
             if value is not None:
-                raise SpecError(explain(f"{name}={value}, and data.task is regression",
-                                        why="quantities have no classes", fix="leave it out"
-                                        if name != "labels.per_class" else "set labels.count or labels.fraction"))
+                yield name, SpecError(explain(f"{name}={value}, and data.task is regression",
+                                              why="quantities have no classes", fix="leave it out"
+                                              if name != "labels.per_class" else "set labels.count or labels.fraction"))
         if isinstance(self.data.unlabeled, str):
-            raise SpecError(explain(f"data.unlabeled={self.data.unlabeled!r}, and data.task is regression",
-                                    why="a quantity is a number, so its marker is one",
-                                    fix="name a number; empty cells and NaN are unlabeled anyway"))
+            yield "data.unlabeled", SpecError(explain(
+                f"data.unlabeled={self.data.unlabeled!r}, and data.task is regression",
+                why="a quantity is a number, so its marker is one",
+                fix="name a number; empty cells and NaN are unlabeled anyway"))
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Yield each section's name with what makes its parameters, which checks their values."""
         if self.memory_budget is not None:
-            yield "memory_budget", partial(size_of, self.memory_budget)
+            yield "memory_budget", lambda: self.budget
         yield "data.read", self.data.ingest_params
         yield "data.scale", lambda: self.data.scaling
 
-    def check(self) -> Self:
-        """Return self after every section has made its parameters."""
-        self._check_task()
+    def mistakes(self, skipped: Collection[str] = ()) -> Iterator[tuple[str, DsslError]]:
+        """Yield what no computation can use, with the path of its section; a SpecError names its keys itself.
+
+        skipped : sections whose parameters are not made.
+        """
+        yield from self._task_mistakes()
         for section, make in self.parameters():
             try:
-                make()
-            except SpecError:
-                raise
+                if section not in skipped:
+                    make()
             except DsslError as error:
-                raise SpecError(f"{section}: {error}") from error
-        return self
+                yield section, error
+
+
+@dataclass(frozen=True)
+class KindSpec:
+    """What a spec can say of a kind of model, known without the kind itself.
+
+    name : `model.kind` in a spec. spec : its sections. tasks : what it serves, of `data.task`.
+    """
+
+    name: str
+    spec: type[Spec]
+    tasks: tuple[LearningTask, ...]
+
+    def mistakes(self, spec: Spec) -> Iterator[tuple[str, DsslError]]:
+        """Yield what a valid spec asks for and no stage of the kind has; the specs of dssl's own kinds allow none."""
+        yield from ()
 
 
 class GraphPipeline(Spec):
@@ -304,20 +349,26 @@ class KernelPipeline(GraphPipeline):
         return [(own, self.model_copy(update={"graph": self.graph.model_copy(update=own), "selection": alone}))
                 for own in values]
 
-    def check(self) -> Self:
-        super().check()
+    def mistakes(self, skipped: Collection[str] = ()) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes(skipped)
         found = self.graphs()
-        if found[0][0] and self.graph.given is not None:
-            raise SpecError(explain("selection.grid.graph, and graph.given", fix="leave one of them out",
-                                    why="a graph that is given is the only one"))
-        for values, own in found if found[0][0] else ():
-            require(sum(values == other for other, _ in found) == 1, f"selection.grid.graph has {values} twice",
-                    why="it would do work twice", fix="name each value once", error=SpecError)
-            own.check()
-        return self
+        if not found[0][0]:
+            return
+        if self.graph.given is not None:
+            yield "selection.grid.graph", SpecError(explain("selection.grid.graph, and graph.given",
+                                                            why="a graph that is given is the only one",
+                                                            fix="leave one of them out"))
+        for place, (values, own) in enumerate(found):
+            if any(values == other for other, _ in found[:place]):
+                yield "selection.grid.graph", SpecError(explain(f"selection.grid.graph has {values} twice",
+                                                                why="it would do work twice",
+                                                                fix="name each value once"))
+            yield from own.mistakes(skipped)
 
     def kernels(self) -> tuple[KernelSpec, ...]:
         """Return the base kernel with each bandwidth of the selection."""
+        from ..kernels.base import has_bandwidth
+
         chosen = self.selection.grid.bandwidth if isinstance(self.selection, KernelSelection) else None
         if not chosen:
             return (self.kernel,)
@@ -328,9 +379,9 @@ class KernelPipeline(GraphPipeline):
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()
+        yield "kernel.name", self.kernel.require_known
         yield "kernel", self.kernel.check
         yield "selection", lambda: [kernel.check() for kernel in self.kernels()]
         if self.selection is not None:
             yield "selection", self.selection.cv
-            yield "selection", partial(require_measure, self.selection.measure,
-                                       classes=self.data.task == "classification")
+            yield "selection", partial(self.selection.require_measure, self.data.task)

@@ -1,16 +1,22 @@
 """The section `selection` of a pipeline file: the same keys for every kind of model, but for what its grid may vary."""
 
+from __future__ import annotations
+
 from itertools import product
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from ..learners.laprls.params import HeldOut, HeldOutPoints
-from ..selection.choice import ChoiceRule
-from ..selection.folds import FoldParams
-from ..selection.halving import Search
-from ..selection.held_out_scores import MeasureName
 from .spec_section import SpecSection
+
+if TYPE_CHECKING:
+    from ..selection.choice import ChoiceRule
+    from ..selection.folds import FoldParams
+    from ..selection.halving import Search
+
+HeldOut = Literal["auto", "closed_form", "influence", "refined_influence", "refit"]
+HeldOutPoints = Literal["transductive", "inductive"]
+MeasureName = Literal["error", "balanced_error", "log_loss", "brier", "auc", "rmse", "mae"]
 
 
 class GraphGrid(SpecSection):
@@ -85,14 +91,26 @@ class SelectionSpec(SpecSection):
 
     def cv(self) -> FoldParams:
         """Return the parameters of the folds."""
+        from ..selection.folds import FoldParams
+
         return FoldParams(folds=self.folds, repetitions=self.repetitions, seed=self.seed)
+
+    def require_measure(self, task: str) -> None:
+        """Raise ParameterError where the measure is none of the task."""
+        from ..selection.held_out_scores import require_measure
+
+        require_measure(self.measure, classes=task == "classification")
 
     def rule(self) -> ChoiceRule:
         """Return which row is chosen."""
+        from ..selection.choice import ChoiceRule
+
         return ChoiceRule(measure=self.measure, one_standard_error=self.one_standard_error)
 
     def searched(self) -> Search:
         """Return which combinations are tried, and on which folds."""
+        from ..selection.halving import Search
+
         return Search(self.samples, (self.factor or 3.0) if self.search == "halving" else None, self.seed)
 
 

@@ -1,12 +1,13 @@
 """What a stage and a kind of model are, and what the function of a stage gets."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..data.sources import Source
+from ..errors import DsslError, SpecError, explain
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
 from ..report.page import Section
@@ -17,7 +18,7 @@ from ..storage.blocks import Parts, Rows
 from ..storage.pieces import BlockedCsrRows
 from ..storage.store import StoredRows
 from .facts import Facts
-from .spec import LearningTask, Spec
+from .spec import KernelPipeline, KindSpec, Spec
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,13 @@ PLAIN = Words(model="The model of this run.", changed="model that merely changed
               norm="model")
 
 
+STAGED = ("labels", "graph", "selection")  # sections that a stage of the same name reads
+
+
 @dataclass(frozen=True)
-class Kind:
+class Kind(KindSpec):
     """A kind of model: the spec it reads, the stages it walks, and what it can be asked for.
 
-    name : `model.kind` in a spec. spec : its sections. tasks : what it serves, of `data.task`.
     stages : in the order in which they run; a run ends with the last.
     model : the stage whose artifact holds the fitted models, None where there are none.
     words : how the report tells of it. baselines : what its models may be compared with.
@@ -107,14 +110,30 @@ class Kind:
         baselines.
     """
 
-    name: str
-    spec: type[Spec]
-    tasks: tuple[LearningTask, ...]
     stages: tuple[Stage, ...]
     model: str | None = "models"
     words: Words = PLAIN
     baselines: tuple[Baseline, ...] = ()
     answer: Callable[[dict[str, Any], dict[str, Any], Words, Sequence[Baseline]], Section] = answer_section
+
+    @classmethod
+    def of(cls, spec: KindSpec, stages: tuple[Stage, ...], **others: Any) -> "Kind":
+        """Return the kind of such specs; others : its other fields."""
+        return cls(spec.name, spec.spec, spec.tasks, stages, **others)
+
+    def mistakes(self, spec: Spec) -> Iterator[tuple[str, DsslError]]:
+        unread = [name for name in STAGED if name in spec.model_fields_set - set(self.names)
+                  and getattr(spec, name) is not None]
+        for name in unread:
+            yield name, SpecError(explain(f"{name}: model.kind is {self.name}, which has no stage of that name",
+                                          why="no stage would read it", fix="leave it out"))
+        known = [baseline.name for baseline in self.baselines]
+        unknown = [name for name in spec.baselines if name not in known] if isinstance(spec, KernelPipeline) else []
+        if unknown:
+            yield "baselines", SpecError(explain(
+                f"baselines: {', '.join(unknown)}, and model.kind is {self.name}",
+                why=f"that kind has {'the baselines ' + ', '.join(known) if known else 'no baselines'}",
+                fix="name only these" if known else "leave baselines out"))
 
     @property
     def names(self) -> list[str]:

@@ -17,7 +17,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ..errors import SpecError, explain, said
 from ..execution.in_process import InProcess
-from ..execution.tasks import MEMORY_BUDGET, Execution
+from ..execution.size import MEMORY_BUDGET
+from ..execution.tasks import Execution
 from ..plain_yaml import read_yaml
 from .address import AddressRuntime
 from .description import Runtime

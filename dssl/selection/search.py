@@ -23,12 +23,13 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from ..errors import require
-from ..graph.regularizer import RegularizerParams
+from ..graph.regularizer_params import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import absolute_eta, factor_positive
+from ..kernels.eta import Eta, require_eta
 from ..learners.closed_form import held_out_of_gram
 from ..learners.coding import Coding
-from ..learners.eta import ETAS, Eta, require_eta, shares_of_etas, sum_of, weights_of
+from ..learners.eta import ETAS, shares_of_etas, sum_of, weights_of
 from ..learners.laprls.params import HeldOutPoints
 from ..learners.measures import HINGE
 from ..learners.ridge_and_svm import LearnerParams

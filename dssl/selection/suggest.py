@@ -29,7 +29,7 @@ from scipy.special import softmax
 from ..errors import BudgetError, DataError, require
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
-from ..graph.regularizer import RegularizerParams
+from ..graph.regularizer_params import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
 from ..graph.vertices import Vertices, distinct_rows
 from ..params import is_whole, require_seed

@@ -7,8 +7,7 @@ bulk of the work moves half the bytes, and convergence is measured by the true r
 
 import math
 from dataclasses import dataclass, field, replace
-from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from .deflation import FEW_COST, FEW_VECTORS, Deflated, deflated_vectors
 from .direct import LARGEST, Direct
 from .method import Iterative, Jacobi, Method
 from .operators import ScaledMatrix, scaled_matrix
+from .solver_params import SolverParams
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Jacobi, Deflated, Multigrid, Direct)}
 PROBES = 8  # columns on which `auto` counts iterations
@@ -28,37 +28,6 @@ ENOUGH = 150  # iterations after which another method may be the better one
 SOON = 60  # iterations that no other method is likely to halve at its price
 
 
-@dataclass(frozen=True, kw_only=True)
-class SolverParams:
-    """How to solve.
-
-    method : "jacobi", "deflated" (Jacobi with the lowest eigenvectors solved exactly), "amg", "direct", or "auto".
-    tolerance : relative residual `||b - R x|| / ||b||` of every column.
-    max_iterations : of conjugate gradients, per column, over all corrections.
-    n_vectors : eigenvectors to deflate; None follows the number of columns to solve.
-    block_columns : columns solved side by side.
-    """
-
-    method: Literal["auto", "jacobi", "deflated", "amg", "direct"] = "auto"
-    tolerance: float = 1e-6
-    max_iterations: int = 3000
-    n_vectors: int | None = None
-    block_columns: int = 64
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        known = ("auto", *METHODS)
-        require(self.method in known, f"method={self.method!r} is not a solver",
-                why="the solver decides how long a column takes", fix=f"choose one of {', '.join(known)}")
-        require(isinstance(self.tolerance, Real) and 1e-14 <= self.tolerance < 1,
-                f"tolerance={self.tolerance!r}, expected 1e-14 <= tolerance < 1",
-                why="it is a relative residual in float64", fix="use 1e-6; kernels need no more")
-        require(self.max_iterations >= 1, f"max_iterations={self.max_iterations}, expected >= 1",
-                why="no iteration gives no answer", fix="leave it at 3000")
-        require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
-                why="columns are solved in blocks", fix="leave it at 64")
-        require(self.n_vectors is None or self.n_vectors >= 1, f"n_vectors={self.n_vectors}, expected >= 1 or None",
-                why="it is the number of eigenvectors that are solved exactly", fix="leave it unset")
 
 
 @dataclass(frozen=True)

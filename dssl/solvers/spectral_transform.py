@@ -7,7 +7,8 @@ import numpy as np
 
 from .chebyshev_filter import ChebyshevFilter, filter_degree
 from .lanczos import SingularMatrix
-from .solve import Solver, SolverParams, prepare
+from .solve import Solver, prepare
+from .solver_params import SolverParams
 
 GAIN = 1500.0  # of the filter at 0
 THIN = 50  # n times this: mean square distance to the diagonal up to which a factor stays sparse

@@ -29,7 +29,7 @@ from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.target import Classes
-from dssl.solvers.solve import SolverParams
+from dssl.solvers.solver_params import SolverParams
 
 HERE = Path(__file__).parent
 PATIENCE = 300  # seconds that a fit of the peer may take

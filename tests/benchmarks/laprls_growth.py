@@ -53,7 +53,8 @@ def main() -> None:
 def one_size(size: int, solvers: list[str], runs: int) -> None:
     """Print one JSON line a solver and rule."""
     from dssl.execution.in_process import InProcess
-    from dssl.graph.neighbors import NeighborParams, find_neighbors
+    from dssl.graph.neighbor_params import NeighborParams
+    from dssl.graph.neighbors import find_neighbors
     from dssl.graph.weight_rule import WeightParams
     from dssl.graph.weights import weigh
     from dssl.kernels.base import RBF, median_bandwidth

@@ -23,7 +23,8 @@ from threadpoolctl import threadpool_limits
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbors import NeighborParams, find_neighbors
+from dssl.graph.neighbor_params import NeighborParams
+from dssl.graph.neighbors import find_neighbors
 from dssl.graph.recall import certify_recall
 from dssl.storage.blocks import ArrayRows
 

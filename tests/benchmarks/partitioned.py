@@ -27,9 +27,11 @@ from distributed import Client, LocalCluster
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.execution.tasks import MEMORY_BUDGET, Execution
+from dssl.execution.size import MEMORY_BUDGET
+from dssl.execution.tasks import Execution
 from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbors import NeighborParams, find_neighbors
+from dssl.graph.neighbor_params import NeighborParams
+from dssl.graph.neighbors import find_neighbors
 from dssl.graph.recall import certify_recall
 from dssl.storage.blocks import ArrayRows, Rows, block_rng, write_dense
 from dssl.storage.store import StoredParts

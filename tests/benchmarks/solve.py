@@ -28,7 +28,8 @@ from dssl.graph.neighbor_lists import Neighbors
 from dssl.graph.neighbors import neighbors
 from dssl.graph.weights import weights
 from dssl.kernels.subsample import inverse_on_subsample
-from dssl.solvers.solve import Solver, SolverParams, prepare
+from dssl.solvers.solve import Solver, prepare
+from dssl.solvers.solver_params import SolverParams
 
 TOLERANCE = 1e-6
 OURS = ("auto", "jacobi", "deflated", "amg")

@@ -17,7 +17,8 @@ from dssl.estimators.deformed import LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.graph.exact import plan_exact
 from dssl.graph.graph import KNNGraph
-from dssl.graph.neighbors import NeighborParams, find_neighbors
+from dssl.graph.neighbor_params import NeighborParams
+from dssl.graph.neighbors import find_neighbors
 from dssl.storage.csr import CsrRows, as_csr
 from dssl.storage.csr_arithmetic import unit_rows
 

@@ -146,9 +146,9 @@ def test_without_text_and_missing_cells_the_options_change_no_bit(tmp_path, dtyp
 @pytest.mark.parametrize(("text", "options", "message"), [
     ("a,b,y\n1,red,0\n2,blue,1\n", {"when_text": "error"}, r"'b' holds text: 'red' in row 0[\s\S]*when_text: one_hot"),
     ("a,b,y\n1,red,0\n,blue,1\n", {"when_missing": "error"},
-     r"nan in row 1, column 0 \(a\)[\s\S]*when_missing: impute"),
+     r"column 'a' has a missing cell in row 1[\s\S]*when_missing: impute"),
     ("a,b,y\n1,red,0\n2,,1\n3,,1\n", {"when_missing": "error"},
-     r"column 'b' has missing cells of text \(2 of those read\); the first is in row 1[\s\S]*when_missing: impute"),
+     r"column 'b' has 2 missing cells; the first is in row 1[\s\S]*when_missing: impute"),
     ("a,b,y\n,red,0\n,blue,1\n", {}, "column 'a' has no cell that is not missing"),
     ("a,b,y\n1,,0\n2, ,1\n", {}, "column 'b' has no cell that is not missing"),
     ("a,b,y\n1,red,0\ninf,blue,1\n", {}, "inf in row 1, column 0"),
@@ -237,7 +237,8 @@ def test_numbers_where_levels_were_recorded_are_levels(tmp_path):
 def test_new_files_that_do_not_fit_are_refused(tmp_path):
     train = pd.DataFrame({"a": [1.0, 3.0], "b": ["x", "y"], "y": [0, 1]})
     columns = Columns.of(read(write(tmp_path, train), when_missing="error").attributes)
-    for text, message in [("a,b\n1,\n", "column 'b' has missing cells of text"), ("a,b\n,x\n", "nan in row 0"),
+    for text, message in [("a,b\n1,\n", "column 'b' has a missing cell in row 0"),
+                          ("a,b\n,x\n", "column 'a' has a missing cell in row 0"),
                           ("a,b\n1,x\nred,y\n", "column 'a' holds text: 'red' in row 1"),
                           ("a,b,c\n1,x,2\n", "3 columns of features, expected 2")]:
         (tmp_path / "new.csv").write_text(text)

@@ -12,7 +12,8 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from dssl.data.ingest import ingest, open_dataset
-from dssl.data.ingest_params import IngestParams, block_height, task_bytes
+from dssl.data.ingest_cost import block_height, task_bytes
+from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.base import Scan
 from dssl.errors import BudgetError, DataError, DsslError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
@@ -117,7 +118,7 @@ def test_a_refusal_touches_nothing_that_was_there_before(tmp_path):
     parts.write_range(0, {"X": np.ones((2, 1), np.float32)})  # of another stage, which has no receipt yet
     (tmp_path / "out" / "notes.txt").write_text("kept")
     np.savez(tmp_path / "t.npz", X=np.full((3, 1), np.nan))
-    with pytest.raises(DataError, match="not finite"):
+    with pytest.raises(DataError, match="3 missing cells"):
         ingest(tmp_path / "t.npz", StoredParts(tmp_path / "new"), InProcess(1), scratch=tmp_path / "scratch")
     (tmp_path / "t.csv").write_text("a,y\n1\n")
     with pytest.raises(DataError, match="line 2"):

@@ -13,7 +13,8 @@ from scipy import sparse
 from dssl.data.dataset import MANIFEST, Dataset, keeps_sparse
 from dssl.data.floats import not_finite
 from dssl.data.ingest import ingest, open_dataset
-from dssl.data.ingest_params import IngestParams, block_height, task_bytes
+from dssl.data.ingest_cost import block_height, task_bytes
+from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.base import Scan
 from dssl.data.readers.formats import open_reader
 from dssl.errors import DataError, IntegrityError

@@ -22,9 +22,11 @@ from dssl import ClusterKernelSVC, KernelKMeans, KNNGraph, LapKernelRidge, LapSV
 from dssl.data.append import append
 from dssl.data.ingest import ingest
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.errors import DataError
 from dssl.execution import halo_rows
 from dssl.execution.ordered import ordered
-from dssl.execution.tasks import MEMORY_BUDGET, Execution
+from dssl.execution.size import MEMORY_BUDGET
+from dssl.execution.tasks import Execution
 from dssl.graph import functions as functions_module
 from dssl.graph.components import find_components
 from dssl.graph.energy import StoredGraph
@@ -32,7 +34,8 @@ from dssl.graph.energy_moves import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
 from dssl.graph.health import lost_points, stored_health
 from dssl.graph.neighbors import neighbors
-from dssl.graph.scaling import ScalingParams, fit_scaling
+from dssl.graph.scaling import fit_scaling
+from dssl.graph.scaling_params import ScalingParams
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.graph.vertices import VertexRows, find_vertex_rows
 from dssl.graph.weight_rule import WeightParams
@@ -51,7 +54,7 @@ from dssl.learners.target import Classes
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.solvers.lanczos import Functions
-from dssl.solvers.solve import SolverParams
+from dssl.solvers.solver_params import SolverParams
 from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.csr import as_csr, as_rows, csr_arrays
@@ -160,6 +163,17 @@ def deformed_kernel_of_a_table(execution: Execution, folder: Path) -> Found:
     return pipeline(folder / "*.csv", execution, folder, labels={"count": 30}, model={"kind": "ridge"}, data={
         "source": str(folder / "*.csv"), "task": "regression", "test": {"count": 20}, "scale": "standardize",
         "read": {"block_rows": 30, "when_missing": "impute", "when_text": "one_hot", "target": "label"}})
+
+
+@example()
+def cells_that_are_no_numbers(execution: Execution, folder: Path) -> Found:
+    """Text and missing cells, which are refused with all of their columns."""
+    table().to_csv(folder / "t.csv", index=False)
+    try:
+        ingest(folder / "t.csv", StoredParts(folder / "data"), execution, block_rows=50)
+    except DataError as error:
+        return {"refused": str(error).replace(str(folder), "")}
+    raise AssertionError("the table was taken")
 
 
 @example()

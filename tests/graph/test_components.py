@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from dssl.execution.cost import SMALL
 from dssl.execution.in_process import InProcess
-from dssl.execution.tasks import MEMORY_BUDGET
+from dssl.execution.size import MEMORY_BUDGET
 from dssl.graph import components as module
 from dssl.graph.component_ranges import RANGE_BYTES, range_blocks
 from dssl.graph.components import components_cost, find_components, in_one_task

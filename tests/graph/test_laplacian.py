@@ -12,7 +12,7 @@ from dssl.errors import DataError, ParameterError
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.neighbors import neighbors
-from dssl.graph.regularizer import RegularizerParams
+from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.weights import weights
 
 

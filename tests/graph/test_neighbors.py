@@ -17,7 +17,8 @@ from dssl.graph.descent import tell_compilation
 from dssl.graph.exact import plan_exact
 from dssl.graph.layout import Frame
 from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbors import NeighborParams, descent_seconds, find_neighbors, neighbors
+from dssl.graph.neighbor_params import NeighborParams
+from dssl.graph.neighbors import descent_seconds, find_neighbors, neighbors
 from dssl.graph.recall import certify_recall
 from dssl.graph.shared_search import SharedSearch
 from dssl.storage.blocks import ArrayRows

@@ -16,7 +16,8 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount
 from dssl.graph.cells import Cells, fit_cells, pack
 from dssl.graph.join import CANDIDATES, empty_lists, nearest_in_memory, push_all
-from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
+from dssl.graph.neighbor_params import NeighborParams
+from dssl.graph.neighbors import find_neighbors, neighbors
 from dssl.graph.partition_sizes import partitioned_cost
 from dssl.graph.partition_tasks import SearchTask
 from dssl.graph.places import Ordered, Places

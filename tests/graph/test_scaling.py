@@ -19,7 +19,8 @@ from dssl.execution.on_dask import OnDask
 from dssl.graph import scaling
 from dssl.graph.feature_units import zero_one_columns
 from dssl.graph.scaled_rows import ScaledRows, scaled
-from dssl.graph.scaling import Scaling, ScalingParams, fit_scaling, merged, moments_of
+from dssl.graph.scaling import Scaling, fit_scaling, merged, moments_of
+from dssl.graph.scaling_params import KINDS, ScalingParams
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import CsrRows, as_csr
 from dssl.storage.store import StoredParts
@@ -70,7 +71,7 @@ def test_moments_do_not_depend_on_blocks(n, seed, offset, data):
     assert_array_equal(found["largest"], X.max(0))
 
 
-@pytest.mark.parametrize("kind", scaling.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("largest_block", [32, 320, 10**6])
 def test_fit_does_not_depend_on_blocks(kind, largest_block, monkeypatch):
     X, ids = points(), np.flatnonzero(np.arange(300) % 7 != 0)
@@ -113,7 +114,7 @@ def test_types_and_shapes():
         found.transform(np.ones((3, 2)))
 
 
-@pytest.mark.parametrize("kind", scaling.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_arrays_make_the_same_scaling(kind):
     X = points()
     found = fit(X, kind)

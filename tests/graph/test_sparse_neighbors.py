@@ -17,7 +17,8 @@ from dssl.graph.exact import plan_exact
 from dssl.graph.inverted import Queries, nothing_is_rounded
 from dssl.graph.metric import check_rows, measurable
 from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbors import NeighborParams, descent_seconds, find_neighbors, neighbors
+from dssl.graph.neighbor_params import NeighborParams
+from dssl.graph.neighbors import descent_seconds, find_neighbors, neighbors
 from dssl.graph.recall import certify_recall
 from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
 from dssl.storage.csr import CsrRows, as_csr, csr_arrays

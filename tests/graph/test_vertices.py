@@ -12,7 +12,8 @@ from dssl.execution.in_process import InProcess
 from dssl.graph import equal_rows as module
 from dssl.graph.equal_rows import hash_rows
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.neighbors import NeighborParams, find_neighbors, neighbors
+from dssl.graph.neighbor_params import NeighborParams
+from dssl.graph.neighbors import find_neighbors, neighbors
 from dssl.graph.vertices import (
     VertexRows,
     Vertices,
@@ -23,7 +24,7 @@ from dssl.graph.vertices import (
 )
 from dssl.graph.weights import weights
 from dssl.kernels.subsample import inverse_on_subsample
-from dssl.solvers.solve import SolverParams
+from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
 from dssl.storage.csr import CsrRows, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows

@@ -16,7 +16,8 @@ from dssl.kernels.subsample import (
     stored_factors,
 )
 from dssl.solvers import amg
-from dssl.solvers.solve import SolverParams, prepare
+from dssl.solvers.solve import prepare
+from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import HeldArrays, MemoryParts
 from dssl.storage.store import StoredParts
 

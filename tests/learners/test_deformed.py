@@ -12,13 +12,14 @@ from dssl.estimators.deformed import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph, KNNGraph
 from dssl.graph.neighbors import neighbors
-from dssl.graph.regularizer import RegularizerParams
+from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.weight_rule import WeightsRaised
 from dssl.graph.weights import weights
 from dssl.kernels.base import RBF
-from dssl.kernels.deformed import check_eta, check_share, deform, shuffled
+from dssl.kernels.deformed import check_share, deform, shuffled
+from dssl.kernels.eta import check_eta
 from dssl.learners.deformed import GraphKernelParams, draw_subsample, graph_covariance
-from dssl.solvers.solve import SolverParams
+from dssl.solvers.solver_params import SolverParams
 from tests import reference
 
 

@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose
 from dssl.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import deform
+from dssl.kernels.eta import AUTO, require_eta
 from dssl.kernels.kernel_mean import KernelMean
-from dssl.learners.eta import AUTO, ETAS, EVEN, deform_by, prior_of, require_eta, shares_of_etas
+from dssl.learners.eta import ETAS, EVEN, deform_by, prior_of, shares_of_etas
 from dssl.learners.target import Classes, Quantities
 
 

@@ -386,7 +386,7 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder, n=N - 1)}})
 
 
-@case("Values", "NaN in X", 1, "not finite")
+@case("Values", "NaN in X", 1, "missing cell")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=spoiled(np.nan)))
 
@@ -396,7 +396,7 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=spoiled(np.inf)))
 
 
-@case("Values", "a missing cell in a CSV file", 1, "not finite")
+@case("Values", "a missing cell in a CSV file", 1, "missing cell")
 def _(folder: Path) -> Outcome:
     table = frame()
     table.loc[3, "b"] = np.nan

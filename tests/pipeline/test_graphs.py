@@ -19,7 +19,7 @@ from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.solvers.solve import SolverParams
+from dssl.solvers.solver_params import SolverParams
 from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows
 

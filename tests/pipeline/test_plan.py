@@ -10,7 +10,7 @@ from dssl.data import sources
 from dssl.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.execution.cost import SMALL, Cost
 from dssl.execution.in_process import InProcess
-from dssl.execution.tasks import MEMORY_BUDGET
+from dssl.execution.size import MEMORY_BUDGET
 from dssl.pipeline import plan as plan_module
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan

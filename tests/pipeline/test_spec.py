@@ -1,22 +1,40 @@
 """The pipeline file: what is wrong with it is told with the path of the key, before any work."""
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
 from dssl.errors import SpecError
 from dssl.graph.weight_rule import KERNEL_WIDTH, WeightParams
+from dssl.kernels.cluster_params import Approximation
+from dssl.kernels.landmarks import LandmarkMethod
+from dssl.kernels.multiscale import MultiscaleParams
+from dssl.kernels.stochastic import StochasticParams
+from dssl.learners.laprls import params
+from dssl.learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
 from dssl.learners.ridge_and_svm import LearnerParams
+from dssl.learners.smooth_losses import HuberHinge
+from dssl.learners.spaces import ETA
+from dssl.learners.virtual_samples import SampleLearner
+from dssl.pipeline import spec_selection
 from dssl.pipeline.dataset import DATASET
-from dssl.pipeline.kinds.registry import DEFAULT, KINDS
+from dssl.pipeline.kinds import cluster_spec, clustering_spec, laprls_spec
+from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds.specs import DEFAULT, SPECS
 from dssl.pipeline.load import load_spec, schema
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import KernelPipeline
 from dssl.pipeline.split import SPLIT
-from dssl.pipeline.stage import Kind
+from dssl.pipeline.stage import STAGED, Kind
 from dssl.plain_yaml import parse_yaml
+from dssl.selection import held_out_scores
+from dssl.selection.number_of_clusters import NumberRule
 
 PIPELINES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
 LEAST = {"name": "least", "data": {"source": "digits"}, "labels": {"per_class": 2}, "model": {"kind": "svm"}}
@@ -59,6 +77,68 @@ def test_defaults_are_those_of_the_parameters():
     assert spec.data.ingest_params() == type(spec.data.ingest_params())()
 
 
+def test_defaults_that_specs_restate_are_those_of_the_parameters():
+    """They are written twice, so that a spec is checked without what has the parameters."""
+    def of(kind, **sections):
+        tasks = {"labels": {"per_class": 2}} if kind not in ("clustering", "kernel_clustering") else {}
+        model = {"kind": kind, **({"clusters": 2} if not tasks else {})}
+        return load_spec({"name": "a", "data": {"source": "digits"}, "model": model, **tasks, **sections})
+
+    multiscale = of("multiscale").multiscale()
+    assert replace(multiscale, budget=MultiscaleParams.budget) == MultiscaleParams()
+    assert of("graph").model.family("normalized") == GraphRidgeParams(
+        power=POWERS, functions=of("graph").model.family("normalized").functions)
+    assert of("cluster").basis().steps == StochasticParams()
+    assert of("cluster").learners()[0].loss == SampleLearner.loss
+    assert of("clustering").model.eta == ETA
+    assert of("lapsvm").model.h == HuberHinge.h
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [
+    (spec_selection.HeldOut, params.HeldOut), (spec_selection.HeldOutPoints, params.HeldOutPoints),
+    (spec_selection.MeasureName, held_out_scores.MeasureName), (clustering_spec.NumberRule, NumberRule),
+    (laprls_spec.LapRLSSpec.model_fields["solver"].annotation, params.Solver),
+    (laprls_spec.LapRLSSpec.model_fields["preconditioner"].annotation, params.Preconditioner),
+    (laprls_spec.LandmarkSpec.model_fields["method"].annotation, LandmarkMethod),
+    (cluster_spec.ClusterModelSpec.model_fields["method"].annotation, LandmarkMethod),
+    (cluster_spec.ClusterModelSpec.model_fields["approximation"].annotation, Approximation),
+])
+def test_choices_that_specs_restate_are_those_of_the_parameters(mine, theirs):
+    assert get_args(mine) == get_args(theirs)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_specs_of_the_kinds_have_no_section_that_no_stage_reads(kind):
+    """So that they are checked without the kind itself."""
+    own = KINDS[kind]
+    assert SPECS[kind].spec is own.spec
+    assert SPECS[kind].tasks == own.tasks
+    staged = {name for name in STAGED if name in own.spec.model_fields} - set(own.names)
+    assert staged <= ({"labels"} if own.tasks == ("clustering",) else set())
+
+
+REFUSED = """
+import sys
+from click.testing import CliRunner
+from dssl.cli.main import main
+done = CliRunner().invoke(main, ["run", sys.argv[1]])
+assert done.exit_code == 2, done.output
+assert sys.argv[2] in done.stderr, done.stderr
+print(" ".join(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+
+
+@pytest.mark.parametrize("kind", ["automatic", "svm"])
+def test_a_wrong_key_is_refused_before_the_numerical_libraries_are_imported(tmp_path, kind):
+    """They take a second or two, which a mistake in a file does not wait for."""
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"name: a\ndata: {{source: digits}}\ngrpah: {{}}\nmodel: {{kind: {kind}}}\nmemory_budget: lots\n")
+    done = subprocess.run([sys.executable, "-c", REFUSED, str(path), "grpah"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    heavy = {"numba", "scipy", "sklearn", "pandas", "dask", "distributed", "matplotlib", "pynndescent", "pyamg", "zarr"}
+    assert not heavy & set(done.stdout.split())
+
+
 # Keys
 
 
@@ -74,6 +154,80 @@ def test_an_unknown_key_is_named_with_its_path(path):
         assert f"  {path}: " in text
 
 
+@pytest.mark.parametrize(("path", "told"), [
+    ("grpah", "did you mean graph?"), ("target", "did you mean data.read.target?"),
+    ("data.target", "did you mean data.read.target?"), ("data.read.targt", "did you mean data.read.target?"),
+    ("graph.n_neighbours", "did you mean graph.n_neighbors?"), ("n_neighbours", "did you mean graph.n_neighbors?"),
+    ("labels.perclass", "did you mean labels.per_class?"), ("model.c", "did you mean model.C?"),
+    ("data.test.cuont", "did you mean data.test.count?"), ("tolerance", "did you mean solver.tolerance?"),
+    ("gamma_A", "it is model.gamma_A, where model.kind is laprls or lapsvm"),
+    ("data.zzz", "here may be task, source, read, keep"), ("folds", "did you mean selection.folds?"),
+    ("count", "did you mean labels.count or data.test.count?"),
+])
+@pytest.mark.parametrize("by", ["file", "override"])
+def test_an_unknown_key_is_told_where_it_belongs(tmp_path, path, told, by):
+    file = tmp_path / "spec.yaml"
+    file.write_text(yaml.safe_dump(with_value(path, 3) if by == "file" else LEAST, sort_keys=False))
+    text = message_of(file, () if by == "file" else (f"{path}=3",))
+    line = next(line for line in text.splitlines() if told in line)
+    if by == "override":
+        assert line.startswith(f"  --set {path}=3: {path}: there is no such key")
+    else:
+        number = 1 + next(i for i, one in enumerate(file.read_text().splitlines())
+                          if f"{path.split('.')[-1]}: 3" in one)
+        assert line.startswith(f"  line {number}: {path}: there is no such key")
+
+
+def test_what_is_wrong_in_any_way_is_told_at_once_with_its_line(tmp_path):
+    """Unknown keys, types, ranges and readers' options; then values that a section's parameters refuse."""
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: a\ndata:\n  source: digits\n  points: many\n  read: {targt: y, when_text: two_hot}\n"
+                    "labels: {count: 0, per_class: 1}\ngrpah: {}\nkernel: {bandwidth: mean}\nsolver:\n"
+                    "  tolerance: 2\nmodel: {kind: svm}\n")
+    lines = message_of(path, ("model.C=-1",)).splitlines()
+    for begin in ("line 4: data.points: ", "line 5: data.read.targt: ", "line 6: labels.count: ", "line 7: grpah: ",
+                  "line 10: solver: tolerance=2.0"):
+        assert sum(line.startswith(f"  {begin}") for line in lines) == 1, lines
+    for text, sound in (("count: 0, ", ""), ("points: many", "points: 90"), ("{targt: y, when_text: two_hot}", "{}"),
+                        ("grpah: {}\n", "")):
+        path.write_text(path.read_text().replace(text, sound))
+    lines = message_of(path, ("model.C=-1",)).splitlines()
+    for begin in ("line 7: kernel: bandwidth='mean'", "line 9: solver: tolerance=2.0", "--set model.C=-1: model: C=-1"):
+        assert sum(line.startswith(f"  {begin}") for line in lines) == 1, lines
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("data:\nsource: digits\nread: {target: y}\n",
+     "line 2: data: the section is empty, and source (line 3), read (line 4) below it begin in its column: indent"),
+    ("data:\n  source: digits\n  test:\n  fraction: 0.5\n",
+     "line 4: data.test: the section is empty, and fraction (line 5) below it begins in its column: indent"),
+    ("data: {source: digits}\nlabels:\n  count:5\n", "line 3: labels: 'count:5' has no space after the colon: write "
+     "count: 5"),
+    ("data: {source: digits}\nlabels: {count:5}\n", "line 3: labels: 'count:5' has no space after the colon"),
+    ("data:\n  source:digits\n  points: 50\n", "line 3 has no space after its colon"),
+    ("data:\n\tsource: digits\n", "line 3 is indented by a tab"),
+    ("data:\n  source: digits\n   points: 50\n", "line 4 is indented by 3 spaces, line 3 above it by 2"),
+    ("data:\n    source: digits\n  points: 50\n", "line 4 is indented by 2 spaces, the sections above by 0 or 4"),
+    ("data: {source: digits\nlabels: {count: 5}\n", "line 2 opens a {, and in line 3"),
+    ("data: {source: 'digits}\n", "line 2 opens a quote that nothing closes"),
+    ("data: {source: digits}\nlabels: count: 5\n", "line 3 has a second colon, in 'labels: count: 5'"),
+    ("data: {source: @home}\n", "put text with such a character into quotes"),
+])
+def test_mistakes_of_yaml_are_told_with_their_line_and_what_to_do(tmp_path, text, told):
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: a\n" + text)
+    message = message_of(path)
+    assert told in message, message
+    assert "there is no such key" not in message
+
+
+def test_all_keys_that_are_given_twice_are_told(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: a\ndata: {source: x, source: y}\nlabels: {count: 3}\nname: b\n")
+    assert ("the key 'source' is given twice, in line 2 and line 2; the key 'name' is given twice, in line 1 and line 4"
+            in message_of(path))
+
+
 @pytest.mark.parametrize(("section", "value"), [
     ("labels", {"count": 3}), ("graph", {"n_neighbors": 4}), ("selection", {"folds": 3}), ("baselines", ["base"]),
 ])
@@ -82,7 +236,7 @@ def test_a_section_that_no_stage_of_the_kind_reads_is_refused(monkeypatch, secti
         pass
 
     bare = Kind("bare", Bare, ("classification", "clustering"), (DATASET, SPLIT))
-    monkeypatch.setitem(KINDS, "bare", bare)
+    monkeypatch.setitem(SPECS, "bare", bare)
     spec = {"name": "bare", "data": {"source": "digits"}, "model": {"kind": "bare"}}
     assert load_spec(spec).model.kind == "bare"
     text = message_of(spec | {section: value})
@@ -166,7 +320,7 @@ def test_booleans_where_they_belong():
     ("model.eta", float("inf"), "model.eta"), ("model.eta", float("nan"), "model.eta"),
     ("solver.tolerance", 2.0, "solver: tolerance=2.0"), ("solver.max_iterations", 0, "solver: max_iterations=0"),
     ("solver.block_columns", 0, "solver: block_columns=0"),
-    ("data.read.dtype", "float16", "data.read: dtype: Input should be"),
+    ("data.read.dtype", "float16", "data.read.dtype: Input should be"),
     ("kernel.bandwidth", "mean", "kernel: bandwidth='mean'"), ("kernel.bandwidth", 0.0, "kernel: bandwidth=0.0"),
     ("kernel.parameters.degree", 2, "kernel: kernel 'rbf' has no parameter degree"),
     ("kernel.bandwidth", "-2*median", "kernel: bandwidth='-2*median'"),
@@ -266,8 +420,8 @@ def test_the_last_override_wins():
 @pytest.mark.parametrize(("override", "told"), [
     ("model.eta", "not of the form"), ("=3", "not of the form"), ("model..eta=3", "not of the form"),
     ("name.first=3", "'name' is a value, not a section"), ("model.eta=[1", "is not YAML"),
-    ("model.etta=3", "  model.etta: "), ("model.eta=ten", "  model.eta: "),
-    ("model.loss=log", "  model.loss: "), ("model={eta: 1, eta: 2}", "given twice"),
+    ("model.etta=3", ": model.etta: "), ("model.eta=ten", ": model.eta: "),
+    ("model.loss=log", ": model.loss: "), ("model={eta: 1, eta: 2}", "given twice"),
 ])
 def test_a_wrong_override_is_named(override, told):
     assert told in message_of(LEAST, (override,))

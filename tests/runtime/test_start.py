@@ -11,8 +11,8 @@ from distributed.security import Security
 from dssl.errors import ClusterError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.execution.size import size_of
-from dssl.execution.tasks import MEMORY_BUDGET, available_cores
+from dssl.execution.size import MEMORY_BUDGET, size_of
+from dssl.execution.tasks import available_cores
 from dssl.runtime.address import AddressRuntime
 from dssl.runtime.local import LocalRuntime
 from dssl.runtime.start import InProcessRuntime, load_runtime, open_runtime

@@ -10,7 +10,8 @@ from sklearn.svm import SVC
 from dssl.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import absolute_eta, subsample_deformation
-from dssl.learners.eta import AUTO, ETAS, shares_of_etas
+from dssl.kernels.eta import AUTO
+from dssl.learners.eta import ETAS, shares_of_etas
 from dssl.learners.measures import HINGE
 from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
 from dssl.learners.target import Classes, Quantities

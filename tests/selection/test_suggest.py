@@ -10,7 +10,7 @@ from dssl.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.regularizer import RegularizerParams
+from dssl.graph.regularizer_params import RegularizerParams
 from dssl.selection.coverage import Distances
 from dssl.selection.field import Field
 from dssl.selection.suggest import SuggestParams, prior_bytes, prior_of, suggest, uncertainty_of

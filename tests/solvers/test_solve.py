@@ -20,7 +20,8 @@ from dssl.solvers import amg
 from dssl.solvers import solve as solve_module
 from dssl.solvers.direct import FILL, Direct
 from dssl.solvers.operators import scaled_matrix
-from dssl.solvers.solve import Solver, SolverParams, prepare, solve, solve_columns, stored_bytes
+from dssl.solvers.solve import Solver, prepare, solve, solve_columns, stored_bytes
+from dssl.solvers.solver_params import SolverParams
 
 from .graphs import components, grid, points, random_graph, regularizer, with_hub
 

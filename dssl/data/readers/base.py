@@ -98,6 +98,10 @@ class Reader(ABC):
         """Return the names of all columns, features and target alike, or [] where they have none; reads no rows."""
         return []
 
+    def unusable(self) -> "dict[str | int, str]":
+        """Return the columns that can be no features, to be named in `drop`, and why; reads no rows."""
+        return {}
+
     def settle(self, readers: Sequence["Reader"]) -> "Reader":
         """Return this reader, told what only all files of a data set show; `readers` are these, scanned, itself too."""
         return self
@@ -122,6 +126,10 @@ def possible_keys(columns: Mapping[int, np.ndarray]) -> tuple[int, ...]:
         if len(cells) >= FEWEST_KEYS and len(there) and whole and len(pd.unique(there)) == len(there):
             found.append(j)
     return tuple(found)
+
+
+class CellError(DataError):
+    """A cell of a table is text, or missing, where a number is meant; `refused_cells` tells of all of them."""
 
 
 def no_rows(name: str) -> DataError:

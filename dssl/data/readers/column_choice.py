@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Collection, Sequence
 
 from ...errors import DataError, explain, require
-from .base import NO_TARGET, TARGET_NAMES
+from .base import NO_TARGET, TARGET_NAMES, CellError
 
 Column = str | int
 
@@ -57,9 +57,9 @@ def features_and_target(names: Sequence[str], file: str, *, target: Column | Non
     return features, chosen
 
 
-def text_is_no_feature(what: str, column: Column) -> DataError:
+def text_is_no_feature(what: str, column: Column) -> CellError:
     """Return the error for a feature that is text, with the ways out; `what` says where."""
-    return DataError(explain(
+    return CellError(explain(
         what, why="features are numbers; text has no distance",
         fix=f"if it is the target, set `target: {column}`; to leave it out, `drop: [{column}]`; if it is a category, "
             "`when_text: one_hot` makes one column of 0 and 1 of each; in CSV, if it marks a missing cell, `missing:`"))

@@ -104,7 +104,22 @@ class CsvReader(lines.LineReader):
 
     # ---- the first records
 
+    def unusable(self) -> dict[str | int, str]:
+        return dict.fromkeys(self._unnamed(self._first_records()), "it has no name, as row numbers have")
+
+    def _unnamed(self, records: RecordFormat) -> list[int]:
+        return [field for field in records.features if records.header and records.names[field] == ""]
+
     def _look_at_head(self) -> RecordFormat:
+        """Return what the first records say; raise DataError if a feature has no name in the header."""
+        records = self._first_records()
+        unnamed = self._unnamed(records)
+        require(not unnamed, f"{self.name}: column {unnamed} (counted from 0) has no name in the header",
+                why="a column without a name most often numbers the rows, and would be learned from as a feature",
+                fix=f"leave it out with drop: {unnamed}, or give it a name", error=DataError)
+        return records
+
+    def _first_records(self) -> RecordFormat:
         with open(self.path, "rb") as file:
             head = file.read(HEAD_BYTES) + file.readline()
         self._require_plain_text(head)
@@ -134,10 +149,6 @@ class CsvReader(lines.LineReader):
         names = tuple(name.strip() for name in records[0]) if header else tuple(map(str, range(len(records[0]))))
         features, target = features_and_target(names, self.name, target=self.target, drop=self.drop, header=header)
         features = tuple(i for i in features if not (header and names[i] in self._left_out))
-        unnamed = [i for i in features if header and names[i] == ""]
-        require(not unnamed, f"{self.name}: column {unnamed} (counted from 0) has no name in the header",
-                why="a column without a name most often numbers the rows, and would be learned from as a feature",
-                fix=f"leave it out with drop: {unnamed}, or give it a name", error=DataError)
         return RecordFormat(delimiter, header, bom, names, target, features)
 
     # ---- all records, by their newlines

@@ -39,6 +39,9 @@ class JoinedReader(Reader):
     def column_names(self) -> list[str]:
         return self.readers[0].column_names()
 
+    def unusable(self) -> dict[str | int, str]:
+        return self.readers[0].unusable()
+
     def _look(self) -> Scan:
         for reader in self.readers:
             reader.scan()

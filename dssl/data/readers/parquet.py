@@ -65,8 +65,7 @@ class ParquetReader(Reader):
         features, target = features_and_target(names, self.name, target=self.target, drop=self.drop,
                                                never=[names.index(name) for name in index])
         self._features = [names[i] for i in features if names[i] not in self._left_out]
-        for name in self._features:
-            self._require_feature(name, schema.field(name).type, name in index)
+        self._require_features(schema)
         used = {*self._features}
         if target is not None:
             label = _value_type(schema.field(target).type)
@@ -120,23 +119,27 @@ class ParquetReader(Reader):
             found._features, found._scan = [self._features[j] for j in kept], self._scan.of_columns(kept)
         return found
 
-    def _require_feature(self, name: str, type_: Any, is_index: bool) -> None:
-        """Raise DataError, with the way out for its type, unless a column holds numbers or text."""
-        types, value = _pyarrow().types, _value_type(type_)
-        require(not is_index, f"{self.name}: column {name!r} is the index of a pandas table", error=DataError,
-                why="an index most often numbers or names the rows, and would be learned from as a feature",
-                fix=f"to leave it out, `drop: [{name}]`; to learn from it, write the table again after reset_index()")
-        if _is_number(value) or _is_text(value):
-            return
-        what = f"{self.name}: column {name!r} is of type {type_}"
-        why, fix = next((why, fix) for is_it, why, fix in (
-            (types.is_null, "no row has a value in it", ""),
-            (types.is_decimal, "decimals have no floating-point form of their own", "write it as double, or "),
-            (types.is_temporal, "a date or a time has no unit as a distance",
-             "write it as a number of days or seconds; "),
-            (types.is_nested, "a feature is one number a row", "write its elements as one column each, or "),
-            (lambda _: True, "features are numbers", "write it as numbers, or ")) if is_it(value))
-        raise DataError(explain(what, why=why, fix=f"{fix}to leave it out, `drop: [{name}]`"))
+    def unusable(self) -> dict[str | int, str]:
+        with self._file() as file:
+            schema = file.schema_arrow
+        target = self.target if isinstance(self.target, str) else None
+        return {name: why for name in schema.names if name not in (target, *self._dropped())
+                if (why := _why_no_feature(schema, name)[0])}
+
+    def _dropped(self) -> list[str]:
+        return [self.drop] if isinstance(self.drop, str) else [] if isinstance(self.drop, int) else \
+            [column for column in self.drop if isinstance(column, str)]
+
+    def _require_features(self, schema: Any) -> None:
+        """Raise DataError, with the way out for its type, unless every column holds numbers or text."""
+        wrong = {name: reasons for name in self._features if (reasons := _why_no_feature(schema, name))[0]}
+        if wrong:
+            told = "; ".join(f"column {name!r} is {what}" for name, (_, what, _) in wrong.items())
+            ways = list(dict.fromkeys(way for _, _, way in wrong.values() if way))
+            raise DataError(explain(
+                f"{self.name}: {told}", why="; ".join(dict.fromkeys(why for why, _, _ in wrong.values())),
+                fix=f"to leave out what is no feature, `drop: [{', '.join(wrong)}]`" + "".join(
+                    f"; {way}" for way in ways)))
 
     # ---- rows
 
@@ -196,6 +199,24 @@ class ParquetReader(Reader):
                 f"{self.name} ({self.path.stat().st_size:,} bytes) cannot be read as Parquet: {error}",
                 why="the file is cut short, damaged, encrypted, or of another format",
                 fix="copy or download the file again, or name its true format with `format:`")) from error
+
+
+def _why_no_feature(schema: Any, name: str) -> tuple[str, str, str]:
+    """Return why a column of a schema can be no feature, what it is, and how it could be one; empty texts if it can."""
+    types, type_ = _pyarrow().types, schema.field(name).type
+    value = _value_type(type_)
+    if name in (schema.pandas_metadata or {}).get("index_columns", []):
+        return ("an index most often numbers or names the rows, and would be learned from as a feature",
+                "the index of a pandas table", "to learn from an index, write the table again after reset_index()")
+    if _is_number(value) or _is_text(value):
+        return "", "", ""
+    why, way = next((why, way) for is_it, why, way in (
+        (types.is_null, "no row has a value in it", ""),
+        (types.is_decimal, "decimals have no floating-point form of their own", "write decimals as double"),
+        (types.is_temporal, "a date or a time has no unit as a distance", "write times as a number of days or seconds"),
+        (types.is_nested, "a feature is one number a row", "write the elements of lists as one column each"),
+        (lambda _: True, "features are numbers", "write values as numbers")) if is_it(value))
+    return why, f"of type {type_}", way
 
 
 def _value_type(type_: Any) -> Any:

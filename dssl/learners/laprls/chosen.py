@@ -20,9 +20,8 @@ import numpy as np
 
 from ...kernels.base import has_bandwidth
 from ...params import BANDWIDTH
-from .penalties import Penalties, Penalty
+from .penalties import CHOSEN, Penalties, Penalty
 
-CHOSEN = "chosen"
 VALUES: dict[str, tuple[Penalty, ...]] = {"gamma_A": ("10*auto", "auto"), "gamma_I": (0.0, "auto", "10*auto")}
 EVEN, USUAL = 5.0, 25.0  # the structures at which base kernel and graph, and light and heavy graphs, count alike
 BANDWIDTHS = BANDWIDTH, "2*median"  # the first where labels cannot tell

@@ -27,6 +27,7 @@ from ...params import multiple_of
 
 AUTO_A, AUTO_I = 0.01, 0.1  # "auto", in the paper's scale
 PENALTIES = ("gamma_A", "gamma_I")
+CHOSEN = "chosen"  # of several values, by the labels: `chosen.py`
 
 LEAST, MOST = 1e-50, 1e50  # of a penalty, so that squares of what is divided by one are numbers
 

@@ -23,7 +23,8 @@ import numpy as np
 
 from ...errors import require
 from ...execution.cost import largest_within, rank_budget
-from ...execution.tasks import MEMORY_BUDGET, Execution, one_thread
+from ...execution.size import MEMORY_BUDGET
+from ...execution.tasks import Execution, one_thread
 from ...graph.graph import Graph
 from ...graph.vertices import Vertices, distinct_rows
 from ...kernels.base import Kernel

@@ -15,7 +15,7 @@ from ...errors import ParameterError, require
 from ...execution.cost import largest_within
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
-from ...solvers.solve import SolverParams
+from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows
 from ..measures import SQUARED, WRONG_CLASS, PointMeasure
 from ..model import Model

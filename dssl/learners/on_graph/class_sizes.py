@@ -15,7 +15,8 @@ from ...errors import require
 from ...execution.tasks import Execution
 from ...graph.functions import LaplacianKind, laplacian_of
 from ...graph.graph import Graph
-from ...solvers.solve import SolverParams, prepare
+from ...solvers.solve import prepare
+from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target import Classes
 from .vertex_labels import VertexLabels, VertexValues

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
-from ...solvers.solve import SolverParams
+from ...solvers.solver_params import SolverParams
 from ...storage.blocks import row_ranges
 from ..average_held_out import HeldOutKernel, HeldOutMember, KeptLabels, averaged
 from ..target import Target

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
-from ...solvers.solve import SolverParams
+from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows, block_rng
 from ...storage.views import SelectedRows
 from ..measures import PointMeasure

@@ -19,7 +19,8 @@ from ...execution.tasks import Execution
 from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
 from ...graph.laplacian import Laplacian
-from ...solvers.solve import SolverParams, solve_columns
+from ...solvers.solve import solve_columns
+from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target import Classes
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices

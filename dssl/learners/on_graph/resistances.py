@@ -23,7 +23,7 @@ from ...kernels.resistance import (
     projections_for,
     resistances_between,
 )
-from ...solvers.solve import SolverParams
+from ...solvers.solver_params import SolverParams
 
 
 def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_projections: int | None = None,

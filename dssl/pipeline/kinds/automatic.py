@@ -16,7 +16,8 @@ import numpy as np
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
 from ...graph.graph import KNNGraph
-from ...graph.scaling import ScalingParams, scaling_cost
+from ...graph.scaling import scaling_cost
+from ...graph.scaling_params import ScalingParams
 from ...learners.coding import margins_of
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.automatic import Automatic, fit_automatic, measure_of
@@ -44,6 +45,7 @@ from ..stage import Context, Kind, NoParams, Stage
 from .automatic_spec import AutomaticPipeline
 from .graph import transductive_scores
 from .graph_spec import SizeParams
+from .specs import SPECS
 
 VALUES = 1  # the part of what the model says at the training points
 
@@ -175,7 +177,7 @@ BASELINES = (
     Baseline("base", "What the labels alone say, chosen alike: kernels on them, averaged by leave-one-out, or with "
                      "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths."),
     Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little."))
-AUTOMATIC = Kind("automatic", AutomaticPipeline, ("classification", "regression"), (
+AUTOMATIC = Kind.of(SPECS["automatic"], (
     DATASET, SPLIT, LABELS,
     replace(POINTS, version=2, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),

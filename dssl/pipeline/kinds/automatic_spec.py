@@ -1,14 +1,17 @@
 """The pipeline file of the kind `automatic`."""
 
-from typing import Literal, Self
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...graph.scaling import ScalingKind, ScalingParams
-from ...learners.on_graph.automatic import most_labels
-from ...learners.on_graph.graph_ridge import GraphRidgeParams
+from ...graph.scaling_params import ScalingKind, ScalingParams
 from ..spec import DataSpec, GraphPipeline, LabelSpec
 from .graph_spec import SizedModelSpec, require_sizes_of_classes
+
+if TYPE_CHECKING:
+    from ...learners.on_graph.graph_ridge import GraphRidgeParams
 
 
 class AutomaticData(DataSpec):
@@ -47,9 +50,13 @@ class AutomaticPipeline(GraphPipeline):
 
     def family(self) -> GraphRidgeParams:
         """Return the family of graph kernels."""
+        from ...learners.on_graph.graph_ridge import GraphRidgeParams
+
         return GraphRidgeParams(seed=self.model.seed)
 
     @property
     def most_labels(self) -> int:
         """Return the labels up to which kernels of labeled points are made."""
+        from ...learners.on_graph.automatic import most_labels
+
         return most_labels(self.family(), self.budget)

@@ -42,6 +42,7 @@ from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .cluster_spec import ClusterPipeline
 from .laprls_search import KernelsParams
+from .specs import SPECS
 
 
 def kernels_of(spec: ClusterPipeline) -> KernelsParams:
@@ -245,7 +246,7 @@ WORDS = Words(
 BASELINES = (Baseline(
     "base", "The same machine and labels in the base kernel, with its own bandwidth and C: unlabeled points enter at "
             "most the scaling and the bandwidth."),)
-CLUSTER = Kind("cluster", ClusterPipeline, ("classification",), (
+CLUSTER = Kind.of(SPECS["cluster"], (
     DATASET, SPLIT, LABELS, POINTS,
     Stage("basis", 1, ("points", "labels"), BasisParams.of, make_basis, _basis_cost, _FEWER, intermediate=True,
           section=cluster_section),

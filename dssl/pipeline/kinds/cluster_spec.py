@@ -1,24 +1,24 @@
 """The pipeline file of the kind `cluster`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from ...errors import SpecError, require
-from ...kernels.base import has_bandwidth
-from ...kernels.cluster_params import Approximation, ClusterParams
-from ...kernels.landmarks import LandmarkMethod, LandmarkParams
-from ...kernels.stochastic import StochasticParams
 from ...kernels.transfer import Transfer, TransferParams
-from ...learners.virtual_samples import SampleLearner
 from ...params import BANDWIDTH
-from ...selection.held_out_scores import require_measure
 from ..spec import KernelSpec, LabelSpec, ModelSpec, Spec
 from ..spec_section import SpecSection
 from ..spec_selection import SelectionSpec
+
+if TYPE_CHECKING:
+    from ...kernels.cluster_params import ClusterParams
+    from ...learners.virtual_samples import SampleLearner
 
 Loss = Literal["hinge", "squared", "squared_hinge", "logistic"]
 
@@ -27,22 +27,22 @@ class ClusterModelSpec(ModelSpec):
     """A machine in a cluster kernel, from landmarks as many as the memory budget lets be."""
 
     kind: Literal["cluster"]
-    approximation: Approximation = "nystrom"
+    approximation: Literal["exact", "nystrom", "stochastic", "subsample"] = "nystrom"
     transfer: Transfer = Field(TransferParams.transfer, description="what becomes of an eigenvalue of the affinity")
     leading: int | Literal["auto"] = Field("auto", description="eigenvalues of clusters, of step and poly_step; auto "
                                                                "is one a labeled point, and 9")
     exponent: float = Field(TransferParams.exponent, description="of polynomial and exponential")
     C: float = 10.0
-    loss: Loss = SampleLearner.loss  # type: ignore[assignment]
+    loss: Loss = "squared"
     landmarks: int | float | Literal["auto"] = "auto"
-    method: LandmarkMethod = "uniform"
+    method: Literal["uniform", "kmeans", "leverage"] = "uniform"
     rank: int | Literal["auto"] | None = Field("auto", description="of the kernel; auto is k of k log k landmarks, "
                                                                    "null all")
     degrees: Literal["auto", "exact", "landmarks"] = "auto"
-    features: int = Field(StochasticParams.n_features, description="random, of a step of stochastic")
-    steps: int = Field(StochasticParams.steps, description="of stochastic, at most")
-    threshold: float = Field(StochasticParams.threshold, description="of stochastic, by which eigenvalues are lowered")
-    tolerance: float = Field(StochasticParams.tolerance, description="relative error at which steps end before")
+    features: int = Field(200, description="random, of a step of stochastic")
+    steps: int = Field(200, description="of stochastic, at most")
+    threshold: float = Field(0.001, description="of stochastic, by which eigenvalues are lowered")
+    tolerance: float = Field(0.02, description="relative error at which steps end before")
     seed: int = Field(0, ge=0)
 
 
@@ -90,6 +90,10 @@ class ClusterPipeline(Spec):
 
     def basis(self) -> ClusterParams:
         """Return how the eigenpairs are found."""
+        from ...kernels.cluster_params import ClusterParams
+        from ...kernels.landmarks import LandmarkParams
+        from ...kernels.stochastic import StochasticParams
+
         own = self.model
         steps = StochasticParams(n_features=own.features, steps=own.steps, threshold=own.threshold,
                                  tolerance=own.tolerance, seed=own.seed)
@@ -99,6 +103,8 @@ class ClusterPipeline(Spec):
 
     def kernels(self) -> tuple[KernelSpec, ...]:
         """Return the base kernel with each bandwidth that is tried."""
+        from ...kernels.base import has_bandwidth
+
         given: Sequence[float | str | None] | None = self.selection.grid.bandwidth if self.selection else None
         require(not given or has_bandwidth(self.kernel.name), error=SpecError,
                 what=f"selection.grid.bandwidth={given}, and kernel.name is {self.kernel.name}",
@@ -113,6 +119,8 @@ class ClusterPipeline(Spec):
 
     def learners(self) -> tuple[SampleLearner, ...]:
         """Return the machines that are tried."""
+        from ...learners.virtual_samples import SampleLearner
+
         return tuple(SampleLearner(loss=loss, C=C) for loss, C in product(self._tried("loss"), self._tried("C")))
 
     def _tried(self, name: str) -> list[Any]:
@@ -121,9 +129,10 @@ class ClusterPipeline(Spec):
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()
+        yield "kernel.name", self.kernel.require_known
         yield "kernel", lambda: [own.check() for own in self.kernels()]
         yield "model", self.basis
         yield "model", lambda: (self.transfers(), self.learners())
         if self.selection is not None:
             yield "selection", self.selection.cv
-            yield "selection", partial(require_measure, self.selection.measure, classes=True)
+            yield "selection", partial(self.selection.require_measure, self.data.task)

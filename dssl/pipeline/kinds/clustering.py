@@ -37,8 +37,9 @@ from ..points import POINTS
 from ..sample import SAMPLE, SAMPLE_OF_GRAPH
 from ..split import SPLIT, known_target
 from ..stage import Context, Kind, NoParams, Stage
-from .clustering_spec import ClusteringPipeline, GraphClusteringPipeline, KernelClusteringPipeline
+from .clustering_spec import ClusteringPipeline
 from .multiscale import USUAL_SCALES
+from .specs import SPECS
 
 PASSES = 20  # that a plan reckons with
 LABEL_ROWS = 1 << 20  # in a chunk
@@ -156,13 +157,13 @@ def _agreement_cost(f: Facts[Any]) -> Cost:
 BASELINES = (Baseline("euclidean", "k-means of the scaled features themselves, with as many clusters."),)
 
 
-def _kind(name: str, spec: type[ClusteringPipeline], graph: Sequence[Stage], model: str) -> Kind:
+def _kind(name: str, graph: Sequence[Stage], model: str) -> Kind:
     words = Words(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
                   norm="model.clusters")
     needs = ("split", "points", *(stage.name for stage in graph if stage.name != "health"))
     sample = SAMPLE_OF_GRAPH if graph else SAMPLE  # whose picture is in the section of the clusters
     sample = replace(sample, needs=tuple(name for name in sample.needs if name != "labels"), section=None)
-    return Kind(name, spec, ("clustering",), (
+    return Kind.of(SPECS[name], (
         DATASET, SPLIT, POINTS, *graph,
         Stage("models", 2, needs, ClustersParams.of, make_clusters, _clusters_cost, "lower model.landmarks"),
         sample,
@@ -172,6 +173,6 @@ def _kind(name: str, spec: type[ClusteringPipeline], graph: Sequence[Stage], mod
 
 
 UNLABELED_HEALTH = replace(HEALTH, needs=tuple(name for name in HEALTH.needs if name != "labels"))
-CLUSTERING = _kind("clustering", GraphClusteringPipeline, (VERTICES, NEIGHBORS, GRAPH, UNLABELED_HEALTH),
+CLUSTERING = _kind("clustering", (VERTICES, NEIGHBORS, GRAPH, UNLABELED_HEALTH),
                    "k-means in a kernel of the graph of all points.")
-KERNEL_CLUSTERING = _kind("kernel_clustering", KernelClusteringPipeline, (), "k-means in a kernel, from landmarks.")
+KERNEL_CLUSTERING = _kind("kernel_clustering", (), "k-means in a kernel, from landmarks.")

@@ -1,17 +1,23 @@
 """The pipeline files of the kinds `clustering`, of a graph, and `kernel_clustering`, without one."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from ...errors import DsslError, SpecError, explain
 from ...graph.weight_rule import WIDTH
-from ...learners.kmeans import KMeansParams
-from ...learners.spaces import ETA, SpaceParams
-from ...selection.number_of_clusters import NumberRule, require_number
 from ..spec import WIDTH_DESCRIPTION, DataSpec, GraphPipeline, KernelSpec, LearningTask, ModelSpec, Spec, TestSplit
 from .deformed_spec import RegularizedGraph
+
+if TYPE_CHECKING:
+    from ...learners.kmeans import KMeansParams
+    from ...learners.spaces import SpaceParams
+
+NumberRule = Literal["eigengap", "gap"]
 
 
 class ClusteringData(DataSpec):
@@ -33,6 +39,9 @@ class ClustersSpec(ModelSpec):
 
     def kmeans(self) -> KMeansParams:
         """Return the parameters of k-means with the largest number of clusters there may be."""
+        from ...learners.kmeans import KMeansParams
+        from ...selection.number_of_clusters import require_number
+
         rule = require_number(self.clusters, self.most)
         return KMeansParams(n_clusters=int(self.clusters) if rule is None else self.most, n_init=self.starts,
                             seed=self.seed)
@@ -43,7 +52,7 @@ class GraphClustersSpec(ClustersSpec):
 
     kind: Literal["clustering"]
     space: Literal["graph", "deformed"] = "graph"
-    eta: float = Field(ETA, description="weight of the graph in deformed, relative")
+    eta: float = Field(1.0, description="weight of the graph in deformed, relative")
 
 
 class KernelClustersSpec(ClustersSpec):
@@ -64,8 +73,15 @@ class ClusteringPipeline(Spec):
     def space(self) -> SpaceParams:
         """Return the kernel in which points are clustered."""
 
+    def mistakes(self, skipped: Collection[str] = ()) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes(skipped)
+        if self.labels is not None:
+            yield "labels", SpecError(explain(f"labels: model.kind is {self.model.kind}", fix="leave it out",
+                                              why="no stage of that kind would read it"))
+
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()
+        yield "kernel.name", self.kernel.require_known
         yield "kernel", self.kernel.check
         yield "model", self.model.kmeans
         yield "model", self.space
@@ -84,6 +100,8 @@ class GraphClusteringPipeline(ClusteringPipeline, GraphPipeline):
     model: GraphClustersSpec
 
     def space(self) -> SpaceParams:
+        from ...learners.spaces import SpaceParams
+
         own = self.model
         return SpaceParams(space=own.space, regularizer=self.graph.regularizer(), eta=own.eta,
                            n_landmarks=own.landmarks, graph=self.graph.builder(), budget=self.budget, seed=own.seed)
@@ -95,5 +113,7 @@ class KernelClusteringPipeline(ClusteringPipeline):
     model: KernelClustersSpec
 
     def space(self) -> SpaceParams:
+        from ...learners.spaces import SpaceParams
+
         own = self.model
         return SpaceParams(space=own.space, n_landmarks=own.landmarks, budget=self.budget, seed=own.seed)

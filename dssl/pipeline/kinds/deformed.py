@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ...execution.cost import Cost, cost_of
-from ...graph.regularizer import RegularizerParams, prepare_regularizer, system_cost
+from ...graph.regularizer import prepare_regularizer, system_cost
+from ...graph.regularizer_params import RegularizerParams
 from ...graph.vertices import covariance_at_points
 from ...kernels.structure import structure_of
 from ...kernels.subsample import columns_cost, multiply_factors, n_solves, product_cost, solve_columns, solve_evidence
@@ -24,7 +25,8 @@ from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs
 from ...selection.search import VERSIONS, GridParams
 from ...solvers.direct import LARGEST
-from ...solvers.solve import METHODS, Solver, SolverParams, stored_bytes
+from ...solvers.solve import METHODS, Solver, stored_bytes
+from ...solvers.solver_params import SolverParams
 from ...storage.blocks import PartWriter
 from ..dataset import DATASET
 from ..facts import Facts
@@ -35,7 +37,8 @@ from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .deformed_fit import DeformedProblem, FitTask, LearningParams, SearchTask, fit_cost, n_subsample, search_cost
-from .deformed_spec import DeformedSpec, RidgePipeline, SvmPipeline
+from .deformed_spec import DeformedSpec
+from .specs import SPECS
 
 
 @dataclass(frozen=True)
@@ -275,5 +278,5 @@ STAGES = (
     replace(SCORES, cost=_scores_cost, remedy="lower subsample.size or labels"),
 )
 
-SVM = Kind("svm", SvmPipeline, ("classification",), STAGES, words=WORDS, baselines=BASELINES)
-RIDGE = Kind("ridge", RidgePipeline, ("classification", "regression"), STAGES, words=WORDS, baselines=BASELINES)
+SVM = Kind.of(SPECS["svm"], STAGES, words=WORDS, baselines=BASELINES)
+RIDGE = Kind.of(SPECS["ridge"], STAGES, words=WORDS, baselines=BASELINES)

@@ -15,8 +15,9 @@ import numpy as np
 from ...execution.cost import Cost, cost_of, gram_seconds
 from ...execution.in_process import InProcess
 from ...graph.laplacian import Laplacian
-from ...graph.neighbors import NeighborParams, find_neighbors
-from ...graph.regularizer import RegularizerParams
+from ...graph.neighbor_params import NeighborParams
+from ...graph.neighbors import find_neighbors
+from ...graph.regularizer_params import RegularizerParams
 from ...graph.scaling import scaled_rows
 from ...graph.weight_rule import WeightParams
 from ...graph.weights import weights
@@ -34,7 +35,7 @@ from ...selection.folds import FoldParams, held_out
 from ...selection.halving import some_folds
 from ...selection.held_out_scores import HeldOut
 from ...selection.search import GridParams, Held, search_base, search_deformed
-from ...solvers.solve import SolverParams
+from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
 from ...storage.csr import as_rows
 from ..facts import Facts

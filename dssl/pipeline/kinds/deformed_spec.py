@@ -1,20 +1,22 @@
 """The pipeline files of the kinds `svm` and `ridge`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ...graph.regularizer import RegularizerParams
-from ...kernels.subsample import n_solves
-from ...learners.deformed import subsample_size
-from ...learners.eta import AUTO, Eta, require_eta
-from ...learners.ridge_and_svm import LOSSES, LearnerParams
-from ...selection.search import GridParams
-from ...solvers.solve import SolverParams
+from ...graph.regularizer_params import RegularizerParams
+from ...kernels.eta import AUTO, Eta, require_eta
+from ...solvers.solver_params import SolverParams
 from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec
 from ..spec_section import SpecSection
 from ..spec_selection import GraphGrid, KernelGrid, KernelSelection
+
+if TYPE_CHECKING:
+    from ...learners.ridge_and_svm import LearnerParams
+    from ...selection.search import GridParams
 
 
 def _known_eta(eta: Eta) -> Eta:
@@ -73,6 +75,8 @@ class LearnerSpec(ModelSpec):
 
     def params(self) -> LearnerParams:
         """Return the learner's parameters."""
+        from ...learners.ridge_and_svm import LearnerParams
+
         return LearnerParams(kind=self.learner, C=self.C)
 
 
@@ -84,6 +88,8 @@ class SvmSpec(LearnerSpec):
 
     @property
     def learner(self) -> Literal["svm", "ridge"]:
+        from ...learners.ridge_and_svm import LOSSES
+
         return LOSSES[self.loss]
 
 
@@ -139,6 +145,8 @@ class DeformedSpec(KernelPipeline):
     @property
     def grid(self) -> GridParams | None:
         """Return the grid of the selection, or None where there is none."""
+        from ...selection.search import GridParams
+
         chosen, model = self.selection, self.model
         if chosen is None:
             return None
@@ -159,11 +167,15 @@ class DeformedSpec(KernelPipeline):
     @property
     def n_columns(self) -> int:
         """Return how many columns are solved: a chain of solves for each point of the subsample."""
+        from ...kernels.subsample import n_solves
+
         return self.n_subsample * n_solves(self.powers)
 
     @property
     def n_subsample(self) -> int:
         """Return the points of the subsample, of which there are fewer where there are not as many."""
+        from ...learners.deformed import subsample_size
+
         return subsample_size(self.subsample.size, self.budget)
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:

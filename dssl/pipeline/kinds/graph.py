@@ -52,7 +52,7 @@ from ...selection.held_out_scores import HeldOut
 from ...selection.on_graph import row_on_graph
 from ...selection.scores import scores_of, withheld
 from ...solvers.direct import LARGEST
-from ...solvers.solve import SolverParams
+from ...solvers.solver_params import SolverParams
 from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
@@ -63,6 +63,7 @@ from ..scoring import SCORES, make_scores
 from ..split import SPLIT, split_target
 from ..stage import Context, Kind, NoParams, Stage
 from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModelSpec, SizeParams
+from .specs import SPECS
 
 MOST_SOLVED = 100_000  # vertices of a system that is solved anew for each point of a learning curve
 
@@ -348,7 +349,7 @@ BASELINES = (
     Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little."),
     Baseline("base", "Ridge regression of the same labels in the plain kernel, without the graph: unlabeled points "
                      "enter at most the scaling and the bandwidth."))
-GRAPH_LEARNER = Kind("graph", GraphLearnerPipeline, ("classification", "regression"), (
+GRAPH_LEARNER = Kind.of(SPECS["graph"], (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("selection", 4, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),

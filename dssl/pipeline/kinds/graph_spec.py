@@ -1,17 +1,20 @@
 """The pipeline file of the kind `graph`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...graph.functions import FunctionParams
-from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
-from ...solvers.solve import SolverParams
+from ...solvers.solver_params import SolverParams
 from ..spec import KernelPipeline, LabelSpec, LearningTask, ModelSpec
 from ..spec_selection import GridSpec, SelectionSpec
+
+if TYPE_CHECKING:
+    from ...learners.on_graph.graph_ridge import GraphRidgeParams
 
 OF_RIDGE = ("ridge", "power", "by_degree", "penalty", "weighting")
 LearnerName = Literal["ridge", "laplace", "poisson"]
@@ -58,10 +61,10 @@ class GraphModelSpec(SizedModelSpec):
                              "labels; poisson, for classes")
     ridge: list[float] | None = Field(None, min_length=1, description="of the kernels (L + ridge I)^-power of learner "
                                                                       "ridge; null is a family that needs no tuning")
-    power: list[int] = Field(list(POWERS), min_length=1, description="of learner ridge; larger is smoother")
+    power: list[int] = Field([1, 2, 3], min_length=1, description="of learner ridge; larger is smoother")
     by_degree: list[bool] = Field([True], min_length=1, description="of learner ridge: whether degrees scale a kernel; "
                                                                     "[false, true] has both")
-    penalty: float = Field(GraphRidgeParams.penalty, gt=0, allow_inf_nan=False,
+    penalty: float = Field(0.1, gt=0, allow_inf_nan=False,
                            description="of learner ridge, added to the diagonal of a kernel of unit mean diagonal; 1e6 "
                                        "is as good as the kernel mean")
     weighting: Literal["loo", "equal"] = Field("loo", description="of learner ridge: kernels count by their "
@@ -77,7 +80,7 @@ class GraphModelSpec(SizedModelSpec):
             raise ValueError(f"{', '.join(others)}: learner {self.learner} has no use for it, ridge has; leave it out")
         return self
 
-    def varied(self, values: dict[str, Any]) -> "GraphModelSpec":
+    def varied(self, values: dict[str, Any]) -> GraphModelSpec:
         """Return the learner with other values; a ridge, a power or a degree alone is a family of one."""
         several = ("ridge", "power", "by_degree")
         return self.model_copy(update={name: [value] if name in several and value is not None and not isinstance(
@@ -85,6 +88,9 @@ class GraphModelSpec(SizedModelSpec):
 
     def family(self, laplacian: Literal["normalized", "unnormalized"]) -> GraphRidgeParams | None:
         """Return the parameters of learner ridge; None of another."""
+        from ...graph.functions import FunctionParams
+        from ...learners.on_graph.graph_ridge import GraphRidgeParams
+
         if self.learner != "ridge":
             return None
         functions = FunctionParams(laplacian=laplacian, tolerance=FunctionParams.tolerance if self.tolerance is None

@@ -53,6 +53,7 @@ from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .laprls_search import FitParams, KernelsParams, blocks_in, landmarks_for, make_selection
 from .laprls_spec import LapRLSPipeline
+from .specs import SPECS
 
 SURE = 20  # times the seconds of Gram matrices: iterations that take more are not chosen, whatever is found yet
 HALO = 3.0  # of unknown blocks: in few dimensions less than 1; 2.8 for the 123 features of a9a
@@ -290,7 +291,7 @@ BASELINES = (BASE, Baseline(
     "shuffled", "The control: the model with the mean of the graph's energy over all relabelings of its points, a "
                 "penalty as strong that knows nothing about where they lie. A real gain must also beat this one."))
 _FEWER = "use fewer landmarks: model.landmarks.count; or model.solver auto, if the one given takes all points"
-LAPRLS = Kind("laprls", LapRLSPipeline, ("classification", "regression"), (
+LAPRLS = Kind.of(SPECS["laprls"], (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("landmarks", VERSIONS["landmarks"], ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks,
           _landmarks_cost, _FEWER),

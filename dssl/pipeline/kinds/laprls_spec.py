@@ -1,25 +1,26 @@
 """The pipeline file of the kind `laprls`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from ...errors import require
-from ...execution.tasks import MEMORY_BUDGET
-from ...graph.functions import LaplacianKind
-from ...kernels.base import Kernel
-from ...kernels.landmarks import LandmarkMethod, LandmarkParams
-from ...learners.laprls.chosen import CHOSEN, bandwidths_of, values_of
-from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
-from ...learners.laprls.penalties import Penalty, require_penalties
-from ...learners.laprls.problem import WITHOUT_LANDMARKS, LapRLSParams
-from ...learners.smooth_losses import SQUARES, SmoothLoss
+from ...learners.laprls.penalties import CHOSEN, Penalty, require_penalties
 from ..spec import KernelGraph, KernelPipeline, KernelSpec, LabelSpec, ModelSpec
 from ..spec_section import SpecSection
-from ..spec_selection import KernelGrid, KernelSelection
+from ..spec_selection import HeldOut, HeldOutPoints, KernelGrid, KernelSelection
+
+if TYPE_CHECKING:
+    from ...kernels.base import Kernel
+    from ...kernels.landmarks import LandmarkParams
+    from ...learners.laprls.params import SystemParams
+    from ...learners.laprls.problem import LapRLSParams
+    from ...learners.smooth_losses import SmoothLoss
 
 
 class LandmarkSpec(SpecSection):
@@ -29,12 +30,14 @@ class LandmarkSpec(SpecSection):
         default="auto", description="a number; a share of the distinct training points; sqrt, ceil(m^1/2) of m labeled "
                                     "points and ceil((n - m)^1/2) of the others; auto, 1,000 or as many as sqrt if "
                                     "these are more, with the labeled points among them, up to half")
-    method: LandmarkMethod = Field(default="uniform", description="uniform, kmeans (centers) or leverage (by ridge "
-                                                                  "leverage scores)")
+    method: Literal["uniform", "kmeans", "leverage"] = Field(
+        default="uniform", description="uniform, kmeans (centers) or leverage (by ridge leverage scores)")
     seed: int = Field(default=0, ge=0)
 
     def params(self) -> LandmarkParams:
         """Return the landmarks' parameters."""
+        from ...kernels.landmarks import LandmarkParams
+
         return LandmarkParams(n_landmarks=self.count, method=self.method, seed=self.seed)
 
 
@@ -51,6 +54,8 @@ class LapRLSKernel(KernelSpec):
 
 def tried(kernel: KernelSpec) -> tuple[KernelSpec, ...]:
     """Return a base kernel with each bandwidth that is tried."""
+    from ...learners.laprls.chosen import bandwidths_of
+
     return tuple(KernelSpec(name=kernel.name, bandwidth=own, parameters=kernel.parameters)
                  for own in bandwidths_of(kernel.name, kernel.bandwidth))
 
@@ -63,9 +68,9 @@ class LapRLSSpec(ModelSpec):
                                                  "chosen, one of two by leave-one-out on the labels")
     gamma_I: Penalty = Field(CHOSEN, description="of the graph's energy, >= 0; 0 is plain least squares; chosen, 0 or "
                                                  "one of two by leave-one-out and the structure of the graph")
-    solver: Solver = Field("auto", description="nystrom-direct, nystrom-pcg and nystrom-cg use landmarks; direct, pcg "
-                                               "and cg all points")
-    preconditioner: Preconditioner = "edges"
+    solver: Literal["auto", "nystrom-pcg", "nystrom-cg", "nystrom-direct", "pcg", "cg", "direct"] = Field(
+        "auto", description="nystrom-direct, nystrom-pcg and nystrom-cg use landmarks; direct, pcg and cg all points")
+    preconditioner: Literal["edges", "paper", "paper-5", "paper-6", "none"] = "edges"
     whitening: float | Literal["auto"] | None = Field(
         "auto", description="eigenvalues of the landmarks' kernel below this share of the largest are dropped; null "
                             "drops none")
@@ -75,9 +80,11 @@ class LapRLSSpec(ModelSpec):
     fit_intercept: bool = True
     landmarks: LandmarkSpec = LandmarkSpec()
 
-    def system(self, laplacian: LaplacianKind, held_out: HeldOut = "auto",
+    def system(self, laplacian: Literal["normalized", "unnormalized"], held_out: HeldOut = "auto",
                held_out_points: HeldOutPoints = "transductive") -> SystemParams:
         """Return the solver's parameters; held_out, held_out_points : how cross-validation predicts."""
+        from ...learners.laprls.params import SystemParams
+
         return SystemParams(solver=self.solver, laplacian=laplacian, preconditioner=self.preconditioner,
                             whitening=self.whitening, precision=self.precision, tolerance=self.tolerance,
                             max_iterations=self.max_iterations, held_out=held_out, held_out_points=held_out_points,
@@ -85,10 +92,16 @@ class LapRLSSpec(ModelSpec):
 
     def minimized(self) -> SmoothLoss:
         """Return the loss that is minimized."""
+        from ...learners.smooth_losses import SQUARES
+
         return SQUARES
 
-    def params(self, laplacian: LaplacianKind, selection: "PenaltySelection | None") -> LapRLSParams:
+    def params(self, laplacian: Literal["normalized", "unnormalized"],
+               selection: PenaltySelection | None) -> LapRLSParams:
         """Return the parameters with the grid of the selection."""
+        from ...learners.laprls.chosen import values_of
+        from ...learners.laprls.problem import LapRLSParams
+
         printed = self.preconditioner.startswith("paper") and self.solver in ("auto", "nystrom-pcg")
         require(not (printed and self.landmarks.method == "kmeans"),
                 f"preconditioner={self.preconditioner!r} with landmarks that are centers",
@@ -133,6 +146,9 @@ class LapRLSPipeline(KernelPipeline):
 
     def laprls(self) -> LapRLSParams:
         """Return the parameters with the grid of the selection, and the first loss of it."""
+        from ...execution.size import MEMORY_BUDGET
+        from ...learners.laprls.problem import WITHOUT_LANDMARKS
+
         found = self.model.params(self.graph.laplacian, self.selection)
         chosen = found.chosen or (self.selection is None and len(self.kernels()) > 1)
         # Where it counts no landmarks the budget changes nothing, and so no address.

@@ -40,6 +40,7 @@ from ..stage import Context, Kind, Stage
 from .cluster import base_map
 from .laprls_search import KernelsParams
 from .multiscale_spec import MultiscalePipeline
+from .specs import SPECS
 
 USUAL_SCALES = 50  # that a plan counts on before they are known; 25 to 60 of data sets so far
 GRID, DRAWN = 80, 600  # places a side, and points, of a drawing of what is predicted in the plane
@@ -232,7 +233,7 @@ WORDS = Words(
 BASELINES = (Baseline(
     "base", "The same machine and labels in the base kernel, with its own C: unlabeled points enter at most the "
             "scaling and the bandwidth."),)
-MULTISCALE = Kind("multiscale", MultiscalePipeline, ("classification", "regression"), (
+MULTISCALE = Kind.of(SPECS["multiscale"], (
     DATASET, SPLIT, LABELS, POINTS,
     Stage("basis", 1, ("points", "labels"), BasisParams.of, make_basis, _basis_cost, _FEWER,
           intermediate=True, section=multiscale_section),

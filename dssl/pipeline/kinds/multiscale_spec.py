@@ -1,19 +1,22 @@
 """The pipeline file of the kind `multiscale`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from ...errors import SpecError, require
-from ...kernels.multiscale import MultiscaleParams
-from ...learners.virtual_samples import SampleLearner
-from ...selection.held_out_scores import require_measure
+from ...errors import DsslError, SpecError, explain
 from ..spec import KernelSpec, LabelSpec, ModelSpec, Spec
 from ..spec_section import SpecSection
 from ..spec_selection import SelectionSpec
+
+if TYPE_CHECKING:
+    from ...kernels.multiscale import MultiscaleParams
+    from ...learners.virtual_samples import SampleLearner
 
 Loss = Literal["squared", "hinge", "squared_hinge", "logistic"]
 
@@ -24,8 +27,8 @@ class MultiscaleModelSpec(ModelSpec):
     kind: Literal["multiscale"]
     eps_0: float | Literal["auto"] = Field("auto", description="the first scale, in squared units of the scaled "
                                            "features; auto is half the squared median distance")
-    q: float = Field(MultiscaleParams.q, description="of the scales, one to the next")
-    threshold: float = Field(MultiscaleParams.threshold, description="of the second eigenvalue, below which there are "
+    q: float = Field(0.9, description="of the scales, one to the next")
+    threshold: float = Field(1e-6, description="of the second eigenvalue, below which there are "
                                                                      "no further scales")
     eigenpairs: int | Literal["auto"] = Field("auto", description="of the kernel, beside the constant; auto is an "
                                                                   "eighth of the carriers, or 100, or all of fewer")
@@ -64,6 +67,8 @@ class MultiscalePipeline(Spec):
 
     def multiscale(self) -> MultiscaleParams:
         """Return how the kernel is made."""
+        from ...kernels.multiscale import MultiscaleParams
+
         own = self.model
         return MultiscaleParams(eps_0=own.eps_0, q=own.q, threshold=own.threshold, n_eigenpairs=own.eigenpairs,
                                 n_carriers=own.carriers, unit_diagonal=own.unit_diagonal, seed=own.seed,
@@ -75,6 +80,8 @@ class MultiscalePipeline(Spec):
 
     def learners(self) -> tuple[SampleLearner, ...]:
         """Return the machines that are tried."""
+        from ...learners.virtual_samples import SampleLearner
+
         given = self.selection.grid.C if self.selection else None
         return tuple(SampleLearner(loss=loss, C=C) for loss, C in product(self._losses(), given or [self.model.C]))
 
@@ -82,19 +89,19 @@ class MultiscalePipeline(Spec):
         given = self.selection.grid.loss if self.selection else None
         return given or [self.model.loss]
 
-    def _check_task(self) -> None:
-        super()._check_task()
+    def _task_mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super()._task_mistakes()
         losses = self._losses()
-        require(self.data.task != "regression" or set(losses) == {"squared"}, error=SpecError,
-                what=f"loss {', '.join(losses)}, and data.task is regression",
-                why="quantities have no classes to tell apart", fix="use squared")
+        if self.data.task == "regression" and set(losses) != {"squared"}:
+            yield "model.loss", SpecError(explain(f"loss {', '.join(losses)}, and data.task is regression",
+                                                  why="quantities have no classes to tell apart", fix="use squared"))
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()
+        yield "kernel.name", self.kernel.require_known
         yield "kernel", self.kernel.check
         yield "model", self.multiscale
         yield "model", self.learners
         if self.selection is not None:
             yield "selection", self.selection.cv
-            yield "selection", partial(require_measure, self.selection.measure,
-                                       classes=self.data.task == "classification")
+            yield "selection", partial(self.selection.require_measure, self.data.task)

@@ -3,13 +3,14 @@
 from typing import Any, get_type_hints
 
 from ...errors import ParameterError, explain, require
+from ..load import kind_spec_of
 from ..stage import Kind, Stage
 from . import automatic, cluster, clustering, deformed, graph, laprls, lapsvm, multiscale
+from .specs import SPECS
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (
     automatic.AUTOMATIC, deformed.SVM, deformed.RIDGE, laprls.LAPRLS, lapsvm.LAPSVM, graph.GRAPH_LEARNER,
     cluster.CLUSTER, multiscale.MULTISCALE, clustering.CLUSTERING, clustering.KERNEL_CLUSTERING)}
-DEFAULT = "automatic"
 
 
 def register_kind(kind: Kind) -> None:
@@ -36,7 +37,12 @@ def register_kind(kind: Kind) -> None:
                 f"stage {stage.name} of kind {kind.name} makes its parameters of a {asked.__name__}, and the spec is a "
                 f"{kind.spec.__name__}", why="it would read sections that no spec of the kind has",
                 fix=f"derive {kind.spec.__name__} from {asked.__name__}, or leave the stage out"))
-    KINDS[kind.name] = kind
+    KINDS[kind.name] = SPECS[kind.name] = kind
+
+
+def kind_of(fields: dict[str, Any]) -> Kind:
+    """Return the kind of model that a mapping names; the default where it names none, or none there is."""
+    return KINDS[kind_spec_of(fields).name]
 
 
 def _spec_of(stage: Stage) -> type | None:

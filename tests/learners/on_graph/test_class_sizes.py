@@ -22,7 +22,7 @@ from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.vertex_labels import VertexLabels, VertexValues
 from dssl.learners.target import Classes
-from dssl.solvers.solve import SolverParams
+from dssl.solvers.solver_params import SolverParams
 
 NAMES = np.array(["ash", "elm", "oak"])
 

@@ -14,7 +14,7 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.target import Classes, Quantities
-from dssl.solvers.solve import SolverParams
+from dssl.solvers.solver_params import SolverParams
 
 from ... import reference
 from .problems import graph_of_weights, ones_unless, problems, random_weights

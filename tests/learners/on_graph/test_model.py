@@ -18,7 +18,7 @@ from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.model import GraphModel, graph_model, signed
 from dssl.learners.on_graph.vertex_labels import VertexValues
 from dssl.learners.target import Classes, Quantities
-from dssl.solvers.solve import SolverParams
+from dssl.solvers.solver_params import SolverParams
 from dssl.storage.csr import as_rows
 
 from ... import reference

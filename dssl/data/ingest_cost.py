@@ -1,0 +1,80 @@
+"""What reading a source takes: the rows of a block, and the memory of its task."""
+
+import numpy as np
+
+from ..errors import BudgetError, require
+from ..execution.cost import Cost, block_count, cost_of
+from ..storage.blocks import rows_that_fit
+from ..storage.csr import csr_row_bytes
+from .dataset import chunk_rows, keeps_sparse
+from .ingest_params import IngestParams
+from .readers.base import Scan
+
+# Measured on one core: of a byte of numbers, to check and convert it; of a byte of text, to count and parse it; of a
+# number, to find what its column is like.
+CHECKED_SECONDS, PARSED_SECONDS, EXAMINED_SECONDS = 1e-9, 2.5e-8, 1.5e-8
+
+
+def makes_sparse(params: IngestParams, scan: Scan) -> bool:
+    """Return whether X of such a file is stored as CSR."""
+    return keeps_sparse(params.sparse, scan.nnz, (scan.n_rows, scan.n_columns))
+
+
+def task_bytes(scan: Scan, params: IngestParams, width: int | None = None, *, is_sparse: bool | None = None) -> int:
+    """Return the bytes that a task needs for each of its rows: the file's own, float64 twice, X, and X compressed.
+
+    X has `width` columns, as many as the file unless text became columns. A sparse X of a sparse file takes what the
+    stored entries of a row take on average, each with its column number. A cell that may be text takes 64 bytes more.
+    is_sparse : whether the rows are CSR; unset: as X is stored.
+    """
+    width, itemsize = width or scan.n_columns, np.dtype(params.dtype).itemsize
+    is_sparse = makes_sparse(params, scan) if is_sparse is None else is_sparse
+    if is_sparse and scan.nnz is not None:
+        entries = -(-scan.nnz // scan.n_rows)
+        return scan.row_bytes + entries * (2 * (8 + 4) + 2 * (itemsize + 4)) + 64
+    column_numbers = 2 * 4 * width if is_sparse else 0
+    cells = 64 * scan.n_columns if params.has_text else 0
+    return scan.row_bytes + 2 * 8 * width + 2 * itemsize * width + column_numbers + cells + 64
+
+
+def block_height(scan: Scan, params: IngestParams, memory_budget: int, width: int | None = None, *,
+                 is_sparse: bool | None = None) -> int:
+    """Return the rows of a block, which is a chunk of the stored arrays; see `task_bytes` for what a row takes.
+
+    Raise BudgetError if the blocks asked for, or a single row, do not fit the memory budget.
+    """
+    require(scan.unit_bytes < memory_budget, f"the largest row group or chunk of the file needs {scan.unit_bytes:,} "
+            f"bytes, the memory budget is {memory_budget:,} bytes", why="it is read whole for any row in it",
+            fix="raise memory_budget, or write the file in smaller row groups or chunks", error=BudgetError)
+    is_sparse = makes_sparse(params, scan) if is_sparse is None else is_sparse
+    row_bytes = task_bytes(scan, params, width, is_sparse=is_sparse)
+    fit = rows_that_fit(memory_budget, row_bytes, scan.n_rows, fixed_bytes=scan.unit_bytes)
+    if params.block_rows is None:
+        dtype = np.dtype(params.dtype)
+        stored = dtype.itemsize * (width or scan.n_columns)
+        if is_sparse and scan.nnz is not None:
+            stored = csr_row_bytes(scan.nnz, scan.n_rows, dtype)
+        return min(fit, chunk_rows(scan.n_rows, stored))
+    height = min(params.block_rows, scan.n_rows)
+    require(height <= fit, f"blocks of {height:,} rows need {scan.unit_bytes + height * row_bytes:,} bytes each, the "
+            f"memory budget is {memory_budget:,} bytes", why="a task holds its whole block in memory",
+            fix=f"set block_rows to {fit:,} or fewer, leave it unset, or raise memory_budget", error=BudgetError)
+    return height
+
+
+def ingest_cost(scan: Scan, params: IngestParams, row_bytes: int, budget: int) -> Cost:
+    """Return what reading a source takes, of which a row of X has `row_bytes`.
+
+    Blocks of the file: as they lie in it, X, and X compressed; text is also parsed as float64. Where a pass before
+    decides what becomes of the columns, it is read twice.
+    """
+    passes = 1 + bool(params.encodes or scan.keys)
+    height, most = block_height(scan, params, budget), task_bytes(scan, params)
+    dense = scan.nnz is None and scan.unit_bytes == 0 and not params.has_text
+    holds_numbers = dense and scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
+    each = scan.row_bytes + 1.75 * row_bytes if holds_numbers else most
+    seconds = passes * scan.n_rows * (row_bytes * CHECKED_SECONDS if holds_numbers else scan.row_bytes * PARSED_SECONDS)
+    seconds += scan.n_rows * scan.n_columns * EXAMINED_SECONDS if scan.nnz is None else 0.0
+    return cost_of(passes * block_count(scan.n_rows, height), passes * scan.row_bytes * scan.n_rows,
+                   scan.n_rows * (row_bytes + 16 + scan.has_split), scan.unit_bytes + height * each,
+                   scan.unit_bytes + most, seconds)

@@ -1,0 +1,155 @@
+"""What of a table is no number and should be one: text and missing cells, of all columns at once.
+
+Block step: count both by column, and keep a few with their rows. Combine step: over blocks in their order. Finish step:
+the error that tells of all of them, with what to set.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from ..errors import DataError, column_label, explain
+from ..execution.tasks import Execution
+from ..storage.blocks import Parts, PartWriter, Receipt
+from .columns import EXAMPLES
+from .readers.base import CellError, Reader
+from .readers.csv import TRUTH
+from .readers.csv_head import is_number
+
+MOST_LISTED = 20  # columns
+ODD = 0.1  # share of the rows up to which texts among numbers may mark missing cells
+
+
+@dataclass
+class Cells:
+    """Cells of a column that are no numbers: text with the first few (row, text), missing with the first row."""
+
+    texts: int = 0
+    examples: tuple[tuple[int, str], ...] = ()
+    missing: int = 0
+    first_missing: int = -1
+
+    def merge(self, other: "Cells") -> "Cells":
+        """Return those of both; the rows of `other` come after these."""
+        return Cells(self.texts + other.texts, (*self.examples, *other.examples)[:EXAMPLES],
+                     self.missing + other.missing, self.first_missing if self.missing else other.first_missing)
+
+
+def cells_in(X: Any, first_row: int = 0) -> dict[int, Cells]:
+    """Return, by column that has any, the cells of a block that are no numbers; of sparse rows none.
+
+    X : ndarray, or DataFrame of numbers and text, None or NaN where a cell is missing. first_row : its first row.
+    """
+    if sparse.issparse(X):
+        return {}
+    found = {}
+    for j in range(X.shape[1]):
+        cells = X.iloc[:, j].to_numpy() if isinstance(X, pd.DataFrame) else X[:, j]
+        missing = np.asarray(pd.isna(cells), bool)
+        rows = [i for i in np.flatnonzero(~missing).tolist() if not _is_number(cells[i])] \
+            if cells.dtype == object else []
+        if rows or missing.any():
+            found[j] = Cells(len(rows), tuple((first_row + i, str(cells[i])) for i in _first_of_each(rows, cells)),
+                             int(missing.sum()), first_row + int(np.argmax(missing)) if missing.any() else -1)
+    return found
+
+
+def _is_number(cell: Any) -> bool:
+    return not isinstance(cell, str) or cell.strip().lower() in TRUTH or is_number(cell)
+
+
+def _first_of_each(rows: Sequence[int], cells: np.ndarray) -> list[int]:
+    """Return the rows of the first few different texts."""
+    first: dict[str, int] = {}
+    for row in rows:
+        if len(first) == EXAMPLES:
+            break
+        first.setdefault(str(cells[row]), row)
+    return list(first.values())
+
+
+@dataclass(frozen=True)
+class CellsTask:
+    """Find the cells of one block of rows that are no numbers."""
+
+    reader: Reader
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        found = cells_in(self.reader.read(self.start, self.stop).X, self.start)
+        return {"cells": [[j, own.texts, [list(example) for example in own.examples], own.missing, own.first_missing]
+                          for j, own in found.items()]}
+
+
+def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, execution: Execution, parts: Parts, *,
+                  as_text: Collection[int] | None, fills: bool, is_new: bool,
+                  has_keys: bool = True) -> DataError | None:
+    """Return the error for all cells of a table that are neither numbers nor text that is taken; None of none.
+
+    reader : one that takes text. as_text : the columns whose text is taken, None for all. fills : whether missing
+    cells are filled. is_new : whether the columns were decided by other rows.
+    has_keys : whether identifiers will be left out.
+    """
+    tasks = [CellsTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
+    whole: dict[int, Cells] = {}
+    for receipt in execution.map(tasks, parts):
+        for j, texts, examples, missing, first in receipt["cells"]:
+            own = Cells(texts, tuple((row, text) for row, text in examples), missing, first)
+            whole[j] = whole[j].merge(own) if j in whole else own
+    scan = reader.scan()
+    refused = {}
+    for j, cells in whole.items():
+        texts = as_text is not None and j not in as_text
+        own = Cells(*((cells.texts, cells.examples) if texts else (0, ())),
+                    *((0, -1) if fills else (cells.missing, cells.first_missing)))
+        if own.texts or own.missing:
+            refused[j] = own
+    # Text of which none comes twice is an identifier most likely, and left out.
+    refused = {j: cells for j, cells in refused.items() if not (has_keys and not is_new and j in scan.keys)} or refused
+    return told_cells(refused, scan.n_rows, source, scan.feature_names, can_drop="drop" in reader.options,
+                      is_new=is_new) if refused else None
+
+
+def told_cells(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None, *,
+               can_drop: bool, is_new: bool) -> CellError:
+    """Return the error for cells that are no numbers, by column; is_new : of rows whose columns others decided."""
+    lines = []
+    for j in sorted(refused)[:MOST_LISTED]:
+        cells, parts = refused[j], []
+        if cells.texts:
+            shown = ", ".join(f"{text[:40]!r} in row {row}" for row, text in cells.examples)
+            parts.append(f"holds text: {shown} ({cells.texts:,} of {n_rows:,} cells)")
+        if cells.missing:
+            parts.append(f"has {cells.missing:,} missing cells; the first is in row {cells.first_missing}"
+                         if cells.missing > 1 else f"has a missing cell in row {cells.first_missing}")
+        lines.append(f"{column_label(names, j)} {' and '.join(parts)}")
+    if len(refused) > MOST_LISTED:
+        lines.append(f"and {len(refused) - MOST_LISTED} more columns")
+    what = f"{source}: {lines[0]}, counted from 0" if len(lines) == 1 else \
+        f"{source}: {len(refused)} columns have cells that are no numbers (rows are counted from 0)" \
+        + "".join(f"\n  {line}" for line in lines)
+    if is_new:
+        return CellError(explain(what, why="the columns were numbers without missing cells when the training data were "
+                         "read", fix="correct these cells or leave the rows out; or read the training data with "
+                                     "`when_missing: impute`, which gives missing cells a value"))
+    ways = []
+    text = [j for j in sorted(refused) if refused[j].texts]
+    if any(cells.missing for cells in refused.values()):
+        ways.append("`when_missing: impute` fills missing numbers with the mean of their column, and makes missing "
+                    "text a category")
+    if text:
+        ways.append("`when_text: one_hot` makes one column of 0 and 1 of each text")
+    if odd := sorted({example for j in text if refused[j].texts <= ODD * n_rows for _, example in refused[j].examples}):
+        ways.append(f"if {', '.join(map(repr, odd[:EXAMPLES]))} marks a missing cell, `missing: {odd[:EXAMPLES]}`")
+    if can_drop:
+        called = [names[j] if names else j for j in sorted(refused)]
+        ways.append(f"to leave columns out, `drop: [{', '.join(map(str, called[:MOST_LISTED]))}]`")
+        if text:
+            ways.append(f"if one is the target, `target: {names[text[-1]] if names else text[-1]}`")
+    return CellError(explain(what, why="features are numbers; text and missing cells have no distance",
+                             fix="; ".join(ways) + "; in a spec these are keys of data.read"))

@@ -1,0 +1,255 @@
+"""What is wrong with a pipeline file, all of it at once: each with the path of its key, and what was meant."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from ..errors import DsslError, SpecError, said, sentences
+from ..plain_yaml import NO_SPACE
+from .spec import READER_TYPES, Spec, read_mistakes
+
+Place = tuple[str, ...]
+CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydantic's names of a value's types
+SHOULD = "Input should be "
+READ: Place = ("data", "read")  # the section whose keys are those of the readers
+MOST_PLACES = 4  # where a key may belong that a message names
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What is wrong at the path of a key, which `says` names."""
+
+    place: Place
+    says: str
+
+
+def all_mistakes(items: Sequence[Mapping[str, Any]], kind: str, specs: Mapping[str, type[Spec]]) -> list[Mistake]:
+    """Return the errors of pydantic as mistakes, those of the choices of one value as one that names all choices.
+
+    kind : the kind of model whose spec was asked for. specs : the spec of each kind.
+    """
+    found = []
+    for item in one_of_each(items):
+        place = tuple(map(str, item["loc"]))
+        given = (f" (given: {item['input']!r})"
+                 if item["type"] not in ("missing", "extra_forbidden") and _is_short(item["input"]) else "")
+        found.append(Mistake(place, f"{'.'.join(place) or 'spec'}: {_message(item, place, kind, specs)}{given}"))
+    return found
+
+
+def mistakes_of_reading(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what is wrong in `data.read`, as pydantic tells of the other sections."""
+    data = fields.get("data")
+    options = data.get("read") if isinstance(data, dict) else None
+    found = read_mistakes(options) if isinstance(options, dict) else []
+    return [{**item, "loc": (*READ, *item["loc"])} for item in found]
+
+
+def mistake_of_section(section: str, error: DsslError) -> Mistake:
+    """Return what is wrong with the parameters that a section makes; a SpecError names its keys itself."""
+    what, why, fix = sentences(str(error))
+    key = re.match(r"(\w+)=", what)
+    place = (*section.split("."), *([key[1]] if key and not isinstance(error, SpecError) else []))
+    prefix = "" if isinstance(error, SpecError) else f"{section}: "
+    return Mistake(place, f"{prefix}{what}" + (f" ({why}; {fix})" if why else ""))
+
+
+def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the items of pydantic's errors, those of the choices of one value as one that names all choices."""
+    found: dict[tuple[int | str, ...], dict[str, Any]] = {}
+    for item in items:
+        place, is_choice = item["loc"], bool(item["loc"]) and CHOICE.fullmatch(str(item["loc"][-1])) is not None
+        key = place[:-1] if is_choice and item["msg"].startswith(SHOULD) else place
+        if key in found and key != place:
+            # The first sentence says what is expected, what follows a comma how it was read.
+            expected = [own["msg"].removeprefix(SHOULD).split(", ")[0] for own in (found[key], item)]
+            found[key] |= {"loc": key, "msg": SHOULD + " or ".join(expected)}
+        else:
+            found[key] = dict(item)
+    return list(found.values())
+
+
+def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[str, type[Spec]]) -> str:
+    """Return what pydantic says; of a kind of model the names of all, of a key that is none here where it belongs."""
+    if item["type"] == "literal_error" and place == ("model", "kind"):
+        names = [repr(name) for name in specs]
+        return f"Input should be {', '.join(names[:-1])} or {names[-1]}"
+    if item["type"] in ("model_type", "model_attributes_type"):
+        return ("the section is empty: leave it out, or indent its keys below it" if item["input"] is None else
+                "expected a section: keys and their values, indented below it")
+    return where_it_belongs(place, kind, specs) if item["type"] == "extra_forbidden" else said(item)
+
+
+def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -> str:
+    """Return, of a key that a spec does not have at this place, which keys are near, or where it belongs."""
+    own = specs[kind]
+    if place[:1] == ("selection",) and has_key(own, ("selection", "grid", *place[1:])):
+        return "it is a key of selection.grid: a list of values that are tried"
+    theirs = [name for name, spec in specs.items() if has_key(spec, place)]
+    if theirs:
+        here = section_at(own, place[:-1])
+        return (f"model.kind is {kind}, which has no use for it, leave it out; {' and '.join(theirs)} "
+                f"{'have' if len(theirs) > 1 else 'has'} it, {kind} has here "
+                f"{', '.join(here.model_fields) if here else 'nothing'}")
+    key, here_keys = place[-1], keys_at(own, place[:-1])
+    every = list(_paths(own))
+    same = [path for path in every if _plain(path[-1]) == _plain(key)]
+    for paths in ([path for path in same if path[:-1] == place[:-1]], same,
+                  [(*place[:-1], near) for near in _near(key, here_keys, 0.7)],
+                  [path for path in every if path[-1] in _near(key, {path[-1] for path in every}, 0.8)]):
+        if paths:
+            named = sorted(paths, key=len)[:MOST_PLACES]
+            named = [path for path in named if path[:2] != ("selection", "grid")] or named
+            return f"there is no such key here; did you mean {' or '.join('.'.join(path) for path in named)}?"
+    others = [(name, path) for name, spec in specs.items() for path in _paths(spec) if _plain(path[-1]) == _plain(key)]
+    if others:
+        kinds = [name for name, path in others if path == others[0][1]]
+        return (f"there is no such key here; it is {'.'.join(others[0][1])}, where model.kind is "
+                f"{' or '.join(kinds)}")
+    return "there is no such key; " + (f"here may be {', '.join(here_keys)}" if here_keys else "here is no section")
+
+
+def _plain(key: str) -> str:
+    return key.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def _near(key: str, keys: Any, cutoff: float) -> list[str]:
+    """Return the key that is written almost like one; none where no key is."""
+    by_plain = {_plain(one): one for one in keys}
+    return [by_plain[one] for one in get_close_matches(_plain(key), by_plain, 1, cutoff)]
+
+
+def _paths(section: type[BaseModel], above: Place = ()) -> Iterator[Place]:
+    """Yield the path of every key of a spec."""
+    for key in keys_at(section, ()):
+        yield (*above, key)
+        inner = section_at(section, (key,))
+        if inner is not None:
+            yield from _paths(inner, (*above, key))
+        elif (*above, key) == READ:
+            yield from ((*READ, option) for option in READER_TYPES)
+
+
+def keys_at(section: type[BaseModel], place: Place) -> list[str]:
+    """Return the keys that a spec may have in the section at a path."""
+    if place == READ:
+        return list(READER_TYPES)
+    found = section_at(section, place)
+    return list(found.model_fields) if found else []
+
+
+def section_at(section: type[BaseModel], place: Sequence[int | str]) -> type[BaseModel] | None:
+    """Return the section at a path of keys below another, None where there is none."""
+    for key in place:
+        field = section.model_fields.get(str(key))
+        found = [] if field is None else [part for part in (field.annotation, *get_args(field.annotation))
+                                          if isinstance(part, type) and issubclass(part, BaseModel)]
+        if not found:
+            return None
+        section = found[0]
+    return section
+
+
+def has_key(section: type[BaseModel], place: Sequence[int | str]) -> bool:
+    """Return whether a spec has a key at this path."""
+    above = section_at(section, place[:-1])
+    return above is not None and str(place[-1]) in above.model_fields
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, (str, int, float, bool)) and len(str(value)) < 80
+
+
+# ---- what YAML reads otherwise than it was meant
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A mapping as it was meant, what had to be mended for it, and where keys have moved from, by their paths."""
+
+    fields: dict[str, Any]
+    mistakes: list[Mistake]
+    moved: dict[Place, Place]
+
+
+def repaired(fields: dict[str, Any], spec: type[BaseModel], lines: Mapping[Place, int]) -> Repaired:
+    """Return a mapping with keys that are not indented in their section, and a space behind each colon."""
+    found = Repaired({}, [], {})
+    found.fields.update(_repaired(fields, spec, (), lines, found))
+    return found
+
+
+def _repaired(fields: dict[str, Any], section: type[BaseModel], place: Place, lines: Mapping[Place, int],
+              found: Repaired) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    into: str | None = None  # the empty section that the keys after it belong to
+    for key, value in fields.items():
+        inner, path = section_at(section, (str(key),)), (*place, str(key))
+        empty = keys_at(section, (into,)) if into is not None else []
+        if into is not None and str(key) in empty and str(key) not in section.model_fields:
+            if result[into] is None:
+                result[into] = {}
+                told = [(str(other), lines.get((*place, str(other)))) for other in fields if str(other) in empty
+                        and str(other) not in section.model_fields]
+                named = ", ".join(name + (f" (line {line})" if line else "") for name, line in told)
+                found.mistakes.append(Mistake((*place, into), f"{'.'.join((*place, into))}: the section is empty, and "
+                                              f"{named} below it {'begin' if len(told) > 1 else 'begins'} in its "
+                                              "column: indent by two spaces what belongs to the section"))
+            result[into][key] = value
+            found.moved[(*place, into, str(key))] = path
+            continue
+        into = str(key) if value is None and inner is not None else None
+        if value is None and (joined := NO_SPACE.fullmatch(str(key))) and joined[1] in section.model_fields:
+            found.mistakes.append(Mistake(path, _no_space([str(key)], place)))
+            key, value = joined[1], joined[2]
+            found.moved[(*place, key)] = path
+        elif isinstance(value, str) and inner is not None and (pieces := _joined(value, inner)):
+            found.mistakes.append(Mistake(path, _no_space(value.split(), path)))
+            value = pieces
+        elif isinstance(value, dict) and inner is not None:
+            value = _repaired(value, inner, path, lines, found)
+        result[key] = value
+    return result
+
+
+def _joined(text: str, section: type[BaseModel]) -> dict[str, Any] | None:
+    """Return the keys and values of a text such as `count:5 seed:1`, None of any other."""
+    pieces = [NO_SPACE.fullmatch(piece) for piece in text.split()]
+    if not pieces or not all(piece is not None and piece[1] in section.model_fields for piece in pieces):
+        return None
+    return {piece[1]: piece[2] for piece in pieces if piece is not None}
+
+
+def _no_space(pieces: Sequence[str], place: Place) -> str:
+    """Return what is wrong with keys whose values stand right behind the colon."""
+    meant = ", ".join(f"{key}: {value}" for key, _, value in (piece.partition(":") for piece in pieces))
+    return f"{'.'.join(place) or 'spec'}: {' '.join(pieces)!r} has no space after the colon: write {meant}"
+
+
+def validated(spec: type[Spec], fields: dict[str, Any]) -> tuple[Spec | None, list[Any]]:
+    """Return the spec of a mapping, or None and what pydantic finds wrong."""
+    try:
+        return spec.model_validate(fields), []
+    except ValidationError as error:
+        return None, list(error.errors())
+
+
+def without(fields: dict[str, Any], items: Sequence[Mapping[str, Any]], spec: type[Spec]) -> Spec | None:
+    """Return the spec of a mapping without the keys that pydantic refuses, None where it needs one of them.
+
+    What its other sections make can then be checked as well.
+    """
+    left = deepcopy(fields)
+    for item in items:
+        *above, last = item["loc"] or ("",)
+        place: Any = left
+        for key in above:
+            place = place.get(key) if isinstance(place, dict) else None
+        if isinstance(place, dict):
+            place.pop(last, None)
+    return validated(spec, left)[0]

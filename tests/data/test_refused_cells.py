@@ -1,0 +1,102 @@
+"""Text and missing cells of a table are told all at once, by column, whatever comes first and wherever it stands."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from dssl.data.columns import Columns
+from dssl.data.ingest import ingest
+from dssl.data.refused_cells import Cells, cells_in
+from dssl.errors import DataError
+from dssl.execution.in_process import InProcess
+from dssl.storage.blocks import MemoryParts
+
+LATE = 1500  # beyond the first rows, which a reader looks at before all others
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Numbers, but for gaps, a category, and two odd texts far down."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    frame = pd.DataFrame({"height": rng.normal(size=n).round(3), "gaps": rng.normal(size=n).round(3),
+                          "color": rng.choice(["red", "green"], n), "odd": rng.integers(0, 9, n).astype(object),
+                          "y": rng.integers(0, 2, n)})
+    frame.loc[[3, LATE, LATE + 1], "gaps"] = None
+    frame.loc[[LATE, LATE + 9], "odd"] = ["n.a.", "k.A."]
+    frame.loc[LATE + 5, "color"] = None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def files(table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    table.to_csv(folder / "t.csv", index=False)
+    table.astype({"odd": str}).to_parquet(folder / "t.parquet", row_group_size=400)
+    return folder
+
+
+def refusal(path, **options):
+    with pytest.raises(DataError) as error:
+        ingest(path, MemoryParts(), InProcess(2), **options)
+    return str(error.value)
+
+
+GAPS, COLOR = "column 'gaps' has 3 missing cells; the first is in row 3", "(1,999 of 2,000 cells)"
+ODD = f"column 'odd' holds text: 'n.a.' in row {LATE}, 'k.A.' in row {LATE + 9} (2 of 2,000 cells)"
+GONE = f"has a missing cell in row {LATE + 5}"
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+@pytest.mark.parametrize("rows", [None, 130])
+@pytest.mark.parametrize(("options", "told", "not_told"), [
+    ({}, [GAPS, COLOR, ODD, GONE, "3 columns"], ["height"]),
+    ({"when_text": "one_hot"}, [GAPS, GONE, "2 columns"], ["holds text"]),
+    ({"when_missing": "impute"}, [COLOR, ODD, "2 columns"], [" missing cell"]),
+    ({"drop": ("color", "odd")}, [GAPS], ["columns have", "color"]),
+])
+def test_all_cells_that_are_no_numbers_are_told_at_once(files, name, rows, options, told, not_told):
+    text = refusal(files / name, block_rows=rows, **options)
+    what, _, rest = text.partition("\n  why: ")
+    for words in told:
+        assert words in what, text
+    for words in not_told:
+        assert words not in what, text
+    assert ("when_missing: impute" in rest) == (" missing cell" in what)
+    assert ("when_text: one_hot" in rest) == ("holds text" in what)
+
+
+def test_few_texts_among_numbers_may_mark_missing_cells(files):
+    text = refusal(files / "t.csv")
+    assert "if 'k.A.', 'n.a.' marks a missing cell, `missing: ['k.A.', 'n.a.']`" in text
+    found = ingest(files / "t.csv", MemoryParts(), InProcess(1), missing=("n.a.", "k.A."), when_missing="impute",
+                   when_text="one_hot")
+    assert [record["missing"] for record in found.attributes["survey"]] == [0, 3, 1, 2]
+
+
+def test_new_rows_that_do_not_fit_are_told_at_once(files, table, tmp_path):
+    known = ingest(files / "t.csv", MemoryParts(), InProcess(1), when_text="one_hot", drop=("gaps", "odd"),
+                   when_missing="impute")
+    columns = Columns.of(known.attributes | {"when_missing": "error"})
+    new = table[["height", "color"]].astype(object).iloc[:50]
+    new.loc[[4, 7], "height"] = [None, "tall"]
+    new.loc[9, "color"] = None
+    new.to_csv(tmp_path / "new.csv", index=False)
+    text = refusal(tmp_path / "new.csv", target="none", columns=columns, when_text="one_hot")
+    assert "column 'height' holds text: 'tall' in row 7 (1 of 50 cells) and has a missing cell in row 4" in text
+    assert "column 'color' has a missing cell in row 9" in text
+    assert "'red'" not in text
+
+
+def test_cells_of_blocks_are_those_of_the_whole(table):
+    X = table[["gaps", "odd"]]
+    whole = cells_in(X)
+    parts = [cells_in(X.iloc[start:start + 300], start) for start in range(0, len(X), 300)]
+    for j, cells in whole.items():
+        found = Cells()
+        for part in parts:
+            found = found.merge(part.get(j, Cells()))
+        assert found == cells
+    assert (whole[0].missing, whole[0].first_missing, whole[1].texts) == (3, 3, 2)
+    assert_array_equal([row for row, _ in whole[1].examples], [LATE, LATE + 9])
