@@ -1,5 +1,5 @@
-"""The command line: `dssl run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `gc`, `doctor`,
-`schema`.
+"""The command line: `dssl init`, `run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `gc`,
+`doctor`, `schema`.
 
 One JSON document on standard output with --json, of what failed too; everything else on standard error. Exit codes:
 0 done, 1 failed (the data cannot be used, or not as the spec asks), 2 a spec or usage that is wrong whatever the data,
@@ -17,6 +17,7 @@ import click
 from .. import __version__
 from ..errors import DsslError, explain
 from .data import ingest_command, predict_command
+from .init import init_command
 from .options import console
 from .outcome import Outcome
 from .runs import plan_command, report_command, run_command
@@ -94,6 +95,6 @@ def schema_command() -> None:
     click.echo(json.dumps(schema(), indent=1))
 
 
-for command in (run_command, plan_command, ingest_command, predict_command, suggest_command, verify_command,
-                inspect_command, gc_command, doctor_command, report_command):
+for command in (init_command, run_command, plan_command, ingest_command, predict_command, suggest_command,
+                verify_command, inspect_command, gc_command, doctor_command, report_command):
     main.add_command(command)

@@ -1,0 +1,305 @@
+"""The first spec of a file: what is in it, which column is the target, and what is to be said of the others.
+
+Everything that is chosen stands in the spec with the reason, and can be changed there.
+"""
+
+import os
+import re
+import tempfile
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+
+from ..data.columns import MOST_LEVELS
+from ..data.findings import ColumnRecord
+from ..data.readers.formats import ENDINGS, folder_format
+from ..data.sources import find_source
+from ..errors import DataError, require
+from ..execution.tasks import Execution
+from .first_look import FEW, Labels, Look, listed
+
+Task = Literal["classification", "regression", "clustering"]
+UNKNOWN = {"unknown", "unlabeled", "unlabelled", "none", "missing", "no label", "-", "--", "tbd", "todo"}  # as labels
+FEW_TESTS = 30  # test points below which an error is a rough guess
+SHOWN = 6  # classes, and columns, that a comment names
+FLOAT32_STEPS = 4096  # that tell the values of a column apart; see `data/floats.py`
+WIDTH, COMMENT = 34, 80  # of what stands before a comment, and of a line of it
+APART = 100  # ratio of the ranges of columns that is worth a word
+
+
+@dataclass(frozen=True)
+class FirstSpec:
+    """A spec as text, and what was seen and chosen, a line each.
+
+    task, target : what is predicted. records : of the columns, in their order, JSON.
+    """
+
+    name: str
+    text: str
+    told: list[str]
+    task: Task
+    target: str | None
+    records: list[dict[str, Any]]
+
+
+def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execution, *,
+               target: str | None = None) -> FirstSpec:
+    """Return the spec of a source that has none yet.
+
+    sources : names, paths, URLs or patterns; a folder of files of one format stands for all of them.
+    options : of the reader, as in `data.read`. target : the column or member that is predicted, or "none"; unset, it
+    is looked for. Memory: a block of rows, and the labels of all.
+
+    Raises DataError: there is no such source, it cannot be read, or nothing in it is the target beyond doubt.
+    """
+    named = [_files_in(source) for source in sources]
+    source = find_source(named if len(named) > 1 else named[0], labels=options.get("labels"),
+                         format=options.get("format"))
+    given = options if target is None else {**options, "target": target}
+    with tempfile.TemporaryDirectory() as scratch:
+        look = Look(source, given, Path(scratch), execution)
+        why = "as asked for" if target is not None or "target" in options else ""
+        if not why:
+            found, why = look.target()
+            if found is not None:
+                given = {**given, "target": found}
+                look = Look(source, given, Path(scratch), execution)
+        return _written(named, _name_of(sources[0]), look, why)
+
+
+def _files_in(source: str) -> str:
+    """Return a source; of a folder that is no data set the pattern of its files, if they have one format."""
+    path = Path(source).expanduser()
+    if not path.is_dir() or folder_format(path) is not None:
+        return source
+    endings = sorted({file.suffix for file in path.iterdir() if file.is_file() and file.suffix.lower() in ENDINGS})
+    require(len(endings) == 1, f"{source} is a folder with files that end in {', '.join(endings) or 'nothing known'}",
+            why="files of one format are read as one data set", error=DataError,
+            fix=f"name some of them with a pattern, such as '{source}/*{(endings or ['.csv'])[0]}'")
+    return os.path.join(source, f"*{endings[0]}")
+
+
+@dataclass
+class _Lines:
+    """The lines of a spec, with their comments, and what is told of them."""
+
+    lines: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    def add(self, body: str, comment: str = "", *, told: str | None = None) -> None:
+        """Add a line; told : what is said of it, by default its comment."""
+        text = "  " * self.depth + body
+        first, *more = textwrap.wrap(comment, COMMENT, break_long_words=False) or [""]
+        self.lines.append(f"{text:<{WIDTH}}  # {first}" if comment else text)
+        self.lines += [f"{'':<{WIDTH}}  # {line}" for line in more]
+        if told is not None:
+            self.told.append(told)
+
+    @contextmanager
+    def section(self, body: str, comment: str = "") -> Iterator[None]:
+        self.add(body, comment)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+
+def yaml_of(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
+    return text.removesuffix("\n...\n").strip()
+
+
+def _name_of(source: str) -> str:
+    """Return the name of a spec, from that of its source."""
+    plain = Path(re.sub(r"[*?\[\]]+", "", source).rstrip("/")).name.lower().split(".")[0]
+    return re.sub(r"[^a-z0-9_-]+", "-", plain).strip("-_")[:60] or "mine"
+
+
+def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec:
+    """Return the spec of what was seen."""
+    scan, labels = look.scan, look.labels()
+    records = look.records or []
+    task = _task(labels, look.source.name)
+    marker = _marker(labels) if labels is not None and task == "classification" else None
+    if labels is not None and task == "classification":
+        labels = _without_unlabeled(labels, marker)
+    out = _Lines()
+    shown = " ".join(named)
+    columns = f"{scan.n_columns:,} features" + (" (sparse)" if scan.nnz is not None else "")
+    out.told.append(f"{shown}: {look.format}, {scan.n_rows:,} rows, {columns}")
+    out.add(f"# What `dssl init {shown}` found: {scan.n_rows:,} rows, {columns}. Change what is wrong; a line that is")
+    out.add("# left out takes the default. `dssl schema` prints all keys with their meaning.")
+    out.add(f"name: {yaml_of(name)}")
+    with out.section("data:"):
+        _data(out, named, look, labels, task, marker, why, records)
+    if task == "clustering":
+        with out.section("model:"):
+            out.add("kind: clustering")
+            out.add("clusters: eigengap", "their number, or eigengap: chosen where the eigenvalues fall most")
+    else:
+        out.add("labels: {given: true}", "every label but those of the test; {per_class: 10} shows so many only")
+        out.add("model: {kind: automatic}", "nothing to tune: graph kernels and the labels alone, weighed by "
+                                            "leave-one-out")
+    return FirstSpec(name, "\n".join(out.lines) + "\n", out.told, task, scan.target,
+                     [vars(record) for record in records])
+
+
+def _task(labels: Labels | None, source: str) -> Task:
+    if labels is None:
+        return "clustering"
+    require(labels.known > 0, f"{source}: no row of the target has a value", why="there is nothing to learn from",
+            fix="name another column with --target, or --target none for clusters", error=DataError)
+    if labels.is_text or (labels.is_whole and labels.counts is not None and len(labels.counts) <= FEW):
+        require(labels.counts is not None and len(labels.counts) >= 2, f"{source}: the target has "
+                + (f"more than {MOST_LEVELS:,} different texts" if labels.counts is None else "one value"),
+                why="classes are told apart from two on" if labels.counts else "it names rows, not classes",
+                fix="name another column with --target", error=DataError)
+        return "classification"
+    return "regression"
+
+
+def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, task: Task,
+          marker: tuple[Any, str] | None, why: str, records: Sequence[ColumnRecord]) -> None:
+    """Add the section `data`."""
+    out.add(f"source: {yaml_of(list(named) if len(named) > 1 else named[0])}")
+    if task != "classification":
+        about = "no target: rows are grouped" if labels is None else (
+            f"numbers from {labels.low:g} to {labels.high:g}; classification if they are codes of classes")
+        out.add(f"task: {task}", about, told=f"task: {task}: {about}")
+    left_out = _left_out(records, look)
+    _read(out, look, labels, why, records, left_out)
+    if marker is not None:
+        out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], told=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
+    if labels is not None:
+        _test(out, look, labels, task)
+    used = [record for record in records if record.name not in left_out and record.kind in ("number", "integer")]
+    spans = [record.max - record.min for record in used
+             if record.min is not None and record.max is not None and record.max > record.min]
+    ratio = max(spans) / min(spans) if spans else 1.0
+    apart = f"the ranges of the columns differ by a factor of {ratio:,.0f}" if ratio >= APART else \
+        "the columns have ranges alike" if spans else "by the columns' ranges"
+    chosen = "ranges" if task == "clustering" else "ranges and labels"
+    out.add("# scale: auto", f"{apart}; chosen by {chosen}", told=f"data.scale: auto: {apart}")
+
+
+def _left_out(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
+    """Return the columns of a table that are no features, with the reason; none where no other is left."""
+    if not look.is_table:
+        return {}
+    found = {record.name: record.why or record.finding for record in records if record.finding is not None}
+    found |= {record.name: "text that is not of few kinds" for record in records
+              if record.kind == "text" and record.name not in found}
+    found |= {record.name: f"{record.why}; if new rows have it too, it is a feature" for record in records
+              if record.finding == "target"}
+    return found if len(found) < len(records) else {}
+
+
+def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Sequence[ColumnRecord],
+          left_out: dict[str, str]) -> None:
+    """Add the section `data.read`."""
+    used = [record for record in records if record.name not in left_out]
+    given = {key: value for key, value in look.options.items() if key not in ("target", "drop")}
+    texts = [record for record in used if record.kind in ("category", "text", "time")]
+    empty = [record for record in used if record.missing]
+    narrow = [record for record in used if _is_narrow(record)]
+    settable = "target" in look.reader.options
+    dropped = dict.fromkeys(listed(look.options.get("drop")), "as asked for") | look.unusable | left_out
+    is_plain = not (given or texts or empty or narrow or dropped) and not settable
+    if labels is not None:
+        counted = _counted(labels)
+        reason = f"; {why}" if why else ""
+        out.told.append(f"target: {look.scan.target}{reason}; {counted}")
+    if is_plain:
+        return
+    with out.section("read:"):
+        if settable and (labels is not None or "target" in look.options):
+            out.add(f"target: {yaml_of(look.options.get('target', look.scan.target))}",
+                    f"{why}; {counted}" if labels is not None else "no column is the target")
+        for key, value in given.items():
+            out.add(f"{key}: {yaml_of(list(value) if isinstance(value, tuple) else value)}", "as asked for")
+        if dropped:
+            with out.section("drop:", "columns that are no features; without its line a column is one"):
+                for column, reason in dropped.items():
+                    out.add(f"- {yaml_of(column)}", reason, told=f"left out: {column}: {reason}")
+        if empty:
+            shown = _some([f"{record.name} {record.missing:,}" for record in empty])
+            out.add("when_missing: impute", f"empty cells: {shown}; a number takes the mean of its column",
+                    told=f"data.read.when_missing: impute: empty cells: {shown}")
+        if texts:
+            shown = _some([f"{record.name} ({record.levels} different)" for record in texts])
+            out.add("when_text: one_hot", f"text: {shown}; a column of 0 and 1 for each",
+                    told=f"data.read.when_text: one_hot: text: {shown}")
+        if narrow:
+            shown = _some([record.name for record in narrow])
+            out.add("dtype: float64", f"float32 would lose digits of {shown}",
+                    told=f"data.read.dtype: float64: float32 would lose digits of {shown}")
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - SHOWN
+    return ", ".join(texts[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _is_narrow(record: ColumnRecord) -> bool:
+    """Return whether float32 may not tell the values of a column apart."""
+    if record.min is None or record.max is None or record.kind not in ("number", "integer"):
+        return False
+    largest = max(abs(record.min), abs(record.max))
+    if record.kind == "integer" and largest <= 1 << 24:
+        return False
+    return 0 < record.max - record.min < FLOAT32_STEPS * float(np.spacing(np.float32(min(largest, 1e38))))
+
+
+def _counted(labels: Labels) -> str:
+    """Return how many rows have a label, and how many each class has."""
+    rows = f"{labels.known:,} rows have one, {labels.missing:,} do not" if labels.missing else \
+        f"all {labels.known:,} rows have one"
+    few = labels.counts is not None and (labels.is_text or (labels.is_whole and len(labels.counts) <= FEW))
+    each = _some([f"{value} {count:,}" for value, count in (labels.counts or {}).items()]) if few else ""
+    return f"{rows}: {each}" if each else rows
+
+
+def _marker(labels: Labels) -> tuple[Any, str] | None:
+    """Return the label that stands for none, or one that does not occur where -1 is a class, and why."""
+    counts = labels.counts or {}
+    if -1 in counts and labels.is_whole:
+        if len(counts) == 2:
+            return 0, "0 does not occur: -1 is a class here, where there are two"
+        return (-1, "-1 marks rows without a label") if labels.missing else None
+    unknown = [value for value in counts if isinstance(value, str) and value.strip().lower() in UNKNOWN]
+    if len(unknown) == 1 and len(counts) > 2:
+        return unknown[0], f"{counts[unknown[0]]:,} rows say so; remove the line if it is a class"
+    return None
+
+
+def _without_unlabeled(labels: Labels, marker: tuple[Any, str] | None) -> Labels:
+    """Return the labels with those that stand for none among the missing: a marker, or -1 among whole numbers."""
+    hidden = marker[0] if marker is not None else -1 if labels.is_whole else None
+    counts = dict(labels.counts or {})
+    gone = counts.pop(hidden, 0)
+    return replace(labels, known=labels.known - gone, missing=labels.missing + gone, counts=counts)
+
+
+def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
+    """Add the test points: a fifth of the labeled rows, or as many as leave a label of each class."""
+    if look.scan.has_split:
+        out.add("test: {official: true}", "the split that the source comes with")
+        return
+    sizes = list((labels.counts or {}).values()) if task == "classification" else [labels.known]
+    known = sum(sizes)
+    most = sum(size - 1 for size in sizes)
+    require(most > 0, f"no class has two labels: {_counted(labels)}", error=DataError,
+            why="one is tested, the others are learned from", fix="label two rows of a class or more")
+    count = max(1, round(known / 5))
+    body = "test: {fraction: 0.2}" if count <= most else f"test: {{count: {most}}}"
+    n_test = min(count, most)
+    rough = ": few, the error is a rough guess" if n_test < FEW_TESTS else ""
+    out.add(body, f"{n_test:,} of the {known:,} labeled rows judge the result{rough}",
+            told=f"data.test: {n_test:,} of the {known:,} labeled rows judge the result{rough}")

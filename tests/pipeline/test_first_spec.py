@@ -1,0 +1,217 @@
+"""`dssl init`: what is seen in a file, what is chosen of it, and that the spec which is written runs as it is."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+import zarr
+from click.testing import CliRunner
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
+
+from dssl.cli.main import main
+from dssl.pipeline.load import load_spec
+
+N = 90
+
+
+def trees(seed=0):
+    """A table as people have them: an id, a date, a constant, a copy, a category, gaps, and few labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, N)
+    frame = pd.DataFrame({
+        "id": np.arange(1000, 1000 + N), "height": rng.normal(3 * y, 1).round(3),
+        "width": (1e5 * rng.normal(y, 1)).round(1), "soil": rng.choice(["clay", "sand"], N),
+        "seen": pd.date_range("2020-01-01", periods=N).strftime("%Y-%m-%d"), "same": 1,
+        "age": rng.integers(1, 80, N).astype(float), "kind": np.array(["oak", "ash", "elm"], object)[y]})
+    frame["feet"] = (frame["height"] * 3.28084).round(9)
+    frame.loc[rng.random(N) < 0.2, "age"] = None
+    frame.loc[rng.random(N) < 0.5, "kind"] = None
+    return frame
+
+
+def init(*arguments):
+    return CliRunner().invoke(main, ["init", *map(str, arguments)], catch_exceptions=False)
+
+
+def run(path, folder):
+    done = CliRunner().invoke(main, ["run", str(path), "--on", "in-process", "--workspace", str(folder), "--json"],
+                              catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_table_is_inspected_and_each_choice_has_its_reason(here):
+    trees().to_csv("my trees.csv", index=False)
+    done = init("my trees.csv")
+    assert done.exit_code == 0, done.stderr
+    text = (here / "my-trees.yaml").read_text()
+    read = yaml.safe_load(text)["data"]["read"]
+    assert read == {"target": "kind", "drop": ["id", "seen", "same", "feet"], "when_missing": "impute",
+                    "when_text": "one_hot"}
+    for reason in ("its whole numbers rise from row to row", "its text is written as dates", "it is 1 in every row",
+                   "column 'height' on another scale", "empty cells: age", "text: soil (2 different)",
+                   "no other column has both few different values and empty cells", "differ by a factor of"):
+        assert reason in " ".join(text.replace("#", "").split()), text
+        assert reason in " ".join(done.stdout.split()), done.stdout
+    assert "then: dssl run my-trees.yaml" in done.stdout
+    assert max(map(len, text.splitlines())) <= 125
+    spec = load_spec("my-trees.yaml")
+    assert spec.model.kind == "automatic"
+    assert spec.labels.given
+
+
+def test_a_spec_that_is_there_is_not_overwritten(here):
+    trees().to_csv("t.csv", index=False)
+    (here / "t.yaml").write_text("mine")
+    done = init("t.csv")
+    assert done.exit_code == 1
+    assert "t.yaml is there already" in done.stderr
+    assert (here / "t.yaml").read_text() == "mine"
+    assert init("t.csv", "--out", "other.yaml").exit_code == 0
+    assert init("t.csv", "--out", "none/other.yaml").exit_code == 1
+
+
+@pytest.mark.parametrize(("columns", "target", "why"), [
+    ({"a": [0.5, 1.5], "Label": [3, 4], "b": [0, 1]}, "Label", "it is named so"),
+    ({"a": [0.5, 1.5], "kind": ["x", "z", None], "b": [0, 1]}, "kind", "few different values and empty cells"),
+    ({"a": [0.5, 1.5], "price": [1.25, None], "b": [7.5, 8.5]}, "price", "no other column has empty cells"),
+    ({"a": [0.5, 1.5], "kind": ["x", "z"], "b": [7.5, 8.5]}, "kind", "no other column has few different values"),
+    ({"a": [0.5, 1.5], "b": [0, 1], "kind": ["x", "z"]}, "kind", "it is the last column"),
+])
+def test_the_target_is_found(here, columns, target, why):
+    rng = np.random.default_rng(0)
+    rows = {name: [values[i] if name == target or not isinstance(values[0], float) else round(rng.normal(), 4)
+                   for i in rng.integers(0, len(values), 60)] for name, values in columns.items()}
+    if target == "price":
+        rows["price"] = [None if i % 3 else round(rng.normal(), 4) for i in range(60)]
+    pd.DataFrame(rows).to_csv("t.csv", index=False)
+    done = init("t.csv", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["target"] == target
+    assert why in " ".join(found["chosen"])
+    assert found["task"] == ("regression" if target == "price" else "classification")
+
+
+@pytest.mark.parametrize(("change", "arguments", "told"), [
+    (lambda frame: frame[["height", "width"]], (), "no column is the target beyond doubt"),
+    (lambda frame: frame[["soil", "kind", "height"]].assign(kind=frame["soil"]), (), "several have few"),
+    (lambda frame: frame, ("--target", "knid"), "has no column 'knid'"),
+    (lambda frame: frame, ("--target", "seen"), "more than" if N > 1000 else "no class has two labels"),
+    (lambda frame: frame.assign(kind="oak"), ("--target", "kind"), "the target has one value"),
+])
+def test_a_target_that_cannot_be_is_refused_with_what_to_say(here, change, arguments, told):
+    change(trees()).to_csv("t.csv", index=False)
+    done = init("t.csv", *arguments)
+    assert done.exit_code == 1
+    assert told in done.stderr
+    assert not (here / "t.yaml").exists()
+
+
+@pytest.mark.parametrize(("labels", "unlabeled"), [
+    (["yes", "no", "unknown"], "unknown"), ([-1, 1], 0), ([-1, 0, 1], None), (["yes", "no"], None)])
+def test_what_marks_rows_without_a_label(here, labels, unlabeled):
+    rng = np.random.default_rng(0)
+    pd.DataFrame({"a": rng.normal(size=60).round(4), "label": [labels[i % len(labels)] for i in range(60)]}).to_csv(
+        "t.csv", index=False)
+    assert init("t.csv").exit_code == 0
+    assert load_spec("t.yaml").data.unlabeled == unlabeled
+
+
+def test_columns_that_float32_cannot_tell_apart_are_read_in_more_digits(here):
+    rng = np.random.default_rng(0)
+    columns = {"a": 1e9 + rng.random(60).round(4), "b": rng.normal(size=60), "label": rng.integers(0, 2, 60)}
+    pd.DataFrame(columns).to_csv("t.csv", index=False)
+    assert init("t.csv").exit_code == 0
+    assert load_spec("t.yaml").data.ingest_params().dtype == "float64"
+
+
+def as_npz(folder, X, y):
+    np.savez(folder / "s.npz", X=X, y=y)
+    return "s.npz", ()
+
+
+def as_npy(folder, X, y):
+    np.save(folder / "s.npy", X)
+    np.save(folder / "l.npy", y)
+    return "s.npy", ("--read", "labels=l.npy")
+
+
+def as_svmlight(folder, X, y):
+    dump_svmlight_file(sparse.csr_array(X), y, str(folder / "s.svm"))
+    return "s.svm", ()
+
+
+def as_zarr(folder, X, y):
+    group = zarr.open_group(folder / "s.zarr", mode="w")
+    for name, array in (("X", X), ("y", y)):
+        group.create_array(name, data=array)
+    return "s.zarr", ()
+
+
+def as_parquet(folder, X, y):
+    pd.DataFrame(X, columns=list("abcd")).assign(label=pd.array(y, "Int64").astype(object)).assign(
+        label=lambda frame: frame["label"].where(y >= 0).astype("Int64")).to_parquet(folder / "s.parquet")
+    return "s.parquet", ()
+
+
+def as_folder(folder, X, y):
+    (folder / "s").mkdir()
+    for i, rows in enumerate((slice(0, 40), slice(40, None))):
+        pd.DataFrame(X[rows], columns=list("abcd")).assign(label=np.where(y < 0, None, y.astype(object))[rows]).to_csv(
+            folder / "s" / f"part-{i}.csv", index=False)
+    return "s", ()
+
+
+FORMATS = [as_npz, as_npy, as_svmlight, as_zarr, as_parquet, as_folder]
+
+
+def written(made, here):
+    """Write two clouds with half of their labels in a format, and the first spec of it; return what was told."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 2, N)
+    X, y = rng.normal(2.5 * true[:, None], 1, (N, 4)).round(4), np.where(rng.random(N) < 0.5, -1, true)
+    source, arguments = made(here, X, y)
+    done = init(source, *arguments)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout, (y >= 0).sum()
+
+
+@pytest.mark.parametrize("made", FORMATS)
+def test_the_spec_of_every_format_is_understood(here, made):
+    told, known = written(made, here)
+    assert f"{known} rows have one, {N - known} do not" in told
+    spec = load_spec("s.yaml")
+    assert spec.data.task == "classification"
+    assert spec.data.ingest_params().labels == ("l.npy" if made is as_npy else None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made", FORMATS)
+def test_the_spec_of_every_format_runs_as_it_is(here, made):
+    written(made, here)
+    assert run("s.yaml", here / "work")["metrics"]["error"] <= 0.25
+
+
+def test_a_table_of_one_s_own_from_init_to_predictions(here):
+    trees().to_csv("t.csv", index=False)
+    assert init("t.csv").exit_code == 0
+    result = run("t.yaml", here / "work")
+    assert result["metrics"]["n_test"] >= 5
+
+
+def test_points_without_labels_are_clustered(here):
+    rng = np.random.default_rng(0)
+    pd.DataFrame(rng.normal(size=(60, 2)).round(4), columns=["a", "b"]).to_csv("t.csv", index=False)
+    done = init("t.csv", "--target", "none")
+    assert done.exit_code == 0, done.stderr
+    assert load_spec("t.yaml").model.kind == "clustering"
