@@ -126,7 +126,7 @@ BAD = {
     "number.csv": ("1,2,3,0\n", r"number\.csv has 3 features, .*d has 2"),
     "unlabeled.csv": ("a,b\n1,2\n", r"the target of .*csv was taken to be 'b'[\s\S]*the target too, with empty cells"),
     "text.csv": ("a,b,y\n1,2,oak\n", r"the labels of .*text\.csv are text, those of the data set numbers"),
-    "missing.csv": ("a,b,y\n1,2,0\n1,,0\n", "1 values that are not finite"),
+    "missing.csv": ("a,b,y\n1,2,0\n1,,0\n", "column 'b' has a missing cell in row 1"),
     "rows.csv": ("a,b,y\n", "has no rows"),
 }
 

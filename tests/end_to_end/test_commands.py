@@ -87,8 +87,9 @@ def test_a_process_of_its_own_predicts_a_file(digits, tmp_path, dssl, process):
     assert done.code == 0, done.err
     with open(tmp_path / "labels.csv", newline="") as file:
         header, *rows = list(csv.reader(file))
-    assert header == ["label"]
-    found = np.array([int(label) for label, in rows])
+    assert header == ["row", "label", "probability"]
+    assert [int(row[0]) for row in rows] == list(range(len(y)))
+    found = np.array([int(row[1]) for row in rows])
     assert len(found) == len(y)
     assert np.mean(found == y) > 0.85
     assert done.document["n"] == len(y)
@@ -103,8 +104,7 @@ def test_a_process_of_its_own_predicts_a_file(digits, tmp_path, dssl, process):
 def test_a_process_ends_with_the_code_and_one_message(tmp_path, process):
     (tmp_path / "bad.yaml").write_text("name: bad\ndata: {source: digits}\nlabels: {per_clas: 2}\n")
     bad = process("run", tmp_path / "bad.yaml", "--workspace", tmp_path / "work", "--json")
-    assert bad.code == 2
-    assert bad.out == ""
+    assert bad.code == bad.document["exit_code"] == 2
     assert "labels.per_clas" in bad.err
     assert "Traceback" not in bad.err
     assert not (tmp_path / "work").exists()
@@ -116,8 +116,7 @@ def test_damage_is_3(workspace, dssl):
     data[len(data) // 2] ^= 4
     chunk.write_bytes(data)
     found = dssl("run", DIGITS, "--on", "in-process", "--set", "model.eta=3", "--workspace", workspace, "--json")
-    assert found.code == 3
-    assert found.out == ""
+    assert found.code == found.document["exit_code"] == 3
     assert str(chunk) in found.err
     assert "Traceback" not in found.err
 
@@ -126,8 +125,7 @@ def test_no_cluster_is_4(tmp_path, dssl):
     where = tmp_path / "gone.yaml"
     where.write_text("kind: address\naddress: tcp://127.0.0.1:9\ntimeout: 1\n")
     found = dssl("run", DIGITS, "--on", where, "--workspace", tmp_path / "work", "--json")
-    assert found.code == 4
-    assert found.out == ""
+    assert found.code == found.document["exit_code"] == 4
     assert "no scheduler answers at tcp://127.0.0.1:9" in found.err
     assert "Traceback" not in found.err
 
@@ -143,6 +141,5 @@ def test_a_held_workspace_is_5(tmp_path, dssl, environment):
         found = dssl("run", DIGITS, "--on", "in-process", "--workspace", tmp_path, "--json")
     finally:
         holder.communicate("")
-    assert found.code == 5
-    assert found.out == ""
+    assert found.code == found.document["exit_code"] == 5
     assert f"process {holder.pid}" in found.err

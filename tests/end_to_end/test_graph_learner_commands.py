@@ -95,5 +95,5 @@ def test_points_that_no_label_reaches_have_no_label(undisturbed, few_labels, tmp
     assert ((found == -1) == (y == -1)).all()
     assert (found == y).mean() > 0.95
     with open(tmp_path / "labels.csv", newline="") as file:
-        cells = [row[0] for row in csv.reader(file)][1:]
+        cells = [row["label"] for row in csv.DictReader(file)]
     assert [cell or "-1" for cell in cells] == [str(label) for label in found]
