@@ -56,6 +56,11 @@ class LabelFolds:
         return [self.compared, *(folds for _, folds in self.curve)] if self.compared else []
 
 
+def most_repetitions(n_labels: int) -> int:
+    """Return the most `LabelFolds.repetitions` of so many labels."""
+    return 1 + (sum(min(len(STARTS), round(1 / share)) for share in SHARES) if n_labels <= MOST else 0)
+
+
 def _draws(strata: np.ndarray, seed: int) -> list[tuple[int, list[np.ndarray]]]:
     """Return draws of `SHARES` of each class, one label at least, as folds of all others, with the labels seen."""
     order = block_rng(seed, CURVE_STREAM).permutation(len(strata))

@@ -30,7 +30,7 @@ LABELED = np.arange(0, 400, 8)
 def fitted(rows, execution=None, name="rbf"):
     execution = execution or InProcess(2)
     params = GraphKernelParams(n_subsample=90)
-    covariance = graph_covariance(KNNGraph(n_neighbors=6).build(rows, execution), LABELED, params, execution)
+    covariance = graph_covariance(KNNGraph(n_neighbors=6).build(rows, execution, scale="none"), LABELED, params, execution)
     kernel = deform(kernel_from(name, rows=rows), rows.take(covariance.subsample), covariance.powers[2], 10.0)
     points = rows.take(LABELED)
     target = Classes(LABELED, CODES[LABELED], np.array([0, 1]))
@@ -71,7 +71,7 @@ def test_shared_rows_lie_in_parts_that_workers_can_open(tmp_path):
 def test_an_estimator_takes_sparse_rows():
     y = np.full(400, -1)
     y[LABELED] = CODES[LABELED]
-    on_sparse, on_dense = (LapSVC(graph=KNNGraph(n_neighbors=6), n_subsample=90).fit(rows, y)
+    on_sparse, on_dense = (LapSVC(graph=KNNGraph(n_neighbors=6), n_subsample=90, scale="none").fit(rows, y)
                            for rows in (X, X.toarray()))
     assert sparse.issparse(on_sparse.model_.points)
     values = on_sparse.decision_function(X)

@@ -503,7 +503,7 @@ def test_a_fit_from_what_a_selection_keeps_is_planned_as_one(fields, shared, sel
         assert counting.count <= planned[stage] <= 1.5 * counting.count + 2, (stage, counting.names)
     few, many = ({stage["name"]: stage for stage in plan(spec, points=n, columns=64).records()}
                  for n in (10**6, 10**7))
-    assert few["models"]["core_seconds"] == many["models"]["core_seconds"] < 0.01 * few["selection"]["core_seconds"]
+    assert few["models"]["core_seconds"] == many["models"]["core_seconds"] < 0.05 * few["selection"]["core_seconds"]
     assert few["models"]["tasks"] == many["models"]["tasks"]
     assert many["selection"]["core_seconds"] > 3 * few["selection"]["core_seconds"]
 

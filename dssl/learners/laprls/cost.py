@@ -224,15 +224,15 @@ def dense_cost(of: Systems, method: str) -> Cost:
                    tasks * (of.pairs + of.held) * gram_seconds(of.v / 6, of.v))
 
 
-def restored_cost(of: Systems, n_models: int, n_labeled: int) -> Cost:
+def restored_cost(of: Systems, n_models: int, n_labeled: int, times: int) -> Cost:
     """Return what systems of Gram matrices that were kept take: these and their factors, and the labeled points.
 
-    Where a system is held, all labels are left out of it in turn, if that fits.
+    times : that folds of the labels are left out of a system, where one is held and that fits.
     """
     sums = gram_bytes(of.s, 1, points=True, n_outputs=of.columns)
     own = newton_bytes(of.m, of.s) if of.smooth else 8 * of.s * (4 * of.s + of.columns * n_models)
     left_out = closed_form_bytes(of.m, of.s)
-    leaves_out = of.held > 0 and left_out <= of.budget
+    leaves_out = times if of.held > 0 and left_out <= of.budget else 0
     if leaves_out:
         own, sums = max(own, left_out), sums + 8 * of.m * of.s
     seconds = (n_models + leaves_out) * gram_seconds(of.s / 6, of.s) + leaves_out * gram_seconds(of.m, of.s)

@@ -36,7 +36,7 @@ from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.by_labels import LabelFolds, by_labels, calibrated_by
+from ...selection.by_labels import LabelFolds, by_labels, calibrated_by, most_repetitions
 from ...selection.calibration import FOLDS
 from ...selection.chosen import chosen_folds
 from ...selection.held_out_scores import HeldOut
@@ -274,11 +274,13 @@ def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
     of, n_models = _systems(f), len(f.spec.baselines) + 1
     # Labels are left out of the model, and of the base.
+    times = 2 * most_repetitions(f.n_labeled)
     own = replace(of, held=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS,
                   params=replace(of.params, held_out_points="transductive"))
     costs = _preparing_costs(f, own)
     if any(f.attributes["selection"].get("kept", [])) if "selection" in f.attributes else of.held:
-        costs |= {"nystrom-direct": restored_cost(own, n_models, f.n_labeled)} if "nystrom-direct" in costs else {}
+        kept = restored_cost(own, n_models, f.n_labeled, times)
+        costs |= {"nystrom-direct": kept} if "nystrom-direct" in costs else {}
     unknown = of.held and "selection" not in f.attributes
     return _of_method(f, costs, _fewest(_preparing_costs(f, of) if unknown else costs))
 
