@@ -14,7 +14,7 @@ from tests import reference
 
 def structure(X, n_subsample=1000, n_neighbors=6, **regularizer):
     params = GraphKernelParams(regularizer=RegularizerParams(**regularizer), n_subsample=n_subsample)
-    graph = KNNGraph(n_neighbors=n_neighbors, weights="binary").build(X, InProcess(1))
+    graph = KNNGraph(n_neighbors=n_neighbors, weights="binary").build(X, InProcess(1), scale="none")
     found = graph_covariance(graph, np.array([0]), params, InProcess(1))
     return found.structure[params.regularizer.power]
 
@@ -39,7 +39,7 @@ def test_it_is_what_eigenvectors_but_the_constant_one_have_in_the_covariance(lap
 def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(90, 3)), rng.normal(size=(60, 3)) + 100])
-    graph, ridge = KNNGraph(n_neighbors=6, weights="binary").build(X, InProcess(1)), 0.02
+    graph, ridge = KNNGraph(n_neighbors=6, weights="binary").build(X, InProcess(1), scale="none"), 0.02
     params = GraphKernelParams(regularizer=RegularizerParams(laplacian=laplacian, ridge=ridge, power=2), n_subsample=40)
     found = graph_covariance(graph, np.array([0]), params, InProcess(1))
     made = Laplacian(graph.weights(), laplacian == "normalized")
