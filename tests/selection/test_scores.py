@@ -1,11 +1,14 @@
 """Scores of predictions, and whether one model is better than another."""
 
+import warnings
+
 import numpy as np
 from numpy.testing import assert_allclose
+from scipy.stats import ttest_rel
 
 from dssl.learners.coding import OneVsRest
 from dssl.learners.target import Quantities
-from dssl.selection.scores import scores_of, unlabeled_verdict
+from dssl.selection.scores import paired_t, scores_of, unlabeled_verdict
 
 
 def test_one_column_of_two_classes_is_that_of_the_second():
@@ -41,6 +44,16 @@ def test_differences_of_rounding_are_none():
     found = verdict(true, model=own, base=base)
     assert (found["over_base"]["gain"], found["over_base"]["p_value"]) == (0.0, 1.0)
     assert found["unlabeled_data"] == "no clear difference"
+
+
+def test_the_paired_test_is_that_of_scipy_without_its_warnings():
+    own, other = np.random.default_rng(0).normal(size=(2, 30))
+    assert_allclose(paired_t(own - other), ttest_rel(own, other).pvalue, rtol=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert paired_t(np.ones(5)) == 0.0
+        assert paired_t(np.full(9, 0.1) + 1e-17 * own[:9]) < 1e-9
+        assert paired_t(np.array([np.inf, 1.0, 2.0])) == 1.0
 
 
 def test_scores_of_one_point():
