@@ -32,8 +32,9 @@ from .system import block_vertices, whitening_bytes
 
 NEWTON_STEPS = 12  # a system of another loss than the squared one, as a rule
 # Measured on one core: an entry of W that is moved into blocks of another order, or that one task orders and cuts;
-# bytes that are read and written of one that is moved; and operations of the eigenvectors that whiten landmarks.
-MOVE_SECONDS, SPLIT_SECONDS, MOVED_READ, MOVED_WRITTEN, WHITEN_FLOPS = 1.1e-6, 3e-7, 60, 48, 20
+# bytes that are read and written of one that is moved; and of s landmarks, 1,000 or more, s^3 operations of `FLOP_RATE`
+# that whiten them.
+MOVE_SECONDS, SPLIT_SECONDS, MOVED_READ, MOVED_WRITTEN, WHITEN_FLOPS = 1.1e-6, 1.6e-7, 60, 48, 8
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Systems:
 
 
 def systems_seconds(of: Systems, method: str, halo: float) -> float:
-    """Return the estimated seconds of systems of landmarks, of one kernel on one core: as `choose_method` counts them.
+    """Return the estimated seconds of systems of landmarks, of one kernel on one core.
 
     Of losses other than the squared one, systems take `NEWTON_STEPS` of it each.
     """
