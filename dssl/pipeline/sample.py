@@ -4,7 +4,6 @@ They are drawn from all training points, which are read once; nothing is compute
 ten million points takes one pass more than one of ten thousand.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from ..graph.vertices import find_vertices
 from ..graph.weights import read_graph
 from ..kernels.points import as_points, squared_distances
 from ..learners.coding import ClassCoding, Coding, margins_of
-from ..learners.model import Output, predict_blocks, stored_models
+from ..learners.model import BlockValues, predict_blocks, stored_models
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..report.sections.sample import sample_section
 from ..selection.suggest import Criterion, SuggestParams, suggest
@@ -53,20 +52,6 @@ class SampleParams:
         return cls(graph.metric if graph else None, graph.n_neighbors if graph else 0, spec.data.seed)
 
 
-@dataclass(frozen=True)
-class ModelValues(Output):
-    """The values of the one model, `values` (n, c), and where it says nothing, `beyond` (n,)."""
-
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
-        model, = models.values()
-        return {"values": ((model.n_columns,), np.float64), "beyond": ((), bool)}
-
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        model, = models.values()
-        values, beyond = model.block_values(X)
-        return {"values": values, "beyond": beyond}, {}
-
-
 def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     """Draw training points, predict them, and describe them; JSON."""
     points = context.points("train")
@@ -77,7 +62,7 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     described = context.attributes("models")["models"]
     models = stored_models(context.inputs["models"].parts, {"model": described["model"]})
     own = context.parts.within("predicted")
-    predict_blocks(context.execution.share_rows(rows), models, ModelValues(), context.execution, own)
+    predict_blocks(context.execution.share_rows(rows), models, BlockValues(), context.execution, own)
     values, beyond = own.rows("values").read_all(), own.rows("beyond").read_all()
     own.remove()
     coding = models.open()["model"].coding
