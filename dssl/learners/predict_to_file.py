@@ -16,7 +16,7 @@ probabilities of all classes, (n, n_classes), whose row i is row i of the source
 import csv
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -93,18 +93,21 @@ def _found(coding: Coding, values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RowNames:
-    """The identifiers of rows: the name of their column, and numbers (n,), or the codes (n,) of `texts`."""
+    """The identifiers of rows: the name of their column, and numbers (n,), or the codes (n,) of `texts`.
+
+    texts : (t + 1,), the last one empty, for rows without, whose code is -1.
+    """
 
     head: str
     rows: Rows
-    texts: Sequence[str] | None = None
+    texts: np.ndarray | None = None
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return those of some rows, masked where there is none."""
         found = self.rows.read(start, stop)
         if self.texts is None:
             return np.ma.masked_array(found, np.isnan(found))
-        return np.ma.masked_array(np.array([*self.texts, ""])[found], found < 0)
+        return np.ma.masked_array(self.texts[found], found < 0)
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,8 @@ class FittedPipeline:
         target = dataset.attributes.get("target")
         if dataset.y is None or target not in [record["name"] for record in self._identifiers()]:
             return None
-        return RowNames(str(target), dataset.y, dataset.attributes.get("label_names"))
+        texts = dataset.attributes.get("label_names")
+        return RowNames(str(target), dataset.y, None if texts is None else np.array([*texts, ""]))
 
     def rows_of(self, X: Any, execution: Execution) -> Rows:
         """Return raw points as rows that the model predicts.
