@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import explain
+from ..errors import column_label, explain
 from ..execution.tasks import Share
 from ..storage.blocks import Rows
 
@@ -81,7 +81,7 @@ def warn_unlike(rows: Rows, ids: Rows | None, kind: str, names: Sequence[str] | 
     lost = (spread > 0) & (spread * UNLIKE < spread.max())
     if lost.sum() >= MANY * max(2, int((spread > 0).sum())):
         widest, least = int(spread.argmax()), int(np.where(lost, spread, np.inf).argmin())
-        wide, narrow = (f"column {names[j]!r}" if names else f"column {j}" for j in (widest, least))
+        wide, narrow = (column_label(names, j) for j in (widest, least))
         warnings.warn(explain(
             f"{wide} spreads {spread[widest] / spread[least]:,.0f} times as far as {narrow}, and scale is {kind!r}",
             why=f"distances see next to nothing of {int(lost.sum())} of {len(spread)} columns",

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import DataError, require
+from ..errors import DataError, column_label, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
 from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges, rows_that_fit
 from ..storage.csr import as_csr
 from .feature_units import near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
-from .ranges import Ranges
+from .ranges import LARGEST_BLOCK, Ranges
 from .scaling_params import ScalingKind, ScalingParams
 
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
@@ -32,8 +32,6 @@ ONE_UNIT = 3.0  # the largest range of a column over the lower quartile
 APART = 2.0  # levels of a category, in distances to near neighbors
 MOST_LISTED = 100  # constant columns of sparse rows that are named
 SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
-LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks share the work
-
 
 SCALED_SECONDS = 6e-9  # of a number, on one core, to take its moments or to scale it
 
@@ -255,8 +253,7 @@ def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None
     seen = Ranges(smallest, largest, int(found["count"]))
     if kind == "none":
         return Scaling(kind, np.empty(0), np.empty(0), attributes, seen)
-    wild = [("column " if feature_names else "") + _name(feature_names, int(j))
-            for j in np.flatnonzero(~np.isfinite(spread))[:1]]
+    wild = [column_label(feature_names, j) for j in np.flatnonzero(~np.isfinite(spread))[:1].tolist()]
     require(not wild, f"{''.join(wild)} spreads beyond float64", fix="leave it out, or rescale it",
             why="its deviation from the mean, squared, is infinite", error=DataError)
     with np.errstate(divide="ignore", over="ignore"):
