@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..units import size_text
+
 ABSENT = "–"
 
 
@@ -104,11 +106,9 @@ def p_value(value: Any) -> str:
 
 
 def size(n_bytes: Any) -> str:
-    """Return a number of bytes in MB or GB (powers of 1,000); nothing measured is absent."""
+    """Return a number of bytes as `size_text` does; nothing measured is absent."""
     value = finite(n_bytes)
-    if not value:
-        return ABSENT
-    return f"{value / 1e9:.2f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+    return size_text(value) if value else ABSENT
 
 
 def duration(seconds: Any) -> str:

@@ -313,7 +313,7 @@ def test_many_stages_and_long_names_stay_readable():
     found = Reader(example_page(result, facts))
     assert "2,800 more stages" in found.text
     assert "1 h 23 min" in found.text
-    assert "3.00 GB" in found.text
+    assert "3.0 GB" in found.text
 
 
 def test_equal_arguments_give_an_equal_page():
