@@ -157,9 +157,10 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
     if found := columns("time stamp"):
         lines.append(f"times among the features: {told(found)}. New points have later ones: unless time is what "
                      f"matters, leave them out {dropped(found)}")
-    for finding, what in (("constant", "the same in every row"), ("duplicate", "copies of other columns")):
-        found = [record for record in records if record["finding"] == finding and record["used"]]
-        if found and named:
+    kinds: tuple[tuple[FindingKind, str], ...] = (("constant", "the same in every row"),
+                                                  ("duplicate", "copies of other columns"))
+    for finding, what in kinds:
+        if (found := columns(finding)) and named:
             lines.append(f"{what}: {told(found)}. They can be left out {dropped(found)}")
     return lines
 

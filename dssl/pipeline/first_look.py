@@ -30,7 +30,7 @@ FEW = 30  # different labels up to which whole numbers are classes
 class Labels:
     """What a target holds: the rows with and without it, and how many have each label, the most frequent first.
 
-    counts : None where there are more than `MOST_CLASSES`.
+    counts : None where there are more than `MOST_LEVELS`.
     """
 
     known: int

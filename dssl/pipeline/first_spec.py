@@ -17,7 +17,8 @@ import numpy as np
 import yaml
 
 from ..data.columns import MOST_LEVELS
-from ..data.findings import ColumnRecord
+from ..data.findings import ColumnRecord, to_json
+from ..data.floats import RESOLVED
 from ..data.readers.formats import ENDINGS, folder_format
 from ..data.sources import find_source
 from ..errors import DataError, require
@@ -28,7 +29,6 @@ Task = Literal["classification", "regression", "clustering"]
 UNKNOWN = {"unknown", "unlabeled", "unlabelled", "none", "missing", "no label", "-", "--", "tbd", "todo"}  # as labels
 FEW_TESTS = 30  # test points below which an error is a rough guess
 SHOWN = 6  # classes, and columns, that a comment names
-FLOAT32_STEPS = 4096  # that tell the values of a column apart; see `data/floats.py`
 WIDTH, COMMENT = 34, 80  # of what stands before a comment, and of a line of it
 APART = 100  # ratio of the ranges of columns that is worth a word
 
@@ -94,7 +94,7 @@ class _Lines:
     depth: int = 0
 
     def add(self, body: str, comment: str = "", *, told: str | None = None) -> None:
-        """Add a line; told : what is said of it, by default its comment."""
+        """Add a line; told : what is said of it, if anything."""
         text = "  " * self.depth + body
         first, *more = textwrap.wrap(comment, COMMENT, break_long_words=False) or [""]
         self.lines.append(f"{text:<{WIDTH}}  # {first}" if comment else text)
@@ -147,8 +147,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
         out.add("labels: {given: true}", "every label but those of the test; {per_class: 10} shows so many only")
         out.add("model: {kind: automatic}", "nothing to tune: graph kernels and the labels alone, weighed by "
                                             "leave-one-out")
-    return FirstSpec(name, "\n".join(out.lines) + "\n", out.told, task, scan.target,
-                     [vars(record) for record in records])
+    return FirstSpec(name, "\n".join(out.lines) + "\n", out.told, task, scan.target, to_json(records))
 
 
 def _task(labels: Labels | None, source: str) -> Task:
@@ -254,7 +253,7 @@ def _is_narrow(record: ColumnRecord) -> bool:
     largest = max(abs(record.min), abs(record.max))
     if record.kind == "integer" and largest <= 1 << 24:
         return False
-    return 0 < record.max - record.min < FLOAT32_STEPS * float(np.spacing(np.float32(min(largest, 1e38))))
+    return 0 < record.max - record.min < RESOLVED * float(np.spacing(np.float32(min(largest, 1e38))))
 
 
 def _counted(labels: Labels) -> str:

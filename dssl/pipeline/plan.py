@@ -301,9 +301,9 @@ class Plan:
 
 
 def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
-              workspace: str | Path = DEFAULT_WORKSPACE, memory_budget: int | None = None, fresh: bool = False,
-              from_stage: str | None = None, until: str | None = None, points: int | None = None,
-              columns: int | None = None, workers: int = 1, worker_memory: int | None = None) -> Plan:
+         workspace: str | Path = DEFAULT_WORKSPACE, memory_budget: int | None = None, fresh: bool = False,
+         from_stage: str | None = None, until: str | None = None, points: int | None = None,
+         columns: int | None = None, workers: int = 1, worker_memory: int | None = None) -> Plan:
     """Return what a run would do: a plan, which `run` takes, and a notebook shows as a table.
 
     Parameters

@@ -36,7 +36,6 @@ class Scan:
     keys: tuple[int, ...] = ()
     text_keys: tuple[int, ...] = ()
 
-
     def of_columns(self, columns: Sequence[int]) -> "Scan":
         """Return the scan with some of its features only."""
         place, names = {j: k for k, j in enumerate(columns)}, self.feature_names
