@@ -73,8 +73,13 @@ def text_of(y: np.ndarray) -> np.ndarray:
     if y.dtype == object:
         return y
     missing = np.isnan(y) if y.dtype.kind == "f" else y == -1
-    return np.array([None if gone else str(int(label)) if label == label // 1 else repr(label)
+    return np.array([None if gone else number_text(label)
                      for label, gone in zip(y.tolist(), missing, strict=True)], object)
+
+
+def number_text(label: float) -> str:
+    """Return a number as text: as it is printed, a whole one without a point."""
+    return str(int(label)) if label == label // 1 else repr(label)
 
 
 def whole_numbers(y: np.ndarray) -> np.ndarray:

@@ -16,10 +16,10 @@ from ..data.readers.base import NO_TARGET, TARGET_NAMES, Reader
 from ..data.readers.formats import format_of
 from ..data.sources import Source
 from ..data.survey import survey_file
-from ..data.targets import text_of, whole_numbers
+from ..data.targets import number_text, whole_numbers
 from ..errors import DataError, explain
 from ..execution.tasks import Execution
-from ..storage.blocks import MemoryParts, row_ranges
+from ..storage.blocks import PartWriter, Receipt, row_ranges
 from .spec import ingest_params
 
 NAMED = (*TARGET_NAMES, "labels", "classes", "outcome", "response", "category")  # of targets, whatever they hold
@@ -43,7 +43,7 @@ class Labels:
 
 
 class Look:
-    """What one pass over a source shows: its reader, the records of its columns, and its labels.
+    """What passes over a source show: its reader, the records of its columns, and its labels.
 
     records : None of sparse rows.
     """
@@ -59,7 +59,7 @@ class Look:
         scan, params = self.reader.scan(), self._params()
         height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
         self.ranges = row_ranges(scan.n_rows, height)
-        found, traits = survey_file(self.reader, self.ranges, execution, MemoryParts())
+        found, traits = survey_file(self.reader, self.ranges, execution, execution.scratch())
         self.records = None if traits is None else examined(traits, found.levels, scan.feature_names)
         self.scan = scan
 
@@ -79,36 +79,8 @@ class Look:
         """Return what the target holds, or None where there is none."""
         if self.scan.target is None:
             return None
-        blocks = [self.reader.read(start, stop).y for start, stop in self.ranges]
-        if any(y is not None and y.dtype == object for y in blocks):  # text in one block is text in all
-            blocks = [None if y is None else text_of(y) for y in blocks]
-        known, missing, counts, is_whole = 0, 0, dict[Any, int](), True
-        low, high, is_text, too_many = np.inf, -np.inf, False, False
-        for y in blocks:
-            assert y is not None
-            is_text |= y.dtype == object
-            there = np.array([label is not None for label in y], bool) if is_text else ~np.isnan(y.astype(np.float64))
-            missing += int((~there).sum())
-            own = y[there]
-            known += len(own)
-            if not is_text and len(own):
-                own = whole_numbers(own) if own.dtype.kind == "f" else own
-                is_whole &= own.dtype.kind == "i"
-                low, high = min(low, float(own.min())), max(high, float(own.max()))
-            values, each = np.unique(own.astype(str) if is_text else own, return_counts=True)
-            if too_many or len(values) > MOST_LEVELS:
-                too_many = True
-                continue
-            for value, count in zip(values.tolist(), each.tolist(), strict=True):
-                value = int(value) if not is_text and value == int(value) else value
-                counts[value] = counts.get(value, 0) + count
-            too_many = len(counts) > MOST_LEVELS
-        ordered = dict(sorted(counts.items(), key=lambda item: (-item[1], str(item[0]))))
-        names = self.scan.label_names
-        if names and not is_text and is_whole:
-            ordered = {names[value] if 0 <= value < len(names) else value: count for value, count in ordered.items()}
-        return Labels(known, missing, is_text or bool(names), is_whole and not is_text, None if too_many else ordered,
-                      low if np.isfinite(low) else None, high if np.isfinite(high) else None)
+        tasks = [LabelsTask(self.reader.narrow(start, stop), start, stop) for start, stop in self.ranges]
+        return joined_labels(self.execution.map(tasks, self.execution.scratch()), self.scan.label_names)
 
     def target(self) -> tuple[str | None, str]:
         """Return the column that is the target, None where the format says which it is, and why."""
@@ -121,6 +93,65 @@ class Look:
             return named, "it is named so"
         whole = Look(self.source, {**self.options, "target": NO_TARGET}, self.scratch, self.execution)
         return _likely(whole.records or [], whole.scan.n_rows, self.source.name)
+
+
+@dataclass(frozen=True)
+class LabelsTask:
+    """Tell what the target holds in rows [start, stop); see `labels_in`."""
+
+    reader: Reader
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        y = self.reader.read(self.start, self.stop).y
+        assert y is not None
+        return labels_in(y)
+
+
+def labels_in(y: np.ndarray) -> Receipt:
+    """Return what labels (n,) of a block hold, JSON: `known`, `missing`, whether they are text or whole numbers.
+
+    `range` : of numbers. `values`, `sizes` : None where there are more than `MOST_LEVELS`. `marked` : how many are -1,
+    among integers, where that is no label if others are text.
+    """
+    is_text = y.dtype == object
+    there = np.array([label is not None for label in y], bool) if is_text else ~np.isnan(y.astype(np.float64))
+    own = y[there]
+    if own.dtype.kind == "f":
+        own = whole_numbers(own)
+    values, sizes = np.unique(own.astype(str) if is_text else own, return_counts=True)
+    few = len(values) <= MOST_LEVELS
+    return {"known": len(own), "missing": len(y) - len(own), "is_text": is_text, "is_whole": own.dtype.kind != "f",
+            "marked": int((y == -1).sum()) if y.dtype.kind == "i" else 0,
+            "range": None if is_text or not len(own) else [float(own.min()), float(own.max())],
+            "values": values.tolist() if few else None, "sizes": sizes.tolist() if few else None}
+
+
+def joined_labels(blocks: Sequence[Receipt], names: Sequence[str] | None) -> Labels:
+    """Return what the labels of all blocks hold; names : of the whole numbers from 0 on, or None."""
+    known, missing = (sum(block[name] for block in blocks) for name in ("known", "missing"))
+    is_text = any(block["is_text"] for block in blocks)  # text in one block is text in all
+    is_whole = not is_text and all(block["is_whole"] for block in blocks if block["known"])
+    counts: dict[Any, int] | None = {}
+    for block in blocks:
+        marked = block["marked"] if is_text else 0
+        known, missing = known - marked, missing + marked
+        if counts is None or block["values"] is None:
+            counts = None
+            continue
+        for value, size in zip(block["values"], block["sizes"], strict=True):
+            if not (marked and value == -1):
+                label = number_text(value) if is_text and not block["is_text"] else value
+                counts[label] = counts.get(label, 0) + size
+        counts = counts if len(counts) <= MOST_LEVELS else None
+    if counts is not None:
+        counts = dict(sorted(counts.items(), key=lambda item: (-item[1], str(item[0]))))
+        if names and is_whole:
+            counts = {names[value] if 0 <= value < len(names) else value: size for value, size in counts.items()}
+    ends = [] if is_text else [end for block in blocks if block["range"] for end in block["range"]]
+    return Labels(known, missing, is_text or bool(names), is_whole, counts,
+                  min(ends, default=None), max(ends, default=None))
 
 
 def _likely(records: Sequence[ColumnRecord], n_rows: int, source: str) -> tuple[str, str]:

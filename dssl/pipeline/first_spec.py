@@ -54,7 +54,7 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
 
     sources : names, paths, URLs or patterns; a folder of files of one format stands for all of them.
     options : of the reader, as in `data.read`. target : the column or member that is predicted, or "none"; unset, it
-    is looked for. Memory: a block of rows, and the labels of all.
+    is looked for. Memory: a block of rows a thread.
 
     Raises DataError: there is no such source, it cannot be read, or nothing in it is the target beyond doubt.
     """

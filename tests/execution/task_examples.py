@@ -6,7 +6,7 @@ into an example of its own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +20,9 @@ from sklearn.datasets import dump_svmlight_file
 
 from dssl import ClusterKernelSVC, KernelKMeans, KNNGraph, LapKernelRidge, LapSVC, MultiscaleKernelClassifier
 from dssl.data.append import append
+from dssl.data.findings import to_json
 from dssl.data.ingest import ingest
+from dssl.data.sources import find_source
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.errors import DataError
 from dssl.execution import halo_rows
@@ -51,6 +53,7 @@ from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
 from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target import Classes
+from dssl.pipeline.first_look import Look
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
 from dssl.solvers.lanczos import Functions
@@ -174,6 +177,16 @@ def cells_that_are_no_numbers(execution: Execution, folder: Path) -> Found:
     except DataError as error:
         return {"refused": str(error).replace(str(folder), "")}
     raise AssertionError("the table was taken")
+
+
+@example()
+def first_look_at_a_table(execution: Execution, folder: Path) -> Found:
+    """Labels that are numbers in one block and text in another."""
+    frame = table()
+    frame["label"] = ["1", "2", "-1"] * 30 + ["a", "", "2"] * 10
+    frame.to_csv(folder / "t.csv", index=False)
+    look = Look(find_source(folder / "t.csv"), {"block_rows": 50}, folder, execution)
+    return {"labels": asdict(look.labels()), "columns": to_json(look.records)}
 
 
 @example()

@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from dssl.cli.main import main
+from dssl.pipeline.first_look import Labels, joined_labels, labels_in
 from dssl.pipeline.load import load_spec
 
 N = 90
@@ -125,6 +126,19 @@ def test_what_marks_rows_without_a_label(here, labels, unlabeled):
         "t.csv", index=False)
     assert init("t.csv").exit_code == 0
     assert load_spec("t.yaml").data.unlabeled == unlabeled
+
+
+def test_labels_are_counted_by_blocks_and_text_in_one_is_text_in_all():
+    whole, other = np.array([1, 2, -1, 2]), np.array([3, -1])
+    blocks = whole, np.array([np.nan, 2.5, 1.0]), np.array(["a", None, "2"], object)
+    found = joined_labels([labels_in(y) for y in blocks], None)
+    assert (found.known, found.missing, found.is_text, found.low) == (7, 3, True, None)
+    assert list(found.counts.items()) == [("2", 3), ("1", 2), ("2.5", 1), ("a", 1)]
+    found = joined_labels([labels_in(y) for y in (whole, other)], None)
+    assert found == Labels(6, 0, False, True, {-1: 2, 2: 2, 1: 1, 3: 1}, -1.0, 3.0)
+    assert joined_labels([labels_in(whole)], ("no", "one", "two")).counts == {"two": 2, -1: 1, "one": 1}
+    found = joined_labels([labels_in(np.arange(start, start + 600)) for start in (0, 600)], None)
+    assert (found.known, found.counts, found.low, found.high) == (1200, None, 0.0, 1199.0)
 
 
 def test_columns_that_float32_cannot_tell_apart_are_read_in_more_digits(here):
