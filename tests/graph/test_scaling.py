@@ -154,9 +154,9 @@ def test_fits_that_are_refused():
         fit(points(), "standardize", np.array([], int))
     with pytest.raises(DataError, match="there are 300 rows"):
         fit(points(), "standardize", np.array([300]))
-    with pytest.raises(DataError, match="column b spreads beyond"):
+    with pytest.raises(DataError, match="column 'b' spreads beyond"):
         fit(np.array([[0, 1e308], [1, -1e308]]), "standardize", feature_names=["a", "b"])
-    with pytest.raises(DataError, match=r"^column 1 spreads beyond"):
+    with pytest.raises(DataError, match=r"^column 1 \(counted from 0\) spreads beyond"):
         fit(np.array([[0, 1e308], [1, -1e308]]), "standardize")
 
 

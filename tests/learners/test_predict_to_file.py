@@ -107,7 +107,8 @@ def test_predictions_into_one_file_at_once_do_not_mix(tmp_path, monkeypatch):
                     write(made, X, out, InProcess(1, 6000))
             else:
                 write(made, X, out, InProcess(1, 6000))
-    assert (tmp_path / "p.csv").read_text().splitlines()[1:] == made.predict(X).tolist()
+    with open(tmp_path / "p.csv", newline="") as file:
+        assert [row["label"] for row in csv.DictReader(file)] == made.predict(X).tolist()
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), made.predict(X))
     assert zarr.open_array(str(tmp_path / "p.zarr"), mode="r").shape == (70,)
     assert {path.name for path in tmp_path.iterdir()} == {"p.csv", "p.npy", "p.zarr"}
