@@ -99,7 +99,8 @@ def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -
     key, here_keys = place[-1], keys_at(own, place[:-1])
     every = list(_paths(own))
     same = [path for path in every if _plain(path[-1]) == _plain(key)]
-    for paths in ([path for path in same if path[:-1] == place[:-1]], same,
+    for paths in ([path for path in same if path[:-1] == place[:-1]],
+                  [(*place[:-1], near) for near in _near(key, here_keys, 0.9)] if here_keys else [], same,
                   [(*place[:-1], near) for near in _near(key, here_keys, 0.7)],
                   [path for path in every if path[-1] in _near(key, {path[-1] for path in every}, 0.8)]):
         if paths:

@@ -162,7 +162,7 @@ def test_an_unknown_key_is_named_with_its_path(path):
     ("data.test.cuont", "did you mean data.test.count?"), ("tolerance", "did you mean solver.tolerance?"),
     ("gamma_A", "it is model.gamma_A, where model.kind is laprls or lapsvm"),
     ("data.zzz", "here may be task, source, read, keep"), ("folds", "did you mean selection.folds?"),
-    ("count", "did you mean labels.count or data.test.count?"),
+    ("count", "did you mean labels.count or data.test.count?"), ("graph.neighbors", "did you mean graph.n_neighbors?"),
 ])
 @pytest.mark.parametrize("by", ["file", "override"])
 def test_an_unknown_key_is_told_where_it_belongs(tmp_path, path, told, by):
