@@ -18,6 +18,7 @@ import yaml
 
 from ..data.columns import MOST_LEVELS
 from ..data.findings import ColumnRecord, to_json
+from ..data.findings import left_out as left_out_by_itself
 from ..data.floats import RESOLVED
 from ..data.readers.formats import ENDINGS, folder_format
 from ..data.sources import find_source
@@ -192,12 +193,25 @@ def _left_out(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
     """Return the columns of a table that are no features, with the reason; none where no other is left."""
     if not look.is_table:
         return {}
-    found = {record.name: record.why or record.finding for record in records if record.finding is not None}
+    keep = look.options.get("keep_ids", False)
+    kept = {record.name for record in records if record.finding == "identifier"
+            and (keep is True or record.name in listed(keep))}
+    found = {record.name: record.why or record.finding for record in records
+             if record.finding is not None and record.name not in kept}
     found |= {record.name: "text that is not of few kinds" for record in records
-              if record.kind == "text" and record.name not in found}
+              if record.kind == "text" and record.name not in found | dict.fromkeys(kept)}
     found |= {record.name: f"{record.why}; if new rows have it too, it is a feature" for record in records
               if record.finding == "target"}
     return found if len(found) < len(records) else {}
+
+
+def _identifiers(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
+    """Return the columns that a run leaves out by itself, with the reason; predictions name their rows by the first."""
+    names = look.scan.feature_names
+    if not look.is_table or names is None or len(set(names)) < len(names):
+        return {}
+    return {records[j].name: str(records[j].why)
+            for j in sorted(left_out_by_itself(records, look.options.get("keep_ids", False)))}
 
 
 def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Sequence[ColumnRecord],
@@ -209,7 +223,9 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
     empty = [record for record in used if record.missing]
     narrow = [record for record in used if _is_narrow(record)]
     settable = "target" in look.reader.options
-    dropped = dict.fromkeys(listed(look.options.get("drop")), "as asked for") | look.unusable | left_out
+    identifiers = _identifiers(records, look)
+    dropped = dict.fromkeys(listed(look.options.get("drop")), "as asked for") | look.unusable | {
+        column: reason for column, reason in left_out.items() if column not in identifiers}
     is_plain = not (given or texts or empty or narrow or dropped) and not settable
     if labels is not None:
         counted = _counted(labels)
@@ -223,6 +239,9 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
                     f"{why}; {counted}" if labels is not None else "no column is the target")
         for key, value in given.items():
             out.add(f"{key}: {yaml_of(list(value) if isinstance(value, tuple) else value)}", "as asked for")
+        for column, reason in identifiers.items():
+            out.add(f"# keep_ids: {yaml_of([column])}", f"{reason}: an identifier, left out of the features by itself; "
+                    "predictions name their rows by it", told=f"left out: {column}: {reason}")
         if dropped:
             with out.section("drop:", "columns that are no features; without its line a column is one"):
                 for column, reason in dropped.items():

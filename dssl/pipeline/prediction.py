@@ -169,10 +169,11 @@ class FittedPipeline:
         if kind == self.dataset["format"] == "svmlight":  # a file need not show the last column, nor the first
             fixed |= {"n_columns": self.model.n_features, "zero_based": self.dataset["zero_based"]}
         params = replace(params, **(fixed | options))
+        named = None
         if expected:
             dropped = self._columns_to_drop(found, params, expected, strict=same)
             params = replace(params, drop=dropped) if "drop" in known else params
-            named = self._identifier(found, params) if "target" not in options else None
+            named = self._identifier(found, params) if "target" in known and "target" not in options else None
             if named is not None:  # it is read in place of a target
                 params = replace(params, target=named, drop=tuple(name for name in dropped if name != named))
         if kind == StoredReader.format and not found.more:
@@ -181,7 +182,7 @@ class FittedPipeline:
             dataset = self._as_stored(reader.dataset, str(source))
         else:
             dataset = ingest(found, parts or execution.scratch(), execution, params, columns=columns, examine=False,
-                             leave_out=self._left_out() if expected else ())
+                             leave_out=[name for name in self._left_out() if name != named] if expected else ())
         if columns is not None:
             return dataset
         X, names = dataset.X, dataset.feature_names
@@ -199,14 +200,18 @@ class FittedPipeline:
     def _identifier(self, found: Source, params: IngestParams) -> str | None:
         """Return the column of a table that names its rows, and was left out of the training data; None without one.
 
-        Nor where it has more texts than a target may.
+        Nor where a file of several lacks it, or it has more texts than a target may.
         """
-        for record in self._identifiers():
-            if record["name"] in (params.drop or ()):
-                with tempfile.TemporaryDirectory() as folder:
-                    reader = open_reader(found.path, params.format, scratch=Path(folder), **params.reader_options())
-                    if record["kind"] != "text" or (not found.more and reader.scan().n_rows <= MOST_NAMES):
-                        return str(record["name"])
+        identifiers = self._identifiers()
+        if not identifiers:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            readers = [open_reader(file.path, params.format, scratch=Path(folder),
+                                   **{**params.reader_options(), "drop": None}) for file in found.files]
+            for record in identifiers:
+                if all(record["name"] in reader.column_names() for reader in readers) and (
+                        record["kind"] != "text" or (not found.more and readers[0].scan().n_rows <= MOST_NAMES)):
+                    return str(record["name"])
         return None
 
     def _identifiers(self) -> list[dict[str, Any]]:

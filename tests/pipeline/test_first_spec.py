@@ -56,7 +56,7 @@ def test_a_table_is_inspected_and_each_choice_has_its_reason(here):
     assert done.exit_code == 0, done.stderr
     text = (here / "my-trees.yaml").read_text()
     read = yaml.safe_load(text)["data"]["read"]
-    assert read == {"target": "kind", "drop": ["id", "seen", "same", "feet"], "when_missing": "impute",
+    assert read == {"target": "kind", "drop": ["seen", "same", "feet"], "when_missing": "impute",
                     "when_text": "one_hot"}
     for reason in ("its whole numbers rise from row to row", "its text is written as dates", "it is 1 in every row",
                    "column 'height' on another scale", "empty cells: age", "text: soil (2 different)",
@@ -68,6 +68,25 @@ def test_a_table_is_inspected_and_each_choice_has_its_reason(here):
     spec = load_spec("my-trees.yaml")
     assert spec.model.kind == "automatic"
     assert spec.labels.given
+
+
+def test_an_identifier_is_left_to_the_run_so_that_predictions_name_their_rows_by_it(here):
+    frame = trees()
+    frame[["id", "height", "kind"]].to_csv("t.csv", index=False)
+    assert init("t.csv").exit_code == 0
+    assert "# keep_ids: [id]" in (here / "t.yaml").read_text()
+    result = run("t.yaml", here / "work")
+    frame[["id", "height"]].assign(id=range(7000, 7000 + N)).to_csv("new.csv", index=False)
+    done = CliRunner().invoke(main, ["predict", result["model"], "new.csv", "out.csv"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    assert pd.read_csv("out.csv")["id"].tolist() == [*range(7000, 7000 + N)]
+
+
+def test_an_identifier_that_is_to_be_kept_is_a_feature(here):
+    trees()[["id", "height", "kind"]].to_csv("t.csv", index=False)
+    assert init("t.csv", "--read", "keep_ids=[id]").exit_code == 0
+    read = yaml.safe_load((here / "t.yaml").read_text())["data"]["read"]
+    assert read == {"target": "kind", "keep_ids": ["id"]}
 
 
 def test_a_spec_that_is_there_is_not_overwritten(here):
