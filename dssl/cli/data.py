@@ -136,6 +136,7 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
         console.print(f"warning: {facts['unsupported']} of {facts['n']} points {why}")
     summary = facts["counts"] if "counts" in facts else facts["values"]
     told = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
+    told += f"; without a label {facts['abstained']}" if facts["abstained"] else ""
     click.echo(json.dumps(facts) if as_json else f"{facts['n']} predictions in {out}: {told}")
 
 

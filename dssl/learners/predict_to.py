@@ -44,7 +44,8 @@ class Entries(Output):
         if empty.any():
             entries = entries.copy()
             entries[empty] = model.coding.absent
-        return {"predictions": entries}, {"unsupported": int(beyond.sum()), "summary": summary}
+        return {"predictions": entries}, {"unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
+                                        "summary": summary}
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,9 @@ class Probabilities(Output):
         empty = withheld_rows(beyond & self.abstain, self.far, start)
         probabilities = self.calibration.probabilities(margins_of(values, model.coding))
         probabilities[empty] = np.nan
-        return {"predictions": probabilities}, {"unsupported": int(beyond.sum()), "summary": model.coding.summary(
-            model.coding.entries(values)[~empty])}
+        return {"predictions": probabilities}, {
+            "unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
+            "summary": model.coding.summary(model.coding.entries(values)[~empty])}
 
 
 def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
@@ -75,8 +77,8 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
     """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets.
 
     Classes that are numbers are written as such; of others their codes are, and the attribute `classes` of the array
-    names them. The array appears when all of it is written. Returns `n`, `unsupported`, and `counts` by class, or
-    `values` with `min`, `mean`, `max`.
+    names them. The array appears when all of it is written. Returns `n`, `unsupported`, `abstained` (points without a
+    prediction), and `counts` by class, or `values` with `min`, `mean`, `max`.
 
     X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open.
     abstain : whether points that the model says nothing about get NaN, or -1 among integers. far : which other points
@@ -104,5 +106,5 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
         publish_array(draft.rows("predictions").path, target, {"classes": names} if names else {})
     finally:
         draft.remove()
-    return {"n": len(rows), "unsupported": sum(receipt["unsupported"] for receipt in receipts),
-            **coding.total([receipt["summary"] for receipt in receipts])}
+    totals = {name: sum(receipt[name] for receipt in receipts) for name in ("unsupported", "abstained")}
+    return {"n": len(rows), **totals, **coding.total([receipt["summary"] for receipt in receipts])}

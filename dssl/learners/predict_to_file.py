@@ -75,7 +75,7 @@ class Answers(Output):
             arrays["sure"] = np.where(empty, np.nan, arrays["sure"])
             if self.of_all:
                 arrays["probabilities"] = np.where(empty[:, None], np.nan, of_classes)
-        return arrays, {"unsupported": int(beyond.sum()), "left_out": int(empty.sum()),
+        return arrays, {"unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
                         "summary": coding.summary(coding.entries(values)[~empty])}
 
 
@@ -195,15 +195,16 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
         rows = execution.share_rows(as_rows(X))
         answers = Answers(abstain, calibration, of_all, far)
         receipts = predict_blocks(rows, model.shared(execution), answers, execution, draft)
-        left_out = sum(receipt["left_out"] for receipt in receipts)
-        require(not left_out or has_room(out.suffix, coding, of_all=of_all), error=DataError,
-                what=f"{left_out} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",
+        abstained = sum(receipt["abstained"] for receipt in receipts)
+        require(not abstained or has_room(out.suffix, coding, of_all=of_all), error=DataError,
+                what=f"{abstained} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",
                 why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
         write = {".csv": write_csv, ".npy": write_array, ".npz": write_arrays, **(writers or {})}[out.suffix]
         write(out, PredictionTable(draft, coding, abstain, calibration is not None, of_all, names))
     finally:
         draft.remove()
-    return {"n": len(rows), "unsupported": sum(receipt["unsupported"] for receipt in receipts),
+    return {"n": len(rows), "abstained": abstained,
+            "unsupported": sum(receipt["unsupported"] for receipt in receipts),
             **coding.total([receipt["summary"] for receipt in receipts])}
 
 

@@ -66,6 +66,10 @@ def test_an_identifier_is_left_out_and_new_files_may_have_it_or_not(runs):
     np.testing.assert_array_equal(predicted(folder, result, "without.csv")[0], labels)
     pd.read_csv(folder / "without.csv").drop(columns="side").to_csv(folder / "points.csv", index=False)
     model = result.model()
+    assert pd.read_csv(folder / "out.csv").columns[0] == "row"  # without.csv has no identifier
+    predicted(folder, result, "new.csv")
+    assert pd.read_csv(folder / "out.csv")["id"].tolist() == [*range(5000, 5000 + NEW)]
+    assert model.names_of(model.dataset_of([folder / "new.csv", folder / "points.csv"], InProcess(1))) is None
     both = model.dataset_of([folder / "new.csv", folder / "points.csv"], InProcess(1)).X
     np.testing.assert_array_equal(model.predict(both), np.tile(labels, 2))
 
@@ -85,7 +89,10 @@ def test_an_identifier_that_is_kept_is_told_of_and_points_beyond_it_get_no_label
     assert column["training_max"] <= 1000 + N - 1
     abstained, document, _ = predicted(folder, result, "new.csv", "--abstain")
     assert set(abstained) == {""}
-    assert document["far"] == NEW
+    assert document["far"] == document["abstained"] == NEW
+    files = str(result.model_path), str(folder / "new.csv"), str(folder / "out.csv")
+    said = CliRunner().invoke(main, ["predict", *files, "--on", "in-process", "--abstain"])
+    assert f"; without a label {NEW}" in said.stdout
     model = result.model()
     X = model.dataset_of(str(folder / "new.csv"), InProcess(1)).X
     assert not model.predict_supported(X)[1].any()
