@@ -212,7 +212,7 @@ def test_the_choice_is_made_in_training_only(mixed, trained):
         open_model(result.model_path).dataset_of(str(folder / "train.csv"), InProcess(1), when_missing="error")
     table = trained[2][NAMES].copy()
     table.loc[3, "b"] = None
-    with pytest.raises(DataError, match=r"nan in row 3, column 1 \(b\)"):
+    with pytest.raises(DataError, match="column 'b' has a missing cell in row 3"):
         predict(trained, table, "missing.csv")
 
 
