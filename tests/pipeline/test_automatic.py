@@ -177,7 +177,7 @@ def test_points_that_no_label_reaches_are_predicted_by_the_labels_alone(tmp_path
     ({"baselines": ["base"]}, "baselines: model.kind is automatic, which has no use for it"),
     ({"model": {"kind": "automatic", "C": 10}}, "model.C: model.kind is automatic, which has no use for it"),
     ({"data": {"source": "digits", "scale": "centered"}}, "data.scale"),
-    ({"data": {"source": "digits", "task": "clustering"}}, "that kind of model serves classification and regression"),
+    ({"data": {"source": "digits", "task": "clustering"}}, "that kind serves classification and regression"),
     ({"data": {"source": "digits", "task": "regression"}, "labels": {"count": 9},
       "model": {"kind": "automatic", "class_sizes": [1, 2]}}, "quantities have no classes"),
 ])
