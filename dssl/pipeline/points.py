@@ -42,15 +42,17 @@ class ScaleTask:
                 "entries": int(scaled.nnz)}
 
 
-def make_points(context: Context, params: ScalingParams, *, chosen_by_labels: bool = False) -> dict[str, Any]:
-    """Scale the training and test points, fitted on the training points only, into `train` and `test`.
+def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
+    """Scale the training and test points, with a warning where columns of unlike spreads stay as they are."""
+    dataset = dataset_of(context)
+    warn_unlike(dataset.X, context.rows("split", "train"), params.kind, dataset.feature_names)
+    return scale_points(context, params)
 
-    chosen_by_labels : whether these, and no user, leave columns of unlike spreads as they are: no warning then.
-    """
+
+def scale_points(context: Context, params: ScalingParams) -> dict[str, Any]:
+    """Scale the training and test points, fitted on the training points only, into `train` and `test`."""
     chosen, dataset = {name: context.rows("split", name) for name in ("train", "test")}, dataset_of(context)
     rows = dataset.X
-    if not chosen_by_labels:
-        warn_unlike(rows, chosen["train"], params.kind, dataset.feature_names)
     scaling = fit_scaling(rows, chosen["train"], params, context.execution, feature_names=dataset.feature_names,
                           categories=dataset.categories)
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)

@@ -53,7 +53,7 @@ def test_a_sound_workspace(finished, tmp_path):
 DAMAGED = [
     ("points", "shared/train", "chunk"), ("columns", "shared/Z1", "chunk"),
     ("covariance", "parts/000000/power2", "chunk"),
-    ("points", "within/scaling/parts/000000/shift", "chunk"), ("scores", "shared/codes", "chunk"),
+    ("points", "within/ranges/parts/000000/smallest", "chunk"), ("scores", "shared/codes", "chunk"),
     ("models", "parts/000000/model.coef", "chunk"), ("graph", "receipts/000000.json", "file"),
     ("points", "shared/train/zarr.json", "file"), ("covariance", "parts/000000/power2/zarr.json", "file"),
     ("labels", "manifest.json", "file"), ("models", "manifest.json", "file"),
@@ -321,7 +321,8 @@ def test_a_run_that_lost_its_lock_ends(spec, tmp_path, monkeypatch, execution):
     assert json.loads((tmp_path / "lock.json").read_text())["token"] == "new"
     status = json.loads(next(tmp_path.glob("runs/*/status.json")).read_text())
     assert (status["state"], status["stage"]) == ("failed", "graph")
-    assert status["error"].startswith("LockedError: process 7 on elsewhere")
+    assert status["error"]["type"] == "LockedError"
+    assert status["error"]["what"].startswith("process 7 on elsewhere")
     (tmp_path / "lock.json").unlink()
     assert run(spec, workspace=tmp_path, execution=execution).status == "done"
 

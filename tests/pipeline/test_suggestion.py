@@ -84,7 +84,7 @@ def test_nothing_is_made_anew(problem, finished, monkeypatch, kind):
     monkeypatch.setattr(KNNGraph, "build", None)
     monkeypatch.setattr("dssl.graph.graph.find_neighbors", None)
     found = suggest_rows(result.run, InProcess(1), count=5, workspace=folder / "work")
-    split = split_arrays(artifacts_behind(finished_models(result.model_path, "")).get("split").parts)
+    split = split_arrays(artifacts_behind(finished_models(result.model_path, folder / "work")).get("split").parts)
     assert np.isin(found.rows, split["train"]).all()
     assert len(set(found.rows)) == 5
     assert set(found.predicted) <= {"oak", "elm", "fir", None}

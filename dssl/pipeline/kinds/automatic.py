@@ -37,7 +37,7 @@ from ...storage.views import SelectedRows
 from ..dataset import DATASET, dataset_of
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
-from ..points import LABELS, POINTS, labeled_target, make_points
+from ..points import LABELS, POINTS, labeled_target, make_points, scale_points
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, make_scores
 from ..split import SPLIT
@@ -69,7 +69,7 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
     dataset = dataset_of(context)
     scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), labeled_target(context),
                                   context.execution, params.seed, dataset.categories)
-    made = make_points(context, ScalingParams(kind=scaling.kind), chosen_by_labels=True)
+    made = scale_points(context, ScalingParams(kind=scaling.kind))
     return {**made, "scale": {"kind": scaling.kind, **tried}}
 
 
