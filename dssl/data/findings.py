@@ -6,6 +6,7 @@ where the numbers alone do not decide, and never decide alone.
 
 import math
 import re
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -15,7 +16,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
-from ..errors import column_label
+from ..errors import column_label, explain
 from .columns import MOST_LEVELS
 from .pairs import UNLABELED, Pairs
 from .traits import Traits
@@ -86,6 +87,23 @@ def examined(traits: Traits, levels: dict[int, list[str]], names: Sequence[str] 
             names[j] if names else str(j), kind, low, high, traits.n_rows - n,
             len(levels[j]) if few and kind != "text" else None, True, *(found or (None, None))))
     return records
+
+
+class IdentifierColumns(UserWarning):
+    """Columns of a fit look like identifiers: new points have others, far from all that were seen."""
+
+
+def warn_identifiers(X: np.ndarray, names: Sequence[str]) -> None:
+    """Warn of columns of numbers (n, d) that look like identifiers, as a table that is read leaves them out."""
+    traits = Traits.of(X)
+    records = [] if traits is None else examined(traits, {}, names)
+    found = [record for record in records if record.finding == "identifier"]
+    if found:
+        warnings.warn(explain(
+            "; ".join(f"column {record.name!r} looks like an identifier: {record.why}" for record in found),
+            why="new points have others, far from those of all points of the fit, which then decide",
+            fix=f"leave them out: X.drop(columns={[record.name for record in found]})"),
+            IdentifierColumns, stacklevel=5)
 
 
 def left_out(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> set[int]:

@@ -12,6 +12,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..data.dataset import Dataset
+from ..data.findings import warn_identifiers
 from ..data.inputs import header_of, labels_of, rows_of
 from ..errors import DataError, explain, require
 from ..execution.on_dask import current_execution
@@ -32,7 +33,7 @@ from ..learners.model import Model
 from ..learners.predict_to import predict_to_zarr
 from ..learners.target import Classes, Quantities, Target
 from ..params import require_seed
-from ..storage.blocks import Rows
+from ..storage.blocks import ArrayRows, Rows
 from ..storage.views import SelectedRows
 from .groups import GroupedParams
 from .targets import classes_of, quantities_of, require_classes, require_per_class, weighed
@@ -82,6 +83,8 @@ class PointReader(GroupedParams):
             return own
         names = [str(name) for name in getattr(self, "feature_names_in_", [])]
         warn_unlike(rows, None, params.kind, names)
+        if names and isinstance(rows, ArrayRows):
+            warn_identifiers(rows.array, names)
         lists = graph.neighbors is not None if isinstance(graph, Graph) else isinstance(graph, (Neighbors, tuple, list))
         if lists and self.predicts_by_lists and params.kind == "auto":
             params = ScalingParams(kind="none")

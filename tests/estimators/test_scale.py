@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.datasets import load_wine, make_blobs
+from sklearn.datasets import load_wine, make_blobs, make_moons
 
 import dssl
 from dssl import (
@@ -24,6 +24,7 @@ from dssl import (
     LapSVC,
     suggest_labels,
 )
+from dssl.data.findings import IdentifierColumns
 from dssl.errors import ParameterError
 from dssl.graph.feature_units import UnlikeColumns
 from dssl.pipeline.spec import DataSpec
@@ -201,3 +202,15 @@ def test_categories_beside_numbers_of_one_unit():
     pixels = np.random.default_rng(0).integers(0, 8, (80, 20)).astype(np.float32)
     pixels[:, 0] = pixels[:, 0] > 6
     assert LapSVC().fit(pixels, y[:80]).scaling_.kind == "none"
+
+
+def test_a_fit_warns_of_columns_that_look_like_identifiers():
+    X, y = make_moons(60, noise=0.1, random_state=0)
+    table = pd.DataFrame(X, columns=["a", "b"])
+    y[6:] = -1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", IdentifierColumns)
+        GraphKernelRidge().fit(table, y)
+        GraphKernelRidge().fit(table.assign(id=np.arange(60)).to_numpy(), y)  # without names nobody meant a key
+    with pytest.warns(IdentifierColumns, match=r"(?s)column 'id' looks like an identifier.*drop\(columns=\['id'\]\)"):
+        GraphKernelRidge().fit(table.assign(id=np.arange(60)), y)

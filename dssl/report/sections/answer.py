@@ -11,6 +11,7 @@ from ..words import Baseline, Words
 from .selection import choice_findings
 
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model
+ROUNDING = 1e-9  # of that error
 TOO_FEW = "too few points to tell"
 CLAIMS: dict[Any, tuple[str, Level]] = {"helped": ("The unlabeled data helped", "good"),
                                         "hurt": ("The unlabeled data hurt", "warning")}
@@ -61,7 +62,8 @@ def verdict(result: dict[str, Any], words: Words) -> tuple[Level, list[str]]:
     if helped == TOO_FEW:
         few = counted(at(result, "metrics", "n_test"), "test point is", "test points are")
         claim = f"{few} too few to tell whether the unlabeled data helped"
-    difference = f"{by.difference(gain)} {'less' if gain > 0 else 'more'}" if gain else "no difference"
+    difference = "no difference" if abs(gain) <= ROUNDING * base else (
+        f"{by.difference(gain)} {'less' if gain > 0 else 'more'}")
     shuffled = f"; with a shuffled graph, the control, it is {by.shown(control)}" if control is not None else ""
     return level, [f"{claim}: the {by.name} is {by.shown(error)} with them and {by.shown(base)} without them, "
                    f"{difference} ({by.test}, {p_value(p)}){shuffled}.",
