@@ -321,9 +321,7 @@ def _model_of(result: Path) -> Path:
     if named is None:
         raise DataError(explain(f"the run of {result} has no model", why="it was stopped before the stage that fits it",
                                 fix="run the pipeline without --until"))
-    folder = (result.parent / named).resolve()  # an absolute path stays as it is: older results hold one
-    moved = result.resolve().parents[2] / "artifacts" / "models" / folder.name
-    return folder if folder.is_dir() else moved
+    return (result.parent / named).resolve()
 
 
 def model_folder(path: str | Path) -> Path:

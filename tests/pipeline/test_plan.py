@@ -368,11 +368,7 @@ def test_a_moved_workspace_keeps_its_models(finished, workspace, tmp_path):
     moved = Path(workspace).rename(tmp_path / "moved")
     result = moved / "runs" / finished[1].run / "result.json"
     assert open_model(result).model.points.shape[1] == 4
-    stored = json.loads(result.read_text())
-    assert not Path(stored["model"]).is_absolute()
-    stored["model"] = f"/gone/artifacts/models/{Path(stored['model']).name}"  # as results were written before
-    result.write_text(json.dumps(stored))
-    assert open_model(result).model.points.shape[1] == 4
+    assert not Path(json.loads(result.read_text())["model"]).is_absolute()
 
 
 # A table for each kind of model
