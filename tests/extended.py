@@ -15,7 +15,8 @@ EXTENDED = {
         f"test_two_processes_give_the_bits_of_threads[{case}]" for case in (
             "nn_descent", "laprls_of_stored_words_leverage_nystrom-pcg", "laprls_of_stored_words_kmeans_nystrom-direct",
             "laprls_of_stored_points_uniform_direct", "laprls_of_stored_points_leverage_pcg",
-            "lapsvm_of_stored_words_uniform_nystrom-pcg", "deformed_kernel_on_given_neighbors",
+            "lapsvm_of_stored_words_uniform_nystrom-pcg", "lapsvm_of_stored_points_uniform_nystrom-direct",
+            "ridge_on_the_graph_of_stored_points", "deformed_kernel_on_given_neighbors",
             "deformed_kernel_on_a_given_graph", "laplace_on_the_graph_of_stored_words")],
     "tests/fuzz/test_readers.py": [
         f"test_any_file_is_read_or_refused_with_a_message[{case}]" for case in (

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.base import RBF, kernel_from
+from ..kernels.base import RBF, median_bandwidth
 from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ..storage.blocks import Rows
 from ..storage.csr import point_arrays, points_of
@@ -29,10 +29,9 @@ def label_kernels(rows: Rows, sample: np.ndarray, labeled: np.ndarray,
                   seed: int) -> Iterator[tuple[float, float, np.ndarray, np.ndarray]]:
     """Yield bandwidth and penalty of each kernel of the family, and its blocks (l, l) and (s, l); see `KernelMembers`.
     """
-    points, seen = rows.take(labeled), rows.take(sample)
+    points, seen, median = rows.take(labeled), rows.take(sample), median_bandwidth(rows, seed)
     for multiple, kernels in groupby(KERNELS, key=itemgetter(0)):
-        kernel = kernel_from("rbf", f"{multiple}*median", rows=rows, seed=seed)
-        assert isinstance(kernel, RBF)
+        kernel = RBF(multiple * median)
         K, sampled = kernel_block(kernel, points, points), kernel_block(kernel, seen, points)
         for _, penalty in kernels:
             yield kernel.bandwidth, penalty, K, sampled

@@ -302,8 +302,8 @@ def _cell(axes: Any, row: int, column: int, color: str, share: float, text: str,
     """Draw a cell of a table, the deeper the larger the share, and text that can be read on it."""
     from matplotlib.patches import Rectangle  # as late as in `_svg`
 
-    axes.add_patch(Rectangle((column, row), 1, 1, facecolor=color, alpha=0.06 + 0.94 * float(share), linewidth=0))
-    axes.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor=PAPER, linewidth=1))
+    axes.add_artist(Rectangle((column, row), 1, 1, facecolor=color, alpha=0.06 + 0.94 * float(share), linewidth=0))
+    axes.add_artist(Rectangle((column, row), 1, 1, fill=False, edgecolor=PAPER, linewidth=1))
     if text:
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size,
                   color=ON if share > 0.55 else INK)
