@@ -42,7 +42,7 @@ class LandmarkParams:
     method : "uniform", "kmeans" or "leverage".
     """
 
-    n_landmarks: int | float | Literal["sqrt", "auto"] = "auto"
+    n_landmarks: int | float | Literal["auto", "sqrt"] = "auto"
     method: LandmarkMethod = "uniform"
     seed: int = 0
 
@@ -111,7 +111,7 @@ def landmark_count(params: LandmarkParams, n_labeled: int, n: int, most: int) ->
 
 
 def uniform_rows(n: int, count: int, seed: int, preferred: np.ndarray | None = None,
-                 rule: Literal["sqrt", "auto"] = "sqrt") -> np.ndarray:
+                 rule: Literal["auto", "sqrt"] = "sqrt") -> np.ndarray:
     """Return `count` different row numbers of n, (s,) int64 ascending.
 
     With m preferred rows these give by "sqrt" the share `ceil(sqrt m)` of `ceil(sqrt m) + ceil(sqrt(n - m))`, exactly

@@ -17,6 +17,7 @@ from dssl.learners.encoding import (
     require_no_quantities,
 )
 from dssl.learners.target import Quantities
+from dssl.missing import is_missing_text
 
 
 @pytest.mark.parametrize(("y", "codes", "classes"), [
@@ -84,7 +85,7 @@ def test_labels_that_are_refused(y, message):
 def test_decoding_gives_the_labels_back(y):
     codes, classes = encode_labels(np.array(y, object))
     assert [None if code < 0 else str(classes[code]) for code in codes] == [
-        label.rstrip("\0") if label else None for label in y]  # NumPy text ends at trailing NULs
+        None if label is None or is_missing_text(label) else label.rstrip("\0") for label in y]  # NumPy text ends there
     assert classes.tolist() == sorted(classes.tolist())
 
 
