@@ -26,6 +26,7 @@ from dssl.learners.average_held_out import HeldOutKernel, KeptLabels, averaged
 from dssl.learners.on_graph import held_out
 from dssl.learners.target import Classes, Quantities
 
+pytestmark = [pytest.mark.slow]
 EXACT = {"tolerance": 1e-9}
 FAMILIES = {"ridge": [None, 1e-3, (1e-2, 1e-4)], "power": [2, (1, 3)], "penalty": [0.1, np.inf],
             "by_degree": [(True, False)]}

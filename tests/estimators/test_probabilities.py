@@ -28,6 +28,7 @@ from dssl.selection.calibration import calibration_folds
 
 from .test_laprls import SOLVERS, problem
 
+pytestmark = [pytest.mark.slow]
 KINDS = [LapRLSClassifier, LapSVM, PoissonLearning, LaplaceLearning, GraphKernelRidge]
 
 

@@ -47,6 +47,7 @@ from dssl.storage.lock import WaitsForLock
 from ..stored import stored
 from .test_laprls import problem
 
+pytestmark = [pytest.mark.slow]
 GRID = {"graph__n_neighbors": [4, 8], "bandwidth": [2.0, 4.0], "gamma_A": [1e-3, "auto"], "gamma_I": [0, 1.0]}
 DEFORMED = {"graph__n_neighbors": [4, 8], "bandwidth": [2.0, 4.0], "C": [1, 10.0], "eta": [0, 10.0]}
 ON_GRAPH = {"graph__n_neighbors": [4, 8], "laplacian": ["normalized", "unnormalized"], "ridge": [None, (1e-3, 1e-2)],

@@ -153,6 +153,7 @@ def params(items):
     return [pytest.param(item, id=item.name, marks=[pytest.mark.slow] if item.slow else []) for item in items]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("item", params(EXAMPLES))
 def test_two_processes_give_the_bits_of_threads(item, cluster_client):

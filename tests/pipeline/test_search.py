@@ -17,6 +17,7 @@ from dssl.pipeline.run import run
 from dssl.selection.folds import labeled_folds
 from dssl.storage.artifacts import parts_in, read_manifest
 
+pytestmark = [pytest.mark.slow]
 GRIDS = {
     "svm": {"eta": [1, 10, 100], "power": [1, 2], "C": [1, 10], "bandwidth": ["median", "2*median"]},
     "ridge": {"eta": [1, 10, 100], "power": [1, 2], "C": [1, 10], "bandwidth": ["median", "2*median"]},
