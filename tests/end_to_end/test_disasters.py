@@ -112,7 +112,7 @@ def test_a_scheduler_that_is_lost_is_4_and_the_run_goes_on_elsewhere(tmp_path, s
     os.killpg(process.pid, signal.SIGKILL)
     out, err = run.communicate(timeout=120)
     assert run.returncode == 4, err
-    assert out == ""
+    assert json.loads(out)["exit_code"] == run.returncode
     assert f"the scheduler at {address} was lost" in err
     assert "finished parts are kept" in err
     assert "Traceback" not in err, err
@@ -131,7 +131,7 @@ def test_a_run_that_is_interrupted_says_so_and_leaves_no_lock(tmp_path, start, s
     run.send_signal(signal.SIGINT)
     out, err = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert out == ""
+    assert json.loads(out)["exit_code"] == run.returncode
     assert "interrupted: finished parts are kept" in err
     assert "Traceback" not in err, err
     assert not (tmp_path / "lock.json").exists()
@@ -146,7 +146,7 @@ def test_an_interrupt_that_reaches_the_workers_too_prints_one_line(tmp_path, sta
     os.killpg(run.pid, signal.SIGINT)
     out, err = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert out == ""
+    assert json.loads(out)["exit_code"] == run.returncode
     assert err.splitlines()[-1] == "interrupted: finished parts are kept, run again to go on"
     assert "Traceback" not in err, err
     assert not (tmp_path / "lock.json").exists()
@@ -171,7 +171,7 @@ def test_a_full_disk_is_1_and_the_run_goes_on_once_there_is_space(small_disk, ds
     ballast.write_bytes(bytes(12 << 20))  # the columns take 5 MB
     found = process("run", slow_columns, "--workspace", small_disk / "work", "--on", LOCAL, "--json")
     assert found.code == 1, found.err
-    assert found.out == ""
+    assert found.document["exit_code"] == found.code
     assert "No space left on device" in found.err
     assert "free space" in found.err
     assert "Traceback" not in found.err
