@@ -75,7 +75,8 @@ def command(folder: Path, *arguments: str) -> str:
     if done.returncode:
         raise SystemExit(done.stderr)
     told = " ".join(["dssl", *(part if "/" not in part else f"…/{Path(part).name}" for part in arguments)])
-    print(json.dumps({"command": told, "seconds": round(time.perf_counter() - begin, 1)}, ensure_ascii=False), flush=True)
+    seconds = round(time.perf_counter() - begin, 1)
+    print(json.dumps({"command": told, "seconds": seconds}, ensure_ascii=False), flush=True)
     return done.stdout
 
 
