@@ -5,8 +5,8 @@ begin with what small leaves of a few trees hold, and pairs are joined until har
 again only where one of the two is new to the list that brings them together.
 
 Lists are max-heaps of squared float32 distances, (n, k), beside ids (n, k) int32, -1 where there is none yet, and a
-flag (n, k) uint8 of the entries that no join has seen. One thread, in one order: the same lists whatever the workers, as
-long as their processors add float32 in vectors of one width.
+flag (n, k) uint8 of the entries that no join has seen. One thread, in one order: the same lists whatever the workers,
+as long as their processors add float32 in vectors of one width.
 """
 
 from collections.abc import Callable, Iterator
