@@ -51,12 +51,9 @@ class AnswerTask:
     index: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        found, (start, stop) = gather(self.asked, self.n_asking, self.index), self._range
+        start, stop = row_ranges(len(self.rows), self.height)[self.index]
+        found = gather(self.asked, self.n_asking, self.index)
         return scatter(out, found["block"], self.n_blocks, X=self.rows.read(start, stop)[found["row"]])
-
-    @property
-    def _range(self) -> tuple[int, int]:
-        return self.index * self.height, min((self.index + 1) * self.height, len(self.rows))
 
 
 @dataclass(frozen=True)
