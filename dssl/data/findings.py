@@ -19,13 +19,13 @@ from scipy.special import gammaln
 from ..errors import column_label, explain
 from .columns import MOST_LEVELS
 from .pairs import UNLABELED, Pairs
+from .readers.base import FEWEST_ROWS
 from .traits import Traits
 
 Kind = Literal["number", "integer", "category", "text", "time"]
 FindingKind = Literal["identifier", "time stamp", "constant", "duplicate", "target"]
 
 CHANCE = 1e-9  # of what looks like an identifier, or the target, and is neither
-FEWEST_ROWS = 20  # fewer tell nothing: 20 numbers rise by chance once in 20! = 2e18 files
 FEWEST_APART = 10  # rows in which a column is neither at one end of its range: fewer agree by chance
 ALIKE = 1e-3  # between the directions of two columns, centered: a correlation beyond 1 - 1e-6
 DETERMINED = 1e-6  # of the variance of a target that a column leaves open

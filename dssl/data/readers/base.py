@@ -13,7 +13,7 @@ from ...errors import DataError, explain, require
 
 TARGET_NAMES = ("y", "label", "target", "class")
 PROBE_ROWS = 1000  # that are looked at before all rows are read
-FEWEST_KEYS = 20  # rows that tell a key
+FEWEST_ROWS = 20  # fewer tell nothing of a column: 20 numbers rise by chance once in 20! = 2e18 files
 NO_TARGET = "none"  # `target: none` says that every column is a feature
 
 
@@ -122,7 +122,7 @@ def possible_keys(columns: Mapping[int, np.ndarray]) -> tuple[int, ...]:
     for j, cells in columns.items():
         there = cells[~np.asarray(pd.isna(cells), bool)]
         whole = there.dtype.kind in "iuO" or (there.dtype.kind == "f" and bool((np.rint(there) == there).all()))
-        if len(cells) >= FEWEST_KEYS and len(there) and whole and len(pd.unique(there)) == len(there):
+        if len(cells) >= FEWEST_ROWS and len(there) and whole and len(pd.unique(there)) == len(there):
             found.append(j)
     return tuple(found)
 
