@@ -17,8 +17,8 @@ BLOCK = 1 << 16
 def write_predictions(folder: Path, artifacts: dict[str, Artifact]) -> Path | None:
     """Write the table into a run's folder, block by block; return it, None where there is nothing, or too much, to say.
 
-    A line a point: its row in the source, from 0; what the model predicts, empty where it says nothing; and of a test
-    point what is true.
+    A line a point: its row in the source, from 0; its `label` or `value` as `dssl predict` writes it, empty where the
+    model says nothing; and of a test point what is `true`.
     """
     split, scores = artifacts["split"], artifacts["scores"].attributes
     classes = split.attributes.get("classes")
@@ -39,11 +39,11 @@ def _write(folder: Path, rows: Rows, predicted: Rows, classes: list[Any] | None,
     names = None if classes is None else np.array([*classes, ""], object)  # the last where there is none, -1
 
     def told(own: np.ndarray) -> list[Any]:
-        return (own if names is None else names[own]).tolist()
+        return ["" if cell != cell else cell for cell in (own if names is None else names[own]).tolist()]
 
     with open(folder / FILE, "w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["row", "predicted", *([] if true is None else ["true"])])
+        writer.writerow(["row", "value" if classes is None and true is not None else "label", *([] if true is None else ["true"])])
         for start, block in predicted.blocks(BLOCK):
             stop = start + len(block)
             columns = [rows.read(start, stop).tolist(), told(block.reshape(len(block), -1)[:, column])]

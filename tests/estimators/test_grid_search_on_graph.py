@@ -89,8 +89,7 @@ def test_values_are_those_of_fits_without_each_fold(monkeypatch, estimator, grid
 
 @pytest.mark.parametrize("estimator", [
     LaplaceLearning(**EXACT), PoissonLearning(**EXACT), GraphKernelRidge(**EXACT),
-    LaplaceLearning(class_sizes=[1, 1]), pytest.param(PoissonLearning(class_sizes=[1, 2]), marks=pytest.mark.slow),
-    pytest.param(GraphKernelRidge(class_sizes=[1, 2]), marks=pytest.mark.slow)],
+    LaplaceLearning(class_sizes=[1, 1]), PoissonLearning(class_sizes=[1, 2]), GraphKernelRidge(class_sizes=[1, 2])],
     ids=lambda own: f"{type(own).__name__}{'' if own.class_sizes is None else ' of known sizes'}")
 def test_two_classes_and_known_class_sizes(monkeypatch, estimator):
     X, y, _ = problem(2)

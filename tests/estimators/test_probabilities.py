@@ -85,7 +85,7 @@ def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, mo
         assert_allclose(seen["values"][fold], scores, atol=1e-5)
 
 
-@pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kind", [GraphKernelRidge, SemiSupervisedClassifier])
 def test_values_of_known_class_sizes_are_calibrated_by_fits_without_each_fold(kind, n_classes, monkeypatch):
     X, y, _ = problem(n=100, n_labeled=16, n_classes=n_classes, seed=1)
@@ -120,7 +120,7 @@ def test_rows_sum_to_one_in_the_order_of_the_classes(kind, n_classes):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("parity", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("parity", [False, True])
 def test_probabilities_are_better_than_the_shares_of_the_classes_and_calibrated(kind, parity):
     X, digits = load_digits(return_X_y=True)
     true = digits % 2 if parity else digits

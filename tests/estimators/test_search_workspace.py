@@ -73,10 +73,9 @@ def manifests(folder, stage="held_out"):
 
 @pytest.mark.parametrize(("estimator", "grid"), [
     (LAPRLS, GRID), (LapSVC(n_subsample=60), DEFORMED), (GraphKernelRidge(), ON_GRAPH), (PoissonLearning(), SYSTEMS),
-    *(pytest.param(*own, marks=pytest.mark.slow) for own in (
-        (LapSVM(landmarks=40), GRID), (LapRLSRegressor(landmarks=40), GRID), (LaplaceLearning(), SYSTEMS),
-        (LapKernelRidge(n_subsample=60), DEFORMED), (GraphKernelRidgeRegressor(), ON_GRAPH),
-        (LaplaceLearningRegressor(), SYSTEMS)))],
+    (LapSVM(landmarks=40), GRID), (LapRLSRegressor(landmarks=40), GRID), (LaplaceLearning(), SYSTEMS),
+    (LapKernelRidge(n_subsample=60), DEFORMED), (GraphKernelRidgeRegressor(), ON_GRAPH),
+    (LaplaceLearningRegressor(), SYSTEMS)],
     ids=lambda given: "" if isinstance(given, dict) else type(given).__name__)
 def test_a_search_that_is_repeated_makes_nothing(estimator, grid, tmp_path):
     X, y, new = problem()
@@ -248,7 +247,6 @@ GridSearch(LapRLSClassifier(landmarks=40), MANY, cv=3, workspace=sys.argv[1]).fi
 MANY = {**GRID, "graph__n_neighbors": [3, 4, 6, 8], "bandwidth": [1.0, 2.0, 3.0, 4.0]}
 
 
-@pytest.mark.slow
 def test_a_search_that_is_killed_goes_on(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], stderr=subprocess.PIPE, text=True)
     try:
@@ -269,7 +267,6 @@ def test_a_search_that_is_killed_goes_on(tmp_path):
     assert Workspace.at(tmp_path).verify() == 20
 
 
-@pytest.mark.slow
 @pytest.mark.cluster
 def test_workers_use_what_threads_have_made(tmp_path, cluster_client):
     X, y, _ = problem()

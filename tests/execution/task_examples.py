@@ -75,16 +75,15 @@ class Example:
     name: str
     show: Callable[[Execution, Path], Found]
     memory_budget: int = MEMORY_BUDGET
-    slow: bool = False
 
 
 EXAMPLES: list[Example] = []
 
 
-def example(memory_budget: int = MEMORY_BUDGET, slow: bool = False) -> Callable[..., Any]:
+def example(memory_budget: int = MEMORY_BUDGET) -> Callable[..., Any]:
     """Register a function as an example."""
     def register(show: Callable[[Execution, Path], Found]) -> Callable[[Execution, Path], Found]:
-        EXAMPLES.append(Example(show.__name__, show, memory_budget, slow))
+        EXAMPLES.append(Example(show.__name__, show, memory_budget))
         return show
     return register
 
@@ -213,7 +212,7 @@ def deformed_kernel_on_given_neighbors(execution: Execution, folder: Path) -> Fo
 
 
 def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str = "laprls",
-           grid: dict[str, Any] | None = None, slow: bool = False) -> None:
+           grid: dict[str, Any] | None = None) -> None:
     """Register the example of a way to choose landmarks and of one to solve."""
     def show(execution: Execution, folder: Path) -> Found:
         source = stored(folder)
@@ -222,16 +221,16 @@ def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str =
                 "kind": kind, "solver": solver, "tolerance": 1e-2, "landmarks": {"count": 40, "method": method}})
 
     show.__name__ = f"{kind}_of_{stored.__name__}_{method}_{solver}"
-    example(slow=slow)(show)
+    example()(show)
 
 
 laprls(stored_points, "uniform", "direct")
 laprls(stored_points, "leverage", "pcg")
-laprls(stored_points, "kmeans", "nystrom-pcg", slow=True)
+laprls(stored_points, "kmeans", "nystrom-pcg")
 laprls(stored_words, "kmeans", "nystrom-direct")
 laprls(stored_words, "leverage", "nystrom-pcg")
 laprls(stored_points, "uniform", "nystrom-direct", "lapsvm", {**GRID, "held_out_points": "inductive"})
-laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm", {}, slow=True)  # every product in it is one of the grids above
+laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm", {})
 
 
 @example()
@@ -434,7 +433,7 @@ def partitioned_neighbors(execution: Execution, folder: Path) -> Found:
     return {**found.to_arrays(), "order": parts.rows("order").read_all()}
 
 
-@example(slow=True)
+@example()
 def nn_descent(execution: Execution, folder: Path) -> Found:
     """pynndescent compiles for half a minute in every process that searches."""
     rows = execution.share_rows(as_rows(np.random.default_rng(0).normal(size=(600, 5)).astype(np.float32)))

@@ -31,7 +31,6 @@ PARAMETERS = {"svm": ("power", "eta", "C", "bandwidth"), "ridge": ("power", "eta
               "laprls": ("gamma_A", "gamma_I", "bandwidth"),
               "lapsvm": ("loss_function", "gamma_A", "gamma_I", "bandwidth"),
               "graph": ("learner", "ridge", "power", "penalty")}
-MOST_SLOW = ["laprls", "graph", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("svm", "ridge", "lapsvm"))]
 COUNTS = {"svm": 24, "ridge": 24, "laprls": 24, "lapsvm": 24, "graph": 20}
 
 
@@ -63,7 +62,7 @@ def told(row, kind):
     return tuple(str(row.get(name)) for name in PARAMETERS[kind])
 
 
-@pytest.mark.parametrize("kind", MOST_SLOW)
+@pytest.mark.parametrize("kind", PARAMETERS)
 def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
     whole, some, halved = (tmp_path / name for name in ("grid", "random", "halving"))
     run(spec_of(kind, folds=9), workspace=whole, execution=InProcess(2), until="selection")
@@ -113,8 +112,7 @@ def test_losses_share_the_gram_matrices_of_a_bandwidth(spec_of, tmp_path, monkey
     assert "loss_function" not in selected(tmp_path / "one")["choices"]["model"]
 
 
-@pytest.mark.parametrize("kind", [
-    "laprls", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("lapsvm", "svm"))])
+@pytest.mark.parametrize("kind", ["laprls", "lapsvm", "svm"])
 def test_a_search_by_halving_that_is_killed_goes_on(spec_of, kind, tmp_path, monkeypatch):
     spec = spec_of(kind, folds=9, search="halving")
     run(spec, workspace=tmp_path / "whole", execution=InProcess(1), until="selection")
@@ -217,7 +215,7 @@ def test_every_key_of_a_selection_is_one_of_every_kind(spec_of, kind):
 TWO = {"n_neighbors": [4, 8], "weights": ["binary", "self_tuned"]}
 
 
-@pytest.mark.parametrize("kind", MOST_SLOW)
+@pytest.mark.parametrize("kind", PARAMETERS)
 def test_each_graph_has_stages_of_its_own_and_the_best_is_fitted(spec_of, kind, tmp_path):
     spec = spec_of(kind, folds=4)
     few = {name: values[:2] for name, values in GRIDS[kind].items()}
