@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from ..errors import DataError, IntegrityError, column_label, explain, require
+from ..errors import DataError, IntegrityError, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import read_json, write_json
@@ -18,6 +18,7 @@ from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import Columns
 from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
 from .ingest_params import WhenMissing, WhenText
+from .refused_cells import refuse_frame
 from .survey import Survey, choose_columns
 from .targets import named_labels, target_of
 
@@ -25,6 +26,8 @@ VERSION = 1
 SEGMENTED = 2  # with rows that were appended, see `append`
 CHUNK_BYTES = 32 << 20  # of X: large enough to read fast, small enough that several fit a task
 LABELS_APART = ("npy", "idx")  # formats whose labels are a second file
+WAY = 'when_missing="impute" fills missing numbers with the mean of their column, and when_text="one_hot" makes one ' \
+      "column of 0 and 1 of each text"
 SPARSE_COLUMNS, SPARSE_SHARE = 1000, 0.1  # from which width, and up to which share of entries, sparse X stays sparse
 
 
@@ -84,8 +87,9 @@ class Dataset:
         sparse = (attributes or {}).get("sparse") if sparse is None else sparse
         if isinstance(X, pd.DataFrame):
             known.setdefault("feature_names", [str(name) for name in X.columns])
+            refuse_frame(X, WAY, fills=when_missing == "impute", takes_text=when_text == "one_hot")
         if when_missing != "error" or when_text != "error":
-            X, dtype = _encoded(X, known, impute=when_missing == "impute", one_hot=when_text == "one_hot")
+            X, dtype = _encoded(X, known, impute=when_missing == "impute")
         else:
             X = _numbers(X)
             dtype = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
@@ -190,15 +194,11 @@ def _numbers(X: Any) -> Any:
     return array
 
 
-def _encoded(X: Any, known: dict[str, Any], *, impute: bool, one_hot: bool) -> tuple[Any, np.dtype]:
+def _encoded(X: Any, known: dict[str, Any], *, impute: bool) -> tuple[Any, np.dtype]:
     """Return X with missing cells filled and text as columns of 0 and 1, and its type; `known` tells what was done."""
     table = X if isinstance(X, pd.DataFrame) else _numbers(X)
     names = known.get("feature_names")
     found = Survey.of(table, names=names)
-    require(one_hot or not found.levels, error=DataError,
-            what=f"X holds text in {column_label(names, min(found.levels, default=0))}",
-            why="features are numbers; text has no distance",
-            fix='pass when_text="one_hot", which makes one column of 0 and 1 a category')
     columns = choose_columns(found, names, "X", impute=impute)
     types = X.dtypes.drop(X.columns[[*columns.levels]]) if isinstance(X, pd.DataFrame) else [table.dtype]
     # Objects hold Python's floats.

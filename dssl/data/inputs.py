@@ -22,8 +22,11 @@ from ..storage.csr import CsrRows
 from ..storage.pieces import RowsInPieces
 from .dataset import Dataset
 from .floats import not_finite
+from .refused_cells import refuse_frame
 
 READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own
+ENCODE = "make numbers of text (OneHotEncoder, or pandas.get_dummies) and fill missing cells (SimpleImputer) in a " \
+         "Pipeline of scikit-learn, so that new points are treated alike"
 REMEDY = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
 OPENED_ANYWHERE = ("LocalStore", "FsspecStore", "ObjectStore")  # stores of Zarr that a pickle only names
 
@@ -135,7 +138,8 @@ def frame_dtype(dtypes: pd.Series) -> np.dtype:
 
 
 def frame_block(frame: pd.DataFrame) -> np.ndarray:
-    """Return the columns of a table as one array (n, d); raise DataError naming the column of a value it lacks."""
+    """Return the columns of a table as one array (n, d); raise DataError naming the columns that lack a number."""
+    refuse_frame(frame, ENCODE)
     dtype = frame_dtype(frame.dtypes)
     block = np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
     _refuse_not_finite([{"bad": not_finite(block)[1]}], [0], list(frame.columns))

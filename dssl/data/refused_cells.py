@@ -21,6 +21,7 @@ from .readers.csv import TRUTH
 from .readers.csv_head import is_number
 
 MOST_LISTED = 20  # columns
+NO_DISTANCE = "features are numbers; text and missing cells have no distance"
 ODD = 0.1  # share of the rows up to which texts among numbers may mark missing cells
 
 
@@ -117,7 +118,51 @@ def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str
 
 def told_cells(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None, *,
                can_drop: bool, is_new: bool) -> CellError:
-    """Return the error for cells that are no numbers, by column; is_new : of rows whose columns others decided."""
+    """Return the error for cells of a source that are no numbers, by column.
+
+    is_new : of rows whose columns others decided.
+    """
+    what = _described(refused, n_rows, source, names)
+    if is_new:
+        return CellError(explain(what, why="the columns were numbers without missing cells when the training data were "
+                         "read", fix="correct these cells or leave the rows out; or read the training data with "
+                                     "`when_missing: impute`, which gives missing cells a value"))
+    ways = []
+    text = [j for j in sorted(refused) if refused[j].texts]
+    if any(cells.missing for cells in refused.values()):
+        ways.append("`when_missing: impute` fills missing numbers with the mean of their column, and makes missing "
+                    "text a category")
+    if text:
+        ways.append("`when_text: one_hot` makes one column of 0 and 1 of each text")
+    if odd := _odd(refused, n_rows):
+        ways.append(f"if {', '.join(map(repr, odd))} marks a missing cell, `missing: {odd}`")
+    if can_drop:
+        ways.append(f"to leave columns out, `drop: [{', '.join(_called(refused, names))}]`")
+        if text:
+            ways.append(f"if one is the target, `target: {names[text[-1]] if names else text[-1]}`")
+    return CellError(explain(what, why=NO_DISTANCE, fix="; ".join(ways) + "; in a spec these are keys of data.read"))
+
+
+def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_text: bool = False) -> None:
+    """Raise DataError that tells of all cells of a table in this process that are neither numbers nor taken.
+
+    way : what to do about them. fills : whether missing cells are filled. takes_text : whether text becomes columns.
+    """
+    refused = {j: Cells(*((0, ()) if takes_text else (cells.texts, cells.examples)),
+                        *((0, -1) if fills else (cells.missing, cells.first_missing)))
+               for j, cells in cells_in(frame).items()}
+    refused = {j: cells for j, cells in refused.items() if cells.texts or cells.missing}
+    if not refused:
+        return
+    names, ways = [str(name) for name in frame.columns], [way]
+    if odd := _odd(refused, len(frame)):
+        ways.append(f"if {', '.join(map(repr, odd))} marks a missing cell, X.replace({odd}, float('nan'))")
+    ways.append(f"to leave columns out, X.drop(columns=[{', '.join(map(repr, _called(refused, names)))}])")
+    raise DataError(explain(_described(refused, len(frame), "X", names), why=NO_DISTANCE, fix="; ".join(ways)))
+
+
+def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None) -> str:
+    """Return what cells are no numbers: one sentence, or a line a column."""
     lines = []
     for j in sorted(refused)[:MOST_LISTED]:
         cells, parts = refused[j], []
@@ -130,26 +175,17 @@ def told_cells(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
         lines.append(f"{column_label(names, j)} {' and '.join(parts)}")
     if len(refused) > MOST_LISTED:
         lines.append(f"and {len(refused) - MOST_LISTED} more columns")
-    what = f"{source}: {lines[0]}, counted from 0" if len(lines) == 1 else \
-        f"{source}: {len(refused)} columns have cells that are no numbers (rows are counted from 0)" \
-        + "".join(f"\n  {line}" for line in lines)
-    if is_new:
-        return CellError(explain(what, why="the columns were numbers without missing cells when the training data were "
-                         "read", fix="correct these cells or leave the rows out; or read the training data with "
-                                     "`when_missing: impute`, which gives missing cells a value"))
-    ways = []
-    text = [j for j in sorted(refused) if refused[j].texts]
-    if any(cells.missing for cells in refused.values()):
-        ways.append("`when_missing: impute` fills missing numbers with the mean of their column, and makes missing "
-                    "text a category")
-    if text:
-        ways.append("`when_text: one_hot` makes one column of 0 and 1 of each text")
-    if odd := sorted({example for j in text if refused[j].texts <= ODD * n_rows for _, example in refused[j].examples}):
-        ways.append(f"if {', '.join(map(repr, odd[:EXAMPLES]))} marks a missing cell, `missing: {odd[:EXAMPLES]}`")
-    if can_drop:
-        called = [names[j] if names else j for j in sorted(refused)]
-        ways.append(f"to leave columns out, `drop: [{', '.join(map(str, called[:MOST_LISTED]))}]`")
-        if text:
-            ways.append(f"if one is the target, `target: {names[text[-1]] if names else text[-1]}`")
-    return CellError(explain(what, why="features are numbers; text and missing cells have no distance",
-                             fix="; ".join(ways) + "; in a spec these are keys of data.read"))
+    if len(lines) == 1:
+        return f"{source}: {lines[0]}, counted from 0"
+    return f"{source}: {len(refused)} columns have cells that are no numbers (rows are counted from 0)" + "".join(
+        f"\n  {line}" for line in lines)
+
+
+def _odd(refused: dict[int, Cells], n_rows: int) -> list[str]:
+    """Return texts that are so rare among numbers that they may mark missing cells."""
+    return sorted({example for cells in refused.values() if 0 < cells.texts <= ODD * n_rows
+                   for _, example in cells.examples})[:EXAMPLES]
+
+
+def _called(refused: dict[int, Cells], names: Sequence[str] | None) -> list[str]:
+    return [str(names[j] if names else j) for j in sorted(refused)][:MOST_LISTED]

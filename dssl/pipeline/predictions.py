@@ -43,7 +43,8 @@ def _write(folder: Path, rows: Rows, predicted: Rows, classes: list[Any] | None,
 
     with open(folder / FILE, "w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["row", "value" if classes is None and true is not None else "label", *([] if true is None else ["true"])])
+        head = "value" if classes is None and true is not None else "label"
+        writer.writerow(["row", head, *([] if true is None else ["true"])])
         for start, block in predicted.blocks(BLOCK):
             stop = start + len(block)
             columns = [rows.read(start, stop).tolist(), told(block.reshape(len(block), -1)[:, column])]

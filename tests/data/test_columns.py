@@ -200,14 +200,19 @@ def test_cells_that_are_neither_numbers_nor_text(column):
         cells_of(column, "column 'c'")
 
 
-def test_frames_that_are_refused():
+def test_frames_that_are_refused_tell_of_all_their_cells():
     frame = pd.DataFrame({"a": [1.0, None], "b": ["x", "y"]})
-    with pytest.raises(DataError, match=r'expected numbers[\s\S]*when_text="one_hot"'):
+    with pytest.raises(DataError, match=r"X: 2 columns have cells[\s\S]*'a' has a missing cell in row 1\n"
+                       r".*'b' holds text: 'x' in row 0, 'y' in row 1 \(2 of 2 cells\)[\s\S]*"
+                       r"when_missing=\"impute\"[\s\S]*X\.drop\(columns=\['a', 'b'\]\)"):
         Dataset.from_arrays(frame)
-    with pytest.raises(DataError, match=r'text in column \'b\'[\s\S]*when_text="one_hot"'):
+    with pytest.raises(DataError, match=r"X: column 'b' holds text[\s\S]*when_text"):
         Dataset.from_arrays(frame, when_missing="impute")
-    with pytest.raises(DataError, match=r"nan in row 1, column 0 \(a\)[\s\S]*when_missing: impute"):
+    with pytest.raises(DataError, match=r"X: column 'a' has a missing cell[\s\S]*when_missing"):
         Dataset.from_arrays(frame, when_text="one_hot")
+    odd = pd.DataFrame({"a": [*map(str, range(30)), "n/a"]}, dtype=object)
+    with pytest.raises(DataError, match=r"if 'n/a' marks a missing cell, X\.replace\(\['n/a'\], float\('nan'\)\)"):
+        Dataset.from_arrays(odd)
 
 
 # ---- another file, with the choice of the first
