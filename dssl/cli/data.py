@@ -116,7 +116,7 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
             imputed, unseen = _tell_filled(dataset.attributes)
             compared, names = fitted.compared(dataset.X, execution), fitted.dataset.get("feature_names")
             for text in compared.notes(names):
-                console.print(text, markup=False, highlight=False, soft_wrap=True)
+                console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
             written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
                                    is_far=compared.is_far, names=fitted.names_of(dataset))
     finally:

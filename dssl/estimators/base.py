@@ -22,6 +22,7 @@ from ..graph.equal_rows import rows_differ
 from ..graph.feature_units import warn_unlike
 from ..graph.graph import Graph, graph_of
 from ..graph.neighbor_lists import Neighbors
+from ..graph.ranges import warn_beyond
 from ..graph.scaled_rows import scaled
 from ..graph.scaling import Scaling, fit_scaling
 from ..graph.scaling_params import ScalingParams
@@ -92,8 +93,12 @@ class PointReader(GroupedParams):
                            categories=X.categories if isinstance(X, Dataset) else None)
 
     def _new_rows(self, X: Any, execution: Execution) -> Rows:
+        """Return points as the model sees them; warns of values beyond the range of the fit, of points in memory."""
         check_is_fitted(self, "model_")
-        return scaled(self._points(X, execution, reset=False), self.scaling_, execution)
+        rows, seen = self._points(X, execution, reset=False), self.scaling_.seen
+        if seen is not None and rows.held:  # others would be read twice
+            warn_beyond(seen, rows, execution, [str(name) for name in getattr(self, "feature_names_in_", [])] or None)
+        return scaled(rows, self.scaling_, execution)
 
     def _values(self, X: Any) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows

@@ -10,6 +10,7 @@ where more of its values are beyond than chance would have: of m new and n train
 largest are all new with the probability m / (n + m) (m - 1) / (n + m - 1) ... (k factors).
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +19,16 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from ..errors import DataError, column_label, require
+from ..errors import DataError, column_label, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 
 CHANCE = 1e-6  # that so many values of a column are beyond one end of its range, where nothing has changed
 LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks share the work
+
+
+class BeyondRange(UserWarning):
+    """Values of new points are beyond the range of those of the fit, more of them than chance would have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +61,15 @@ class Ranges:
                 columns[int(j)] = columns[int(j)].merge(found) if int(j) in columns else found
         return Comparison(self, n, parts.rows("far"), sum(receipt["far"] for receipt in receipts),
                           [columns[j] for j in sorted(columns)])
+
+
+def warn_beyond(ranges: Ranges, rows: Rows, execution: Execution, names: Sequence[str] | None) -> None:
+    """Warn of columns of new points with values beyond the ranges of the training points."""
+    notes = ranges.compare(rows, execution).notes(names)
+    if notes:
+        warnings.warn(explain("; ".join(notes), why="what is said there is extrapolated",
+                              fix="check that the columns are those of the fit, in the same units"),
+                      BeyondRange, stacklevel=5)
 
 
 @dataclass(frozen=True)
@@ -143,11 +157,11 @@ class Comparison:
                 for own in self.columns]
 
     def notes(self, names: Sequence[str] | None, most: int = 10) -> list[str]:
-        """Return a line for each of the columns that are worth a word, at most so many, the most values first."""
+        """Return a sentence on each of the columns that are worth a word, at most so many, the most values first."""
         notable = sorted((own for own in self.columns if self.is_notable(own)),
                          key=lambda own: (-own.far, -own.below - own.above))
-        lines = [f"warning: {own.below + own.above} of {self.n} values of {column_label(names, own.column)} are beyond "
+        lines = [f"{own.below + own.above} of {self.n} values of {column_label(names, own.column)} are beyond "
                  f"the range of the training points: from {own.low:.6g} to {own.high:.6g}, where these are from "
                  f"{self.ranges.smallest[own.column]:.6g} to {self.ranges.largest[own.column]:.6g}"
                  for own in notable[:most]]
-        return [*lines, f"warning: so are values of {len(notable) - most} more columns"] if notable[most:] else lines
+        return [*lines, f"so are values of {len(notable) - most} more columns"] if notable[most:] else lines

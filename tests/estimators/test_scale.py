@@ -27,6 +27,7 @@ from dssl import (
 from dssl.data.findings import IdentifierColumns
 from dssl.errors import ParameterError
 from dssl.graph.feature_units import UnlikeColumns
+from dssl.graph.ranges import BeyondRange
 from dssl.pipeline.spec import DataSpec
 
 
@@ -214,3 +215,16 @@ def test_a_fit_warns_of_columns_that_look_like_identifiers():
         GraphKernelRidge().fit(table.assign(id=np.arange(60)).to_numpy(), y)  # without names nobody meant a key
     with pytest.warns(IdentifierColumns, match=r"(?s)column 'id' looks like an identifier.*drop\(columns=\['id'\]\)"):
         GraphKernelRidge().fit(table.assign(id=np.arange(60)), y)
+
+
+@pytest.mark.parametrize("kind", [LapSVC, GraphKernelRidge])
+def test_a_prediction_warns_of_values_beyond_the_range_of_the_fit(kind):
+    X, y = make_moons(200, noise=0.1, random_state=0)
+    table = pd.DataFrame(X, columns=["width", "height"])
+    model = kind().fit(table, np.where(np.arange(200) < 20, y, -1))
+    model.predict(table[::-1])
+    with pytest.warns(BeyondRange, match=r"200 of 200 values of column 'height' are beyond .* from 99\.\d+ to 101"):
+        model.predict(table.assign(height=table["height"] + 100))
+    unnamed = kind().fit(X, np.where(np.arange(200) < 20, y, -1))
+    with pytest.warns(BeyondRange, match=r"200 of 200 values of column 1 \(counted from 0\)"):
+        unnamed.decision_function(X + np.array([0, 100]))
