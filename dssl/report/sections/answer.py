@@ -96,7 +96,7 @@ def _meaning(by: Measure, words: Words, result: dict[str, Any], gain: float, p: 
         return ("The model beats the plain kernel, but the shuffled graph, which says nothing about the points, does "
                 f"at least as well as the model. So the gain is owed to the {words.cause} and not to the unlabeled "
                 f"data: tune kernel.bandwidth and {words.norm} before crediting the graph.")
-    if gain == 0:
+    if abs(gain) <= ROUNDING * base:
         return f"With and without the unlabeled data the {by.name} is the same, so the simpler base model will do."
     return (f"The difference is within chance: {rare}. Do not count on the unlabeled data here; the simpler base "
             f"model will do. {seen_by_test(by, at(result, 'gain', 'over_base') or {})}")
