@@ -10,6 +10,15 @@ def size_text(nbytes: float) -> str:
     return f"{nbytes:.1f} TB"
 
 
+def size_setting(nbytes: int, *, up: bool) -> str:
+    """Return a size as an option takes it, with three digits: "1.24GB", at least or at most so many bytes."""
+    for power, unit in ((9, "GB"), (6, "MB"), (3, "kB")):
+        if nbytes >= 10**power:
+            step = 10 ** max(len(str(nbytes)) - 3, 0)
+            return f"{(-(-nbytes // step) if up else nbytes // step) * step / 10**power:.12g}{unit}"
+    return f"{nbytes}B"
+
+
 def time_text(seconds: float) -> str:
     """Return a duration as people read it."""
     for unit, size in (("h", 3600), ("min", 60)):

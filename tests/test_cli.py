@@ -148,7 +148,7 @@ def test_suggest_writes_rows_to_label(made, workspace, tmp_path):
     (["RUN", "--out", "next.csv", "--criterion", "best"], 2, "criterion='best'"),
     (["RUN", "--out", "next.csv", "--count", "0"], 2, "count=0"),
     (["RUN", "--out", "next.csv", "--count", "500"], 1, "141 distinct points have no label"),
-    (["nothing", "--out", "next.csv"], 1, "nothing holds no model"),
+    (["nothing", "--out", "next.csv"], 1, "nothing does not exist"),
     (["spec.yaml", "--workspace", "new", "--out", "next.csv"], 1, "spec.yaml has not been run in new"),
     (["RUN"], 2, "--out"),
 ])
@@ -393,7 +393,7 @@ def test_a_cluster_that_is_not_there_is_refused_where_everything_is_cached(made,
     (["run", "spec.yaml", "--from", "columns", "--fresh"], 2, "--fresh and --from columns"),
     (["run", "spec.yaml", "--from", "colums"], 2, "--from 'colums' is not a stage"),
     (["plan", "spec.yaml", "--until", "colums"], 2, "columns, covariance"),
-    (["run", "spec.yaml", "--on", "in-process", "--memory-budget", "20kB"], 1, "memory budget is 20,000 bytes"),
+    (["run", "spec.yaml", "--on", "in-process", "--memory-budget", "20kB"], 1, "memory budget is 20.0 kB"),
     (["inspect", "colums"], 1, "'colums' names nothing"),
 ])
 def test_exit_codes(made, monkeypatch, tmp_path, arguments, code, told):

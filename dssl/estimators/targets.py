@@ -30,8 +30,9 @@ def classes_of(y: Any, unlabeled: Any, n: int, *, occurs: bool = True) -> Classe
 def require_classes(names: np.ndarray, regressor: str) -> None:
     """Raise DataError if these are fewer than two classes, or quantities; `regressor` is named as the way out."""
     require_no_quantities(names, f"use {regressor}, or make the labels integers or text")
-    require(len(names) >= 2, f"y has {len(names)} class(es)", error=DataError,
-            why="a classifier tells at least two classes apart", fix="label points of another class")
+    require(len(names) >= 2, f"y has one class, {names.tolist()[0]!r}" if len(names) else "no point of y has a label",
+            why="a classifier tells at least two classes apart", error=DataError,
+            fix="label points of another class" if len(names) else "label points of each class, or check the marker")
 
 
 def require_per_class(target: Classes, least: int, what: str, fix: str) -> None:

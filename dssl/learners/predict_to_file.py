@@ -209,18 +209,21 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
 
 
 def write_csv(out: Path, table: PredictionTable) -> None:
-    """Write a table as delimited text; numbers as Python prints them, empty where there is none."""
+    """Write a table as delimited text; empty where there is nothing, probabilities and scores in six digits."""
     with draft_of(out) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(table.block(0, 0))
         for block in table.blocks():
             if "abstained" in block:
                 block["abstained"] = np.where(block["abstained"], "true", "false")
-            lines.writerows(zip(*(_cells(column) for column in block.values()), strict=True))
+            lines.writerows(zip(*(_cells(name, column) for name, column in block.items()), strict=True))
 
 
-def _cells(column: np.ndarray) -> list[Any]:
-    return ["" if value is None or value != value else value for value in column.tolist()]
+def _cells(name: str, column: np.ndarray) -> list[Any]:
+    cells = ["" if value is None or value != value else value for value in column.tolist()]
+    if name == "score" or name.partition(" ")[0] == "probability":
+        return [f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells]
+    return cells
 
 
 def write_array(out: Path, table: PredictionTable) -> None:

@@ -329,12 +329,13 @@ def model_folder(path: str | Path) -> Path:
 
     Raises DataError: there is no model.
     """
-    folder = Path(path)
-    result = folder if folder.name == "result.json" else folder / "result.json"
-    if result.is_file():
-        folder = _model_of(result)
+    path = Path(path)
+    result = path if path.name == "result.json" else path / "result.json"
+    folder = _model_of(result) if result.is_file() else path
     if not (folder / "manifest.json").is_file():
         _refuse_removed(folder)
+        require(path.exists(), f"{path} does not exist", error=DataError, why="a prediction needs the model of a run",
+                fix="pass the result.json or the folder of a finished run; `dssl inspect` lists those of a workspace")
         raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",
                                 fix='pass the "model" path of `dssl run --json`, or the result.json of the run'))
     return folder

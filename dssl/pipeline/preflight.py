@@ -9,6 +9,7 @@ from ..errors import BudgetError, explain, sentences
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
 from ..storage.artifacts import Artifact
+from ..units import size_setting, size_text
 from .facts import DISTINCT, Bound, Facts
 from .stage import Stage
 
@@ -100,7 +101,7 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | 
     lower = limit < room.budget
     whose, also = ("a worker's share of its memory limit", " and the workers' memory_limit") if lower else (
         "the memory budget", "")
-    have = f"{whose} is {limit:,} bytes"
+    have = f"{whose} is {size_text(limit)}"
 
     def fix() -> str:
         return (f"{item.stage.remedy}, or raise memory_budget{_to_budget_that_suffices(cost, own)}, in the spec or by "
@@ -114,16 +115,16 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | 
                                    fix=f"{remedy}; {fix()}"))
     if found.least > limit:
         return BudgetError(explain(
-            f"stage {name} needs at least {found.least:,} bytes in one task, {have}",
+            f"stage {name} needs at least {size_text(found.least)} in one task, {have}",
             why="it would fail only after the stages before it were paid for", fix=fix()))
     if room.limit is None or not found.tasks or found.peak <= room.limit:
         return None
     smaller = _budget_that_fits(cost, own, room.limit)
     return BudgetError(explain(
-        f"stage {name} takes {found.peak:,} bytes in one task, a worker has {room.limit:,} bytes for it",
+        f"stage {name} takes {size_text(found.peak)} in one task, a worker has {size_text(room.limit)} for it",
         why="blocks are as large as the memory budget lets them be, and a worker that is full ends its task",
-        fix=(f"lower memory_budget to {smaller:,}, or " if smaller else f"{item.stage.remedy}, or ")
-        + f"raise the workers' memory_limit{_if_copies(own)}"))
+        fix=(f"lower memory_budget to {size_setting(smaller, up=False)}" if smaller else item.stage.remedy)
+        + f", or raise the workers' memory_limit{_if_copies(own)}"))
 
 
 def refuse_what_cannot_fit(stages: Iterable[PlannedStage], facts: Facts[Any] | None, room: Room) -> None:
@@ -141,7 +142,7 @@ def _if_copies(facts: Facts[Any]) -> str:
 
 
 def _to_budget_that_suffices(cost: Any, facts: Facts[Any]) -> str:
-    """Return " to N bytes" of the least budget by which a stage fits; "" where it does already, or never would."""
+    """Return " to SIZE", about the least budget by which a stage fits; "" where it does already, or never would."""
     def fits(budget: int) -> bool:
         try:
             return cost(replace(facts, budget=budget, estimated=set())).least <= budget
@@ -152,7 +153,7 @@ def _to_budget_that_suffices(cost: Any, facts: Facts[Any]) -> str:
     if most is None or most == facts.budget:
         return ""
     tried = range(most // 2, most)
-    return f" to {tried.start + bisect_left(tried, True, key=fits):,} bytes"
+    return f" to {size_setting(tried.start + bisect_left(tried, True, key=fits), up=True)}"
 
 
 def _budget_that_fits(cost: Any, facts: Facts[Any], limit: int) -> int | None:

@@ -483,7 +483,7 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, csv(folder, table))
 
 
-@case("Labels", "one class", 1, "1 class(es)")
+@case("Labels", "one class", 1, "has one class, 0")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, y=np.zeros(N, np.int64)))
 
@@ -942,7 +942,7 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: score(LapSVC(unlabeled=9).fit(X, y), X))
 
 
-@case("Estimators", "LapSVC, one class", None, "1 class(es)")
+@case("Estimators", "LapSVC, one class", None, "y has one class")
 def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: score(LapSVC().fit(blobs()[0], np.zeros(N, int)), blobs()[0]))
 

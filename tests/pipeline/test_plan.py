@@ -10,7 +10,7 @@ from dssl.data import sources
 from dssl.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.execution.cost import SMALL, Cost
 from dssl.execution.in_process import InProcess
-from dssl.execution.size import MEMORY_BUDGET
+from dssl.execution.size import MEMORY_BUDGET, size_of
 from dssl.pipeline import plan as plan_module
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
@@ -18,6 +18,7 @@ from dssl.pipeline.prediction import open_model
 from dssl.pipeline.preflight import Room, price, refusal, refuse_what_cannot_fit
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
+from dssl.units import size_text
 
 from ..stored import stored
 from .conftest import by_name
@@ -85,20 +86,19 @@ def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace
         run(spec, set=[change], workspace=workspace, execution=InProcess(1, memory_budget=budget))
     said = str(error.value)
     assert f"stage {stage} needs at least " in said
-    assert f"the memory budget is {budget:,} bytes" in said
+    assert f"the memory budget is {size_text(budget)}" in said
     assert remedy in said
-    enough = int(said.split("or raise memory_budget to ")[1].split(" bytes, in the spec or by --memory-budget")[0]
-                 .replace(",", ""))
+    enough = size_of(said.split("or raise memory_budget to ")[1].split(", in the spec or by --memory-budget")[0])
     assert enough > budget
     made = plan(spec, set=[change], workspace=workspace)
     item = next(item for item in made.stages if item.stage.name == stage)
     assert refusal(item, made.facts, Room(enough)) is None
-    assert refusal(item, made.facts, Room(enough - 1)) is not None
+    assert refusal(item, made.facts, Room(int(0.99 * enough))) is not None
     assert sorted(workspace.rglob("*")) == before
 
 
 def test_a_row_that_does_not_fit_is_refused_too(spec, tmp_path):
-    with pytest.raises(BudgetError, match=r"stage neighbors cannot fit, the memory budget is 1,000,000 bytes"):
+    with pytest.raises(BudgetError, match=r"stage neighbors cannot fit, the memory budget is 1.0 MB"):
         run(spec, workspace=tmp_path / "work", execution=InProcess(1, memory_budget=1_000_000))
     assert not (tmp_path / "work").exists()
 
@@ -125,11 +125,11 @@ def test_a_workers_limit_refuses_too(spec, tmp_path):
     made = plan(spec, workspace=tmp_path / "work")
     item = with_cost(made, "models", lambda facts: Cost(1, 2, 3, 200_000, 150_000))
     error = refusal(item, made.facts, Room(1 << 30, 100_000))
-    assert "at least 150,000 bytes in one task, a worker's share of its memory limit is 100,000 bytes" in str(error)
+    assert "at least 150 kB in one task, a worker's share of its memory limit is 100 kB" in str(error)
     assert "or raise memory_budget, in the spec or by --memory-budget and the workers' memory_limit" in str(error)
     execution = InProcess(1)
     execution.memory_limit = 100_000
-    with pytest.raises(BudgetError, match="a worker has 100,000 bytes for it"):
+    with pytest.raises(BudgetError, match="a worker has 100 kB for it"):
         run(spec, workspace=tmp_path / "work", execution=execution)
     assert not (tmp_path / "work").exists()
 
@@ -138,8 +138,8 @@ def test_blocks_that_fill_the_budget_are_refused_where_a_worker_has_less(spec, t
     made = plan(spec, workspace=tmp_path / "work")
     item = with_cost(made, "models", lambda facts: Cost(9, 2, 3, facts.budget // 2, 1000))
     error = refusal(item, made.facts, Room(1 << 30, 200 << 20))
-    assert "takes 536,870,912 bytes in one task, a worker has 209,715,200 bytes for it" in str(error)
-    assert f"lower memory_budget to {1 << 28:,}, or raise the workers' memory_limit" in str(error)
+    assert "takes 537 MB in one task, a worker has 210 MB for it" in str(error)
+    assert "lower memory_budget to 268MB, or raise the workers' memory_limit" in str(error)
     assert refusal(item, made.facts, Room(1 << 28, 200 << 20)) is None
     assert refusal(item, made.facts, Room(1 << 30)) is None
     driver = with_cost(made, "models", lambda facts: Cost(0, 2, 3, facts.budget // 2, 1000))  # of no worker
@@ -182,7 +182,7 @@ def test_what_a_stage_found_refuses_a_later_one_before_the_stages_between(spec, 
         for stage in KINDS["svm"].stages))
     monkeypatch.setitem(KINDS, "svm", scored)
     fields = {**spec, "data": {**spec["data"], "test": {"fraction": 0.2}}}  # how many have labels is not known
-    with pytest.raises(BudgetError, match=r"stage scores needs at least 5,200,000,000 bytes in one task"):
+    with pytest.raises(BudgetError, match=r"stage scores needs at least 5.2 GB in one task"):
         run(fields, workspace=tmp_path / "work", execution=InProcess(1))
     made = {folder.parent.name for folder in (tmp_path / "work" / "artifacts").glob("*/*")}
     assert made == {"dataset", "split"}

@@ -216,7 +216,7 @@ def test_the_memory_budget_changes_blocks_and_not_metrics(spec, tmp_path):
 
 
 def test_a_budget_that_holds_no_row_is_an_error(spec, tmp_path):
-    with pytest.raises(BudgetError, match="the memory budget is 10 bytes"):
+    with pytest.raises(BudgetError, match="the memory budget is 10 B"):
         run(spec, workspace=tmp_path, execution=InProcess(1, memory_budget=10))
 
 
@@ -246,7 +246,7 @@ def test_a_prediction_does_not_depend_on_blocks(finished, points_file):
 
 
 @pytest.mark.parametrize(("place", "name", "message"), [
-    ("model", "bass", "has no model named 'bass'"), ("nowhere", "model", "holds no model"),
+    ("model", "bass", "has no model named 'bass'"), ("nowhere", "model", "does not exist"),
     ("covariance", "model", "has no model named 'model'"),
 ])
 def test_what_is_not_a_model(spec, finished, place, name, message):
@@ -276,7 +276,7 @@ def flip(path, place=0.5):
 
 
 @pytest.mark.parametrize(("overrides", "error", "message"), [
-    (["data.keep=[0]"], DataError, "1 class"), (["data.keep=[7]"], DataError, "no class is 7"),
+    (["data.keep=[0]"], DataError, "has one class, 0"), (["data.keep=[7]"], DataError, "no class is 7"),
     (["labels.per_class=90"], DataError, "90 labeled points a class asked for"),
     (["data.test={official: true}"], DataError, "no official split"),
     (["data.keep=[0, 1]", "data.test.count=199"], ValueError, "199 test points asked for"),
