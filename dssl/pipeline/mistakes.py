@@ -31,14 +31,19 @@ class Mistake:
 def all_mistakes(items: Sequence[Mapping[str, Any]], kind: str, specs: Mapping[str, type[Spec]]) -> list[Mistake]:
     """Return the errors of pydantic as mistakes, those of the choices of one value as one that names all choices.
 
-    kind : the kind of model whose spec was asked for. specs : the spec of each kind.
+    kind : the kind of model whose spec was asked for. specs : the spec of each kind. Where there is no such kind, keys
+    that some kind has are not mistakes.
     """
-    found = []
+    found, known = [], not any(item["loc"] == ("model", "kind") for item in items)
     for item in one_of_each(items):
         place = tuple(map(str, item["loc"]))
+        if not known and item["type"] == "extra_forbidden" and any(has_key(spec, place) for spec in specs.values()):
+            continue
         given = (f" (given: {item['input']!r})"
                  if item["type"] not in ("missing", "extra_forbidden") and _is_short(item["input"]) else "")
-        found.append(Mistake(place, f"{'.'.join(place) or 'spec'}: {_message(item, place, kind, specs)}{given}"))
+        near = _near(str(item["input"]), specs, 0.6) if place == ("model", "kind") else []
+        meant = f"; did you mean {near[0]}?" if near else ""
+        found.append(Mistake(place, f"{'.'.join(place) or 'spec'}: {_message(item, place, kind, specs)}{given}{meant}"))
     return found
 
 

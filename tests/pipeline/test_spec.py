@@ -196,6 +196,15 @@ def test_what_is_wrong_in_any_way_is_told_at_once_with_its_line(tmp_path):
         assert sum(line.startswith(f"  {begin}") for line in lines) == 1, lines
 
 
+def test_keys_of_an_unknown_kind_of_model_are_no_mistakes(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: a\ndata: {source: digits}\nlabels: {per_class: 2}\nkernel: {bandwidth: 2.0}\n"
+                    "model: {kind: svmm, eta: 3, ratee: 1}\n")
+    lines = [line for line in message_of(path).splitlines() if line.startswith("  line")]
+    assert [line.split(": ")[1] for line in lines] == ["model.kind", "model.ratee"]
+    assert lines[0].endswith("(given: 'svmm'); did you mean svm?")
+
+
 @pytest.mark.parametrize(("text", "told"), [
     ("data:\nsource: digits\nread: {target: y}\n",
      "line 2: data: the section is empty, and source (line 3), read (line 4) below it begin in its column: indent"),
