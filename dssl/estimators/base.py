@@ -15,7 +15,7 @@ from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
 from ..data.inputs import header_of, labels_of, rows_of
 from ..errors import DataError, explain, require
-from ..execution.on_dask import current_execution
+from ..execution.current import current_execution
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ

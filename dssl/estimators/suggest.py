@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..data.inputs import labels_of, rows_of
 from ..errors import require
-from ..execution.on_dask import current_execution
+from ..execution.current import current_execution
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph, graph_of

@@ -196,11 +196,11 @@ class OnDask(Execution):
             raise
 
 
-def current_execution(memory_budget: int | None = None) -> Execution:
-    """Return the execution on the active Dask client, if there is one, or else on the threads of this process."""
+def active_execution(memory_budget: int | None = None) -> Execution | None:
+    """Return the execution on the active Dask client, of a Dask task one without it, and None where neither is."""
     with suppress(ValueError):  # unless this is not a Dask task
         get_worker()
         return InProcess(1, memory_budget or MEMORY_BUDGET)  # a task that waits for other tasks can wait forever
     with suppress(ValueError):  # unless no client is active
         return OnDask(get_client(), memory_budget)
-    return InProcess(memory_budget=memory_budget or MEMORY_BUDGET)
+    return None

@@ -7,7 +7,7 @@ solvers of `solvers/solve.py` instead: one system a ridge, and p solves a column
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +23,11 @@ from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
 from .laplacian import Laplacian
 from .regularizer import FORMED_SECONDS, system_cost
+from .regularizer_params import LaplacianKind
 from .weights import read_graph
 
 AT_ONCE = 2  # blocks of columns that start before it is known which functions converge
 
-LaplacianKind = Literal["normalized", "unnormalized"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..errors import DataError, require
-from ..execution.on_dask import current_execution
+from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..params import require_seed
 from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows

@@ -8,6 +8,8 @@ import numpy as np
 
 from ..errors import require
 
+LaplacianKind = Literal["normalized", "unnormalized"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RegularizerParams:
@@ -19,7 +21,7 @@ class RegularizerParams:
     power : p >= 1; larger is smoother.
     """
 
-    laplacian: Literal["normalized", "unnormalized"] = "normalized"
+    laplacian: LaplacianKind = "normalized"
     ridge: float = 0.01
     power: int = 2
 

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import require
-from ..execution.on_dask import current_execution
+from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..params import require_seed
 from ..solvers.eigen import EigenMethod, lowest_eigenpairs
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
-from .functions import LaplacianKind, laplacian_of
+from .functions import laplacian_of
 from .graph import Graph, require_graph
+from .regularizer_params import LaplacianKind
 
 
 @dataclass(frozen=True, kw_only=True)

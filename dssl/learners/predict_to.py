@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, require
-from ..execution.on_dask import current_execution
+from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows
 from ..storage.csr import as_rows

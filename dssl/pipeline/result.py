@@ -10,7 +10,7 @@ import numpy as np
 
 from ..data.dataset import Dataset
 from ..errors import DataError, explain, require
-from ..execution.on_dask import current_execution
+from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..report.error_measure import gain_over, measure_of
 from ..report.markup import Html, table, tag

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..errors import ParameterError, require
-from ..execution.on_dask import current_execution
+from ..execution.current import current_execution
 from ..execution.tasks import Execution, TaskCount
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..progress import in_notebook

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...errors import require
-from ...graph.functions import LaplacianKind
+from ...graph.regularizer_params import LaplacianKind
 from ...solvers.blocked_cg import Stop
 from ..smooth_losses import SQUARES, SmoothLoss
 

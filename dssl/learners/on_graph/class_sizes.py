@@ -13,8 +13,9 @@ from scipy.special import softmax
 
 from ...errors import require
 from ...execution.tasks import Execution
-from ...graph.functions import LaplacianKind, laplacian_of
+from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
+from ...graph.regularizer_params import LaplacianKind
 from ...solvers.solve import prepare
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...errors import require
-from ...execution.on_dask import current_execution
+from ...execution.current import current_execution
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, require_graph
 from ...graph.laplacian import Laplacian

@@ -1,0 +1,17 @@
+"""Where tasks run if nobody says: on the active Dask client, or on the threads of this process."""
+
+import sys
+
+from .in_process import InProcess
+from .size import MEMORY_BUDGET
+from .tasks import Execution
+
+
+def current_execution(memory_budget: int | None = None) -> Execution:
+    """Return the execution on the active Dask client, if there is one, or else on the threads of this process."""
+    found = None
+    if "distributed" in sys.modules:  # else there is no client, and half a second is spared
+        from .on_dask import active_execution
+
+        found = active_execution(memory_budget)
+    return found or InProcess(memory_budget=memory_budget or MEMORY_BUDGET)
