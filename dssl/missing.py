@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "?")
 
@@ -15,6 +14,8 @@ def is_missing_text(text: str) -> bool:
 
 def missing_values(values: Any) -> np.ndarray:
     """Return where values, of any shape, are missing: NaN, None, pandas.NA, blank text, or one of `MISSING`."""
+    import pandas as pd  # a quarter of a second, in which a spec with a mistake is refused
+
     values = np.asarray(values)
     if values.dtype.kind not in "OUT":
         return np.asarray(pd.isna(values), bool)

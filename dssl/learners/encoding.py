@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ..errors import DataError, explain, require
 from ..missing import missing_values
@@ -183,7 +182,7 @@ def _known(classes: np.ndarray) -> str:
 def _one_dimension(y: Any) -> np.ndarray:
     """Return labels (n,) as NumPy has them, or as objects what it would turn into text."""
     dtype = getattr(y, "dtype", None)
-    values = np.asarray(y, object if pd.api.types.is_extension_array_dtype(dtype) else None)
+    values = np.asarray(y, object if hasattr(dtype, "construct_array_type") else None)  # which types of pandas have
     if dtype is None and values.dtype.kind in "US" and not all(isinstance(value, (str, bytes)) for value in y):
         values = np.array(list(y), object)  # NumPy makes the text "None" of None and "1" of 1
     if values.ndim == 2 and values.shape[1] == 1:

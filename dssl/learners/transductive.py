@@ -38,7 +38,8 @@ from ..execution.tasks import Execution, one_thread
 from ..kernels.base import Kernel
 from ..kernels.gram import BLOCK_BYTES, kernel_block
 from ..kernels.nystrom import whiten
-from ..solvers.blocked_cg import Stop, blocked_cg, dots
+from ..solvers.blocked_cg import blocked_cg, dots
+from ..solvers.solver_params import Stop
 from ..storage.blocks import Rows, row_ranges
 from .coding import Values
 from .kernel_model import KernelModel

@@ -5,28 +5,12 @@ columns that have converged are not carried along.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..errors import require
 from .solve import Solution
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When a column is done: residual norm at most `tolerance` times that of its right-hand side."""
-
-    tolerance: float = 1e-6
-    max_iterations: int = 500
-
-    def __post_init__(self) -> None:
-        require(0 < self.tolerance < 1, f"tolerance={self.tolerance}, expected between 0 and 1",
-                why="it is the residual relative to the right-hand side", fix="use 1e-6")
-        require(isinstance(self.max_iterations, (int, np.integer)) and self.max_iterations >= 1,
-                f"max_iterations={self.max_iterations!r}, expected >= 1", why="a column takes at least one step",
-                fix="use 500")
+from .solver_params import Stop
 
 
 def dots(X: np.ndarray, Y: np.ndarray) -> np.ndarray:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
+import numpy as np
+
 from ..errors import require
 
 METHODS = ("auto", "jacobi", "deflated", "amg", "direct")
@@ -39,3 +41,18 @@ class SolverParams:
                 why="columns are solved in blocks", fix="leave it at 64")
         require(self.n_vectors is None or self.n_vectors >= 1, f"n_vectors={self.n_vectors}, expected >= 1 or None",
                 why="it is the number of eigenvectors that are solved exactly", fix="leave it unset")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a column is done: residual norm at most `tolerance` times that of its right-hand side."""
+
+    tolerance: float = 1e-6
+    max_iterations: int = 500
+
+    def __post_init__(self) -> None:
+        require(0 < self.tolerance < 1, f"tolerance={self.tolerance}, expected between 0 and 1",
+                why="it is the residual relative to the right-hand side", fix="use 1e-6")
+        require(isinstance(self.max_iterations, (int, np.integer)) and self.max_iterations >= 1,
+                f"max_iterations={self.max_iterations!r}, expected >= 1", why="a column takes at least one step",
+                fix="use 500")

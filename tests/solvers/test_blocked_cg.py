@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import ParameterError
-from dssl.solvers.blocked_cg import Stop, blocked_cg
+from dssl.solvers.blocked_cg import blocked_cg
+from dssl.solvers.solver_params import Stop
 
 TIGHT = Stop(1e-12, 500)
 

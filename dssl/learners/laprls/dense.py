@@ -32,7 +32,8 @@ from ...graph.energy import StoredGraph
 from ...graph.leaving import energy_change
 from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
-from ...solvers.blocked_cg import Stop, blocked_cg
+from ...solvers.blocked_cg import blocked_cg
+from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..closed_form import held_out_ridge
 from ..newton import GramOfLabels, minimize

@@ -8,8 +8,9 @@ import numpy as np
 
 from ...errors import NotConverged, require
 from ...execution.tasks import Execution, sums
-from ...solvers.blocked_cg import Stop, blocked_cg
+from ...solvers.blocked_cg import blocked_cg
 from ...solvers.solve import Solution
+from ...solvers.solver_params import Stop
 from .factor import by_system
 from .gram import gram_matrices
 from .kernel_cache import SystemProductTask, clear_cache

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import require
 from ...graph.regularizer_params import LaplacianKind
-from ...solvers.blocked_cg import Stop
+from ...solvers.solver_params import Stop
 from ..smooth_losses import SQUARES, SmoothLoss
 
 CUTOFFS = {"float64": 1e-10, "float32": 1e-6}  # of whitening "auto"

@@ -25,7 +25,8 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from ...errors import explain
 from ...execution.tasks import Execution
-from ...solvers.blocked_cg import Stop, blocked_cg
+from ...solvers.blocked_cg import blocked_cg
+from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimize
 from ..smooth_losses import SmoothLoss
