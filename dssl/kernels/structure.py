@@ -14,24 +14,34 @@ References
 Wigner, "On the distribution of the roots of certain symmetric matrices", Annals of Mathematics 1958.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
 
-from ..solvers.operators import ScaledMatrix, places_of
+from ..solvers.operators import places_of
 
+ARRAYS = tuple(f"A-{name}" for name in ("order", "scale", "component", "near_null", "data"))  # of a solver
 MOST_VARIANCE = 0.24  # beyond 1/4 the semicircle reaches 0; so it does on graphs of fewer than four neighbors
 
 
-def structure_of(diagonal: np.ndarray, chosen: np.ndarray, A: ScaledMatrix, ridge: float, power: int) -> float:
+def structure_of(diagonal: np.ndarray, chosen: np.ndarray, solver: Mapping[str, np.ndarray], ridge: float,
+                 power: int) -> float:
     """Return the structure of a graph, >= 0, from `(R^-power)_ii` (s,) of some vertices, chosen (s,).
 
-    A : the solver's form of R = L + ridge I or L_norm + ridge I.
+    solver : its arrays of R = L + ridge I or L_norm + ridge I, of which `ARRAYS` are read (`Solver.to_arrays`).
     """
-    at = places_of(A.order)[chosen]
-    null = _constant((A.near_null * A.scale) ** 2, A.component)[at]
-    return _structure((diagonal - null / ridge**power) / A.scale[at] ** (2 * power), float(A.data @ A.data) / A.n,
+    order, scale, component, near_null, data = (solver[name] for name in ARRAYS)
+    at = places_of(order)[chosen]
+    null = _constant((near_null * scale) ** 2, component)[at]
+    return _structure((diagonal - null / ridge**power) / scale[at] ** (2 * power), float(data @ data) / len(order),
                       power)
+
+
+def structure_bytes(n: int, nnz: int) -> int:
+    """Return what `structure_of` of n vertices and nnz weights takes, `ARRAYS` included."""
+    return 8 * nnz + 72 * n
 
 
 def structure_of_matrix(diagonal: np.ndarray, chosen: np.ndarray, R: sp.csr_array, vector: np.ndarray, ridge: float,

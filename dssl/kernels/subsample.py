@@ -25,6 +25,7 @@ from ..solvers.solve import METHODS, Solver, opened_bytes, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.store import decoding_bytes, whole_bytes
+from .structure import structure_bytes
 
 Form = Literal["energy", "restriction"]
 ROW_CHUNK = 8192  # rows of Z in one chunk; a chunk is 4 MB at 64 columns
@@ -244,14 +245,15 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
                    solve_seconds(nnz, s * steps))
 
 
-def product_cost(n: int, s: int, powers: Sequence[int], block_columns: int, form: Form, budget: int) -> Cost:
+def product_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns: int, form: Form, budget: int) -> Cost:
     """Return what multiplying the factors of s points takes.
 
-    A range of rows of the factors, decoded a chunk at a time, and their product; in the driver, a few such products.
+    A range of rows of the factors, decoded a chunk at a time, and their product; in the driver a few such products, or
+    the solver's arrays that tell the structure of the graph.
     """
     square, factors = 8 * s * s, len(_kept_factors(powers, form))
     product = square * len(powers)
-    driver = 2 * product + 2 * square + whole_bytes(square)
+    driver = max(2 * product + 2 * square + whole_bytes(square), 2 * product + structure_bytes(n, nnz))
     if form == "restriction":
         whole = 8 * n * s * factors
         return cost_of(0, whole, product, whole + driver, whole, gram_seconds(n, s) * len(powers))

@@ -28,7 +28,7 @@ from ..graph.regularizer_params import RegularizerParams
 from ..graph.vertices import Vertices, covariance_at_points
 from ..kernels.deformed import factor_positive
 from ..kernels.landmarks import USUAL
-from ..kernels.structure import structure_of
+from ..kernels.structure import ARRAYS, structure_of
 from ..kernels.subsample import SubsampleInverse, multiply_factors, n_solves, solve_columns, solve_evidence
 from ..solvers.solve import Solver
 from ..solvers.solver_params import SolverParams
@@ -141,14 +141,15 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
     v, powers = len(points), tuple(powers) or (params.regularizer.power,)
     health = graph_health(graph.weights(), labeled, vertices=points)
     chosen_vertices = draw_subsample(points.of(labeled), v, params.size, params.seed)
+    kept = execution.scratch()
     solver, chosen, regularizer = prepare_regularizer(
         graph.stored, params.regularizer, len(chosen_vertices) * n_solves(powers), params.solver, execution,
-        execution.scratch(), graph.copies(execution))
+        kept, graph.copies(execution))
     columns = execution.scratch()
     receipts = solve_columns(solver, chosen, v, chosen_vertices, powers, execution, columns)
     found = multiply_factors(columns, v, chosen_vertices, powers, execution, execution.scratch())
     columns.remove()
-    system = Solver.from_arrays(solver.load(), chosen).A
+    system = kept.read(0, ARRAYS)
     structure = {p: structure_of(np.diagonal(A), chosen_vertices, system, params.regularizer.ridge, p)
                  for p, A in found.items()}
     m = points.multiplicity[chosen_vertices]

@@ -9,8 +9,9 @@ A table has a row a point, in the order of the source:
     abstained      whether it has no prediction, where that was asked for, or the model says so of itself
     probability A  of each class, where that was asked for
 
-CSV files hold it as text, npz files an array a column. An npy file is one array, of the labels or values, or of the
-probabilities of all classes, (n, n_classes), whose row i is row i of the source.
+CSV files hold it as text, probabilities and scores in six digits, npz files an array a column. An npy file is one
+array, of the labels or values, or of the probabilities of all classes, (n, n_classes), whose row i is row i of the
+source.
 """
 
 import csv
@@ -209,7 +210,7 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
 
 
 def write_csv(out: Path, table: PredictionTable) -> None:
-    """Write a table as delimited text; empty where there is nothing, probabilities and scores in six digits."""
+    """Write a table as delimited text; empty where there is nothing."""
     with draft_of(out) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(table.block(0, 0))

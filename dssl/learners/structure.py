@@ -45,7 +45,7 @@ class StructureTask:
             columns[chosen[start:stop], np.arange(stop - start)] = 1
             found = solver.solve(columns).require_converged(SOLVER).value
             diagonal.append((found**2).sum(axis=0))
-        structure = structure_of(np.concatenate(diagonal), chosen, solver.A, RIDGE, POWER)
+        structure = structure_of(np.concatenate(diagonal), chosen, solver.to_arrays(), RIDGE, POWER)
         return {**out.write(), "structure": float(structure)}
 
 

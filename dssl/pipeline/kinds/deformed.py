@@ -14,7 +14,7 @@ from ...execution.cost import Cost, cost_of
 from ...graph.regularizer import prepare_regularizer, system_cost
 from ...graph.regularizer_params import RegularizerParams
 from ...graph.vertices import covariance_at_points
-from ...kernels.structure import structure_of
+from ...kernels.structure import ARRAYS, structure_of
 from ...kernels.subsample import columns_cost, multiply_factors, n_solves, product_cost, solve_columns, solve_evidence
 from ...learners.deformed import draw_subsample
 from ...report.sections.selection import selection_section
@@ -25,7 +25,7 @@ from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs
 from ...selection.search import VERSIONS, GridParams
 from ...solvers.direct import LARGEST
-from ...solvers.solve import METHODS, Solver, stored_bytes
+from ...solvers.solve import METHODS, stored_bytes
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import PartWriter
 from ..dataset import DATASET
@@ -118,8 +118,8 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
                              params.powers, context.execution, context.parts.within("shares"), form=params.form,
                              n_blocks=context.attributes("columns")["n_blocks"])
     system = context.attributes("system")
-    solver = Solver.from_arrays(context.inputs["system"].parts.arrays(0).load(), SolverParams(**system["params"]))
-    structure = {str(power): structure_of(np.diagonal(A), subsample, solver.A, system["ridge"], power)
+    solver = context.inputs["system"].parts.read(0, ARRAYS)
+    structure = {str(power): structure_of(np.diagonal(A), subsample, solver, system["ridge"], power)
                  for power, A in found.items()}
     m = vertices_of(context).multiplicity[subsample]
     found = {power: covariance_at_points(A, m) for power, A in found.items()}
@@ -267,7 +267,7 @@ STAGES = (
           WHOLE_GRAPH, intermediate=True),
     Stage("covariance", VERSIONS["covariance"], ("vertices", "system", "subsample", "columns"), ColumnParams.of,
           make_covariance,
-          lambda f: product_cost(f.vertices, n_subsample(f), f.spec.powers, f.spec.solver.block_columns,
+          lambda f: product_cost(f.vertices, f.nnz, n_subsample(f), f.spec.powers, f.spec.solver.block_columns,
                                  f.spec.solver.form, f.budget), "lower subsample.size", section=solver_section),
     Stage("selection", VERSIONS["selection"], ("points", "labels", "subsample", "covariance"), SearchParams.of,
           make_selection, search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS),
