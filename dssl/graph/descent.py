@@ -59,11 +59,10 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
             why="the lists of NN-descent depend on the number of threads", fix=f"use at most {most}")
     numba.set_num_threads(threads)
     try:
-        with warnings.catch_warnings():
-            # Rows that lack neighbors are filled exactly below.
-            warnings.filterwarnings("ignore", "Failed to correctly find n_neighbors", UserWarning)
-            search = NNDescent(centered, n_neighbors=min(n, k + 1 + EXTRA), random_state=seed, n_jobs=threads)
-            candidates = np.asarray(search.neighbor_graph[0], np.int64)
+        # Rows that lack neighbors are filled exactly below. For good: to restore filters is not safe among threads.
+        warnings.filterwarnings("ignore", "Failed to correctly find n_neighbors", UserWarning)
+        search = NNDescent(centered, n_neighbors=min(n, k + 1 + EXTRA), random_state=seed, n_jobs=threads)
+        candidates = np.asarray(search.neighbor_graph[0], np.int64)
     finally:
         numba.set_num_threads(before)
     del search, centered

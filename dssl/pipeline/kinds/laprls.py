@@ -5,7 +5,6 @@
     shuffled  the model with the mean of the graph's energy over all relabelings of its vertices
 """
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -162,12 +161,12 @@ def _n_landmarks(f: Facts[LapRLSPipeline]) -> int:
     params = f.spec.laprls()
     if f.spec.model.solver in WITHOUT_LANDMARKS:
         return 0
-    # A number that the spec gives is meant, however few distinct rows the file may turn out to have.
-    v = (replace(f, bound="most") if isinstance(params.landmarks.n_landmarks, int) else f).vertices
     f.estimated.add("landmarks")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of more landmarks than rows: the run says so
-        return landmark_count(params.landmarks, min(f.n_labeled, v), v, params.most_landmarks(v, f.row_bytes))
+    given = params.landmarks.n_landmarks
+    if isinstance(given, int):  # is meant, however few distinct rows the file may turn out to have
+        return min(given, replace(f, bound="most").vertices)
+    return landmark_count(params.landmarks, min(f.n_labeled, f.vertices), f.vertices,
+                          params.most_landmarks(f.vertices, f.row_bytes))
 
 
 def _n_points(f: Facts[LapRLSPipeline]) -> int:
