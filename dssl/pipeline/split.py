@@ -194,7 +194,8 @@ def _known_target(params: SplitParams, dataset: Dataset, source: str) -> KnownTa
     if params.task == "classification":
         target = KnownClasses(dataset, params, "set data.task to regression, or map the target to classes with "
                                                "data.classes")
-        require(len(target.classes) != 1, f"{source} has one class, {target.classes.tolist()[0]!r}", error=DataError,
+        named = ", ".join(map(repr, target.classes.tolist()))
+        require(len(target.classes) != 1, f"{source} has one class, {named}", error=DataError,
                 why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
         return target
     if dataset.y is not None:
