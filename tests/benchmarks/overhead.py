@@ -63,7 +63,7 @@ def empty(count: int) -> None:
 
 @contextmanager
 def inside_tasks() -> Iterator[tuple[list[float], list[float]]]:
-    """Yield the seconds that tasks take in their own calls, without receipt and measure of memory; and those of maps."""
+    """Yield the seconds that tasks take in their own calls, without receipt and measures of memory; and of maps."""
     found: list[float] = []
     maps: list[float] = []
     real, real_map = tasks_module.run_part, InProcess.map
