@@ -92,11 +92,11 @@ class PointReader(GroupedParams):
         return fit_scaling(rows, None, params, execution, feature_names=names or None,
                            categories=X.categories if isinstance(X, Dataset) else None)
 
-    def _new_rows(self, X: Any, execution: Execution) -> Rows:
+    def _new_rows(self, X: Any, execution: Execution, *, warns: bool = True) -> Rows:
         """Return points as the model sees them; warns of values beyond the range of the fit, of points in memory."""
         check_is_fitted(self, "model_")
         rows, seen = self._points(X, execution, reset=False), self.scaling_.seen
-        if seen is not None and rows.held:  # others would be read twice
+        if warns and seen is not None and rows.held:  # others would be read twice
             warn_beyond(seen, rows, execution, [str(name) for name in getattr(self, "feature_names_in_", [])] or None)
         return scaled(rows, self.scaling_, execution)
 
@@ -154,7 +154,7 @@ class PointPredictor(PointReader):
         In which measure, `block_support` of `KernelModel` and of `GraphModel` say.
         """
         execution = self._execution()
-        rows = self._new_rows(X, execution)
+        rows = self._new_rows(X, execution, warns=False)
         return self.model_.support(rows, execution)
 
 

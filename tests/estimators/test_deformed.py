@@ -443,7 +443,6 @@ def test_unlabeled_points_help(draw, settings, least, mean):
     assert np.mean(gains) > mean, gains
 
 
-@pytest.mark.filterwarnings("ignore::dssl.graph.ranges.BeyondRange")
 def test_points_far_from_all_others_have_no_support():
     X, y, new = blobs()
     model = LapSVC(**SMALL).fit(X, y)
