@@ -7,6 +7,7 @@ from pathlib import Path
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import SHARED_CHUNK, run_part
 from dssl.storage.blocks import write_dense
+from dssl.storage.kept import give_back
 from dssl.storage.store import StoredParts
 
 
@@ -33,7 +34,8 @@ class Traced(InProcess):
 
     Within `with`, `tasks` are the most bytes that a task of each class held beside what was there when it began, and
     `driver` is what was held beside that of the beginning whenever no task ran. A task that held more than the budget
-    runs again, into a folder of its own: what another thread or a collected object took meanwhile is not its own.
+    runs again, without what the process kept: what another thread or a collected object took meanwhile is not its own.
+    The parts of the first time stay.
     """
 
     def __init__(self, folder: Path, memory_budget: int):
@@ -69,7 +71,8 @@ class Traced(InProcess):
             peak, receipt = self._peak(task, parts, index)
             for _ in range(3):
                 if peak > self.memory_budget:
-                    peak = min(peak, self._peak(task, self.scratch(), index)[0])
+                    give_back()
+                    peak = min(peak, self._peak(task, parts, index)[0])
             name = type(task).__name__
             self.tasks[name] = max(self.tasks.get(name, 0), peak)
             tracemalloc.reset_peak()

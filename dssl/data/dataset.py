@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from ..errors import DataError, IntegrityError, explain, require
+from ..errors import DataError, IntegrityError, column_label, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import read_json, write_json
@@ -89,7 +89,7 @@ class Dataset:
             known.setdefault("feature_names", [str(name) for name in X.columns])
             refuse_frame(X, WAY, fills=when_missing == "impute", takes_text=when_text == "one_hot")
         if when_missing != "error" or when_text != "error":
-            X, dtype = _encoded(X, known, impute=when_missing == "impute")
+            X, dtype = _encoded(X, known, impute=when_missing == "impute", one_hot=when_text == "one_hot")
         else:
             X = _numbers(X)
             dtype = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
@@ -194,11 +194,15 @@ def _numbers(X: Any) -> Any:
     return array
 
 
-def _encoded(X: Any, known: dict[str, Any], *, impute: bool) -> tuple[Any, np.dtype]:
+def _encoded(X: Any, known: dict[str, Any], *, impute: bool, one_hot: bool) -> tuple[Any, np.dtype]:
     """Return X with missing cells filled and text as columns of 0 and 1, and its type; `known` tells what was done."""
     table = X if isinstance(X, pd.DataFrame) else _numbers(X)
     names = known.get("feature_names")
     found = Survey.of(table, names=names)
+    require(one_hot or not found.levels, error=DataError,  # categories of numbers, and numbers as text
+            what=f"X holds text or categories in {column_label(names, min(found.levels, default=0))}",
+            why="features are numbers; text has no distance",
+            fix='pass when_text="one_hot", which makes one column of 0 and 1 a category, or make floats of it')
     columns = choose_columns(found, names, "X", impute=impute)
     types = X.dtypes.drop(X.columns[[*columns.levels]]) if isinstance(X, pd.DataFrame) else [table.dtype]
     # Objects hold Python's floats.

@@ -137,7 +137,9 @@ def told_cells(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
     if odd := _odd(refused, n_rows):
         ways.append(f"if {', '.join(map(repr, odd))} marks a missing cell, `missing: {odd}`")
     if can_drop:
-        ways.append(f"to leave columns out, `drop: [{', '.join(_called(refused, names))}]`")
+        called = [str(names[j] if names else j) for j in sorted(refused)]
+        more = ", ..." if called[MOST_LISTED:] else ""
+        ways.append(f"to leave columns out, `drop: [{', '.join(called[:MOST_LISTED])}{more}]`")
         if text:
             ways.append(f"if one is the target, `target: {names[text[-1]] if names else text[-1]}`")
     return CellError(explain(what, why=NO_DISTANCE, fix="; ".join(ways) + "; in a spec these are keys of data.read"))
@@ -151,13 +153,16 @@ def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_te
     refused = {j: Cells(*((0, ()) if takes_text else (cells.texts, cells.examples)),
                         *((0, -1) if fills else (cells.missing, cells.first_missing)))
                for j, cells in cells_in(frame).items()}
-    refused = {j: cells for j, cells in refused.items() if cells.texts or cells.missing}
+    refused = {j: cells for j, cells in refused.items()
+               if (cells.texts or cells.missing) and frame.dtypes.iloc[j].kind not in "mM"}  # no dates, refused as such
     if not refused:
         return
     names, ways = [str(name) for name in frame.columns], [way]
     if odd := _odd(refused, len(frame)):
         ways.append(f"if {', '.join(map(repr, odd))} marks a missing cell, X.replace({odd}, float('nan'))")
-    ways.append(f"to leave columns out, X.drop(columns=[{', '.join(map(repr, _called(refused, names)))}])")
+    called = [frame.columns[j] for j in sorted(refused)]
+    more = ", ..." if called[MOST_LISTED:] else ""
+    ways.append(f"to leave columns out, X.drop(columns=[{', '.join(map(repr, called[:MOST_LISTED]))}{more}])")
     raise DataError(explain(_described(refused, len(frame), "X", names), why=NO_DISTANCE, fix="; ".join(ways)))
 
 
@@ -185,7 +190,3 @@ def _odd(refused: dict[int, Cells], n_rows: int) -> list[str]:
     """Return texts that are so rare among numbers that they may mark missing cells."""
     return sorted({example for cells in refused.values() if 0 < cells.texts <= ODD * n_rows
                    for _, example in cells.examples})[:EXAMPLES]
-
-
-def _called(refused: dict[int, Cells], names: Sequence[str] | None) -> list[str]:
-    return [str(names[j] if names else j) for j in sorted(refused)][:MOST_LISTED]

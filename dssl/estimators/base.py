@@ -16,6 +16,7 @@ from ..data.findings import warn_identifiers
 from ..data.inputs import header_of, labels_of, rows_of
 from ..errors import DataError, explain, require
 from ..execution.current import current_execution
+from ..execution.in_process import InProcess
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
@@ -57,14 +58,20 @@ class PointReader(GroupedParams):
         """Return what runs the tasks, with the memory that one may take; raise ParameterError where that is no size."""
         return current_execution(None if self.memory_budget is None else size_of(self.memory_budget))
 
-    def _points(self, X: Any, execution: Execution, *, reset: bool) -> Rows:
-        """Return the points as rows that every task can read, after checking them; sets or compares the columns."""
+    def _points(self, X: Any, execution: Execution, *, reset: bool, warns: bool = False) -> Rows:
+        """Return the points as rows that every task can read, after checking them; sets or compares the columns.
+
+        warns : of values beyond the range of the fit, of an array in this process.
+        """
         header = header_of(X)
         if header is not None:  # names are compared before anything is computed
             validate_data(self, header, reset=reset, skip_check_array=True)
         rows = rows_of(X, execution, type(self).__name__)
         if header is None:
             validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
+        if warns and isinstance(rows, ArrayRows) and self.scaling_.seen is not None:  # others would be read twice
+            names = [str(name) for name in getattr(self, "feature_names_in_", [])]
+            warn_beyond(self.scaling_.seen, rows, InProcess(memory_budget=execution.memory_budget), names or None)
         return execution.share_rows(rows)
 
     def _scaling_of(self, X: Any, rows: Rows, execution: Execution, graph: Any = None) -> Scaling:
@@ -93,12 +100,9 @@ class PointReader(GroupedParams):
                            categories=X.categories if isinstance(X, Dataset) else None)
 
     def _new_rows(self, X: Any, execution: Execution, *, warns: bool = True) -> Rows:
-        """Return points as the model sees them; warns of values beyond the range of the fit, of points in memory."""
+        """Return points as the model sees them."""
         check_is_fitted(self, "model_")
-        rows, seen = self._points(X, execution, reset=False), self.scaling_.seen
-        if warns and seen is not None and rows.held:  # others would be read twice
-            warn_beyond(seen, rows, execution, [str(name) for name in getattr(self, "feature_names_in_", [])] or None)
-        return scaled(rows, self.scaling_, execution)
+        return scaled(self._points(X, execution, reset=False, warns=warns), self.scaling_, execution)
 
     def _values(self, X: Any) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows

@@ -1,4 +1,4 @@
-"""Tasks on the workers of a Dask client, and the choice between these and the threads of this process."""
+"""Tasks on the workers of a Dask client."""
 
 import shutil
 import time

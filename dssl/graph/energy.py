@@ -18,7 +18,6 @@ the order of the file 107 %. Where there is an order, or the graph fits no task,
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +27,7 @@ from ..execution.tasks import Execution
 from ..solvers.operators import places_of
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
 from .laplacian import Laplacian, scaled_entries
+from .regularizer_params import LaplacianKind
 from .sampled_edges import Edges
 from .weights import read_graph
 
@@ -44,7 +44,7 @@ class GraphEnergy:
     scale: np.ndarray
 
     @classmethod
-    def of(cls, W: sp.csr_array, kind: Literal["normalized", "unnormalized"] = "normalized",
+    def of(cls, W: sp.csr_array, kind: LaplacianKind = "normalized",
            multiplicity: np.ndarray | None = None) -> "GraphEnergy":
         """Return the energy of symmetric weights W (v, v) between vertices that stand for `multiplicity` points.
 
@@ -95,7 +95,7 @@ class StoredGraph:
     """
 
     weights: Parts
-    kind: Literal["normalized", "unnormalized"]
+    kind: LaplacianKind
     copies: Rows | None = None
 
     def multiplicity(self) -> np.ndarray | None:

@@ -29,7 +29,6 @@ from .weights import read_graph
 AT_ONCE = 2  # blocks of columns that start before it is known which functions converge
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class FunctionParams:
     """How functions of the Laplacian are computed.

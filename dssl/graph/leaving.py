@@ -14,7 +14,6 @@ Where points are held out of a graph that lies in blocks, no more of it is held 
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +22,7 @@ from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .energy import EnergyBlocks, GraphEnergy, StoredGraph
 from .median import runs_of
+from .regularizer_params import LaplacianKind
 
 NEAR_BYTES = 120  # an entry of the rows near the points that leave, measured
 
@@ -56,7 +56,7 @@ class EnergyChange:
         return cls(arrays["rows"], arrays["near"], half)
 
 
-def energy_change(energy: GraphEnergy, kind: Literal["normalized", "unnormalized"], leaving: np.ndarray,
+def energy_change(energy: GraphEnergy, kind: LaplacianKind, leaving: np.ndarray,
                   multiplicity: np.ndarray | None = None) -> EnergyChange:
     """Return the change of an energy of this kind where points leave: the vertex of each, (k,), in any order.
 
@@ -169,7 +169,7 @@ class LeavingTask:
     near : what `near_graph` returns. leaving : `position` (m,) of points that are held out and their `fold`.
     """
 
-    kind: Literal["normalized", "unnormalized"]
+    kind: LaplacianKind
     near: Arrays
     leaving: Arrays
     n_folds: int

@@ -21,8 +21,9 @@ import scipy.sparse as sp
 from scipy.sparse import csgraph
 
 from ..solvers.operators import places_of
+from ..storage.store import whole_bytes
 
-ARRAYS = tuple(f"A-{name}" for name in ("order", "scale", "component", "near_null", "data"))  # of a solver
+SOLVER_ARRAYS = tuple(f"A-{name}" for name in ("order", "scale", "component", "near_null", "data"))  # of a solver
 MOST_VARIANCE = 0.24  # beyond 1/4 the semicircle reaches 0; so it does on graphs of fewer than four neighbors
 
 
@@ -30,9 +31,9 @@ def structure_of(diagonal: np.ndarray, chosen: np.ndarray, solver: Mapping[str, 
                  power: int) -> float:
     """Return the structure of a graph, >= 0, from `(R^-power)_ii` (s,) of some vertices, chosen (s,).
 
-    solver : its arrays of R = L + ridge I or L_norm + ridge I, of which `ARRAYS` are read (`Solver.to_arrays`).
+    solver : its arrays of R = L + ridge I or L_norm + ridge I, of which `SOLVER_ARRAYS` are read (`Solver.to_arrays`).
     """
-    order, scale, component, near_null, data = (solver[name] for name in ARRAYS)
+    order, scale, component, near_null, data = (solver[name] for name in SOLVER_ARRAYS)
     at = places_of(order)[chosen]
     null = _constant((near_null * scale) ** 2, component)[at]
     return _structure((diagonal - null / ridge**power) / scale[at] ** (2 * power), float(data @ data) / len(order),
@@ -40,8 +41,8 @@ def structure_of(diagonal: np.ndarray, chosen: np.ndarray, solver: Mapping[str, 
 
 
 def structure_bytes(n: int, nnz: int) -> int:
-    """Return what `structure_of` of n vertices and nnz weights takes, `ARRAYS` included."""
-    return 8 * nnz + 72 * n
+    """Return what `structure_of` of n vertices and nnz weights takes, `SOLVER_ARRAYS` included."""
+    return 8 * nnz + int(max(72 * n, 32 * n + whole_bytes(8 * nnz)))
 
 
 def structure_of_matrix(diagonal: np.ndarray, chosen: np.ndarray, R: sp.csr_array, vector: np.ndarray, ridge: float,

@@ -28,7 +28,7 @@ from ..graph.regularizer_params import RegularizerParams
 from ..graph.vertices import Vertices, covariance_at_points
 from ..kernels.deformed import factor_positive
 from ..kernels.landmarks import USUAL
-from ..kernels.structure import ARRAYS, structure_of
+from ..kernels.structure import SOLVER_ARRAYS, structure_of
 from ..kernels.subsample import SubsampleInverse, multiply_factors, n_solves, solve_columns, solve_evidence
 from ..solvers.solve import Solver
 from ..solvers.solver_params import SolverParams
@@ -149,7 +149,7 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
     receipts = solve_columns(solver, chosen, v, chosen_vertices, powers, execution, columns)
     found = multiply_factors(columns, v, chosen_vertices, powers, execution, execution.scratch())
     columns.remove()
-    system = kept.read(0, ARRAYS)
+    system = kept.read(0, SOLVER_ARRAYS)
     structure = {p: structure_of(np.diagonal(A), chosen_vertices, system, params.regularizer.ridge, p)
                  for p, A in found.items()}
     m = points.multiplicity[chosen_vertices]

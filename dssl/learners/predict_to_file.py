@@ -134,6 +134,11 @@ class PredictionTable:
         """Return the name of the column that says how sure the model is; nothing of quantities."""
         return "" if not isinstance(self.coding, ClassCoding) else "probability" if self.calibrated else "score"
 
+    @property
+    def rounded(self) -> set[str]:
+        """Return the names of the columns that text has in six digits: probabilities and scores."""
+        return {self.sure, *(f"probability {name}" for name in self.coding.classes)} if self.sure else set()
+
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
         """Yield all rows, `block` by block."""
         for first, last in row_ranges(len(self), self.parts.rows("found").chunk_rows):
@@ -160,7 +165,7 @@ class PredictionTable:
             block |= {f"probability {name}": each[:, j] for j, name in enumerate(self.coding.classes)}
         if self.names is None:
             return block
-        head = self.names.head if self.names.head not in block else f"{self.names.head} of the source"
+        head = self.names.head if self.names.head not in {*block, *self.rounded} else f"{self.names.head} of the source"
         return {head: self.names.read(start, stop), **block}
 
 
@@ -217,14 +222,13 @@ def write_csv(out: Path, table: PredictionTable) -> None:
         for block in table.blocks():
             if "abstained" in block:
                 block["abstained"] = np.where(block["abstained"], "true", "false")
-            lines.writerows(zip(*(_cells(name, column) for name, column in block.items()), strict=True))
+            lines.writerows(zip(*(_cells(column, name in table.rounded) for name, column in block.items()),
+                                strict=True))
 
 
-def _cells(name: str, column: np.ndarray) -> list[Any]:
-    cells = ["" if value is None or value != value else value for value in column.tolist()]
-    if name == "score" or name.partition(" ")[0] == "probability":
-        return [f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells]
-    return cells
+def _cells(column: np.ndarray, rounded: bool) -> list[Any]:
+    return ["" if value is None or value != value else f"{value:.6g}" if rounded else value
+            for value in column.tolist()]
 
 
 def write_array(out: Path, table: PredictionTable) -> None:

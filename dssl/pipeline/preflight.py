@@ -9,7 +9,7 @@ from ..errors import BudgetError, explain, sentences
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
 from ..storage.artifacts import Artifact
-from ..units import size_setting, size_text
+from ..units import size_setting
 from .facts import DISTINCT, Bound, Facts
 from .stage import Stage
 
@@ -101,7 +101,7 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | 
     lower = limit < room.budget
     whose, also = ("a worker's share of its memory limit", " and the workers' memory_limit") if lower else (
         "the memory budget", "")
-    have = f"{whose} is {size_text(limit)}"
+    have = f"{whose} is {size_setting(limit, up=False)}"
 
     def fix() -> str:
         return (f"{item.stage.remedy}, or raise memory_budget{_to_budget_that_suffices(cost, own)}, in the spec or by "
@@ -115,13 +115,14 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | 
                                    fix=f"{remedy}; {fix()}"))
     if found.least > limit:
         return BudgetError(explain(
-            f"stage {name} needs at least {size_text(found.least)} in one task, {have}",
+            f"stage {name} needs at least {size_setting(found.least, up=True)} in one task, {have}",
             why="it would fail only after the stages before it were paid for", fix=fix()))
     if room.limit is None or not found.tasks or found.peak <= room.limit:
         return None
     smaller = _budget_that_fits(cost, own, room.limit)
     return BudgetError(explain(
-        f"stage {name} takes {size_text(found.peak)} in one task, a worker has {size_text(room.limit)} for it",
+        f"stage {name} takes {size_setting(found.peak, up=True)} in one task, a worker has "
+        f"{size_setting(room.limit, up=False)} for it",
         why="blocks are as large as the memory budget lets them be, and a worker that is full ends its task",
         fix=(f"lower memory_budget to {size_setting(smaller, up=False)}" if smaller else item.stage.remedy)
         + f", or raise the workers' memory_limit{_if_copies(own)}"))

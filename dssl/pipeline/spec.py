@@ -24,6 +24,7 @@ from ..data.ingest_params import IngestParams
 from ..errors import DsslError, SpecError, explain, said
 from ..execution.size import budget_of
 from ..graph.neighbor_params import NeighborParams
+from ..graph.regularizer_params import LaplacianKind
 from ..graph.scaling_params import ScalingKind, ScalingParams
 from ..graph.weight_rule import KERNEL_WIDTH, WIDTH, WeightParams
 from ..params import BANDWIDTH
@@ -174,7 +175,7 @@ class GraphSpec(SpecSection):
     bandwidth: float | None = None
     width: float = Field(default=WIDTH, description=WIDTH_DESCRIPTION)
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
-    laplacian: Literal["normalized", "unnormalized"] = "normalized"
+    laplacian: LaplacianKind = "normalized"
     seed: int = 0
 
     def neighbors(self) -> NeighborParams:

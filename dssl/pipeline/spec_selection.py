@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
+from ..graph.regularizer_params import LaplacianKind
 from .spec_section import SpecSection
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class GraphGrid(SpecSection):
     bandwidth: list[float] | None = Field(default=None, min_length=1, description="of heat weights")
     width: list[float] | None = Field(default=None, min_length=1, description="of self_tuned weights")
     symmetrize: list[Literal["maximum", "minimum", "mean"]] | None = Field(default=None, min_length=1)
-    laplacian: list[Literal["normalized", "unnormalized"]] | None = Field(default=None, min_length=1)
+    laplacian: list[LaplacianKind] | None = Field(default=None, min_length=1)
 
     def values(self) -> list[dict[str, Any]]:
         """Return all combinations; one without a value where none is varied."""

@@ -210,6 +210,11 @@ def test_frames_that_are_refused_tell_of_all_their_cells():
         Dataset.from_arrays(frame, when_missing="impute")
     with pytest.raises(DataError, match=r"X: column 'a' has a missing cell[\s\S]*when_missing"):
         Dataset.from_arrays(frame, when_text="one_hot")
+    for column in (pd.Series([1, 2, 1], dtype="category"), pd.Series(["1", "2", None], dtype=object)):
+        with pytest.raises(DataError, match=r"text or categories in column 'c'[\s\S]*when_text"):
+            Dataset.from_arrays(pd.DataFrame({"c": column, "d": [1.0, None, 2.0]}), when_missing="impute")
+    with pytest.raises(DataError, match=r"X\.drop\(columns=\[1\]\)"):
+        Dataset.from_arrays(pd.DataFrame({0: [1.0, 2.0], 1: ["x", "y"]}))
     odd = pd.DataFrame({"a": [*map(str, range(30)), "n/a"]}, dtype=object)
     with pytest.raises(DataError, match=r"if 'n/a' marks a missing cell, X\.replace\(\['n/a'\], float\('nan'\)\)"):
         Dataset.from_arrays(odd)

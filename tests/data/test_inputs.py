@@ -232,9 +232,10 @@ def test_nullable_columns():
     assert_array_equal(rows_of(X, HERE).read_all(), expected)
     assert_array_equal(rows_of(dd.from_pandas(X, npartitions=2), HERE).read_all(), expected)
     X.loc[1, "whole"] = pd.NA
-    for given_frame in (X, dd.from_pandas(X, npartitions=2)):
-        with pytest.raises(DataError, match=r"row 1, column 0 \('whole'\) is nan|'whole' has a missing cell in row 1"):
-            rows_of(given_frame, HERE)
+    with pytest.raises(DataError, match="'whole' has a missing cell in row 1"):
+        rows_of(X, HERE)
+    with pytest.raises(DataError, match=r"row 1, column 0 \('whole'\) is nan"):
+        rows_of(dd.from_pandas(X, npartitions=2), HERE)
 
 
 @pytest.mark.parametrize(("X", "message"), [

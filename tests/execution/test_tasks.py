@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -272,3 +274,10 @@ def test_tasks_of_one_map_after_the_other_are_counted():
     execution.map(square_tasks(parts), parts)
     execution.map(square_tasks(parts), parts)  # done already
     assert told == [(done, 8) for done in range(6)] + [(10, 10)]
+
+
+def test_threads_are_found_without_loading_dask():
+    code = ("import sys; from dssl.execution.current import current_execution; "
+            "print(type(current_execution()).__name__, 'distributed' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["InProcess", "False"]

@@ -18,7 +18,7 @@ from dssl.pipeline.prediction import open_model
 from dssl.pipeline.preflight import Room, price, refusal, refuse_what_cannot_fit
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
-from dssl.units import size_text
+from dssl.units import size_setting
 
 from ..stored import stored
 from .conftest import by_name
@@ -86,7 +86,7 @@ def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace
         run(spec, set=[change], workspace=workspace, execution=InProcess(1, memory_budget=budget))
     said = str(error.value)
     assert f"stage {stage} needs at least " in said
-    assert f"the memory budget is {size_text(budget)}" in said
+    assert f"the memory budget is {size_setting(budget, up=False)}" in said
     assert remedy in said
     enough = size_of(said.split("or raise memory_budget to ")[1].split(", in the spec or by --memory-budget")[0])
     assert enough > budget
@@ -98,7 +98,7 @@ def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace
 
 
 def test_a_row_that_does_not_fit_is_refused_too(spec, tmp_path):
-    with pytest.raises(BudgetError, match=r"stage neighbors cannot fit, the memory budget is 1.0 MB"):
+    with pytest.raises(BudgetError, match=r"stage neighbors cannot fit, the memory budget is 1MB"):
         run(spec, workspace=tmp_path / "work", execution=InProcess(1, memory_budget=1_000_000))
     assert not (tmp_path / "work").exists()
 
@@ -125,11 +125,11 @@ def test_a_workers_limit_refuses_too(spec, tmp_path):
     made = plan(spec, workspace=tmp_path / "work")
     item = with_cost(made, "models", lambda facts: Cost(1, 2, 3, 200_000, 150_000))
     error = refusal(item, made.facts, Room(1 << 30, 100_000))
-    assert "at least 150 kB in one task, a worker's share of its memory limit is 100 kB" in str(error)
+    assert "at least 150kB in one task, a worker's share of its memory limit is 100kB" in str(error)
     assert "or raise memory_budget, in the spec or by --memory-budget and the workers' memory_limit" in str(error)
     execution = InProcess(1)
     execution.memory_limit = 100_000
-    with pytest.raises(BudgetError, match="a worker has 100 kB for it"):
+    with pytest.raises(BudgetError, match="a worker has 100kB for it"):
         run(spec, workspace=tmp_path / "work", execution=execution)
     assert not (tmp_path / "work").exists()
 
@@ -138,7 +138,7 @@ def test_blocks_that_fill_the_budget_are_refused_where_a_worker_has_less(spec, t
     made = plan(spec, workspace=tmp_path / "work")
     item = with_cost(made, "models", lambda facts: Cost(9, 2, 3, facts.budget // 2, 1000))
     error = refusal(item, made.facts, Room(1 << 30, 200 << 20))
-    assert "takes 537 MB in one task, a worker has 210 MB for it" in str(error)
+    assert "takes 537MB in one task, a worker has 209MB for it" in str(error)
     assert "lower memory_budget to 268MB, or raise the workers' memory_limit" in str(error)
     assert refusal(item, made.facts, Room(1 << 28, 200 << 20)) is None
     assert refusal(item, made.facts, Room(1 << 30)) is None
@@ -182,7 +182,7 @@ def test_what_a_stage_found_refuses_a_later_one_before_the_stages_between(spec, 
         for stage in KINDS["svm"].stages))
     monkeypatch.setitem(KINDS, "svm", scored)
     fields = {**spec, "data": {**spec["data"], "test": {"fraction": 0.2}}}  # how many have labels is not known
-    with pytest.raises(BudgetError, match=r"stage scores needs at least 5.2 GB in one task"):
+    with pytest.raises(BudgetError, match=r"stage scores needs at least 5.2GB in one task"):
         run(fields, workspace=tmp_path / "work", execution=InProcess(1))
     made = {folder.parent.name for folder in (tmp_path / "work" / "artifacts").glob("*/*")}
     assert made == {"dataset", "split"}

@@ -216,7 +216,7 @@ def test_the_memory_budget_changes_blocks_and_not_metrics(spec, tmp_path):
 
 
 def test_a_budget_that_holds_no_row_is_an_error(spec, tmp_path):
-    with pytest.raises(BudgetError, match="the memory budget is 10 B"):
+    with pytest.raises(BudgetError, match="the memory budget is 10B"):
         run(spec, workspace=tmp_path, execution=InProcess(1, memory_budget=10))
 
 

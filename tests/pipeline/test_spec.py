@@ -126,6 +126,7 @@ assert done.exit_code == 2, done.output
 assert sys.argv[2] in done.stderr, done.stderr
 print(" ".join(sorted({name.split(".")[0] for name in sys.modules})))
 """
+HEAVY = {"numba", "scipy", "sklearn", "pandas", "dask", "distributed", "matplotlib", "pynndescent", "pyamg", "zarr"}
 
 
 @pytest.mark.parametrize("kind", ["automatic", "svm"])
@@ -135,8 +136,15 @@ def test_a_wrong_key_is_refused_before_the_numerical_libraries_are_imported(tmp_
     path.write_text(f"name: a\ndata: {{source: digits}}\ngrpah: {{}}\nmodel: {{kind: {kind}}}\nmemory_budget: lots\n")
     done = subprocess.run([sys.executable, "-c", REFUSED, str(path), "grpah"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    heavy = {"numba", "scipy", "sklearn", "pandas", "dask", "distributed", "matplotlib", "pynndescent", "pyamg", "zarr"}
-    assert not heavy & set(done.stdout.split())
+    assert not HEAVY & set(done.stdout.split())
+
+
+def test_a_value_that_the_model_refuses_needs_only_what_knows_it(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: a\ndata: {source: digits}\nlabels: {per_class: 2}\nmodel: {kind: svm, C: -3}\n")
+    done = subprocess.run([sys.executable, "-c", REFUSED, str(path), "C=-3"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert HEAVY & set(done.stdout.split()) <= {"numba", "scipy"}
 
 
 # Keys

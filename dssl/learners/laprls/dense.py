@@ -21,7 +21,7 @@ Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equation 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,6 +30,7 @@ from scipy.linalg import cho_solve, lu_factor, lu_solve
 from ...errors import BudgetError, NotConverged, require
 from ...graph.energy import StoredGraph
 from ...graph.leaving import energy_change
+from ...graph.regularizer_params import LaplacianKind
 from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import blocked_cg
@@ -88,7 +89,7 @@ class DenseTask:
     kernel: Kernel
     graph: Parts | None
     copies: Rows | None
-    laplacian: Literal["normalized", "unnormalized"]
+    laplacian: LaplacianKind
     labels: Arrays  # row, fold, weight, target
     n_held: int
     landmarks: np.ndarray | None  # rows, of "pcg"

@@ -13,7 +13,7 @@ graph adds is the same with the mean of E over all relabelings of its vertices, 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ...execution.ordered import ordered
 from ...execution.tasks import Execution
 from ...graph.energy import EnergyBlocks, StoredGraph
 from ...graph.energy_moves import energy_blocks
+from ...graph.regularizer_params import LaplacianKind
 from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap
 from ...kernels.landmarks import Landmarks
@@ -189,7 +190,7 @@ class InBlocks:
 
 
 def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks, graph: Parts | None,
-             laplacian: Literal["normalized", "unnormalized"], params: SystemParams, execution: Execution, *,
+             laplacian: LaplacianKind, params: SystemParams, execution: Execution, *,
              copies: Rows | None = None, order: Rows | None = None, fit_intercept: bool = True,
              known: dict[tuple[int, str], InBlocks] | None = None, parts: Parts | None = None) -> NystromSystem:
     """Return the system of points `rows` (v, d), all distinct, whose graph `graph` is (None for none).

@@ -12,9 +12,9 @@ import numpy as np
 
 from ...execution.cost import Cost, cost_of
 from ...graph.regularizer import prepare_regularizer, system_cost
-from ...graph.regularizer_params import RegularizerParams
+from ...graph.regularizer_params import LaplacianKind, RegularizerParams
 from ...graph.vertices import covariance_at_points
-from ...kernels.structure import ARRAYS, structure_of
+from ...kernels.structure import SOLVER_ARRAYS, structure_of
 from ...kernels.subsample import columns_cost, multiply_factors, n_solves, product_cost, solve_columns, solve_evidence
 from ...learners.deformed import draw_subsample
 from ...report.sections.selection import selection_section
@@ -62,7 +62,7 @@ def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
 class RegularizerSystem:
     """The matrix, and the solver of so many columns of it; the powers matter through their number only."""
 
-    laplacian: Literal["normalized", "unnormalized"]
+    laplacian: LaplacianKind
     ridge: float
     n_columns: int
     method: str
@@ -118,7 +118,7 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
                              params.powers, context.execution, context.parts.within("shares"), form=params.form,
                              n_blocks=context.attributes("columns")["n_blocks"])
     system = context.attributes("system")
-    solver = context.inputs["system"].parts.read(0, ARRAYS)
+    solver = context.inputs["system"].parts.read(0, SOLVER_ARRAYS)
     structure = {str(power): structure_of(np.diagonal(A), subsample, solver, system["ridge"], power)
                  for power, A in found.items()}
     m = vertices_of(context).multiplicity[subsample]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ...graph.regularizer_params import LaplacianKind
 from ...solvers.solver_params import SolverParams
 from ..spec import KernelPipeline, LabelSpec, LearningTask, ModelSpec
 from ..spec_selection import GridSpec, SelectionSpec
@@ -86,7 +87,7 @@ class GraphModelSpec(SizedModelSpec):
         return self.model_copy(update={name: [value] if name in several and value is not None and not isinstance(
             value, list) else value for name, value in values.items()})
 
-    def family(self, laplacian: Literal["normalized", "unnormalized"]) -> GraphRidgeParams | None:
+    def family(self, laplacian: LaplacianKind) -> GraphRidgeParams | None:
         """Return the parameters of learner ridge; None of another."""
         from ...graph.functions import FunctionParams
         from ...learners.on_graph.graph_ridge import GraphRidgeParams

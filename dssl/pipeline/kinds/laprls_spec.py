@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from ...errors import require
+from ...graph.regularizer_params import LaplacianKind
 from ...learners.laprls.penalties import CHOSEN, Penalty, require_penalties
 from ..spec import KernelGraph, KernelPipeline, KernelSpec, LabelSpec, ModelSpec
 from ..spec_section import SpecSection
@@ -80,7 +81,7 @@ class LapRLSSpec(ModelSpec):
     fit_intercept: bool = True
     landmarks: LandmarkSpec = LandmarkSpec()
 
-    def system(self, laplacian: Literal["normalized", "unnormalized"], held_out: HeldOut = "auto",
+    def system(self, laplacian: LaplacianKind, held_out: HeldOut = "auto",
                held_out_points: HeldOutPoints = "transductive") -> SystemParams:
         """Return the solver's parameters; held_out, held_out_points : how cross-validation predicts."""
         from ...learners.laprls.params import SystemParams
@@ -96,7 +97,7 @@ class LapRLSSpec(ModelSpec):
 
         return SQUARES
 
-    def params(self, laplacian: Literal["normalized", "unnormalized"],
+    def params(self, laplacian: LaplacianKind,
                selection: PenaltySelection | None) -> LapRLSParams:
         """Return the parameters with the grid of the selection."""
         from ...learners.laprls.chosen import values_of
