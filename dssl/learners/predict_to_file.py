@@ -9,7 +9,7 @@ A table has a row a point, in the order of the source:
     abstained      whether it has no prediction, where that was asked for, or the model says so of itself
     probability A  of each class, where that was asked for
 
-CSV files hold it as text, probabilities and scores in six digits, npz files an array a column. An npy file is one
+CSV files hold it as text, probabilities and scores in nine digits, npz files an array a column. An npy file is one
 array, of the labels or values, or of the probabilities of all classes, (n, n_classes), whose row i is row i of the
 source.
 """
@@ -136,7 +136,7 @@ class PredictionTable:
 
     @property
     def rounded(self) -> set[str]:
-        """Return the names of the columns that text has in six digits: probabilities and scores."""
+        """Return the names of the columns that text has in nine digits, with which probabilities still add up to 1."""
         return {self.sure, *(f"probability {name}" for name in self.coding.classes)} if self.sure else set()
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
@@ -227,7 +227,7 @@ def write_csv(out: Path, table: PredictionTable) -> None:
 
 
 def _cells(column: np.ndarray, rounded: bool) -> list[Any]:
-    return ["" if value is None or value != value else f"{value:.6g}" if rounded else value
+    return ["" if value is None or value != value else f"{value:.9g}" if rounded else value
             for value in column.tolist()]
 
 

@@ -48,7 +48,7 @@ def as_table(made, X, empty, *, abstains):
         head.append("score")
         margins, codes = margins_of(values, made.coding), made.coding.codes(values)
         for line, own, code, none in zip(lines, margins.tolist(), codes.tolist(), empty, strict=True):
-            line.append("" if none else f"{own.pop(code) - max(own):.6g}")
+            line.append("" if none else f"{own.pop(code) - max(own):.9g}")
     if abstains:
         head.append("abstained")
         for line, none in zip(lines, empty, strict=True):
@@ -134,8 +134,8 @@ def test_probabilities_stand_beside_labels_or_in_their_place(tmp_path):
         head, *rows = csv.reader((tmp_path / "p.csv").read_text().splitlines())
         assert head == ["row", "label", "probability", "abstained", "probability a", "probability b", "probability c"]
         assert rows[0] == ["0", "", "", "true", "", "", ""]
-        np.testing.assert_allclose(np.array([row[4:] for row in rows[FAR:]], float), expected[FAR:], rtol=1e-5)
-        np.testing.assert_allclose([float(row[2]) for row in rows[FAR:]], expected[FAR:].max(axis=1), rtol=1e-5)
+        np.testing.assert_allclose(np.array([row[4:] for row in rows[FAR:]], float), expected[FAR:], rtol=1e-8)
+        np.testing.assert_allclose([float(row[2]) for row in rows[FAR:]], expected[FAR:].max(axis=1), rtol=1e-8)
         assert [row[1] for row in rows[FAR:]] == labels[FAR:].tolist()
         with np.load(tmp_path / "p.npz") as found:
             assert set(found) == {"row", "label", "probability", "abstained", "probabilities", "classes"}

@@ -998,7 +998,7 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: str(LapKernelRidge().fit(X, y)))
 
 
-@case("Estimators", "Dataset.from_arrays of a table with NaN", None, "not finite")
+@case("Estimators", "Dataset.from_arrays of a table with NaN", None, "a missing cell in row 3")
 def _(folder: Path) -> Outcome:
     table = frame().drop(columns="label")
     table.loc[3, "b"] = np.nan
@@ -1011,7 +1011,7 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: score(LapSVC().fit(dask.array.from_array(X, chunks=(50, 2)), y), X))
 
 
-@case("Estimators", "LapSVC on a pandas table with text", None, "hold no numbers")
+@case("Estimators", "LapSVC on a pandas table with text", None, "holds text: 'blue'")
 def _(folder: Path) -> Outcome:
     X, y = semi()
     return fitted(folder, lambda: score(LapSVC().fit(frame().drop(columns="label").assign(b="blue"), y), X))
