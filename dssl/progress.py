@@ -164,7 +164,8 @@ class Reporter:
         self._told = self.clock()
         tasks = tasks_text(event["done"], event["of"])
         if event.get("rate") and event["done"] < event["of"]:
-            tasks += f", {event['rate']:.3g} a second, {time_text(event['time_left'])} left"
+            tasks += f", {event['rate']:.3g} a second"
+            tasks += f", {time_text(event['time_left'])} left" if event["time_left"] is not None else ""
         run = f"; run: {time_text(event['run_left'])} left" if event.get("run_left") is not None else ""
         self._say(f"{event['stage']:>12}  {'running':<7} {self._told - self._begun:8.2f} s{tasks}{run}")
 

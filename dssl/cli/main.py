@@ -40,6 +40,8 @@ class Commands(click.Group):
             click.echo(f"error: {error}", err=True)
             ctx.obj.failed(error, error.exit_code)
             ctx.exit(error.exit_code)
+        except BrokenPipeError:  # who reads has enough, and click ends
+            raise
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             remedy = REMEDIES.get(error.errno or 0, "see to the disk or the file server")

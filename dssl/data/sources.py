@@ -161,7 +161,7 @@ def _local(text: str, download: bool) -> Path:
         if download and _online():
             return _openml(text)
     known = sorted({*BUNDLED, *(name for folder in folders for name in named_files(folder))})
-    near = difflib.get_close_matches(path.name.split(".")[0], known, n=5, cutoff=0.5)
+    near = difflib.get_close_matches(path.name.split(".")[0], known, n=5, cutoff=0.9 if looks_like_path else 0.5)
     looked = [f"the file {path.absolute()}"]
     if not looks_like_path:
         looked += [f"{folder} ({'no such folder' if not folder.is_dir() else f'{len(named_files(folder))} files'})"

@@ -19,7 +19,7 @@ from ..errors import DataError, column_label, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .columns import EXAMPLES, MOST_LEVELS, Columns, cells_of, missing_text
-from .readers.base import Reader
+from .readers.base import FEWEST_ROWS, Reader
 from .traits import Traits
 
 
@@ -114,7 +114,7 @@ def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, i
     """Return what becomes of the columns of a whole file.
 
     Raises DataError: a column has no cell at all to take the mean of, its mean is no float64, it has more than
-    `MOST_LEVELS` levels, or it is text with missing cells and these are an error.
+    `MOST_LEVELS` levels or as many as cells, or it is text with missing cells and these are an error.
     """
     d = len(found.present)
     empty = [column_label(names, j) for j in np.flatnonzero(found.present == 0).tolist()]
@@ -129,6 +129,12 @@ def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, i
                 f"{', '.join(map(repr, texts[:3]))}",
                 why="it looks like an identifier, and a column for each text would tell every row from every other",
                 fix="leave it out (CSV: `drop:`), or join its rare texts into one"))
+        if len(texts) == int(found.present[j]) >= FEWEST_ROWS:
+            raise DataError(explain(
+                f"{source}: {column_label(names, j)} is text of which none comes twice, such as "
+                f"{', '.join(map(repr, texts[:3]))}",
+                why="it is no category: a column for each text would tell every row from every other",
+                fix="leave it out (CSV: `drop:`), or make numbers of it, of dates days"))
         if missing and not impute:
             raise missing_text(f"{source}: {column_label(names, j)}", missing, found.first_missing[j])
         levels[j] = (*texts, None) if missing else (*texts,)

@@ -76,6 +76,7 @@ class AutomaticEstimator(PointEstimator):
                         execution: Execution) -> tuple[Scaling, dict[str, Any]]:
         if self.scale != "auto" or graph is not None:
             return super()._chosen_scaling(X, rows, target, graph, execution)
+        self._warn_of_identifiers(rows)
         return choose_scale(rows, None, target, execution, self.seed, X.categories if isinstance(X, Dataset) else None)
 
     def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: GraphRidgeParams,

@@ -91,13 +91,18 @@ class PointReader(GroupedParams):
             return own
         names = [str(name) for name in getattr(self, "feature_names_in_", [])]
         warn_unlike(rows, None, params.kind, names)
-        if names and isinstance(rows, ArrayRows):
-            warn_identifiers(rows.array, names)
+        self._warn_of_identifiers(rows)
         lists = graph.neighbors is not None if isinstance(graph, Graph) else isinstance(graph, (Neighbors, tuple, list))
         if lists and self.predicts_by_lists and params.kind == "auto":
             params = ScalingParams(kind="none")
         return fit_scaling(rows, None, params, execution, feature_names=names or None,
                            categories=X.categories if isinstance(X, Dataset) else None)
+
+    def _warn_of_identifiers(self, rows: Rows) -> None:
+        """Warn of columns that look like identifiers, of an array whose columns have names."""
+        names = [str(name) for name in getattr(self, "feature_names_in_", [])]
+        if names and isinstance(rows, ArrayRows):
+            warn_identifiers(rows.array, names)
 
     def _new_rows(self, X: Any, execution: Execution, *, warns: bool = True) -> Rows:
         """Return points as the model sees them."""

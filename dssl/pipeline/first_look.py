@@ -12,7 +12,7 @@ from ..data.findings import ColumnRecord, examined
 from ..data.ingest import open_source
 from ..data.ingest_cost import block_height
 from ..data.ingest_params import IngestParams
-from ..data.readers.base import NO_TARGET, TARGET_NAMES, Reader
+from ..data.readers.base import NO_TARGET, TARGET_NAMES, CommaError, Reader
 from ..data.readers.formats import format_of
 from ..data.sources import Source
 from ..data.survey import survey_file
@@ -45,16 +45,22 @@ class Labels:
 class Look:
     """What passes over a source show: its reader, the records of its columns, and its labels.
 
-    records : None of sparse rows.
+    records : None of sparse rows. reasons : of the options that were not asked for.
     """
 
     def __init__(self, source: Source, options: dict[str, Any], scratch: Path, execution: Execution) -> None:
         self.source, self.options, self.execution, self.scratch = source, dict(options), execution, scratch
+        self.reasons: dict[str, str] = {}
         self.format = format_of(source.path, options.get("format"))
         self.reader = self._opened()
         self.unusable = self.reader.unusable()
         if self.unusable:
             self.options["drop"] = (*listed(self.options.get("drop")), *self.unusable)
+            self.reader = self._opened()
+        try:
+            self.reader.scan()
+        except CommaError:
+            self.options["decimal"], self.reasons["decimal"] = ",", "numbers have a decimal comma"
             self.reader = self._opened()
         scan, params = self.reader.scan(), self._params()
         height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)

@@ -238,10 +238,15 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
             out.add(f"target: {yaml_of(look.options.get('target', look.scan.target))}",
                     f"{why}; {counted}" if labels is not None else "no column is the target")
         for key, value in given.items():
-            out.add(f"{key}: {yaml_of(list(value) if isinstance(value, tuple) else value)}", "as asked for")
-        for column, reason in identifiers.items():
-            out.add(f"# keep_ids: {yaml_of([column])}", f"{reason}: an identifier, left out of the features by itself; "
-                    "predictions name their rows by it", told=f"left out: {column}: {reason}")
+            out.add(f"{key}: {yaml_of(list(value) if isinstance(value, tuple) else value)}",
+                    look.reasons.get(key, "as asked for"))
+            if key in look.reasons:
+                out.told.append(f"data.read.{key}: {value}: {look.reasons[key]}")
+        if identifiers:
+            each = "; ".join(f"{column}: {reason}" for column, reason in identifiers.items())
+            out.add(f"# keep_ids: {yaml_of([*identifiers])}", f"{each}: left out of the features by itself; dssl "
+                    "predict names rows by the first")
+            out.told += [f"left out: {column}: {reason}" for column, reason in identifiers.items()]
         if dropped:
             with out.section("drop:", "columns that are no features; without its line a column is one"):
                 for column, reason in dropped.items():

@@ -13,7 +13,7 @@ from typing import Any, Self
 from ..errors import described
 from ..progress import BEAT
 from ..storage.files import draft_of
-from .time_left import TimeLeft
+from .time_left import SOON, TimeLeft
 
 STATUS = "status.json"
 LOOK_EVERY = 0.5  # seconds between two looks at whether there is something to write
@@ -25,10 +25,10 @@ Tell = Callable[[dict[str, Any]], None]
 class Status:
     """Keeps a run's `status.json`, and passes on its events with what they do not say.
 
-    To "progress" it adds `rate` (tasks a second in this run of the stage) and `time_left` (seconds; both None until a
-    task has finished); and it tells {"event": "heartbeat", "stage", "seconds", "done", "of", "rate", "time_left"} every
-    `BEAT` seconds, from a thread of its own, never while another event is told. To all it adds `run_left`, the
-    seconds that the whole run still takes, as `TimeLeft` estimates them.
+    To "progress" it adds `rate` (tasks a second in this run of the stage, None until a task has finished) and
+    `time_left` (seconds, None until the share `SOON` of them has); and it tells {"event": "heartbeat", "stage",
+    "seconds", "done", "of", "rate", "time_left"} every `BEAT` seconds, from a thread of its own, never while another
+    event is told. To all it adds `run_left`, the seconds that the whole run still takes, as `TimeLeft` estimates them.
 
     The file says `state` ("running", "done", "stopped", "failed", "interrupted"), stage, tasks, rate and time left, the
     stages that have ended, and of what failed the error as `errors.described` does; `host` and `pid` say whose it is,
@@ -91,7 +91,7 @@ class Status:
     def _run_left(self) -> dict[str, float]:
         """Note how long the run still takes, and return it."""
         known = self._known
-        known["run_left"] = round(self._left.left(known["done"], known["of"], known["time_left"]), 1)
+        known["run_left"] = round(self._left.left(known["time_left"]), 1)
         return {"run_left": self._known["run_left"]}
 
     def _progress(self, done: int, of: int) -> dict[str, Any]:
@@ -99,7 +99,8 @@ class Status:
         if self._known["done"] is None:  # the first word of this stage
             self._tasks_begun, self._before = time.monotonic(), done
         rate = (done - self._before) / max(time.monotonic() - self._tasks_begun, 1e-9) if done > self._before else None
-        found = {"rate": rate and round(rate, 3), "time_left": rate and round((of - done) / rate, 1)}
+        left = (of - done) / rate if rate and done >= SOON * of else None
+        found = {"rate": rate and round(rate, 3), "time_left": None if left is None else round(left, 1)}
         self._known |= {"done": done, "of": of, **found}
         return found
 

@@ -34,15 +34,15 @@ class TimeLeft:
         """Return how many times the plan's estimate the stages so far took."""
         return self._took / self._estimated
 
-    def left(self, done: int | None = None, of: int | None = None, time_left: float | None = None) -> float:
+    def left(self, time_left: float | None = None) -> float:
         """Return the seconds left.
 
-        done, of : tasks of the stage under way. time_left : its seconds by their rate, None where it is not known.
+        time_left : of the stage under way by the rate of its tasks, None where that is not known.
         """
         later = self.factor * self._later
         if self._stage is None:
             return later
         elapsed = self._clock() - self._begun
-        if time_left is not None and of and done and done >= SOON * of:
+        if time_left is not None:
             return time_left + later
         return max(self.factor * self._stage - elapsed, LATE * elapsed) + later

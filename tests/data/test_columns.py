@@ -166,8 +166,22 @@ def test_refused_with_the_column(tmp_path, text, options, message, height):
 
 
 def test_as_many_levels_as_allowed(tmp_path):
-    path = write(tmp_path, pd.DataFrame({"a": [f"v{i}" for i in range(MOST_LEVELS)], "y": 0}))
-    assert read(path, block_rows=300).X.shape == (MOST_LEVELS, MOST_LEVELS)
+    levels = [f"v{i}" for i in range(MOST_LEVELS)]
+    path = write(tmp_path, pd.DataFrame({"a": [*levels, "v0"], "y": 0}))
+    assert read(path, block_rows=300).X.shape == (MOST_LEVELS + 1, MOST_LEVELS)
+    with pytest.raises(DataError, match="column 'a' is text of which none comes twice, such as 'v0'"):
+        Dataset.from_arrays(pd.DataFrame({"a": levels}), when_text="one_hot")
+
+
+def test_numbers_with_a_decimal_comma_are_refused_with_the_option_that_reads_them(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b;y\n" + "".join(f"{i},25;{-i},5;{i % 2}\n" for i in range(30)))
+    told = r"columns 'a', 'b' hold numbers with a comma, such as '0,25'[\s\S]*decimal: \",\""
+    with pytest.raises(DataError, match=told):
+        read(path)
+    assert_array_equal(read(path, decimal=",").X.read_all()[:2], [[0.25, 0.5], [1.25, -1.5]])
+    path.write_text("a;y\n" + "".join(f"{i % 3},{i % 2};{i % 2}\n" for i in range(30)))  # six names of groups
+    assert read(path).X.shape == (30, 6)
 
 
 def test_options_that_are_unknown_or_do_not_apply(tmp_path):

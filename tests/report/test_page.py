@@ -177,7 +177,8 @@ def test_many_classes_show_the_most_confused_pairs():
 @pytest.mark.parametrize(("stage", "change", "words"), [
     ("health", {"recall": {"certified": "sample", "recall": 0.93, "lower": 0.91, "rows": 500}},
      "Below 95 % the graph misses true neighbors"),
-    ("health", {"components": {"count": 31, "largest_share": 0.7}}, "The graph is in pieces"),
+    ("health", {"components": {"count": 31, "largest_share": 0.7}, "unreached": {"count": 3, "ids": [1, 2, 9]}},
+     "The graph is in pieces"),
     ("health", {"duplicates": {"points": 1555, "share": 0.7775}}, "drop equal rows"),
     ("health", {"hubs": {"count": 33, "largest": [{"id": 5, "degree": 900}]}}, "Hubs join points"),
     ("health", {"homophily": {"edges": 44, "share": 0.35, "by_chance": 0.333}}, "this graph cannot help"),

@@ -127,6 +127,10 @@ def possible_keys(columns: Mapping[int, np.ndarray]) -> tuple[int, ...]:
     return tuple(found)
 
 
+class CommaError(DataError):
+    """Numbers of a table are written with a decimal comma, and a point was said to be the decimal mark."""
+
+
 class CellError(DataError):
     """A cell of a table is text, or missing, where a number is meant; `refused_cells` tells of all of them."""
 

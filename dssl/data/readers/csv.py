@@ -19,9 +19,9 @@ from ...errors import DataError, ParameterError, explain, require
 from ...missing import MISSING
 from ..targets import whole_numbers
 from . import lines
-from .base import PROBE_ROWS, Block, Scan, no_rows, possible_keys
+from .base import FEWEST_ROWS, PROBE_ROWS, Block, CommaError, Scan, no_rows, possible_keys
 from .column_choice import Column, features_and_target, text_is_no_feature
-from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
+from .csv_head import WHITESPACE, find_delimiter, first_records, has_decimal_comma, looks_like_header
 
 TRUTH = {"true": 1.0, "false": 0.0}
 HEAD_BYTES = 1 << 20  # the first records are looked at within these bytes and the rest of their last line
@@ -79,6 +79,7 @@ class CsvReader(lines.LineReader):
         self._text = frozenset(field for field in frame.columns if frame[field].dtype == object)
         found = {j: texts(frame[field]) if field in self._text else frame[field].to_numpy()
                  for j, field in enumerate(records.features)} if records.header else {}
+        self._refuse_commas(frame, n_rows)
         keys = possible_keys(found)
         text_keys = tuple(j for j in keys if self.when_text == "error" and found[j].dtype == object)
         self._features(frame, 0, frozenset(text_keys))  # text that is refused is so before all rows are read
@@ -233,6 +234,21 @@ class CsvReader(lines.LineReader):
         """Return which cells are there and are no numbers."""
         plain = cells.str.replace(self.decimal, ".", regex=False) if self.decimal != "." else cells
         return cells.notna() & pd.to_numeric(plain, errors="coerce").isna()
+
+    def _refuse_commas(self, frame: pd.DataFrame, n_rows: int) -> None:
+        """Raise CommaError where columns of the first rows are text for their decimal comma alone."""
+        if self.decimal != "." or n_rows < FEWEST_ROWS:
+            return
+        cells = {field: [cell for cell in texts(frame[field]).tolist() if cell] for field in self._text}
+        found = [field for field in sorted(cells) if has_decimal_comma(cells[field])]
+        if found:
+            names = [repr(self._records.names[field]) if self._records.header else str(field) for field in found]
+            shown, own = ", ".join(names[:8]) + (", ..." if names[8:] else ""), len(names) == 1
+            raise CommaError(explain(
+                f"{self.name}: column{'' if own else 's'} {shown} hold{'s' if own else ''} numbers with a comma, such "
+                f"as {cells[found[0]][0]!r}", why="a point is read as the decimal mark, so they would be text",
+                fix='set `decimal: ","`, in a spec a key of data.read; where commas stand between thousands, write '
+                    "numbers without them"))
 
     def _features(self, frame: pd.DataFrame, start: int, as_text: frozenset[int]) -> pd.DataFrame:
         """Return the features of rows from `start` on: numbers, or text where it is asked for or a cell is text.

@@ -2,9 +2,12 @@
 
 import csv
 import io
+import re
+from collections.abc import Sequence
 
 from .base import TARGET_NAMES
 
+COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 DELIMITERS = "\t;|,"  # of two that occur equally often, the earlier
 WHITESPACE = "whitespace"
 
@@ -51,6 +54,16 @@ def looks_like_header(records: list[list[str]], missing: list[str]) -> bool:
         return True
     counting = any(numbers == [str(i + begin) for i in range(len(numbers))] for begin in (0, 1))
     return counting and any(cell.lower() in TARGET_NAMES for cell in first)
+
+
+def has_decimal_comma(cells: Sequence[str]) -> bool:
+    """Return whether the texts of a column, where there are any, are numbers with a comma in them, as no names are.
+
+    That is so if most of them differ, and none is anything but a number with one comma or whole.
+    """
+    commas = [cell for cell in cells if COMMA.fullmatch(cell)]
+    return (len(commas) > len(cells) / 2 and 2 * len(set(cells)) > len(cells)
+            and all(cell.lstrip("+-").isdigit() for cell in cells if not COMMA.fullmatch(cell)))
 
 
 def is_number(cell: str) -> bool:

@@ -20,7 +20,8 @@ def curve_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
         return Section("curve", "Error by number of labels", tag("p", f"There is no learning curve: {why}."))
     names = [name for name in ("model", "base") if all(finite(row.get(name)) is not None for row in rows)]
     last, before = (finite(row["model"]) or 0.0 for row in (rows[-1], rows[-2]))
-    trend = (f"The model's error still falls, by {by.difference(before - last)} over the last step: more labels may "
+    trend = ("All labels at hand are predicted without an error: more of them cannot lower it." if last <= 0 else
+             f"The model's error still falls, by {by.difference(before - last)} over the last step: more labels may "
              "lower it further." if last < 0.95 * before else
              "The model's error falls no more over the last step: more labels alone may not lower it."
              if last <= 1.05 * before else "The error rises over the last step, which few labels do by chance.")

@@ -63,8 +63,10 @@ def _components(health: dict[str, Any]) -> Told:
                + (f"; {counted(isolated, 'point')} without any neighbor" if isolated else ""))
     if share >= 0.95:
         return figures, "note", "A few small pieces lie apart; labels do not pass over."
+    if at(health, "unreached", "count") == 0:
+        return figures, "note", "Labels do not pass from one piece to another; each piece holds a labeled point."
     return figures, "warning", ("The graph is in pieces, and labels do not pass from one to another. Raise "
-                                "graph.n_neighbors, use symmetrize: maximum, or drop copied rows.")
+                                "graph.n_neighbors.")
 
 
 def _unreached(health: dict[str, Any]) -> Told:

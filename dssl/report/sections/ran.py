@@ -8,6 +8,12 @@ from ..markup import ABSENT, Html, at, counted, duration, finite, joined, number
 from ..page import Section
 
 MOST_STAGES = 200  # rows of the table
+LEAST_TOLD = 64_000_000  # bytes, of predictions that are compared with what was measured
+
+
+def _ratio(stage: dict[str, Any]) -> str:
+    ratio, predicted = finite(stage.get("ratio")), finite(stage.get("predicted_peak_bytes"))
+    return ABSENT if ratio is None or predicted is None or predicted < LEAST_TOLD else percent(ratio, 0)
 
 
 def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
@@ -23,14 +29,15 @@ def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
              stage.get("status"), duration(stage.get("seconds")),
              tag("span", tag("i", style=f"width: {100 * seconds / (max(spent) or 1):.1f}%"), class_="bar"),
              size(stage.get("predicted_peak_bytes")), size(stage.get("measured_peak_bytes")),
-             ABSENT if (ratio := finite(stage.get("ratio"))) is None else percent(ratio, 0),
+             _ratio(stage),
              tag("code", str(stage.get("address", ABSENT))[:24], style="white-space: nowrap"))
             for stage, seconds in zip(ran[:MOST_STAGES], spent, strict=False)]
     more = tag("p", f"{number(len(ran) - MOST_STAGES)} more stages are in result.json.") \
         if len(ran) > MOST_STAGES else ""
     note = tag("p", "Peak memory is that of a stage's largest step: a task, or a step of the process that ran the "
                "pipeline; how far the process grew. Threads of one process cannot be told apart: where several tasks "
-               "ran side by side in one, the measure is theirs together, and no share of what was predicted is told. "
+               "ran side by side in one, the measure is theirs together, and no share of what was predicted is told; "
+               f"nor is it where that is below {size(LEAST_TOLD)}, less than loading libraries takes. "
                "An address names what a stage made by all that it follows from.", class_="small")
     head = ("stage", "status", "time", "", "peak memory predicted", "measured", "of the predicted", "address")
     return Section("stages", "What ran", joined((
