@@ -106,8 +106,10 @@ def _mistakes_of_use(spec: Spec, kind: KindSpec, skipped: Collection[str]) -> It
         others = " or ".join(other.name for other in SPECS.values() if spec.data.task in other.tasks)
         yield Mistake(("model", "kind"), f"model.kind is {kind.name}, and data.task is {spec.data.task}: that kind "
                       f"serves {' and '.join(kind.tasks)}; set model.kind to {others}")
-    for section, error in chain(kind.mistakes(spec), spec.mistakes(skipped)):
-        if section != "data.read":  # which `mistakes_of_reading` tells
+    found = [pair for pair in chain(kind.mistakes(spec), spec.mistakes(skipped)) if pair[0] != "data.read"]
+    elsewhere = {str(error) for section, error in found if section != "selection"}
+    for section, error in found:  # those of reading `mistakes_of_reading` tells
+        if section != "selection" or str(error) not in elsewhere:  # which is made of the other sections' values too
             yield mistake_of_section(section, error)
 
 

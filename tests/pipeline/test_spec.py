@@ -202,6 +202,7 @@ def test_what_is_wrong_in_any_way_is_told_at_once_with_its_line(tmp_path):
     lines = message_of(path, ("model.C=-1",)).splitlines()
     for begin in ("line 7: kernel: bandwidth='mean'", "line 9: solver: tolerance=2.0", "--set model.C=-1: model: C=-1"):
         assert sum(line.startswith(f"  {begin}") for line in lines) == 1, lines
+    assert sum("C=-1" in line for line in lines) == sum("bandwidth=" in line for line in lines) == 1, lines
 
 
 def test_keys_of_an_unknown_kind_of_model_are_no_mistakes(tmp_path):
