@@ -140,7 +140,7 @@ class Reporter:
         elif event["event"] == "run":
             if event["stages"]:
                 self._say(f"{event['name']}: {event['stages']} stages to run, {event['cached']} cached; about "
-                          f"{time_text(event['estimated'])}")
+                          f"{time_text(event['estimated'])}, beside what libraries take to load and compile")
         elif event["event"] == "progress":
             self._tell_progress(event)
         elif event["event"] == "heartbeat":
