@@ -1,5 +1,6 @@
 """What the stages of a plan take, and what is refused of it: before a run, and again as soon as more is known."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from .facts import DISTINCT, Bound, Facts
 from .stage import Stage
 
 Status = Literal["cached", "partial", "to run"]
+STEPS_BUDGET = re.compile(r"(, or )?raise (the )?memory_budget to [\d,]+( bytes)?( or more)?(, or )?")
 LEAST_TRIED = 1 << 20  # bytes; of the budgets that are tried where a smaller one would do
 DOUBLINGS = 24  # of the budget that are tried where a larger one would
 
@@ -111,8 +113,9 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | 
         found = cost(own)
     except BudgetError as error:
         what, why, remedy = sentences(str(error))
+        others = STEPS_BUDGET.sub("", remedy)  # the budget of the whole stage is told, not that of this step
         return BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
-                                   fix=f"{remedy}; {fix()}"))
+                                   fix=f"{others}; {fix()}" if others else fix()))
     if found.least > limit:
         return BudgetError(explain(
             f"stage {name} needs at least {size_setting(found.least, up=True)} in one task, {have}",

@@ -14,6 +14,7 @@ from dssl.pipeline.kinds.registry import KINDS
 from .conftest import LOCAL, outcome
 from .test_disasters import alive, same_group
 
+pytestmark = [pytest.mark.slow]
 SPEC = """
 name: few_labels
 data: {source: SOURCE, unlabeled: -1, test: {count: 200}, scale: none}
@@ -55,7 +56,6 @@ def test_both_accuracies_and_the_baselines(undisturbed):
     assert undisturbed["unreached"]["handled"] == "no prediction"
 
 
-@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, start, dssl, few_labels, undisturbed):
     run = start("run", few_labels[0], "--workspace", tmp_path, "--on", LOCAL, "--json")

@@ -8,6 +8,7 @@ from ..figures import unrendered
 from . import cases  # noqa: F401  (registers the cases)
 from .table import CASES, PAGE, page
 
+pytestmark = [pytest.mark.slow]  # 150 commands and fits
 FOUND = {}
 
 
