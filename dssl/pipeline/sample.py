@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.cost import Cost, cost_of
+from ..execution.cost import COMPILED, Cost, cost_of
 from ..execution.tasks import one_thread
 from ..graph.coordinates import BLOCK, edges_of, nearest_edges, plane_coordinates
 from ..graph.metric import measurable
@@ -182,7 +182,7 @@ def _rounded(value: Any) -> float | int:
 def _sample_cost(f: Facts[Any]) -> Cost:
     drawn, judged = min(f.n, DRAWN), min(f.n, JUDGED + LABELED)
     held = 3 * 4 * drawn * drawn + 4 * min(judged * f.row_bytes, HELD) + 64 * judged
-    return cost_of(1, f.n * f.row_bytes, 0, held, 0)
+    return cost_of(1, f.n * f.row_bytes, 0, held + COMPILED, 0)
 
 
 SAMPLE = Stage("sample", 1, ("split", "points", "labels", "models"), SampleParams.of, make_sample, _sample_cost,
