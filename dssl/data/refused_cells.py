@@ -39,6 +39,11 @@ class Cells:
         return Cells(self.texts + other.texts, (*self.examples, *other.examples)[:EXAMPLES],
                      self.missing + other.missing, self.first_missing if self.missing else other.first_missing)
 
+    def refused(self, *, texts: bool, missing: bool) -> "Cells":
+        """Return those that are refused, where texts are or missing cells are."""
+        return Cells(*((self.texts, self.examples) if texts else (0, ())),
+                     *((self.missing, self.first_missing) if missing else (0, -1)))
+
 
 def cells_in(X: Any, first_row: int = 0) -> dict[int, Cells]:
     """Return, by column that has any, the cells of a block that are no numbers; of sparse rows none.
@@ -105,9 +110,7 @@ def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str
     scan = reader.scan()
     refused = {}
     for j, cells in whole.items():
-        texts = as_text is not None and j not in as_text
-        own = Cells(*((cells.texts, cells.examples) if texts else (0, ())),
-                    *((0, -1) if fills else (cells.missing, cells.first_missing)))
+        own = cells.refused(texts=as_text is not None and j not in as_text, missing=not fills)
         if own.texts or own.missing:
             refused[j] = own
     # Text of which none comes twice is an identifier most likely, and left out.
@@ -138,8 +141,7 @@ def told_cells(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
         ways.append(f"if {', '.join(map(repr, odd))} marks a missing cell, `missing: {odd}`")
     if can_drop:
         called = [str(names[j] if names else j) for j in sorted(refused)]
-        more = ", ..." if called[MOST_LISTED:] else ""
-        ways.append(f"to leave columns out, `drop: [{', '.join(called[:MOST_LISTED])}{more}]`")
+        ways.append(f"to leave columns out, `drop: [{_some(called)}]`")
         if text:
             ways.append(f"if one is the target, `target: {names[text[-1]] if names else text[-1]}`")
     return CellError(explain(what, why=NO_DISTANCE, fix="; ".join(ways) + "; in a spec these are keys of data.read"))
@@ -150,9 +152,7 @@ def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_te
 
     way : what to do about them. fills : whether missing cells are filled. takes_text : whether text becomes columns.
     """
-    refused = {j: Cells(*((0, ()) if takes_text else (cells.texts, cells.examples)),
-                        *((0, -1) if fills else (cells.missing, cells.first_missing)))
-               for j, cells in cells_in(frame).items()}
+    refused = {j: cells.refused(texts=not takes_text, missing=not fills) for j, cells in cells_in(frame).items()}
     refused = {j: cells for j, cells in refused.items()
                if (cells.texts or cells.missing) and frame.dtypes.iloc[j].kind not in "mM"}  # no dates, refused as such
     if not refused:
@@ -160,9 +160,7 @@ def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_te
     names, ways = [str(name) for name in frame.columns], [way]
     if odd := _odd(refused, len(frame)):
         ways.append(f"if {', '.join(map(repr, odd))} marks a missing cell, X.replace({odd}, float('nan'))")
-    called = [frame.columns[j] for j in sorted(refused)]
-    more = ", ..." if called[MOST_LISTED:] else ""
-    ways.append(f"to leave columns out, X.drop(columns=[{', '.join(map(repr, called[:MOST_LISTED]))}{more}])")
+    ways.append(f"to leave columns out, X.drop(columns=[{_some([repr(frame.columns[j]) for j in sorted(refused)])}])")
     raise DataError(explain(_described(refused, len(frame), "X", names), why=NO_DISTANCE, fix="; ".join(ways)))
 
 
@@ -190,3 +188,7 @@ def _odd(refused: dict[int, Cells], n_rows: int) -> list[str]:
     """Return texts that are so rare among numbers that they may mark missing cells."""
     return sorted({example for cells in refused.values() if 0 < cells.texts <= ODD * n_rows
                    for _, example in cells.examples})[:EXAMPLES]
+
+
+def _some(called: Sequence[str]) -> str:
+    return ", ".join(called[:MOST_LISTED]) + (", ..." if called[MOST_LISTED:] else "")

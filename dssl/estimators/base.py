@@ -58,6 +58,11 @@ class PointReader(GroupedParams):
         """Return what runs the tasks, with the memory that one may take; raise ParameterError where that is no size."""
         return current_execution(None if self.memory_budget is None else size_of(self.memory_budget))
 
+    @property
+    def _column_names(self) -> list[str]:
+        """The names of the columns of the fit; none where they had no names."""
+        return [str(name) for name in getattr(self, "feature_names_in_", [])]
+
     def _points(self, X: Any, execution: Execution, *, reset: bool, warns: bool = False) -> Rows:
         """Return the points as rows that every task can read, after checking them; sets or compares the columns.
 
@@ -70,8 +75,8 @@ class PointReader(GroupedParams):
         if header is None:
             validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
         if warns and isinstance(rows, ArrayRows) and self.scaling_.seen is not None:  # others would be read twice
-            names = [str(name) for name in getattr(self, "feature_names_in_", [])]
-            warn_beyond(self.scaling_.seen, rows, InProcess(memory_budget=execution.memory_budget), names or None)
+            warn_beyond(self.scaling_.seen, rows, InProcess(memory_budget=execution.memory_budget),
+                        self._column_names or None)
         return execution.share_rows(rows)
 
     def _scaling_of(self, X: Any, rows: Rows, execution: Execution, graph: Any = None) -> Scaling:
@@ -89,7 +94,7 @@ class PointReader(GroupedParams):
                     f"{own.kind!r}", why="new points would be compared with the graph's in other units",
                     fix=f"leave scale out, or build the graph with scale={params.kind!r}")
             return own
-        names = [str(name) for name in getattr(self, "feature_names_in_", [])]
+        names = self._column_names
         warn_unlike(rows, None, params.kind, names)
         self._warn_of_identifiers(rows)
         lists = graph.neighbors is not None if isinstance(graph, Graph) else isinstance(graph, (Neighbors, tuple, list))
@@ -100,9 +105,8 @@ class PointReader(GroupedParams):
 
     def _warn_of_identifiers(self, rows: Rows) -> None:
         """Warn of columns that look like identifiers, of an array whose columns have names."""
-        names = [str(name) for name in getattr(self, "feature_names_in_", [])]
-        if names and isinstance(rows, ArrayRows):
-            warn_identifiers(rows.array, names)
+        if self._column_names and isinstance(rows, ArrayRows):
+            warn_identifiers(rows.array, self._column_names)
 
     def _new_rows(self, X: Any, execution: Execution, *, warns: bool = True) -> Rows:
         """Return points as the model sees them."""

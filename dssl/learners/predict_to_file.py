@@ -219,11 +219,11 @@ def write_csv(out: Path, table: PredictionTable) -> None:
     with draft_of(out) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(table.block(0, 0))
+        rounded = table.rounded
         for block in table.blocks():
             if "abstained" in block:
                 block["abstained"] = np.where(block["abstained"], "true", "false")
-            lines.writerows(zip(*(_cells(column, name in table.rounded) for name, column in block.items()),
-                                strict=True))
+            lines.writerows(zip(*(_cells(column, name in rounded) for name, column in block.items()), strict=True))
 
 
 def _cells(column: np.ndarray, rounded: bool) -> list[Any]:
