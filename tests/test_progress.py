@@ -1,5 +1,6 @@
 """Lines of progress: one as a stage begins its tasks, few while it runs, one when it ends."""
 
+import errno
 import io
 import os
 import pty
@@ -7,6 +8,7 @@ import re
 import sys
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rich.console import Console
@@ -126,10 +128,23 @@ def test_a_board_has_one_line_for_the_run_and_collapses_what_ended():
     assert board.rows(3) == [("", "cached", "1 stages"), ("", "done", "2 stages in 8.0 s"), ("stage2", "done", "4.0 s")]
 
 
+def until_closed(own):
+    """Return all that was written to the other end of a pseudo-terminal, which passes it on in pieces."""
+    pieces = []
+    while True:
+        try:
+            pieces.append(os.read(own, 1 << 16))
+        except OSError as err:
+            if err.errno != errno.EIO:      # EIO: the other end is closed
+                raise
+            return b"".join(pieces).decode()
+
+
 def test_on_a_terminal_the_run_is_one_picture_that_fits_it():
     """On a pseudo-terminal of ten lines: the last picture stands, and none was higher than the screen."""
     own, other = pty.openpty()
-    with os.fdopen(other, "w") as file:
+    with ThreadPoolExecutor() as pool, os.fdopen(other, "w") as file:
+        written = pool.submit(until_closed, own)
         console = Console(file=file, width=70, height=10)
         assert console.is_terminal
         now = [0.0]
@@ -137,10 +152,9 @@ def test_on_a_terminal_the_run_is_one_picture_that_fits_it():
             for now[0], event in a_run(30):
                 reporter.tell(event)
             reporter._live.refresh()
-        file.flush()
-        written = os.read(own, 1 << 20).decode()
     os.close(own)
-    pictures = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).strip().splitlines() for text in written.split("\x1b[2K")]
+    pictures = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).strip().splitlines()
+                for text in written.result().split("\x1b[2K")]
     assert max(map(len, pictures)) < 10
     whole, cached, done, *last = [line.strip() for line in pictures[-1]]
     assert whole.startswith("moons: 100 % in 2.0 min")
