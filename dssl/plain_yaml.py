@@ -193,3 +193,9 @@ def require_plain(value: Any, origin: str) -> None:
             raise SpecError(explain(f"{origin} holds the text {item[:40]!r}",
                                     why="no file can hold or be named by the character 0 or half a surrogate pair",
                                     fix="correct the escape in quotes"))
+
+
+def yaml_of(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
+    return text.removesuffix("\n...\n").strip()

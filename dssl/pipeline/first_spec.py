@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import yaml
 
 from ..data.columns import MOST_LEVELS
 from ..data.findings import ColumnRecord, to_json
@@ -24,6 +23,7 @@ from ..data.readers.formats import ENDINGS, folder_format
 from ..data.sources import find_source
 from ..errors import DataError, require
 from ..execution.tasks import Execution
+from ..plain_yaml import yaml_of
 from .first_look import FEW, Labels, Look, listed
 
 Task = Literal["classification", "regression", "clustering"]
@@ -109,12 +109,6 @@ class _Lines:
         self.depth += 1
         yield
         self.depth -= 1
-
-
-def yaml_of(value: Any) -> str:
-    """Return a value as YAML on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
-    return text.removesuffix("\n...\n").strip()
 
 
 def _name_of(source: str) -> str:

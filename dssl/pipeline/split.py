@@ -5,7 +5,7 @@ and `train_codes` or `train_values` beside them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, ClassVar, Literal
@@ -28,6 +28,7 @@ from ..learners.encoding import (
     require_no_quantities,
 )
 from ..learners.target import Target
+from ..plain_yaml import yaml_of
 from ..storage.blocks import Rows, RowStream
 from .dataset import dataset_of
 from .facts import Facts
@@ -36,6 +37,7 @@ from .stage import Context, Stage
 
 MOST_VALUES = 1 << 20  # different labels that are kept while classes are found
 LEFT_OUT = -2  # the code of a row that is not used
+SHOWN = 12  # classes, and groups of them, that a note names
 HELD = 220  # bytes of a row of a block while it is drawn from, measured: numbers, codes, and their random order
 
 
@@ -325,6 +327,30 @@ def training_strata(context: Context) -> Iterator[np.ndarray]:
             yield np.where(np.isnan(values), UNLABELED, 0)
 
 
+def alike_classes(classes: Sequence[Any]) -> list[list[str]]:
+    """Return the names of classes, of each group that differ in capitals and spaces alone, in their order."""
+    groups: dict[str, list[str]] = {}
+    for name in classes:
+        if isinstance(name, str):
+            groups.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _split_notes(found: Mapping[str, Any]) -> list[str]:
+    classes = found.get("classes") or []
+    alike = alike_classes(classes)
+    if not alike:
+        return []
+    joined = {name for group in alike for name in group[1:]}
+    mapping = {name: next(([*group] for group in alike if group[0] == name), [name])
+               for name in classes if name not in joined}
+    how = f"data.classes: {yaml_of(mapping)}" if len(classes) <= SHOWN else "data.classes, with all the others"
+    pairs = "; ".join(" and ".join(map(repr, group)) for group in alike[:SHOWN])
+    return [f"warning: classes that differ in capitals or spaces alone: {pairs}"
+            f"{f'; and {len(alike) - SHOWN} more' if len(alike) > SHOWN else ''}. They are learned as classes of their "
+            f"own; to join them: {how}"]
+
+
 def _split_cost(f: Facts[Any]) -> Cost:
     """Return that of passes over the labels, in the driver: a block of rows with what is known and drawn of them.
 
@@ -335,4 +361,4 @@ def _split_cost(f: Facts[Any]) -> Cost:
 
 
 SPLIT = Stage("split", 6, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",
-              files=("source",))
+              files=("source",), notes=_split_notes)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import yaml
 
 from dssl.data import labels
 from dssl.errors import DataError
@@ -58,6 +59,31 @@ def test_rows_that_are_left_out_or_unlabeled(tmp_path, blocks):
     assert attributes["classes"] == [0, 2]
     assert (y[found["test"]] >= 0).all()
     assert (found["train"][shown["labeled"]] == found["train"][found["train_codes"] >= 0]).all()
+
+
+def test_classes_that_differ_in_capitals_or_spaces_are_told_with_what_joins_them(tmp_path):
+    y = np.array(["Ham", "ham ", "spam", "eggs"])[np.arange(N) % 4]
+    np.savez(tmp_path / "points.npz", X=np.arange(2.0 * N).reshape(N, 2), y=y)
+    spec = {"name": "split", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 200}},
+            "labels": {"count": 40}, "model": {"kind": "laprls"}}
+    told = []
+    run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="split", events=told.append)
+    note, = [event["text"] for event in told if event["event"] == "note" and event["stage"] == "split"]
+    assert note.startswith("warning: classes that differ in capitals or spaces alone: 'Ham' and 'ham '. ")
+    joined = note.partition("data.classes: ")[2]
+    spec["data"]["classes"] = yaml.safe_load(joined)
+    told.clear()
+    run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="split", events=told.append)
+    assert not [event for event in told if event["event"] == "note" and event["stage"] == "split"]
+    assert plan(spec, workspace=tmp_path / "work").artifact("split").attributes["per_class"] == [500, 250, 250]
+
+
+def test_many_classes_that_are_alike():
+    names = [f"{case}{number}" for number in range(20) for case in "aA"]
+    note, = split.SPLIT.notes({"classes": names})
+    assert "'a11' and 'A11'; and 8 more. They" in note
+    assert note.endswith("data.classes, with all the others")
+    assert split.SPLIT.notes({"classes": [1, 2, "a", "b"]}) == split.SPLIT.notes({}) == []
 
 
 def test_official_test_rows(tmp_path, blocks):
