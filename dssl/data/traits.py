@@ -26,7 +26,11 @@ CHUNK = 1 << 17  # numbers looked at together, about eight arrays of them, and n
 SMALL_CHUNK = 1 << 12
 FIRST_ROWS, FEW_ROWS = 256, 32  # that most columns are ruled out by
 LARGEST_WHOLE = 2.0**53
-DATE = r"\d{4}-\d\d?-\d\d?(?:[ T]\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:Z|[+-]\d\d:?\d\d)?)?|\d\d?([/.])\d\d?\1\d{4}"
+MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.,]?"
+DAY = (r"\d{4}([-/.])\d\d?\1\d\d?|\d\d?([-/.])\d\d?\2\d{4}"
+       rf"|\d\d?\.?[- ]{MONTH}[- ]\d{{4}}|{MONTH} \d\d?,? \d{{4}}")
+CLOCK = r"\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[ap]\.?m\.?|z|utc|[+-]\d\d:?\d\d)?"
+DATE = rf"(?i:(?:{DAY})(?:(?:t|,?\s+){CLOCK})?)"
 
 FIGURES = ("present", "smallest", "largest", "at_smallest", "at_largest", "whole", "step", "first", "last", "rises",
            "falls", "unlike", "labeled", "mean", "squares", "product", "target_mean", "target_squares")

@@ -1,6 +1,7 @@
 """What columns look like: identifiers, times, constants, copies, the target; and what only resembles one of them."""
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 
 from dssl.data.findings import examined, left_out, notes, to_json
 from dssl.data.survey import Survey
-from dssl.data.traits import SAMPLED, Traits
+from dssl.data.traits import DATE, SAMPLED, Traits
 
 
 def records_of(table, y=None, cuts=()):
@@ -203,3 +204,13 @@ def test_notes_say_what_to_set_and_begin_with_the_worst(whole):
     assert len(notes(out, named=False)) == 3
     assert notes(records, can_drop=False)[1].endswith("leave them out where the file is made")
     assert notes(to_json([whole["a"]])) == []
+
+
+@pytest.mark.parametrize(("text", "is_date"), [
+    ("2024-01-31", True), ("2024/1/31 7:05", True), ("2024-01-31T07:05:09.25Z", True), ("31.01.2024 07:05", True),
+    ("31.1.2024", True), ("1/31/2024, 7:05 PM", True), ("31-01-2024 07:05:09", True), ("31 Jan 2024", True),
+    ("31-January-2024", True), ("Jan 31, 2024 7:05 am", True), ("2024-01-31 07:05:09+02:00", True),
+    ("2024-01/31", False), ("1.2.34", False), ("192.168.1.2024", False), ("2024-01-31 late", False), ("31 Jane", False),
+    ("7:05", False), ("2024", False), ("2024-01-31 2024-02-01", False)])
+def test_texts_that_are_dates(text, is_date):
+    assert (re.fullmatch(DATE, text) is not None) == is_date
