@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import dask
-
 from ..storage.blocks import MemoryParts, Parts, Receipt
 from ..storage.kept import ARRAYS
 from .size import MEMORY_BUDGET
@@ -45,6 +43,8 @@ class InProcess(Execution):
                         future.cancel()
 
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
+        import dask  # a tenth of a second, which only those wait for who pass collections
+
         with one_thread():
             return list(dask.compute(*delayed_parts(run_part, blocks, task, parts), scheduler="threads",
                                      num_workers=self.threads))
@@ -53,7 +53,9 @@ class InProcess(Execution):
 def delayed_parts(run: Callable[[Task, Parts, int], Receipt], blocks: Sequence[Any], task: Callable[[Any], Task],
                   parts: Parts) -> list[Any]:
     """Return the delayed receipts of `run(task(block), parts, i)` of each delayed block i."""
+    from dask import delayed
+
     def write(block: Any, index: int) -> Receipt:
         return run(task(block), parts, index)
 
-    return [dask.delayed(write, pure=False)(block, index) for index, block in enumerate(blocks)]
+    return [delayed(write, pure=False)(block, index) for index, block in enumerate(blocks)]

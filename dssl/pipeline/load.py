@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..errors import SpecError, explain, require
+from ..errors import DsslError, SpecError, explain, require
 from ..plain_yaml import lines_of, parse_yaml, read_text, require_plain
 from ..plugins import load_plugins
 from .kinds.specs import DEFAULT, SPECS
@@ -107,10 +107,13 @@ def _mistakes_of_use(spec: Spec, kind: KindSpec, skipped: Collection[str]) -> It
         yield Mistake(("model", "kind"), f"model.kind is {kind.name}, and data.task is {spec.data.task}: that kind "
                       f"serves {' and '.join(kind.tasks)}; set model.kind to {others}")
     found = [pair for pair in chain(kind.mistakes(spec), spec.mistakes(skipped)) if pair[0] != "data.read"]
-    elsewhere = {str(error) for section, error in found if section != "selection"}
+    told = dict[str, tuple[str, DsslError]]()  # by what they say, in the narrowest section that finds them
     for section, error in found:  # those of reading `mistakes_of_reading` tells
-        if section != "selection" or str(error) not in elsewhere:  # which is made of the other sections' values too
-            yield mistake_of_section(section, error)
+        known = told.get(str(error))
+        if known is None or known[0] == "selection" or section.startswith(f"{known[0]}."):
+            told[str(error)] = section, error
+    for section, error in told.values():  # that of the selection is made of the other sections' values too
+        yield mistake_of_section(section, error)
 
 
 def changed_settings(fields: dict[str, Any]) -> dict[str, Any]:

@@ -139,12 +139,15 @@ def test_a_wrong_key_is_refused_before_the_numerical_libraries_are_imported(tmp_
     assert not HEAVY & set(done.stdout.split())
 
 
-def test_a_value_that_the_model_refuses_needs_only_what_knows_it(tmp_path):
+@pytest.mark.parametrize(("kind", "value", "needed"), [
+    ("svm", "C: -3", {"numba", "scipy"}), ("laprls", "tolerance: -1", HEAVY - {"dask"})])
+def test_a_value_that_the_model_refuses_needs_only_what_knows_it(tmp_path, kind, value, needed):
     path = tmp_path / "spec.yaml"
-    path.write_text("name: a\ndata: {source: digits}\nlabels: {per_class: 2}\nmodel: {kind: svm, C: -3}\n")
-    done = subprocess.run([sys.executable, "-c", REFUSED, str(path), "C=-3"], capture_output=True, text=True)
+    path.write_text(f"name: a\ndata: {{source: digits}}\nlabels: {{per_class: 2}}\nmodel: {{kind: {kind}, {value}}}\n")
+    done = subprocess.run([sys.executable, "-c", REFUSED, str(path), value.replace(": ", "=")], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr
-    assert HEAVY & set(done.stdout.split()) <= {"numba", "scipy"}
+    assert HEAVY & set(done.stdout.split()) <= needed
 
 
 # Keys
@@ -276,6 +279,12 @@ def test_all_that_is_wrong_is_told_at_once():
     text = message_of({"data": {"source": "digits", "keeep": [1]}, "labels": {"count": 0}, "graph": {"power": "two"}})
     for path in ("name", "data.keeep", "labels.count", "graph.power"):
         assert f"  {path}: " in text
+
+
+def test_what_two_sections_find_is_told_once_where_it_is():
+    text = message_of(with_value("kernel.name", "gaussian"))
+    assert text.count("there is no kernel named 'gaussian'") == 1
+    assert "kernel.name: there is no" in text
 
 
 @pytest.mark.parametrize(("text", "key", "line"), [
