@@ -35,7 +35,7 @@ from .ingest_cost import block_height, makes_sparse
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams
 from .readers.base import Block, CellError, Reader, Scan
-from .readers.column_choice import find_column, text_is_no_feature
+from .readers.column_choice import find_columns, text_is_no_feature
 from .readers.formats import FORMATS, format_of, open_reader
 from .readers.joined import JoinedReader, require_same_arrays
 from .readers.stored import StoredReader
@@ -88,8 +88,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         records: list[ColumnRecord] | None = None
         own, names = reader, reader.scan().feature_names
         if examine and like is None and not isinstance(params.keep_ids, bool):
-            for kept in params.keep_ids:
-                find_column(kept, names or (), source.name, "keep_ids", header=names is not None)
+            find_columns([(kept, "keep_ids") for kept in params.keep_ids], names or (), source.name,
+                         header=names is not None)
         if columns is None and like is None and (params.encodes or (examine and reader.scan().keys)):
             reader, columns, records = _surveyed(reader, params, source.name, execution,
                                                  parts.within("surveys").within(key[:16]), examine=examine)

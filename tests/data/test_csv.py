@@ -218,6 +218,8 @@ def test_unknown_columns_and_options(tmp_path):
     path = write(tmp_path, "height,width,kind\n1,2,0\n")
     with pytest.raises(DataError, match=r"no column 'hight'[\s\S]*'height'"):
         read_all(path, tmp_path, target="hight")
+    with pytest.raises(DataError, match=r"no column 'klass' \(target\) and 'hight', 9 \(drop\)[\s\S]*'height'"):
+        read_all(path, tmp_path, target="klass", drop=["hight", 9])
     with pytest.raises(DataError, match="no column 7"):
         read_all(path, tmp_path, target=7)
     with pytest.raises(ParameterError, match="n_columns=3 does not apply"):

@@ -9,26 +9,38 @@ from .base import NO_TARGET, TARGET_NAMES, CellError
 Column = str | int
 
 
-def find_column(column: Column, names: Sequence[str], file: str, option: str, *, header: bool = True) -> int:
-    """Return the number of the column that an option names.
+def find_columns(asked: Sequence[tuple[Column, str]], names: Sequence[str], file: str, *,
+                 header: bool = True) -> list[int]:
+    """Return the numbers of the columns that options name.
 
-    column : a name, or a number from 0, negative from the end. names : of all columns; numbers as text without a
-    `header`. Raise DataError naming near ones if there is no such column, ParameterError if there are several.
+    asked : each a name, or a number from 0, negative from the end, and the option that names it. names : of all
+    columns; numbers as text without a `header`. Raise DataError of all columns that there are not, naming near ones,
+    ParameterError if a name is that of several.
     """
+    found = [_number_of(column, names, file, option, header=header) for column, option in asked]
+    lost = [pair for pair, number in zip(asked, found, strict=True) if number is None]
+    if lost:
+        options = dict.fromkeys(option for _, option in lost)
+        missing = " and ".join(f"{', '.join(repr(column) for column, own in lost if own == option)} ({option})"
+                               for option in options)
+        near = [name for column, _ in lost for name in difflib.get_close_matches(str(column), names, n=3, cutoff=0.4)]
+        shown = ", ".join(map(repr, dict.fromkeys(near or names[:12])))
+        raise DataError(explain(
+            f"{file} has no column {missing}",
+            why=f"it has {len(names)} columns" + (f", among them {shown}" if header else ", and no header"),
+            fix=f"name one of them, or give its number from 0 to {len(names) - 1}"))
+    return [number for number in found if number is not None]
+
+
+def _number_of(column: Column, names: Sequence[str], file: str, option: str, *, header: bool) -> int | None:
+    """Return the number of a column, None if there is no such column."""
     if isinstance(column, str) and header and column in names:
         require(names.count(column) == 1, f"{file} has {names.count(column)} columns named {column!r}",
                 why=f"{option} could be either", fix=f"give its number instead, from 0 to {len(names) - 1}")
         return names.index(column)
     if isinstance(column, str) and not header and column.lstrip("-").isdigit():
         column = int(column)
-    if isinstance(column, int) and -len(names) <= column < len(names):
-        return column % len(names)
-    near = difflib.get_close_matches(str(column), names, n=3, cutoff=0.4) if header else []
-    shown = ", ".join(repr(name) for name in (near or names[:12]))
-    raise DataError(explain(
-        f"{file} has no column {column!r} ({option})",
-        why=f"it has {len(names)} columns" + (f", among them {shown}" if header else ", and no header"),
-        fix=f"name one of them, or give its number from 0 to {len(names) - 1}"))
+    return column % len(names) if isinstance(column, int) and -len(names) <= column < len(names) else None
 
 
 def features_and_target(names: Sequence[str], file: str, *, target: Column | None, drop: Column | Collection[Column],
@@ -38,14 +50,13 @@ def features_and_target(names: Sequence[str], file: str, *, target: Column | Non
     The target is the column asked for, or one named y, label, ..., or the last one that is not dropped.
     never : columns that are the target only where it is asked for.
 
-    Raise DataError or ParameterError as `find_column`, or if no column is left that is a feature.
+    Raise DataError or ParameterError as `find_columns`, or if no column is left that is a feature.
     """
     drop = (drop,) if isinstance(drop, (str, int)) else drop
-    dropped = {find_column(column, names, file, "drop", header=header) for column in drop}
-    chosen: int | None = None
-    if target is not None and (target != NO_TARGET or NO_TARGET in names):
-        chosen = find_column(target, names, file, "target", header=header)
-    elif target is None:
+    own = [] if target is None or (target == NO_TARGET and NO_TARGET not in names) else [(target, "target")]
+    found = find_columns([*own, *((column, "drop") for column in drop)], names, file, header=header)
+    chosen, dropped = (found[0] if own else None), set(found[len(own):])
+    if target is None:
         left = [i for i in range(len(names)) if i not in dropped and i not in never]
         lower = [name.lower() for name in names]
         named = [lower.index(name) for name in TARGET_NAMES if header and name in lower]
