@@ -113,6 +113,15 @@ def test_the_page_says_so_when_it_did_not_help(change, sentence, words):
 
 
 @pytest.mark.usefixtures("without_figures")
+@pytest.mark.usefixtures("without_figures")
+def test_no_mistake_bounds_the_error_by_the_number_of_test_points():
+    result, facts = example_run(3)
+    result["metrics"] |= {"error": 0.0, "n_test": 16}
+    assert "the error on new points is below 17.07 % with 95 % confidence" in Reader(example_page(result, facts)).text
+    result["metrics"]["error"] = 1 / 16
+    assert "with 95 % confidence" not in Reader(example_page(result, facts)).text
+
+
 def test_a_gain_that_the_shuffled_graph_has_too_is_not_credited_to_the_unlabeled_data():
     result, facts = example_run(3)
     result["gain"]["over_shuffled"]["gain"] = -0.01
