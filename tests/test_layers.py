@@ -43,7 +43,6 @@ DOORS = {
     "numcodecs": {"storage.frames"},
     "google_crc32c": {"storage.frames"},
     "pyarrow": {"data.readers"},
-    "pynndescent": {"graph.descent"},
     "pyamg": {"solvers.amg"},
     "pydantic": {"pipeline.spec", "pipeline.spec_section", "pipeline.spec_selection", "pipeline.load",
                  "pipeline.mistakes", "pipeline.kinds",

@@ -1,109 +1,96 @@
-"""Approximate neighbors by NN-descent: the door to pynndescent.
+"""Approximate neighbors by NN-descent, of rows that fit one task: local joins, and exact distances of what they find.
 
-Dong, Moses, Li, "Efficient k-nearest neighbor graph construction for generic similarity measures", WWW 2011.
-pynndescent runs parallel Numba code of its own, so a search is one task that has its process to itself; its lists
-are cleaned, measured again in float64, and completed here.
+Dong, Moses, Li, "Efficient k-nearest neighbor graph construction for generic similarity measures", WWW 2011. A search
+is one task that has its process to itself and uses all its threads, on which nothing depends; pairs are looked for by
+float32 coordinates, or by the entries of sparse rows, and measured again in float64.
 """
 
-import logging
-import sys
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from scipy import sparse
 
-from ..errors import require
-from ..execution.cost import Cost, cost_of
-from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
+from ..execution.cost import COMPILED, Cost, cost_of
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges
 from ..storage.csr import as_rows
+from .cells import View, far_rows
 from .distances import candidate_distances
 from .exact import points_in_blocks
+from .join import CANDIDATES, MOST_CANDIDATES, cuts, in_memory_bytes, nearest_in_memory
+from .layout import MAX_AXES
+from .layout import SAMPLE_ROWS as FRAME_ROWS
 from .metric import measurable, measured_itemsize, sample_ids, stored_distances
+from .pair_gaps import AXES, Coordinates, Points, SparsePoints
+from .recall import is_true, recall_of
 
-FLOAT32_SQUARE = 1e15  # squares and their sums are far from the ends of float32
-PYNNDESCENT = 300 << 20  # bytes: imported and compiled, as every process does anew, it took 284 to 382 MB
-EXTRA = 5  # candidates beyond k + 1 a row: they raise the recall, and survive the second measurement
-CENTER_ROWS = 1024  # that are held in float64 while rows are centered
+LEAST_EXTRA, EXTRA_SHARE = 5, 4  # candidates beyond k a row, or a fourth of k: what float32 coordinates put too far
+WIDER = ((1, CANDIDATES), (4, MOST_CANDIDATES))  # times as many, and candidates of a join: tried one after the other
+SEEN_ROWS = 1 << 12  # whose coordinates a thread makes at a time
 FILL_ROWS, FILL_SAMPLE = 1 << 14, 512  # of points, where rows that lack neighbors are searched for
-# Measured on one core: seconds to compile pynndescent, once a process; nanoseconds of a row and candidate, of each of
-# its columns, of which no more than 200 count, and of each entry of a sparse row in their place.
-COMPILE_SECONDS, ROW_NS, COLUMN_NS, ENTRY_NS = 30.0, 3600.0, 45.0, 650.0
+# Measured on one core: nanoseconds of a row and candidate, of each of its coordinates, and of each entry of a sparse
+# row in their place.
+ROW_NS, AXIS_NS, ENTRY_NS = 1500.0, 10.0, 140.0
 
 
-def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int,
-            threads: int) -> tuple[np.ndarray, np.ndarray, int]:
+def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int, threads: int = 1,
+            wider: int = 0) -> tuple[np.ndarray, np.ndarray, int]:
     """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), and the rows filled exactly.
 
     Parameters
     ----------
-    rows : ndarray (n, d); n (4 d + 60 (k + 6)) bytes beside it. Or sparse; it is then searched without centering, and
-        takes its own size three times and 60 (k + 6) bytes a row beside it.
+    rows : ndarray (n, d), or sparse; beside them `descent_cost` counts what it takes.
     k : neighbors a row, itself not among them.
-    threads : of the search, on which its lists depend, and of their second measurement.
+    threads : that share the work; the lists do not depend on them.
+    wider : which of `WIDER`.
     """
-    tell_compilation()
-    from pynndescent import NNDescent, pynndescent_  # imports and compiles for seconds; only this method needs it
-
-    # All iterations are one call, in which no thread of this process could say that it lives. Read when it is compiled.
-    pynndescent_.nn_descent.targetoptions["nogil"] = True
-
-    n = rows.shape[0]
-    # A center would fill every column of sparse rows.
-    centered = sparse.csr_matrix(rows.astype(np.float32)) if sparse.issparse(rows) else centered_rows(rows)
-    before = numba.get_num_threads()
-    most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    require(threads <= most, f"descent_threads={threads} in a process that has {most}",
-            why="the lists of NN-descent depend on the number of threads", fix=f"use at most {most}")
-    numba.set_num_threads(threads)
-    try:
-        # Rows that lack neighbors are filled exactly below. For good: to restore filters is not safe among threads.
-        warnings.filterwarnings("ignore", "Failed to correctly find n_neighbors", UserWarning)
-        search = NNDescent(centered, n_neighbors=min(n, k + 1 + EXTRA), random_state=seed, n_jobs=threads)
-        candidates = np.asarray(search.neighbor_graph[0], np.int64)
-    finally:
-        numba.set_num_threads(before)
-    del search, centered
-    ids = np.sort(candidates, axis=1)
+    n, rng, (times, most) = rows.shape[0], block_rng(seed, wider), WIDER[wider]
     with ThreadPoolExecutor(threads) as pool:
-        measured = pool.map(lambda block: candidate_distances(rows[slice(*block)], rows, ids[slice(*block)]),
-                            row_ranges(n, -(-n // threads)))
-        distances = np.concatenate(list(measured))
-    distances[:, 1:][ids[:, 1:] == ids[:, :-1]] = np.inf
-    distances[ids == np.arange(n)[:, None]] = np.inf
-    order = np.argsort(distances, axis=1, kind="stable")[:, :k]  # ids ascend, and break ties
-    distances, ids = (np.take_along_axis(values, order, axis=1) for values in (distances, ids))
-    short = np.flatnonzero(np.isinf(distances[:, -1]))
+        seen, far = _seen(rows, rng, pool)
+        _, candidates = nearest_in_memory(seen, min(n - 1, k + times * extra_of(k)), rng, most, threads)
+        del seen
+        candidates.sort(axis=1)  # where there are fewer, -1 is before them
+        found = pool.map(lambda span: _measured(rows, candidates, k, *span), cuts(n, threads))
+        distances, ids = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    short = np.flatnonzero(np.isinf(distances[:, -1]) | far)
     if len(short):
         points = points_in_blocks(as_rows(rows), "euclidean", FILL_ROWS, rows[sample_ids(n, FILL_SAMPLE)])
         distances[short], ids[short] = points.nearest(rows[short], short, k)
     return distances, ids, len(short)
 
 
-def centered_rows(rows: np.ndarray) -> np.ndarray:
-    """Return dense rows less their mean, in float32, and over the largest value where its square would not be."""
-    center, centered, largest = rows.mean(axis=0, dtype=np.float64), np.empty(rows.shape, np.float32), 0.0
-    for start, stop in row_ranges(len(rows), CENTER_ROWS):
-        largest = max(largest, float(np.abs(rows[start:stop] - center).max(initial=0)))
-    divides = not 1 / FLOAT32_SQUARE < largest < FLOAT32_SQUARE and largest > 0
-    for start, stop in row_ranges(len(rows), CENTER_ROWS):
-        block = rows[start:stop] - center
-        centered[start:stop] = block / largest if divides else block
-    return centered
+def _seen(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator,
+          pool: ThreadPoolExecutor) -> tuple[Points, np.ndarray]:
+    """Return the rows as joins measure them, and which are so far away that these do not tell their neighbors apart."""
+    if sparse.issparse(rows):
+        return SparsePoints.of(rows, rng), np.zeros(rows.shape[0], bool)
+    view = View.of(rows)
+    seen = np.empty((len(rows), view.axes), np.float32)
+
+    def see(block: tuple[int, int]) -> None:
+        seen[slice(*block)] = view.coordinates(rows[slice(*block)])
+
+    list(pool.map(see, row_ranges(len(rows), SEEN_ROWS)))
+    return Coordinates(seen), far_rows(seen)
 
 
-def tell_compilation() -> None:
-    """Log that pynndescent will be compiled, where this process has not done so: on the console by default."""
-    if "pynndescent" not in sys.modules:
-        logging.getLogger(__name__).warning("compiling NN-descent, once a process: half a minute or more; the method "
-                                            "exact needs none of it")
+def _measured(rows: np.ndarray | sparse.csr_array, candidates: np.ndarray, k: int, start: int,
+              stop: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k nearest of the candidates (n, c) of rows [start, stop), sorted, by (distance, id)."""
+    own = candidates[start:stop].astype(np.int64)
+    distances = candidate_distances(rows[start:stop], rows, own)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]  # ids ascend, and break ties
+    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(own, order, axis=1)
 
 
 @dataclass(frozen=True)
 class DescentTask:
-    """Search all rows at once and write all lists, in blocks of `block_rows`."""
+    """Search all rows at once and write all lists, in blocks of `block_rows`.
+
+    truth : the numbers of sampled rows, `ids` (q,), and the squares of how far their true k-th neighbors are, `kth`
+        (q, 1).
+    recall : asked for, of these; below it the search is repeated wider, once.
+    """
 
     rows: Rows
     k: int
@@ -111,26 +98,47 @@ class DescentTask:
     seed: int
     threads: int
     block_rows: int
+    truth: Arrays
+    recall: float
 
     def __call__(self, out: PartWriter) -> Receipt:
-        rows = measurable(self.rows.read_all(), self.metric)
-        distances, ids, filled = descend(rows, self.k, seed=self.seed, threads=self.threads)
+        rows, truth = measurable(self.rows.read_all(), self.metric), self.truth.load()
+        for wider in range(len(WIDER)):
+            distances, ids, filled = descend(rows, self.k, seed=self.seed, threads=self.threads, wider=wider)
+            found = recall_of(is_true(distances[truth["ids"]], truth["kth"]), self.seed)
+            if found["lower"] >= self.recall:
+                break
         for start, stop in row_ranges(len(distances), self.block_rows):
             out.write_rows(start, ids=ids[start:stop], distances=stored_distances(distances[start:stop]))
-        return {"filled_exactly": filled}
+        return {"filled_exactly": filled, "recall": found, "searches": wider + 1}
 
 
 def descent_seconds(X: Rows, k: int) -> float:
-    """Return the predicted seconds of NN-descent on one core, for k and 6 more candidates a row."""
-    columns = ENTRY_NS * X.row_bytes / (X.dtype.itemsize + 4) if X.is_sparse else COLUMN_NS * min(X.shape[1], 200)
-    return COMPILE_SECONDS + len(X) * (k + 6) * (ROW_NS + columns) * 1e-9
+    """Return the predicted seconds of NN-descent on one core, for k and some more candidates a row."""
+    pair = ENTRY_NS * X.row_bytes / (X.dtype.itemsize + 4) if X.is_sparse else AXIS_NS * (_axes(X) + 1)
+    return len(X) * (k + extra_of(k)) * (ROW_NS + pair) * 1e-9
 
 
-def descent_cost(n: int, d: int, k: int, dtype: np.dtype, metric: str) -> Cost:
-    """Return what NN-descent takes for rows (n, d) of a dtype.
+def descent_cost(X: Rows, k: int, metric: str) -> Cost:
+    """Return what NN-descent takes for rows of the shape and dtype of X, which are not read.
 
-    All rows, and centered in float32, candidates and their lists; the tasks of the certificate take less.
+    All rows, as they are measured; and beside them their coordinates, in two orders, and what joins take, or the lists
+    as they are measured; at first a sample in float64. The tasks of the certificate take less. Least is what the first
+    search takes; where that misses too many a wider one follows, beside its lists.
     """
-    rows = n * d * measured_itemsize(dtype, metric)
-    fixed = rows + n * (4 * d + 60 * (k + 6))
-    return cost_of(1, 3 * rows, 12 * n * k, fixed + PYNNDESCENT, fixed)
+    (n, d), first, last = X.shape, k + extra_of(k), k + WIDER[-1][0] * extra_of(k)
+    rows = n * (X.row_bytes if X.is_sparse else d * measured_itemsize(X.dtype, metric))
+    seen = 2 * X.row_bytes + 8 * AXES if X.is_sparse else 8 * (_axes(X) + 1)
+    sample = 0 if X.is_sparse else min(n, FRAME_ROWS) * d * 24 + 24 * d * d
+    peak, least = (rows + max(n * max(seen + in_memory_bytes(width), 48 * width) + kept, sample)
+                   for width, kept in ((last, 16 * n * k), (first, 0)))
+    return cost_of(1, 3 * rows, 12 * n * k, peak + COMPILED, least, descent_seconds(X, k))
+
+
+def extra_of(k: int) -> int:
+    """Return how many candidates beyond k neighbors a row keeps at first."""
+    return max(LEAST_EXTRA, k // EXTRA_SHARE)
+
+
+def _axes(X: Rows) -> int:
+    return min(X.shape[1], MAX_AXES)

@@ -5,24 +5,30 @@ begin with what small leaves of a few trees hold, and pairs are joined until har
 again only where one of the two is new to the list that brings them together.
 
 Lists are max-heaps of squared float32 distances, (n, k), beside ids (n, k) int32, -1 where there is none yet, and a
-flag (n, k) uint8 of the entries that no join has seen. One thread, in one order: the same lists whatever the workers,
-as long as their processors add float32 in vectors of one width.
+flag (n, k) uint8 of the entries that no join has seen. Threads measure pairs while no list changes, and then each
+changes lists of its own, in one order: the same lists whatever their number and that of the workers, as long as their
+processors add float32 in vectors of one width.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from .distances import float32_gap
 from .layout import bisect, level_bounds
+from .pair_gaps import Points, fold, gap, unfold
 
-TREES, LEAF_ROWS = 3, 120
+TREES, LEAF_ROWS = 4, 120
 TREE_AXES = 8  # of a random rotation, that a tree but the first splits along
-CANDIDATES, MOST_CANDIDATES = 16, 32  # new ones, and as many others, that a row joins at a time; where it takes more
+CANDIDATES, MOST_CANDIDATES = 24, 32  # new ones, and as many others, that a row joins at a time; where it takes more
 ROUNDS, SETTLED = 12, 0.002  # most joins, and the share of entries that changes in the last
 FIRST_AXES = 16  # principal axes that the first tree splits along
+JOINED_SHARE, LEAST_JOINED, MOST_JOINED = 32, 64, 4096  # of the rows, that are joined before lists change; fewest, most
+LEAF_SHARES = 8  # of the leaves of a thread, that it takes at a time
 
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 Others = Callable[[], Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]]
 
 
@@ -67,18 +73,20 @@ def push_all(rows, candidates, measured, flags_of, distances, ids, flags):
 
 
 @njit(nogil=True, cache=True)
-def _join_leaves(seen, order, bounds, distances, ids, flags):
-    """Measure all pairs of rows of a leaf; leaf i is order[bounds[i]:bounds[i + 1]]."""
+def _join_leaves(points, order, bounds, distances, ids, flags):
+    """Measure all pairs of points of a leaf; leaf i is order[bounds[i]:bounds[i + 1]]."""
     for leaf in range(bounds.shape[0] - 1):
         for x in range(bounds[leaf], bounds[leaf + 1]):
             a = order[x]
+            unfold(points, a)
             for y in range(x + 1, bounds[leaf + 1]):
                 b = order[y]
-                distance = float32_gap(seen[a], seen[b])
+                distance = gap(points, a, b)
                 if distance < distances[a, 0]:
                     _push(distance, b, 1, distances[a], ids[a], flags[a])
                 if distance < distances[b, 0]:
                     _push(distance, a, 1, distances[b], ids[b], flags[b])
+            fold(points, a)
 
 
 @njit(nogil=True, cache=True)
@@ -92,109 +100,177 @@ def _priority(a, b, salt):
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _choose(row, other, flag, salt, new, old, new_keys, old_keys, unused):
-    key = _priority(row, other, salt)
-    if flag:
-        if key < new_keys[row, 0]:
-            _push(key, other, 0, new_keys[row], new[row], unused)
-    elif key < old_keys[row, 0]:
-        _push(key, other, 0, old_keys[row], old[row], unused)
+def _draw(other, key, drawn, keys, size):
+    """Draw a candidate unless as many others have smaller keys, of which the last is the largest; return how many."""
+    most = drawn.shape[0]
+    if size == most and not key < keys[most - 1]:
+        return size
+    held = False
+    for place in range(most):  # to the end: without a way out of it the loop runs in vectors
+        held |= drawn[place] == other
+    if held:
+        return size
+    place = min(size, most - 1)
+    while place > 0 and keys[place - 1] > key:
+        drawn[place], keys[place] = drawn[place - 1], keys[place - 1]
+        place -= 1
+    drawn[place], keys[place] = other, key
+    return min(size + 1, most)
 
 
-def choose_candidates(ids: np.ndarray, flags: np.ndarray, first: int, others: Others, most: int,
-                      salt: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the new and the other candidates (n, most) that each row joins, -1 beyond their number; no order.
+def choose_candidates(ids: np.ndarray, flags: np.ndarray, first: int, others: Others, most: int, salt: int,
+                      each: Each = map, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return the new and the other candidates (n, most) that each row joins, -1 beyond their number.
 
     They are drawn from the row's list and from the rows that have it in theirs. What is drawn of a list is new no
     longer, and loses its flag.
 
     first : number of the first row in `ids`. others : called twice; yields, piece by piece, rows (counted from 0) in
     lists of others, those others (numbered as in `ids`), and whether that is new; entries among these rows are found
-    without.
+    without. each : calls a function in `threads` threads.
     """
-    n = len(ids)
-    new, old = np.full((n, most), -1, np.int32), np.full((n, most), -1, np.int32)
-    new_keys, old_keys = np.full((n, most), np.inf, np.float32), np.full((n, most), np.inf, np.float32)
-    joins = np.zeros(n, np.bool_)  # a row that nothing is new to joins nothing
-    _mark(ids, flags, first, joins)
-    for to, _, flags_of in others():
-        joins[to[flags_of > 0]] = True
-    _choose_own(ids, flags, first, joins, salt, new, old, new_keys, old_keys)
+    n, spans = len(ids), cuts(len(ids), threads)
+    ends = np.zeros(n + 1, np.int64)
+    _count(ids, first, ends[1:])
+    for to, _, _ in others():
+        ends[1:] += np.bincount(to, minlength=n)
+    np.cumsum(ends, out=ends)
+    listing, news, filled = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.uint8), ends[:-1].copy()
+    all_of(each(lambda span: _turn(ids, flags, first, span[0], span[1], listing, news, filled), spans))
     for to, of, flags_of in others():
-        _choose_others(to, of, flags_of, joins, salt, new, old, new_keys, old_keys)
-    _settle(ids, flags, new)
+        _add(to, of, flags_of, listing, news, filled)
+    new, old = np.full((n, most), -1, np.int32), np.full((n, most), -1, np.int32)
+    all_of(each(lambda span: _choose(ids, flags, first, span[0], span[1], listing, news, ends, salt, new, old), spans))
     return new, old
 
 
 @njit(nogil=True, cache=True)
-def _mark(ids, flags, first, joins):
-    """Mark the rows that have a new neighbor, and those that are one."""
-    n, k = ids.shape
-    for row in range(n):
-        for place in range(k):
-            if flags[row, place] and ids[row, place] >= 0:
-                joins[row] = True
-                if first <= ids[row, place] < first + n:
-                    joins[ids[row, place] - first] = True
+def _count(ids, first, counts):
+    """Add up in how many lists each row is."""
+    for row in range(ids.shape[0]):
+        for other in ids[row]:
+            if first <= other < first + ids.shape[0]:
+                counts[other - first] += 1
 
 
 @njit(nogil=True, cache=True)
-def _choose_own(ids, flags, first, joins, salt, new, old, new_keys, old_keys):
-    n, k = ids.shape
-    unused = np.zeros(new.shape[1], np.uint8)
-    for row in range(n):
-        for place in range(k):
-            other, flag = ids[row, place], flags[row, place]
-            if other < 0:
-                continue
-            if joins[row]:
-                _choose(row, other, flag, salt, new, old, new_keys, old_keys, unused)
-            if first <= other < first + n and joins[other - first]:
-                _choose(other - first, row + first, flag, salt, new, old, new_keys, old_keys, unused)
-
-
-@njit(nogil=True, cache=True)
-def _choose_others(to, of, flags_of, joins, salt, new, old, new_keys, old_keys):
-    unused = np.zeros(new.shape[1], np.uint8)
-    for entry in range(to.shape[0]):
-        if joins[to[entry]]:
-            _choose(to[entry], of[entry], flags_of[entry], salt, new, old, new_keys, old_keys, unused)
-
-
-@njit(nogil=True, cache=True)
-def _settle(ids, flags, new):
-    """Take the flags from entries that were chosen."""
+def _turn(ids, flags, first, start, stop, listing, news, filled):
+    """Write for each of the rows [start, stop) which rows have it in their lists, and whether that is new."""
     for row in range(ids.shape[0]):
         for place in range(ids.shape[1]):
+            other = ids[row, place] - first
+            if start <= other < stop:
+                listing[filled[other]], news[filled[other]] = row + first, flags[row, place]
+                filled[other] += 1
+
+
+@njit(nogil=True, cache=True)
+def _add(to, of, flags_of, listing, news, filled):
+    """Write which rows of others have rows `to` in their lists."""
+    for entry in range(to.shape[0]):
+        listing[filled[to[entry]]], news[filled[to[entry]]] = of[entry], flags_of[entry]
+        filled[to[entry]] += 1
+
+
+@njit(nogil=True, cache=True)
+def _choose(ids, flags, first, start, stop, listing, news, ends, salt, new, old):
+    """Choose candidates of rows [start, stop), and take the flags from those that are drawn from their lists."""
+    new_keys, old_keys = np.empty(new.shape[1], np.float32), np.empty(old.shape[1], np.float32)
+    for row in range(start, stop):
+        if not (flags[row].any() or news[ends[row]:ends[row + 1]].any()):
+            continue  # a row that nothing is new to joins nothing
+        n_new, n_old = 0, 0
+        for place in range(ids.shape[1] + ends[row + 1] - ends[row]):
+            is_own = place < ids.shape[1]
+            entry = ends[row] + place - ids.shape[1]
+            other = ids[row, place] if is_own else listing[entry]
+            if other < 0:
+                continue
+            key = _priority(row + first, other, salt)
+            if (flags[row, place] if is_own else news[entry]) != 0:
+                n_new = _draw(other, key, new[row], new_keys, n_new)
+            else:
+                n_old = _draw(other, key, old[row], old_keys, n_old)
+        for place in range(ids.shape[1]):
             if flags[row, place]:
-                for chosen in new[row]:
-                    if chosen == ids[row, place]:
+                for drawn in new[row, :n_new]:
+                    if drawn == ids[row, place]:
                         flags[row, place] = 0
                         break
 
 
 @njit(nogil=True, cache=True)
-def local_join(seen, names, new, old, distances, ids, flags):
-    """Measure the pairs of candidates of each row of `new` and `old`, and improve their lists; return the changes.
+def _near_pairs(points, new, old, distances, one, other, measured):
+    """Write the pairs of candidates of each row that improve a list, with their distances; return how many there are.
 
-    new, old : numbers of rows of `seen` and of the lists, -1 where there is none. names : what lists call these rows.
+    The lists stay as they are, so that any number of threads finds the same pairs.
     """
-    changes = 0
+    found = 0
     for row in range(new.shape[0]):
         for x in range(new.shape[1]):
             a = new[row, x]
             if a < 0:
                 continue
+            unfold(points, a)
             for y in range(x + 1, new.shape[1] + old.shape[1]):
                 b = new[row, y] if y < new.shape[1] else old[row, y - new.shape[1]]
                 if b < 0 or b == a:
                     continue
-                distance = float32_gap(seen[a], seen[b])
-                if distance < distances[a, 0]:
-                    changes += _push(distance, names[b], 1, distances[a], ids[a], flags[a])
-                if distance < distances[b, 0]:
-                    changes += _push(distance, names[a], 1, distances[b], ids[b], flags[b])
+                distance = gap(points, a, b)
+                if distance < distances[a, 0] or distance < distances[b, 0]:
+                    one[found], other[found], measured[found] = a, b, distance
+                    found += 1
+            fold(points, a)
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _push_pairs(one, other, measured, start, stop, names, distances, ids, flags):
+    """Offer the ends of pairs to each other's lists, where these are in rows [start, stop); return the changes."""
+    changes = 0
+    for pair in range(one.shape[0]):
+        a, b, distance = one[pair], other[pair], measured[pair]
+        if start <= a < stop and distance < distances[a, 0]:
+            changes += _push(distance, names[b], 1, distances[a], ids[a], flags[a])
+        if start <= b < stop and distance < distances[b, 0]:
+            changes += _push(distance, names[a], 1, distances[b], ids[b], flags[b])
     return changes
+
+
+def local_join(points: Points, names: np.ndarray, new: np.ndarray, old: np.ndarray, distances: np.ndarray,
+               ids: np.ndarray, flags: np.ndarray, each: Each = map, threads: int = 1) -> int:
+    """Measure the pairs of candidates of each row of `new` and `old`, and improve their lists; return the changes.
+
+    A run of rows at a time, whose pairs are all measured before the lists change.
+
+    new, old : numbers of points, and of lists, -1 where there is none. names : what lists call these points. each :
+    calls a function in `threads` threads.
+    """
+    changes, height, width = 0, joined_rows(len(new)), new.shape[1]
+    size = -(-height // threads) * (width * (width - 1) // 2 + width * old.shape[1])
+    room = [(np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.float32)) for _ in range(threads)]
+    spans = cuts(len(distances), threads)
+
+    def measure(job: tuple[tuple[int, int], tuple[np.ndarray, ...]]) -> list[np.ndarray]:
+        (start, stop), (one, other, measured) = job
+        pairs = _near_pairs(points.of_a_thread(), new[start:stop], old[start:stop], distances, one, other, measured)
+        return [one[:pairs], other[:pairs], measured[:pairs]]
+
+    for first in range(0, len(new), height):
+        rows = [(first + start, first + stop) for start, stop in cuts(min(height, len(new) - first), threads)]
+        found = list(each(measure, zip(rows, room, strict=True)))
+
+        def push(span: tuple[int, int], found: list[list[np.ndarray]] = found) -> int:
+            return sum(_push_pairs(one, other, measured, span[0], span[1], names, distances, ids, flags)
+                       for one, other, measured in found)
+
+        changes += sum(each(push, spans))
+    return changes
+
+
+def joined_rows(n: int) -> int:
+    """Return how many of n rows are joined at a time."""
+    return min(MOST_JOINED, max(LEAST_JOINED, n // JOINED_SHARE))
 
 
 def empty_lists(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -207,31 +283,60 @@ def salt_of(rng: np.random.Generator) -> int:
     return int(rng.integers(2**63))
 
 
-def nearest_in_memory(seen: np.ndarray, k: int, rng: np.random.Generator, most: int = CANDIDATES
-                      ) -> tuple[np.ndarray, np.ndarray]:
-    """Return squared distances (n, k) float32 and ids (n, k) int32 of near rows of `seen` (n, a) float32, in no order.
+def nearest_in_memory(points: Points, k: int, rng: np.random.Generator, most: int = CANDIDATES,
+                      threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return squared distances (n, k) float32 and ids (n, k) int32 of near ones of n points, in no order.
 
     Exact, but for float32, where n <= LEAF_ROWS or 4 k; a list is shorter than k, and ends in -1, where n <= k.
-    Beside `seen` `in_memory_bytes` a row. most : candidates that a row joins at a time, `MOST_CANDIDATES` or fewer.
+    Beside the points, twice, `in_memory_bytes` a row. most : candidates that a row joins at a time, `MOST_CANDIDATES`
+    or fewer. threads : the lists do not depend on them.
     """
-    n, axes = seen.shape
-    distances, ids, flags = empty_lists(n, k)
+    n = len(points)
     depth = max(0, int(np.ceil(np.log2(max(n, 1) / max(LEAF_ROWS, 4 * k)))))
-    bounds = level_bounds(n, depth)
-    for tree in range(TREES if depth else 1):
-        split = seen[:, :FIRST_AXES]
-        if tree:
-            rotation, _ = np.linalg.qr(rng.normal(size=(axes, min(axes, TREE_AXES))))
-            split = seen @ rotation.astype(np.float32)
-        _join_leaves(seen, bisect(np.ascontiguousarray(split), depth), bounds, distances, ids, flags)
-    names = np.arange(n, dtype=np.int32)
+    order = bisect(np.ascontiguousarray(points.axes[:, :FIRST_AXES]), depth).astype(np.int32)
+    with ThreadPoolExecutor(threads) as pool:
+        near, ids = _joined(points.take(order), k, depth, rng, most, pool.map if threads > 1 else map, threads)
+    found, distances = np.empty_like(ids), np.empty_like(near)
+    found[order], distances[order] = np.where(ids < 0, np.int32(-1), order[ids]), near
+    return distances, found
+
+
+def _joined(points: Points, k: int, depth: int, rng: np.random.Generator, most: int, each: Each,
+            threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lists of points of which near ones lie together, in 2^depth leaves."""
+    n, bounds, names = len(points), level_bounds(len(points), depth), np.arange(len(points), dtype=np.int32)
+    distances, ids, flags = empty_lists(n, k)
+
+    def join_leaves(order: np.ndarray) -> None:
+        def join(span: tuple[int, int]) -> None:
+            _join_leaves(points.of_a_thread(), order, bounds[span[0]:span[1] + 1], distances, ids, flags)
+
+        all_of(each(join, cuts(2**depth, LEAF_SHARES * threads)))
+
+    join_leaves(names)
+    for _ in range(TREES - 1 if depth else 0):
+        width = points.axes.shape[1]
+        rotation, _ = np.linalg.qr(rng.normal(size=(width, min(width, TREE_AXES))))
+        join_leaves(bisect(points.axes @ rotation.astype(np.float32), depth).astype(np.int32))
     for _ in range(ROUNDS if depth else 0):
-        new, old = choose_candidates(ids, flags, 0, lambda: iter(()), most, salt_of(rng))
-        if local_join(seen, names, new, old, distances, ids, flags) < SETTLED * n * k:
+        new, old = choose_candidates(ids, flags, 0, lambda: iter(()), most, salt_of(rng), each, threads)
+        if local_join(points, names, new, old, distances, ids, flags, each, threads) < SETTLED * n * k:
             break
     return distances, ids
 
 
 def in_memory_bytes(k: int) -> int:
     """Return the bytes that `nearest_in_memory` takes for a row beside its coordinates."""
-    return 9 * k + 16 * MOST_CANDIDATES + 4 * (FIRST_AXES + TREE_AXES) + 24
+    pairs = MOST_CANDIDATES * (MOST_CANDIDATES - 1) // 2 + MOST_CANDIDATES**2
+    return 14 * k + 8 * MOST_CANDIDATES + 12 * pairs // JOINED_SHARE + 4 * (FIRST_AXES + TREE_AXES) + 44
+
+
+def cuts(n: int, pieces: int) -> list[tuple[int, int]]:
+    """Return [start, stop) of so many pieces of n, as equal as can be."""
+    return [(n * piece // pieces, n * (piece + 1) // pieces) for piece in range(pieces)]
+
+
+def all_of(calls: Iterable[Any]) -> None:
+    """Wait for calls that return nothing."""
+    for _ in calls:
+        pass

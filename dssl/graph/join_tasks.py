@@ -11,10 +11,12 @@ from .cells import far_rows
 from .distances import candidate_distances
 from .exact import points_in_blocks
 from .heap import EMPTY
-from .join import CANDIDATES, choose_candidates, empty_lists, local_join, push_all, salt_of
+from .join import choose_candidates, empty_lists, local_join, push_all, salt_of
 from .metric import measurable, stored_distances
+from .pair_gaps import Coordinates
 from .places import JOINS, Ordered
 
+DRAWN = 16  # new candidates, and as many others, of a row that is joined across borders
 SENT = 16  # improvements that a join sends for each row of its block, or hardly more
 
 
@@ -80,7 +82,7 @@ class JoinTask:
         start, stop = places.span(self.block)
         ids, before = (self.lists.rows(name).read(start, stop) for name in ("ids", "flags"))
         flags = before.copy()
-        new, old = choose_candidates(ids, flags, start, lambda: self._others(start), CANDIDATES,
+        new, old = choose_candidates(ids, flags, start, lambda: self._others(start), DRAWN,
                                      salt_of(block_rng(self.seed, JOINS, self.step, self.block)))
         del ids
         found: list[tuple[np.ndarray, ...]] = [
@@ -110,7 +112,7 @@ class JoinTask:
         seen = self.ordered.parts.rows("seen").take(used)
         distances, ids = (self.lists.rows(name).take(used) for name in ("distances", "ids"))
         flags = np.zeros(ids.shape, np.uint8)
-        local_join(seen, used, _numbers(new, used), _numbers(old, used), distances, ids, flags)
+        local_join(Coordinates(seen), used, _numbers(new, used), _numbers(old, used), distances, ids, flags)
         entry = np.flatnonzero(flags)
         return used[entry // ids.shape[1]], ids.ravel()[entry][:, None], distances.ravel()[entry][:, None]
 

@@ -16,20 +16,18 @@ class NeighborParams:
     """How neighbors are found.
 
     n_neighbors : others per point; the point itself is not counted.
-    method : "exact", "descent" (NN-descent, approximate), "partitioned" (local joins in leaves that overlap,
-        approximate, of any number of dense rows), or "auto" (see `neighbors`).
+    method : "exact", "descent" (NN-descent in one task, approximate), "partitioned" (the same in leaves that
+        overlap, approximate, of any number of dense rows), or "auto" (see `neighbors`).
     metric : "euclidean", or "cosine": Euclidean between the rows scaled to unit length.
     seed : of the approximate searches and of the sample that certifies them; an exact one does not depend on it.
-    descent_threads : threads of NN-descent. Its lists depend on their number, so it is a parameter and not a matter
-        of the machine; 1 gives the same lists everywhere. A Dask worker needs as many cores.
-    recall : that a partitioned search has to reach, as its certificate bounds it from below.
+    recall : that a partitioned search has to reach, as its certificate bounds it from below; NN-descent is repeated
+        wider, once, where it does not.
     """
 
     n_neighbors: int = 10
     method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
     metric: Literal["euclidean", "cosine"] = "euclidean"
     seed: int = 0
-    descent_threads: int = 1
     recall: float = 0.95
 
     def __post_init__(self) -> None:
@@ -45,9 +43,6 @@ class NeighborParams:
         require(isinstance(self.seed, (int, np.integer)) and 0 <= self.seed < 2**32,
                 f"seed={self.seed!r}, expected an integer in [0, 2^32)",
                 why="the random streams take no other", fix="use seed=0")
-        require(isinstance(self.descent_threads, (int, np.integer)) and self.descent_threads >= 1,
-                f"descent_threads={self.descent_threads!r}, expected an integer >= 1",
-                why="the search runs in at least one thread", fix="use 1, or the number of cores")
         require(isinstance(self.recall, (int, float)) and 0 < self.recall < 1,
                 f"recall={self.recall!r}, expected above 0 and below 1", why="a sample certifies no more",
                 fix="use 0.95, or the method exact")

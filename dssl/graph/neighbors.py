@@ -18,9 +18,10 @@ from .neighbor_lists import Neighbors
 from .neighbor_params import NeighborParams
 from .partition_sizes import list_rows
 from .partitioned import find_partitioned
-from .recall import certify_recall
+from .recall import SAMPLE, sampled_ids, true_neighbors
 
 ALWAYS_EXACT_ROWS = 20_000
+WORTH = 5  # times the seconds of NN-descent that an exact search may take
 
 
 def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", seed: int = 0,
@@ -31,14 +32,16 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
     ----------
     X : array-like or Rows, shape (n, d)
     method : "auto" is exact for n <= 20,000, and above wherever the exact search is predicted to take less time
-        than NN-descent on one core. Exact: 5 us + 13 to 100 ns (by the axes and the bytes of all points) per point that
-        the tree looks at for 64 sampled rows, or 3 ns per pair, whichever is less. NN-descent: 30 s to compile, and
-        (3.6 us + 45 ns min(d, 200)) (k + 6) a row.
-        Sparse rows: what `inverted_seconds` counts, and 650 ns an entry in place of 45 ns min(d, 200).
-        So exact up to about 140,000 rows of many effective dimensions, and far beyond where the tree works. Only
+        than `WORTH` times that of NN-descent on one core, since it finds all and workers share it. Exact: 5 us + 13 to
+        100 ns (by the axes and the bytes of all points) per point that the tree looks at for 64 sampled rows, or 3 ns
+        per pair, whichever is less. NN-descent: (1.5 us + 10 ns min(d, 192)) (k + max(5, k / 4)) a row.
+        Sparse rows: what `inverted_seconds` counts, and 140 ns an entry in place of 10 ns min(d, 192).
+        So exact up to about 90,000 rows of many effective dimensions, and far beyond where the tree works. Only
         counts enter, so the choice is reproducible. Where NN-descent does not fit the memory budget, dense rows are
         partitioned, and their lists have the attribute `ordered`: `parts` hold the row at each place of an order in
         which near rows lie together, as `order` (n,).
+    recall : which a sample certifies. NN-descent is repeated, wider, where it misses more, and its lists say what they
+        have; a partition goes on until it is reached.
     execution : where the tasks run; threads of this process by default.
     parts : where the lists are written, as shared arrays `ids` and `distances`; finished blocks are kept.
 
@@ -66,7 +69,7 @@ def lowered_neighbors(params: NeighborParams, n: int, points: str) -> NeighborPa
 
 def approximate_method(X: Rows, k: int, metric: str, budget: int) -> str:
     """Return the search that "auto" uses where an exact one takes longer: NN-descent, unless it does not fit a task."""
-    fits = descent_cost(len(X), X.shape[1], k, X.dtype, metric).peak <= budget
+    fits = descent_cost(X, k, metric).peak <= budget
     return "descent" if fits or X.is_sparse else "partitioned"
 
 
@@ -75,7 +78,8 @@ def possible_methods(X: Rows, k: int, metric: str, budget: int) -> set[str]:
     if len(X) <= ALWAYS_EXACT_ROWS:
         return {"exact"}
     approximate = approximate_method(X, k, metric, budget)
-    return {approximate} | ({"exact"} if least_exact_seconds(X, metric, budget) <= descent_seconds(X, k) else set())
+    is_worth = least_exact_seconds(X, metric, budget) <= WORTH * descent_seconds(X, k)
+    return {approximate, "exact"} if is_worth else {approximate}
 
 
 def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:
@@ -90,7 +94,7 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     parts = parts or execution.scratch()
     if method in ("auto", "exact"):
         points, seconds = plan_exact(X, k, metric, execution)
-        is_exact = method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= descent_seconds(X, k)
+        is_exact = method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= WORTH * descent_seconds(X, k)
         method = "exact" if is_exact else approximate_method(X, k, metric, execution.memory_budget)
     height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else
               exact_block_rows(X, k, metric, execution.memory_budget))
@@ -101,10 +105,12 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
         execution.map([NearestTask(points, start, stop, k) for start, stop in row_ranges(n, height)], parts)
         found |= {"search": points.search, "recall": {"recall": 1.0, "lower": 1.0, "certified": "exact"}}
     elif method == "descent":
-        receipt, = execution.map([DescentTask(X, k, metric, params.seed, params.descent_threads, height)], parts)
-        lists = Neighbors(parts.rows("ids"), parts.rows("distances"), {"metric": metric})
-        found |= {"filled_exactly": receipt["filled_exactly"],
-                  "recall": certify_recall(X, lists, seed=params.seed, execution=execution)}
+        chosen = sampled_ids(n, SAMPLE, params.seed)
+        true = true_neighbors(X, chosen, np.full((len(chosen), k), -1), metric, execution)
+        truth = execution.share(ids=chosen, kth=true["distances"][:, -1:])
+        receipt, = execution.map([DescentTask(X, k, metric, params.seed, execution.tasks_per_process, height, truth,
+                                              params.recall)], parts)
+        found |= {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
     else:
         found |= find_partitioned(X, k, metric, params.seed, params.recall, execution, parts)
     return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **found})

@@ -7,7 +7,7 @@ from ..execution.cost import COMPILED, Cost, block_count, cost_of
 from ..storage.blocks import Rows, rows_that_fit
 from .cells import PRODUCT_BYTES
 from .join import CANDIDATES, MOST_CANDIDATES, in_memory_bytes
-from .join_tasks import SENT
+from .join_tasks import DRAWN, SENT
 from .layout import MAX_AXES
 from .layout import SAMPLE_ROWS as FRAME_ROWS
 from .metric import measured_itemsize
@@ -57,7 +57,7 @@ def block_row_bytes(wide: int, axes: int, entries: int) -> int:
     What goes to a bucket, or comes from one, is there three times, since all of a block may be in the same.
     """
     ordered, spread = max(3 * wide, 2 * wide + 8 * axes), 16 * axes + 24 * MOST_LEAVES
-    merged, joined = 72 * entries, 10 * entries + max(84 * CANDIDATES, 70 * SENT)
+    merged, joined = 72 * entries, 10 * entries + max(84 * DRAWN, 70 * SENT)
     return max(ordered, spread, merged, joined, wide + 48 * entries) + 40
 
 

@@ -10,6 +10,7 @@ from .cells import Cells, View, far_rows
 from .join import FIRST_AXES, nearest_in_memory
 from .layout import Frame, bisect, tree_depth
 from .metric import check_block, measurable, sample_ids
+from .pair_gaps import Coordinates
 from .places import LEAVES, Ordered, Places
 
 
@@ -133,7 +134,7 @@ class SearchTask:
         found = gather(self.spread, len(places.counts), self.leaf)
         place = found["place"]
         rng = block_rng(self.seed, LEAVES, self.step, self.leaf)
-        distances, near = nearest_in_memory(found.pop("seen"), self.k, rng, self.candidates)
+        distances, near = nearest_in_memory(Coordinates(found.pop("seen")), self.k, rng, self.candidates)
         ids = np.where(near < 0, np.int32(-1), place[near])
         del near
         # Where a row is at home its neighbors have met each other: a join of them would find nothing.

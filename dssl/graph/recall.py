@@ -98,11 +98,11 @@ def truth_row_bytes(d: int, itemsize: int) -> int:
     return d * itemsize + layout_bytes(1, d, itemsize) + 8 * (min(d, MAX_AXES) + 3)
 
 
-def recall_of(is_true: np.ndarray, seed: int) -> dict[str, Any]:
+def recall_of(hit: np.ndarray, seed: int) -> dict[str, Any]:
     """Return the certificate of lists of which each sampled entry (q, k) is a true neighbor or not."""
-    hits, trials = int(is_true.sum()), is_true.size
+    hits, trials = int(hit.sum()), hit.size
     return {"recall": hits / trials, "lower": wilson_lower(hits, trials),
-            "worst_row": float(is_true.mean(axis=1).min()), "rows": len(is_true), "trials": trials, "seed": seed,
+            "worst_row": float(hit.mean(axis=1).min()), "rows": len(hit), "trials": trials, "seed": seed,
             "certified": "sample"}
 
 
@@ -127,4 +127,9 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, seed: int
     chosen = sampled_ids(n, sample, seed)
     found = true_neighbors(rows, chosen, neighbors.ids.take(chosen), neighbors.attributes.get("metric", "euclidean"),
                            execution or InProcess())
-    return recall_of(found["reached"] <= found["distances"][:, -1:] * (1 + 1e-9), seed)
+    return recall_of(is_true(found["reached"], found["distances"][:, -1:]), seed)
+
+
+def is_true(reached: np.ndarray, kth: np.ndarray) -> np.ndarray:
+    """Return which squared distances (q, k) are those of true neighbors: as near as the true k-th ones, (q, 1)."""
+    return reached <= kth * (1 + 1e-9)

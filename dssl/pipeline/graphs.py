@@ -9,7 +9,7 @@ Each is read whole by one task: weights take 40 bytes an edge in each direction,
 """
 
 import csv
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 from zipfile import BadZipFile, is_zipfile
@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from ..data.sources import Source, find_source, is_url
 from ..errors import DataError, explain, require
 from ..execution.cost import Cost
-from ..graph.descent import descent_cost, descent_seconds
+from ..graph.descent import descent_cost
 from ..graph.equal_rows import vertices_cost
 from ..graph.exact import exact_cost
 from ..graph.given import (
@@ -238,8 +238,7 @@ def _neighbors_cost(f: Facts[Any]) -> Cost:
         f.estimated.add("given graph")
         return given_cost(n * k * (given.kind == "neighbors"))
     costs = {"exact": lambda: exact_cost(f.distinct, k, graph.metric, f.budget),
-             "descent": lambda: replace(descent_cost(n, f.width, k, f.dtype, graph.metric),
-                                       seconds=descent_seconds(f.distinct, k)),
+             "descent": lambda: descent_cost(f.distinct, k, graph.metric),
              "partitioned": lambda: partitioned_cost(f.distinct, k, graph.metric, f.budget)}
     return f.one_of(costs[search]() for search in sorted(f.search))
 

@@ -169,7 +169,8 @@ class GraphSpec(SpecSection):
     method: Literal["auto", "exact", "descent", "partitioned"] = Field(
         default="auto", description="exact; NN-descent in one task; or partitioned, in tasks of any number of dense "
                                     "points")
-    recall: float = Field(default=0.95, description="that a partitioned search reaches, certified")
+    recall: float = Field(default=0.95, description="that a partitioned search reaches, certified; NN-descent is "
+                                                    "repeated, wider, where it does not")
     metric: Literal["euclidean", "cosine"] = "euclidean"
     weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
     bandwidth: float | None = None

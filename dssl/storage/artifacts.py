@@ -32,7 +32,7 @@ BEGUN, PUBLISHED = "begun.json", "manifest.json"
 REMOVED = "removed.json"  # which artifacts `dssl gc` removed, and when
 MANIFESTS = "manifests"  # <stage>/<address>.json: of artifacts that were removed, and that kept ones follow from
 STORAGE = 2  # the version of how artifacts lie in a workspace, so that those of another are made anew
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pynndescent", "pyamg")
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pyamg")
 
 
 @dataclass(frozen=True)

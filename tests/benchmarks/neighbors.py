@@ -1,7 +1,8 @@
 """Time and recall of neighbor searches on real data, one JSON line each.
 
-    DSSL_DATA=/data python tests/benchmarks/neighbors.py --data mnist covtype --runs 3 --threads 2
+    DSSL_DATA=/data python -m tests.benchmarks.neighbors --data mnist covtype --runs 3 --threads 2
 
+It takes `pip install ".[peers]"`.
 Every method is compiled on 3,000 rows before it is timed, and the methods take turns, so that a busy machine hurts
 all of them alike; `cpu_seconds` counts the time of all threads of the process.
 """
@@ -39,7 +40,7 @@ def load(name: str, n: int | None) -> np.ndarray:
 
 
 def ours(method: str, X: np.ndarray, k: int, threads: int) -> Neighbors:
-    params = NeighborParams(n_neighbors=k, method=method, descent_threads=threads)
+    params = NeighborParams(n_neighbors=k, method=method)
     return find_neighbors(ArrayRows(X), params, InProcess(threads, memory_budget=8 << 30))
 
 

@@ -435,6 +435,5 @@ def partitioned_neighbors(execution: Execution, folder: Path) -> Found:
 
 @example()
 def nn_descent(execution: Execution, folder: Path) -> Found:
-    """pynndescent compiles for half a minute in every process that searches."""
     rows = execution.share_rows(as_rows(np.random.default_rng(0).normal(size=(600, 5)).astype(np.float32)))
     return neighbors(rows, 5, method="descent", execution=execution).to_arrays()

@@ -162,8 +162,7 @@ def test_two_processes_give_the_bits_of_threads(item, cluster_client):
 
 
 def test_every_task_is_shown_by_an_example():
-    """The example of NN-descent compiles for half a minute, and is run by hand (tests/extended.py)."""
-    missing = tasks_of_the_package() - {"dssl.graph.descent.DescentTask"}
+    missing = tasks_of_the_package()
     for item in EXAMPLES:
         missing -= shown_here(item)[2] if missing else set()
     assert not missing, f"no example in tests/execution/task_examples.py shows {', '.join(sorted(missing))}"

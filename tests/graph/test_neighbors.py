@@ -1,19 +1,18 @@
 """Neighbor lists against scikit-learn and a dense float64 reference, whatever the blocks, the method and the units."""
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from dssl import KNNGraph
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import exact
-from dssl.graph.descent import tell_compilation
+from dssl.graph.descent import descend
 from dssl.graph.exact import plan_exact
 from dssl.graph.layout import Frame
 from dssl.graph.neighbor_lists import Neighbors
@@ -22,6 +21,7 @@ from dssl.graph.neighbors import descent_seconds, find_neighbors, neighbors
 from dssl.graph.recall import certify_recall
 from dssl.graph.shared_search import SharedSearch
 from dssl.storage.blocks import ArrayRows
+from dssl.storage.csr import as_csr, as_rows
 from dssl.storage.store import StoredParts
 
 from .test_sparse_neighbors import weighted, zipf
@@ -53,10 +53,7 @@ def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
 
 
 SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles"])
-# pynndescent compiles for a minute in every process that searches: the slow tests of graphs are in this file, hence in
-# one process.
-COMPILES = pytest.mark.slow
-METHODS = pytest.mark.parametrize("method", ["exact", pytest.param("descent", marks=COMPILES)])
+METHODS = pytest.mark.parametrize("method", ["exact", "descent"])
 
 
 @SEARCHES
@@ -212,7 +209,6 @@ def test_stored_rows_and_parts_give_what_memory_gives(tmp_path, method):
     assert len(parts.receipts()) == (3 if method == "exact" else 1)
 
 
-@COMPILES
 def test_descent_is_seeded_certified_and_measured_in_float64():
     X = np.random.default_rng(15).normal(size=(3000, 8)) + 1e4
     first, again = (neighbors(X, 10, method="descent", seed=3) for _ in range(2))
@@ -225,7 +221,6 @@ def test_descent_is_seeded_certified_and_measured_in_float64():
     assert 0.9 < first.attributes["recall"]["lower"] < first.attributes["recall"]["recall"]
 
 
-@COMPILES
 def test_descent_does_not_depend_on_units_and_refuses_distances_beyond_float32():
     X = np.random.default_rng(8).normal(size=(300, 5))
     expected = neighbors(X, 5).ids.read_all()
@@ -236,22 +231,47 @@ def test_descent_does_not_depend_on_units_and_refuses_distances_beyond_float32()
             neighbors(X * unit, 5, method="descent")
 
 
-@COMPILES
 def test_descent_fills_what_the_search_left_out(monkeypatch):
-    """A search that returns nothing for some rows, and copies of one id for others."""
-    import pynndescent
+    """A search that finds nothing for some rows, and one row twice for others."""
+    def few(points, k, rng, most, threads):
+        ids = np.full((len(points), k), -1, np.int32)
+        ids[1::2, :3] = [5, 5, 7]
+        return np.zeros(ids.shape, np.float32), ids
 
-    class Sparse:
-        def __init__(self, data, **_):
-            ids = np.full((len(data), 16), -1, np.int32)
-            ids[1::2, :3] = [[5, 5, 7]]
-            self.neighbor_graph = (ids, None)
-
-    monkeypatch.setattr(pynndescent, "NNDescent", Sparse)
+    monkeypatch.setattr("dssl.graph.descent.nearest_in_memory", few)
     X = np.random.default_rng(16).normal(size=(200, 4))
     found = neighbors(X, 5, method="descent")
     assert found.attributes["filled_exactly"] == 200
     assert_array_equal(found.ids.read_all(), dense_neighbors(X, 5)[0])
+
+
+@pytest.mark.parametrize("make", [lambda rng: rng.normal(size=(4000, 7)), lambda rng: sparse.random(
+    4000, 60, 0.2, "csr", rng=rng)])
+def test_the_lists_of_descent_do_not_depend_on_threads(make):
+    X = make(np.random.default_rng(3))
+    rows = X if isinstance(X, np.ndarray) else as_csr(X)
+    one, three = (descend(rows, 8, seed=1, threads=threads) for threads in (1, 3))
+    for mine, theirs in zip(one, three, strict=True):
+        assert_array_equal(mine, theirs)
+    found = find_neighbors(as_rows(rows), NeighborParams(n_neighbors=8, method="descent", seed=1, recall=0.1),
+                           InProcess(2))
+    assert_array_equal(found.ids.read_all(), one[1])
+
+
+def test_descent_is_repeated_wider_where_it_misses_too_many():
+    X = np.random.default_rng(5).normal(size=(6000, 40))
+    once, again = (neighbors(X, 10, method="descent", recall=recall).attributes for recall in (0.5, 0.95))
+    assert (once["searches"], again["searches"]) == (1, 2)
+    assert once["recall"]["recall"] + 0.02 < again["recall"]["recall"]
+
+
+def test_descent_searches_rows_far_beyond_all_others_exactly():
+    """Their neighbors, next to each other, look alike in float32 from where the others are."""
+    X = np.random.default_rng(4).normal(size=(3000, 6))
+    X[:4] = 1e7 + X[:4] / 100
+    found = neighbors(X, 3, method="descent")
+    assert_array_equal(found.ids.read_all()[:4], dense_neighbors(X, 3)[0][:4])
+    assert found.attributes["filled_exactly"] == 4
 
 
 def test_auto_is_exact_for_small_data_and_says_so():
@@ -260,7 +280,6 @@ def test_auto_is_exact_for_small_data_and_says_so():
     assert found.attributes["recall"]["lower"] == 1.0
 
 
-@COMPILES
 def test_of_a_shared_descent_lists_are_cut_and_certified_anew():
     X = ArrayRows(np.random.default_rng(0).normal(size=(2000, 12)).astype(np.float32))
     family = [KNNGraph(n_neighbors=k, method="descent") for k in (5, 15)]
@@ -272,7 +291,6 @@ def test_of_a_shared_descent_lists_are_cut_and_certified_anew():
     assert few.attributes["neighbors"]["recall"] == certify_recall(X, few.neighbors)
 
 
-@COMPILES
 def test_descent_on_sparse_rows_finds_most_neighbors_and_measures_them_exactly():
     X = weighted(zipf(3000, 300, 10, 13), 14)
     found = neighbors(X, 8, method="descent")
@@ -286,7 +304,6 @@ def test_descent_on_sparse_rows_finds_most_neighbors_and_measures_them_exactly()
     assert_array_equal(again.ids.read_all(), ids)
 
 
-@COMPILES
 def test_auto_descends_where_an_exact_search_is_predicted_to_take_longer(monkeypatch):
     X = np.random.default_rng(19).normal(size=(2000, 3))
     monkeypatch.setattr("dssl.graph.neighbors.ALWAYS_EXACT_ROWS", 100)
@@ -307,7 +324,7 @@ def test_arrays_carry_the_lists():
 
 
 @pytest.mark.parametrize("changes", [{"n_neighbors": 0}, {"n_neighbors": 2.5}, {"method": "kd"}, {"metric": "l1"},
-                                     {"seed": -1}, {"descent_threads": 0}])
+                                     {"seed": -1}])
 def test_parameters_are_checked(changes):
     with pytest.raises(ParameterError, match=next(iter(changes))):
         NeighborParams(**changes)
@@ -346,16 +363,6 @@ def test_the_tree_is_chosen_where_it_looks_at_few_points(dssl_data):
     descent = descent_seconds(ArrayRows(X), 10)
     raw, seconds = plan_exact(ArrayRows(X), 10, "euclidean", InProcess())
     assert raw.search == "tree"
-    assert seconds < descent / 5
+    assert seconds < descent
     standardized = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
     assert plan_exact(ArrayRows(standardized), 10, "euclidean", InProcess())[1] > descent
-
-
-def test_a_compilation_is_told_before_it_begins(monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "pynndescent", None)
-    tell_compilation()
-    assert not caplog.messages
-    monkeypatch.delitem(sys.modules, "pynndescent")
-    tell_compilation()
-    message, = caplog.messages
-    assert "compiling NN-descent, once a process" in message

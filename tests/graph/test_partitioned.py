@@ -18,6 +18,7 @@ from dssl.graph.cells import Cells, fit_cells, pack
 from dssl.graph.join import CANDIDATES, empty_lists, nearest_in_memory, push_all
 from dssl.graph.neighbor_params import NeighborParams
 from dssl.graph.neighbors import find_neighbors, neighbors
+from dssl.graph.pair_gaps import Coordinates
 from dssl.graph.partition_sizes import partitioned_cost
 from dssl.graph.partition_tasks import SearchTask
 from dssl.graph.places import Ordered, Places
@@ -266,7 +267,7 @@ def test_a_merge_keeps_the_nearest_each_once(data):
 
 
 def test_in_memory_few_rows_are_searched_exactly(points):
-    distances, ids = nearest_in_memory(points[:100], 5, block_rng(0))
+    distances, ids = nearest_in_memory(Coordinates(points[:100]), 5, block_rng(0))
     expected = neighbors(points[:100], 5, method="exact")
     assert_array_equal(np.sort(ids, axis=1), np.sort(expected.ids.read_all(), axis=1))
     assert_allclose(np.sort(np.sqrt(distances), axis=1), expected.distances.read_all(), rtol=1e-4)

@@ -12,6 +12,7 @@ from scipy import sparse
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import exact, inverted
+from dssl.graph.descent import AXIS_NS, ROW_NS
 from dssl.graph.distances import candidate_distances
 from dssl.graph.exact import plan_exact
 from dssl.graph.inverted import Queries, nothing_is_rounded
@@ -218,7 +219,7 @@ def test_the_method_is_chosen_by_predicted_seconds(monkeypatch):
     longer = as_csr(X + sparse.csr_array(np.ones((300, 40), np.float32)))
     assert descent_seconds(CsrRows(wider), 5) == descent_seconds(CsrRows(X), 5)
     assert descent_seconds(CsrRows(longer), 5) > descent_seconds(CsrRows(X), 5)
-    assert descent_seconds(ArrayRows(X.toarray()), 5) == 30 + 300 * 11 * (3600 + 45 * 40) * 1e-9
+    assert descent_seconds(ArrayRows(X.toarray()), 5) == 300 * 10 * (ROW_NS + 41 * AXIS_NS) * 1e-9
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])

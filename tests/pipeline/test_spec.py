@@ -126,7 +126,7 @@ assert done.exit_code == 2, done.output
 assert sys.argv[2] in done.stderr, done.stderr
 print(" ".join(sorted({name.split(".")[0] for name in sys.modules})))
 """
-HEAVY = {"numba", "scipy", "sklearn", "pandas", "dask", "distributed", "matplotlib", "pynndescent", "pyamg", "zarr"}
+HEAVY = {"numba", "scipy", "sklearn", "pandas", "dask", "distributed", "matplotlib", "pyamg", "zarr"}
 
 
 @pytest.mark.parametrize("kind", ["automatic", "svm"])
