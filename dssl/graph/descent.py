@@ -19,13 +19,13 @@ from .distances import candidate_distances
 from .exact import points_in_blocks
 from .join import CANDIDATES, MOST_CANDIDATES, cuts, in_memory_bytes, nearest_in_memory
 from .layout import MAX_AXES
-from .layout import SAMPLE_ROWS as FRAME_ROWS
 from .metric import measurable, measured_itemsize, sample_ids, stored_distances
 from .pair_gaps import AXES, Coordinates, Points, SparsePoints
 from .recall import is_true, recall_of
 
 LEAST_EXTRA, EXTRA_SHARE = 5, 4  # candidates beyond k a row, or a fourth of k: what float32 coordinates put too far
 WIDER = ((1, CANDIDATES), (4, MOST_CANDIDATES))  # times as many, and candidates of a join: tried one after the other
+FRAME_ROWS = 2048  # that axes are those of
 SEEN_ROWS = 1 << 12  # whose coordinates a thread makes at a time
 FILL_ROWS, FILL_SAMPLE = 1 << 14, 512  # of points, where rows that lack neighbors are searched for
 # Measured on one core: nanoseconds of a row and candidate, of each of its coordinates, and of each entry of a sparse
@@ -64,7 +64,7 @@ def _seen(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator,
     """Return the rows as joins measure them, and which are so far away that these do not tell their neighbors apart."""
     if sparse.issparse(rows):
         return SparsePoints.of(rows, rng), np.zeros(rows.shape[0], bool)
-    view = View.of(rows)
+    view = View.of(rows[sample_ids(len(rows), FRAME_ROWS)])
     seen = np.empty((len(rows), view.axes), np.float32)
 
     def see(block: tuple[int, int]) -> None:

@@ -85,12 +85,14 @@ def true_neighbors(rows: Rows, chosen: np.ndarray, listed: np.ndarray, metric: s
 
 
 def truth_rows(rows: Rows, metric: str, budget: int) -> int:
-    """Return the rows of a block: with their layout they fit half of the budget."""
+    """Return the rows of a block: with their layout they fit half of the budget, and all blocks are as equal as can be.
+    """
     if rows.is_sparse:
         each, fixed = 2 * measured_row_bytes(rows, metric), tile_bytes(rows)
     else:
         each, fixed = truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric)), SMALL
-    return min(MOST_BLOCK, rows_that_fit(budget, each, len(rows), fixed_bytes=min(fixed, budget // 8), share=2))
+    most = min(MOST_BLOCK, rows_that_fit(budget, each, len(rows), fixed_bytes=min(fixed, budget // 8), share=2))
+    return -(-len(rows) // -(-len(rows) // most))
 
 
 def truth_row_bytes(d: int, itemsize: int) -> int:

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", str(len(os.sched_getaffinity(0))))
@@ -22,6 +23,7 @@ from pynndescent import NNDescent
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
+from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.execution.in_process import InProcess
 from dssl.graph.neighbor_lists import Neighbors
 from dssl.graph.neighbor_params import NeighborParams
@@ -33,8 +35,25 @@ WARM_UP_ROWS = 3000
 METHODS = ("exact", "descent", "pynndescent", "sklearn_brute", "sklearn_kd_tree")
 
 
+MADE_ROWS = 50_000
+MADE: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "normal8": lambda rng, n: rng.normal(size=(n, 8)),
+    "normal20": lambda rng, n: rng.normal(size=(n, 20)),
+    "normal64": lambda rng, n: rng.normal(size=(n, 64)),
+    "uniform12": lambda rng, n: rng.random(size=(n, 12)),
+    "manifold64": lambda rng, n: ManifoldRows(ManifoldParams(points=n)).read(0, n),
+    "clouds64": lambda rng, n: 2 * rng.normal(size=(200, 64))[rng.integers(200, size=n)] + rng.normal(size=(n, 64)),
+    "bent200": lambda rng, n: np.tanh(rng.normal(size=(n, 10)) @ rng.normal(size=(10, 200)))
+        + 0.1 * rng.normal(size=(n, 200)),
+    "skewed40": lambda rng, n: rng.gamma(0.3, size=(n, 40)) * rng.gamma(1, size=40),
+    "levels15": lambda rng, n: rng.integers(5, size=(n, 15)) + 0.01 * rng.normal(size=(n, 15)),
+}
+
+
 def load(name: str, n: int | None) -> np.ndarray:
-    """Return the first n rows of a data set as it is stored."""
+    """Return rows that are made, or the first n of a data set as it is stored."""
+    if name in MADE:
+        return np.asarray(MADE[name](np.random.default_rng(7), n or MADE_ROWS), np.float32)
     X = np.load(Path(os.environ["DSSL_DATA"]) / f"{name}.npz")["X"]
     return np.ascontiguousarray(X[:n])
 
@@ -79,7 +98,8 @@ def run(method: str, X: np.ndarray, args: argparse.Namespace) -> tuple[Neighbors
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=["mnist", "covtype"], help="names of .npz files in $DSSL_DATA")
+    parser.add_argument("--data", nargs="+", default=["mnist", "covtype"],
+                        help=f"names of .npz files in $DSSL_DATA, or of {', '.join(MADE)}")
     parser.add_argument("--n", type=int, help="use the first n rows")
     parser.add_argument("--k", type=int, default=10)
     parser.add_argument("--runs", type=int, default=3)
