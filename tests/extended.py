@@ -43,28 +43,33 @@ EXTENDED = {
             "laprls_of_stored_points_uniform_direct", "laprls_of_stored_points_leverage_pcg",
             "lapsvm_of_stored_words_uniform_nystrom-pcg", "lapsvm_of_stored_points_uniform_nystrom-direct",
             "ridge_on_the_graph_of_stored_points", "deformed_kernel_on_given_neighbors",
-            "deformed_kernel_on_a_given_graph", "laplace_on_the_graph_of_stored_words")],
+            "deformed_kernel_on_a_given_graph", "deformed_kernel_of_a_table", "laplace_on_the_graph_of_stored_words")],
     "tests/fuzz/test_readers.py": [
         f"test_any_file_is_read_or_refused_with_a_message[{case}]" for case in (
             "damaged", "damaged inside", "random bytes", "options")],
     "tests/graph/test_neighbors.py": ["test_points_beyond_the_budget_are_streamed[tree]"],
+    "tests/graph/test_weights.py": [
+        "test_no_task_and_no_driver_holds_more_than_a_budget_for_blocks[self_tuned]"],
     "tests/kernels/test_leverage.py": [
         f"test_scores_sum_to_about_the_number_of_landmarks[{case}]" for case in ("0.3", "1.0")],
     "tests/learners/laprls/test_inductive.py": ["test_workers_give_the_bits_of_threads[Logistic()]"],
     "tests/learners/laprls/test_smooth.py": [
-        "test_every_method_finds_the_minimum[45-HuberHinge(h=0.01)-nystrom-cg-unnormalized]",
+        *(f"test_every_method_finds_the_minimum[45-HuberHinge(h=0.01)-nystrom-cg-{laplacian}]" for laplacian in (
+            "normalized", "unnormalized")),
         "test_every_method_finds_the_minimum[12-HuberHinge(h=0.01)-nystrom-cg-normalized]",
         "test_every_method_finds_the_minimum[12-HuberHinge(h=0.01)-nystrom-pcg-normalized]",
         *(f"test_every_method_finds_the_minimum[{labels}-{loss}-nystrom-{solver}-unnormalized]" for labels in (12, 45)
           for loss in ("SquaredHinge()", "Logistic()") for solver in ("pcg", "cg"))],
     "tests/learners/laprls/test_products_memory.py": [
-        "test_gram_matrices_take_the_memory_of_the_formula[float64-kernel0-True]"],
+        "test_gram_matrices_take_the_memory_of_the_formula[float64-kernel0-True]",
+        "test_gram_matrices_take_the_memory_of_the_formula[float32-kernel1-False]",
+        "test_columns_take_the_memory_of_the_formula[float32-0]"],
     "tests/learners/test_transductive.py": [
         f"test_memory_is_a_formula[{case}]" for case in ("1000-600-1", "20000-100-1", "3000-100-6")],
     "tests/pipeline/test_measured_costs.py": [
         f"test_stages_take_what_is_predicted[{case}]" for case in (
             "wide", "tall", "clustering", "regression", "given graph", "graph, laplace", "graph, poisson",
-            "graph, ridge",
+            "graph, ridge", "text", "lapsvm",
             "NN-descent", "svmlight", "laprls, all points, direct", "lapsvm, inductive", "automatic, many labels",
             "graph, learners to choose from", "laprls, all points, iterations", "laprls, iterations",
             "laprls, sparse, leverage", "laprls, inductive", "clustering without a graph",
@@ -81,6 +86,7 @@ EXTENDED = {
             "laprls-nystrom-pcg", "laprls-direct", "lapsvm-nystrom-direct", "lapsvm-direct")),
         *(f"test_every_method_solves_the_same_problem[{case}]" for case in ("nystrom-cg-leverage", "cg-uniform")),
         "test_points_that_are_held_out_may_leave_the_graph[{'kind': 'laprls'}]",
+        "test_points_that_are_held_out_may_leave_the_graph[{'kind': 'laprls', 'solver': 'direct'}]",
         "test_a_run_that_is_killed_between_kernels_searches_none_twice[lapsvm]"],
     "tests/pipeline/test_budgets.py": ["test_a_rank_is_what_the_budget_of_the_spec_lets_be[svm]"],
     "tests/pipeline/test_graph_learners.py": [
@@ -89,7 +95,7 @@ EXTENDED = {
         f"test_they_sum_to_one_and_the_most_probable_class_is_the_label[{case}]" for case in (
             "ridge", "laplace", "laprls_pcg", "laprls_dense")],
     "tests/pipeline/test_search.py": [
-        *(f"test_{name}[{kind}]" for kind in ("laprls", "ridge") for name in (
+        *(f"test_{name}[{kind}]" for kind in ("laprls", "ridge", "lapsvm") for name in (
             "each_graph_has_stages_of_its_own_and_the_best_is_fitted", "all_some_and_the_better_of_all_combinations")),
         "test_a_search_by_halving_that_is_killed_goes_on[lapsvm]",
         "test_a_search_by_halving_that_is_killed_goes_on[svm]"],
