@@ -14,14 +14,15 @@ from scipy import sparse
 from ..execution.cost import COMPILED, Cost, cost_of
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges
 from ..storage.csr import as_rows
-from .cells import View, far_rows
+from .cells import View, far_rows, view_bytes
 from .distances import candidate_distances
 from .exact import points_in_blocks
+from .inverted import measured_row_bytes
 from .join import CANDIDATES, MOST_CANDIDATES, cuts, in_memory_bytes, nearest_in_memory
 from .layout import MAX_AXES
 from .metric import measurable, measured_itemsize, sample_ids, stored_distances
-from .pair_gaps import AXES, Coordinates, Points, SparsePoints
-from .recall import is_true, recall_of
+from .pair_gaps import AXES, Coordinates, Points, SparsePoints, axes_bytes
+from .recall import is_true, recall_of, truth_bytes
 
 LEAST_EXTRA, EXTRA_SHARE = 5, 4  # candidates beyond k a row, or a fourth of k: what float32 coordinates put too far
 WIDER = ((1, CANDIDATES), (4, MOST_CANDIDATES))  # times as many, and candidates of a join: tried one after the other
@@ -119,20 +120,26 @@ def descent_seconds(X: Rows, k: int) -> float:
     return len(X) * (k + extra_of(k)) * (ROW_NS + pair) * 1e-9
 
 
-def descent_cost(X: Rows, k: int, metric: str) -> Cost:
+def descent_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     """Return what NN-descent takes for rows of the shape and dtype of X, which are not read.
 
     All rows, as they are measured; and beside them their coordinates, in two orders, and what joins take, or the lists
-    as they are measured; at first a sample in float64. The tasks of the certificate take less. Least is what the first
-    search takes; where that misses too many a wider one follows, beside its lists.
+    as they are measured; at first a sample in float64, or of sparse rows what makes them measurable, and their axes.
+    A task of the certificate takes up to half of the budget. Least is what the first search takes; where that misses
+    too many a wider one follows, beside its lists.
     """
     (n, d), first, last = X.shape, k + extra_of(k), k + WIDER[-1][0] * extra_of(k)
-    rows = n * (X.row_bytes if X.is_sparse else d * measured_itemsize(X.dtype, metric))
-    seen = 2 * X.row_bytes + 8 * AXES if X.is_sparse else 8 * (_axes(X) + 1)
-    sample = 0 if X.is_sparse else min(n, FRAME_ROWS) * d * 24 + 24 * d * d
-    peak, least = (rows + max(n * max(seen + in_memory_bytes(width), 48 * width) + kept, sample)
+    itemsize = measured_itemsize(X.dtype, metric)
+    if X.is_sparse:
+        entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
+        rows, seen = n * (entries * (itemsize + 4) + 8) + axes_bytes(d), 12 * entries + 8 * AXES + 24
+        begun = n * measured_row_bytes(X, metric)
+    else:
+        rows, seen, begun = n * d * itemsize, 8 * (_axes(X) + 1), view_bytes(min(n, FRAME_ROWS), d)
+    peak, least = (rows + max(n * max(seen + in_memory_bytes(width), 48 * width) + kept, begun)
                    for width, kept in ((last, 16 * n * k), (first, 0)))
-    return cost_of(1, 3 * rows, 12 * n * k, peak + COMPILED, least, descent_seconds(X, k))
+    return cost_of(1, 3 * n * X.row_bytes, 12 * n * k, max(peak, truth_bytes(X, metric, budget)) + COMPILED, least,
+                   descent_seconds(X, k))
 
 
 def extra_of(k: int) -> int:

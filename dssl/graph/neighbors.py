@@ -69,7 +69,7 @@ def lowered_neighbors(params: NeighborParams, n: int, points: str) -> NeighborPa
 
 def approximate_method(X: Rows, k: int, metric: str, budget: int) -> str:
     """Return the search that "auto" uses where an exact one takes longer: NN-descent, unless it does not fit a task."""
-    fits = descent_cost(X, k, metric).peak <= budget
+    fits = descent_cost(X, k, metric, budget).peak <= budget
     return "descent" if fits or X.is_sparse else "partitioned"
 
 

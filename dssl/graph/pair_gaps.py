@@ -1,7 +1,7 @@
-"""Points as local joins measure them, pair by pair in float32: rows of coordinates, or sparse rows.
+"""Points as local joins measure them, pair by pair, to float32: rows of coordinates, or sparse rows.
 
 Compiled code takes them as a tuple of arrays, of which the length says which of the two they are. Of sparse rows one is
-unfolded into a row of d zeros, and others are measured to it by the entries that they have.
+unfolded into a row of d zeros, and others are measured to it by the entries that they have, in float64.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,14 @@ import numpy as np
 from numba.extending import overload
 from scipy import sparse
 
+from ..storage.blocks import row_ranges
+from ..storage.csr_arithmetic import squared_lengths, with_values
 from .distances import float32_gap
 from .metric import sample_ids
 
 AXES, POWER_STEPS, SAMPLE_ROWS = 24, 2, 8192  # of sparse rows: axes that trees split along, and how they are found
+SQUARED_ROWS = 1 << 12  # whose lengths are found at a time
+FLAT = 1e-6  # the least square of an axis's length that float32 products know, where that of the longest is 1
 
 
 class Points(Protocol):
@@ -52,7 +56,10 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class SparsePoints:
-    """Sparse rows (n, d) float32, of which the longest has length 1 or less, and the squares (n,) of their lengths."""
+    """Sparse rows (n, d) float32 of values up to 1, and the squares (n,) float64 of their lengths.
+
+    Rows that nobody centers may be near each other and far from 0: their float32 products would tell none apart.
+    """
 
     rows: sparse.csr_array
     squares: np.ndarray
@@ -63,19 +70,22 @@ class SparsePoints:
         """Return sparse rows of any floating type, and their coordinates along a few axes of most of their length.
 
         The axes are those of a sample, by subspace iteration (Halko, Martinsson, Tropp, SIAM Review 2011, algorithm
-        4.4): less are found where the rows are fewer, or have fewer columns.
+        4.4) in the space of its rows, so that of d columns only `axes_bytes` are held: less are found where the rows
+        are fewer, or have fewer columns.
         """
         largest = float(np.abs(rows.data).max(initial=0)) or 1.0
-        values = rows.data / largest
-        squares = np.add.reduceat(np.append(values**2, 0), rows.indptr[:-1])
-        squares[np.diff(rows.indptr) == 0] = 0  # reduceat takes the next entry for a row that has none
-        longest = np.sqrt(squares.max(initial=0)) or 1.0
-        scaled = sparse.csr_array(((values / longest).astype(np.float32), rows.indices, rows.indptr), shape=rows.shape)
+        scaled = with_values(rows, (rows.data / largest).astype(np.float32))
+        squares = np.concatenate([squared_lengths(scaled[start:stop])
+                                  for start, stop in row_ranges(scaled.shape[0], SQUARED_ROWS)])
         sample = scaled[sample_ids(len(squares), SAMPLE_ROWS)]
-        basis = rng.normal(size=(rows.shape[1], min(AXES, *sample.shape)))
+        within = rng.normal(size=(sample.shape[0], min(AXES, *sample.shape)))
         for _ in range(POWER_STEPS):
-            basis, _ = np.linalg.qr(sample.T @ (sample @ basis))
-        return cls(scaled, (squares / longest**2).astype(np.float32), scaled @ basis.astype(np.float32))
+            within, _ = np.linalg.qr(sample @ (sample.T @ within.astype(np.float32)))
+        basis = sample.T @ within.astype(np.float32)
+        lengths, turn = np.linalg.eigh(basis.T @ basis)  # squared; basis @ turn is orthogonal
+        least = FLAT * lengths[-1] if lengths[-1] > 0 else 1
+        turn = (turn / np.sqrt(np.maximum(lengths, least))).astype(np.float32)
+        return cls(scaled, squares, (scaled @ basis) @ turn)
 
     def __len__(self) -> int:
         return len(self.squares)
@@ -86,6 +96,11 @@ class SparsePoints:
     def of_a_thread(self) -> tuple[np.ndarray, ...]:
         unfolded = np.zeros(self.rows.shape[1], np.float32)
         return self.rows.indptr, self.rows.indices, self.rows.data, self.squares, unfolded
+
+
+def axes_bytes(d: int) -> int:
+    """Return the bytes of the axes of sparse rows while they are found, as many as `AXES` threads unfold rows in."""
+    return 4 * AXES * d
 
 
 def unfold(points: Any, a: Any) -> None:
@@ -133,9 +148,9 @@ def _gap(points, a, b):
 
     def of_sparse_rows(points, a, b):
         indptr, indices, data, squares, unfolded = points
-        product = np.float32(0)
+        product = 0.0
         for entry in range(indptr[b], indptr[b + 1]):
-            product += data[entry] * unfolded[indices[entry]]
-        return max(np.float32(0), squares[a] + squares[b] - np.float32(2) * product)
+            product += np.float64(data[entry]) * np.float64(unfolded[indices[entry]])
+        return np.float32(max(0.0, squares[a] + squares[b] - 2 * product))
 
     return of_rows if len(points) == 1 else of_sparse_rows

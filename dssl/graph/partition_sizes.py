@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ..errors import BudgetError, require
 from ..execution.cost import COMPILED, Cost, block_count, cost_of
 from ..storage.blocks import Rows, rows_that_fit
-from .cells import PRODUCT_BYTES
+from .cells import PRODUCT_BYTES, view_bytes
 from .join import CANDIDATES, MOST_CANDIDATES, in_memory_bytes
 from .join_tasks import DRAWN, SENT
 from .layout import MAX_AXES
@@ -127,7 +127,7 @@ def partitioned_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     peak = max(sizes.range_rows * range_row_bytes(wide, axes, k), block * block_row_bytes(wide, axes, entries)
                + near * max(4 * axes + 9 * entries + 8, wide), leaf * leaf_row_bytes(axes, entries),
                height * truth_row_bytes(d, itemsize)) + PRODUCT_BYTES
-    sample = min(n, FRAME_ROWS) * d * 24 + 24 * d * d + 2 * sample_rows(n, wide, budget) * (wide + 4 * axes)
+    sample = view_bytes(min(n, FRAME_ROWS), d) + 2 * sample_rows(n, wide, budget) * (wide + 4 * axes)
     read = n * (3 * X.row_bytes + 4 * wide + 30 * axes + 60 * entries)
     written = n * (2 * wide + 12 * axes + 60 * entries + 40 * k)
     return cost_of(3 * ranges + 8 * blocks + leaves + block_count(n, height), read, written,

@@ -95,6 +95,14 @@ def truth_rows(rows: Rows, metric: str, budget: int) -> int:
     return -(-len(rows) // -(-len(rows) // most))
 
 
+def truth_bytes(rows: Rows, metric: str, budget: int) -> int:
+    """Return the bytes of the largest task of a certificate: a block, and the sampled rows."""
+    height = truth_rows(rows, metric, budget) + min(SAMPLE, len(rows))
+    if rows.is_sparse:
+        return height * measured_row_bytes(rows, metric) + tile_bytes(rows)
+    return height * truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric))
+
+
 def truth_row_bytes(d: int, itemsize: int) -> int:
     """Return the bytes of a dense row of a block: itself, its layout, and its coordinates before they are sorted."""
     return d * itemsize + layout_bytes(1, d, itemsize) + 8 * (min(d, MAX_AXES) + 3)

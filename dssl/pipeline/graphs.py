@@ -238,7 +238,7 @@ def _neighbors_cost(f: Facts[Any]) -> Cost:
         f.estimated.add("given graph")
         return given_cost(n * k * (given.kind == "neighbors"))
     costs = {"exact": lambda: exact_cost(f.distinct, k, graph.metric, f.budget),
-             "descent": lambda: descent_cost(f.distinct, k, graph.metric),
+             "descent": lambda: descent_cost(f.distinct, k, graph.metric, f.budget),
              "partitioned": lambda: partitioned_cost(f.distinct, k, graph.metric, f.budget)}
     return f.one_of(costs[search]() for search in sorted(f.search))
 

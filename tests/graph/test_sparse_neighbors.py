@@ -1,5 +1,6 @@
 """Neighbors of sparse rows: the lists of the dense search but for rounding, and the same bits whatever the blocks."""
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -10,9 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dssl.errors import DataError, ParameterError
+from dssl.execution.cost import COMPILED
 from dssl.execution.in_process import InProcess
 from dssl.graph import exact, inverted
-from dssl.graph.descent import AXIS_NS, ROW_NS
+from dssl.graph.descent import AXIS_NS, ROW_NS, descent_cost
 from dssl.graph.distances import candidate_distances
 from dssl.graph.exact import plan_exact
 from dssl.graph.inverted import Queries, nothing_is_rounded
@@ -235,3 +237,25 @@ def test_recall_is_certified_as_for_dense_rows(metric):
         on_dense = certify_recall(X.toarray(), which, sample=150)
         assert on_sparse == on_dense
     assert certify_recall(X, found)["recall"] == 1
+
+
+def test_descent_tells_rows_apart_that_are_near_each_other_and_far_from_zero():
+    X = sparse.csr_array(np.random.default_rng(20).normal(size=(600, 5)) + 1e4)
+    found, true = (neighbors(X, 5, method=method).ids.read_all() for method in ("descent", "exact"))
+    assert np.mean([np.isin(*rows).mean() for rows in zip(found, true, strict=True)]) > 0.97
+
+
+@pytest.mark.parametrize(("n", "d", "entries", "dtype", "metric"), [
+    (600, 150_000, 20, np.float32, "euclidean"), (1200, 2000, 300, np.uint8, "euclidean"),
+    (1200, 2000, 300, np.float32, "cosine")])
+def test_descent_takes_what_its_cost_says(n, d, entries, dtype, metric):
+    """Arrays alone, which no kernel that is compiled is among."""
+    X = CsrRows(sparse.random(n, d, entries / d, "csr", rng=np.random.default_rng(21)).astype(np.float32).ceil()
+                .astype(dtype))
+    execution = InProcess(1, memory_budget=1 << 30)
+    tracemalloc.start()
+    find_neighbors(X, NeighborParams(n_neighbors=5, method="descent", metric=metric, recall=0.01), execution)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    cost = descent_cost(X, 5, metric, execution.memory_budget)
+    assert cost.least / 3 < peak < cost.peak - COMPILED
