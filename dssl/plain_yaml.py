@@ -39,9 +39,20 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+class _LineDumper(yaml.SafeDumper):
+    """YAML that `_StrictLoader` reads as it was, each text on one line."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Return a text, in double quotes if it would be broken into lines."""
+        broken = len(f"{text}.".splitlines()) > 1
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if broken else None)
+
+
 # YAML 1.2 and JSON read 1e-3 as a number; PyYAML, of YAML 1.1, reads a text unless there are a point and a sign.
-_StrictLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?([0-9]+\.?|[0-9]*\.[0-9]+)[eE][-+]?[0-9]+$"), list("-+.0123456789"))
+POWER = re.compile(r"[-+]?([0-9]+\.?|[0-9]*\.[0-9]+)[eE][-+]?[0-9]+$")
+for _kind in (_StrictLoader, _LineDumper):
+    _kind.add_implicit_resolver("tag:yaml.org,2002:float", POWER, list("-+.0123456789"))
+_LineDumper.add_representer(str, _LineDumper.represent_text)
 
 
 def read_yaml(source: str | Path, *, why: str, fix: str) -> Any:
@@ -196,6 +207,6 @@ def require_plain(value: Any, origin: str) -> None:
 
 
 def yaml_of(value: Any) -> str:
-    """Return a value as YAML on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
+    """Return a value as YAML on one line, which `parse_yaml` reads as that value."""
+    text = yaml.dump(value, Dumper=_LineDumper, default_flow_style=True, width=10**6, allow_unicode=True)
     return text.removesuffix("\n...\n").strip()

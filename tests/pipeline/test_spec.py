@@ -32,7 +32,7 @@ from dssl.pipeline.run import run
 from dssl.pipeline.spec import KernelPipeline
 from dssl.pipeline.split import SPLIT
 from dssl.pipeline.stage import STAGED, Kind
-from dssl.plain_yaml import parse_yaml
+from dssl.plain_yaml import parse_yaml, yaml_of
 from dssl.selection import held_out_scores
 from dssl.selection.number_of_clusters import NumberRule
 
@@ -483,3 +483,11 @@ def test_the_schema_describes_every_section():
     ("'1e-3'", "1e-3"), ("1e-3*auto", "1e-3*auto"), ("e5", "e5"), ("1e5x", "1e5x"), ("[1e-3, auto]", [1e-3, "auto"])])
 def test_numbers_with_an_exponent_are_numbers(text, value):
     assert parse_yaml(text, "a test") == value
+
+
+@pytest.mark.parametrize("value", ["1e3", "off", "2024-01-01", "a: b", "c\n", "\u2028", "",
+                                   {"1E3": [".5e3", "x\x85y"]}, 1e-7])
+def test_a_value_is_written_on_one_line_and_read_as_it_was(value):
+    line = yaml_of(value)
+    assert len(line.splitlines()) == 1
+    assert parse_yaml(f"data: {line}\n", "spec") == {"data": value}
