@@ -40,8 +40,8 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
         counts enter, so the choice is reproducible. Where NN-descent does not fit the memory budget, dense rows are
         partitioned, and their lists have the attribute `ordered`: `parts` hold the row at each place of an order in
         which near rows lie together, as `order` (n,).
-    recall : which a sample certifies. NN-descent is repeated, wider, where it misses more, and its lists say what they
-        have; a partition goes on until it is reached.
+    recall : which a sample certifies. NN-descent is repeated, wider, where it misses more, with a warning if that does
+        not reach it; a partition goes on until it is reached.
     execution : where the tasks run; threads of this process by default.
     parts : where the lists are written, as shared arrays `ids` and `distances`; finished blocks are kept.
 
@@ -111,6 +111,12 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
         receipt, = execution.map([DescentTask(X, k, metric, params.seed, execution.tasks_per_process, height, truth,
                                               params.recall)], parts)
         found |= {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
+        if found["recall"]["recall"] < params.recall:
+            warnings.warn(explain(
+                f"NN-descent found {found['recall']['recall']:.1%} of the neighbors of sampled rows, and "
+                f"recall={params.recall} is asked for", why="in many independent columns, or between rows far from all "
+                "others, neighbors of neighbors are not near", fix="scale the features or use fewer (principal "
+                "components), set method to exact, or ask for a lower recall"), UserWarning, stacklevel=3)
     else:
         found |= find_partitioned(X, k, metric, params.seed, params.recall, execution, parts)
     return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **found})

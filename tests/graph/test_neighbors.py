@@ -265,6 +265,13 @@ def test_descent_is_repeated_wider_where_it_misses_too_many():
     assert once["recall"]["recall"] + 0.02 < again["recall"]["recall"]
 
 
+def test_what_descent_does_not_reach_is_told_by_a_warning():
+    X = np.random.default_rng(6).normal(size=(6000, 100))
+    with pytest.warns(UserWarning, match=r"NN-descent found \d\d.\d% of the neighbors .* recall=0.999 is asked for"):
+        found = neighbors(X, 10, method="descent", recall=0.999)
+    assert found.attributes["recall"]["recall"] < 0.999
+
+
 def test_descent_searches_rows_far_beyond_all_others_exactly():
     """Their neighbors, next to each other, look alike in float32 from where the others are."""
     X = np.random.default_rng(4).normal(size=(3000, 6))
