@@ -15,7 +15,8 @@ EXTENDED = {
         "test_a_worker_that_is_killed_costs_nothing_but_time", "test_a_run_that_is_killed_goes_on_where_it_was",
         "test_a_scheduler_that_is_lost_is_4_and_the_run_goes_on_elsewhere"],
     "tests/estimators/test_budgets.py": [
-        "test_a_smaller_budget_has_a_smaller_rank_and_a_larger_one_the_usual[LapSVC]",
+        *(f"test_a_smaller_budget_has_a_smaller_rank_and_a_larger_one_the_usual[{name}]" for name in (
+            "LapSVC", "ClusterKernelSVC")),
         "test_a_budget_that_is_too_small_is_refused_with_one_that_is_not[ClusterKernelSVC]"],
     "tests/estimators/test_estimators.py": [
         f"test_scikit_learn_accepts_the_estimator[{case}]" for case in (
@@ -44,14 +45,20 @@ EXTENDED = {
             "lapsvm_of_stored_words_uniform_nystrom-pcg", "lapsvm_of_stored_points_uniform_nystrom-direct",
             "ridge_on_the_graph_of_stored_points", "deformed_kernel_on_given_neighbors",
             "deformed_kernel_on_a_given_graph", "deformed_kernel_of_a_table", "laplace_on_the_graph_of_stored_words")],
+    "tests/data/test_labels.py": ["test_a_random_choice_that_covers_all_classes_is_not_changed[one block]"],
     "tests/fuzz/test_readers.py": [
         f"test_any_file_is_read_or_refused_with_a_message[{case}]" for case in (
             "damaged", "damaged inside", "random bytes", "options")],
+    "tests/graph/test_functions.py": ["test_either_way_gives_the_functions[normalized-0-0]"],
     "tests/graph/test_neighbors.py": ["test_points_beyond_the_budget_are_streamed[tree]"],
     "tests/graph/test_weights.py": [
         "test_no_task_and_no_driver_holds_more_than_a_budget_for_blocks[self_tuned]"],
     "tests/kernels/test_leverage.py": [
         f"test_scores_sum_to_about_the_number_of_landmarks[{case}]" for case in ("0.3", "1.0")],
+    "tests/kernels/test_stochastic.py": [
+        "TestMemory::test_a_rank_that_fits_is_the_largest_and_does[33554432]"],
+    "tests/learners/on_graph/test_graph_ridge.py": [
+        f"test_the_average_is_that_of_dense_kernels_with_refits[{case}]" for case in ("0.1-True", "inf-False")],
     "tests/learners/laprls/test_inductive.py": ["test_workers_give_the_bits_of_threads[Logistic()]"],
     "tests/learners/laprls/test_smooth.py": [
         *(f"test_every_method_finds_the_minimum[45-HuberHinge(h=0.01)-nystrom-cg-{laplacian}]" for laplacian in (
@@ -78,22 +85,27 @@ EXTENDED = {
     "tests/pipeline/test_automatic.py": [
         f"test_a_run_finds_what_the_estimator_finds[{case}]" for case in ("seed", "class sizes")],
     "tests/selection/test_chosen.py": [
-        "test_what_is_chosen_is_the_most_probable_by_refits_without_each_label[2]"],
+        "test_what_is_chosen_is_the_most_probable_by_refits_without_each_label[2]",
+        "test_labels_choose_the_bandwidth[penalties1]"],
     "tests/pipeline/test_laprls.py": [
         *(f"test_a_plan_counts_the_tasks_of_all_repetitions[{case}-3]" for case in (
             "laprls-nystrom-pcg", "laprls-direct", "laprls-pcg", "lapsvm-nystrom-pcg", "lapsvm-direct")),
         *(f"test_a_plan_counts_the_tasks_of_all_repetitions[{case}-1]" for case in (
             "laprls-nystrom-pcg", "laprls-direct", "lapsvm-nystrom-direct", "lapsvm-direct")),
-        *(f"test_every_method_solves_the_same_problem[{case}]" for case in ("nystrom-cg-leverage", "cg-uniform")),
+        *(f"test_every_method_solves_the_same_problem[{case}]" for case in (
+            "nystrom-cg-leverage", "nystrom-pcg-kmeans", "cg-uniform")),
         "test_points_that_are_held_out_may_leave_the_graph[{'kind': 'laprls'}]",
         "test_points_that_are_held_out_may_leave_the_graph[{'kind': 'laprls', 'solver': 'direct'}]",
         "test_a_run_that_is_killed_between_kernels_searches_none_twice[lapsvm]"],
     "tests/pipeline/test_budgets.py": ["test_a_rank_is_what_the_budget_of_the_spec_lets_be[svm]"],
     "tests/pipeline/test_graph_learners.py": [
-        f"test_a_run_finds_what_the_estimator_finds[{case}]" for case in ("family", "poisson")],
+        f"test_a_run_finds_what_the_estimator_finds[{case}]" for case in (
+            "family", "family, sizes", "poisson")],
     "tests/pipeline/test_probabilities.py": [
         f"test_they_sum_to_one_and_the_most_probable_class_is_the_label[{case}]" for case in (
-            "ridge", "laplace", "laprls_pcg", "laprls_dense")],
+            "ridge", "laplace", "laprls_pcg", "laprls_dense", "lapsvm", "svm", "poisson")],
+    "tests/pipeline/test_selection.py": [
+        f"test_folds_repetitions_measure_and_rule_of_a_choice[selection{i}-model{i}]" for i in (3, 5)],
     "tests/pipeline/test_search.py": [
         *(f"test_{name}[{kind}]" for kind in ("laprls", "ridge", "lapsvm") for name in (
             "each_graph_has_stages_of_its_own_and_the_best_is_fitted", "all_some_and_the_better_of_all_combinations")),

@@ -226,6 +226,7 @@ def test_parameters_are_checked_when_they_are_made():
         IngestParams(block_rows=0)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_real_files(dssl_data, tmp_path):
     raw = np.load(dssl_data / "mnist.npz", allow_pickle=False)

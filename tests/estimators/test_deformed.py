@@ -173,6 +173,7 @@ def test_without_the_graph_it_is_an_svm():
 # On a cluster
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_cluster_gives_the_same_model(cluster_client):
     X, y, new = blobs(n=300, n_classes=3)

@@ -93,7 +93,7 @@ def test_scikit_learn_accepts_the_estimator(estimator):
     assert len(by_status["passed"]) > 40
 
 
-@pytest.mark.parametrize("page", ["docs/estimators.md", "README.md"])
+@pytest.mark.parametrize("page", [pytest.param("docs/estimators.md", marks=pytest.mark.slow), "README.md"])
 def test_the_examples_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X, digits = load_digits(return_X_y=True)

@@ -125,6 +125,7 @@ def test_quantities(tmp_path):
     np.testing.assert_allclose(open_model(result.model_path).predict(ArrayRows(X)), own.transduction_, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_path):
     with np.load(digits_file) as arrays:
         X, y = arrays["X"] * np.where(np.arange(64) % 2, 1000.0, 1.0), arrays["y"]
