@@ -18,7 +18,7 @@ from .cells import View, far_rows, view_bytes
 from .distances import candidate_distances
 from .exact import points_in_blocks
 from .inverted import measured_row_bytes
-from .join import CANDIDATES, MOST_CANDIDATES, cuts, in_memory_bytes, nearest_in_memory
+from .join import CANDIDATES, MOST_CANDIDATES, all_of, cuts, in_memory_bytes, nearest_in_memory
 from .layout import MAX_AXES
 from .metric import measurable, measured_itemsize, sample_ids, stored_distances
 from .pair_gaps import AXES, Coordinates, Points, SparsePoints, axes_bytes
@@ -71,7 +71,7 @@ def _seen(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator,
     def see(block: tuple[int, int]) -> None:
         seen[slice(*block)] = view.coordinates(rows[slice(*block)])
 
-    list(pool.map(see, row_ranges(len(rows), SEEN_ROWS)))
+    all_of(pool.map(see, row_ranges(len(rows), SEEN_ROWS)))
     return Coordinates(seen), far_rows(seen)
 
 

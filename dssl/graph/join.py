@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from .layout import bisect, level_bounds
-from .pair_gaps import Points, fold, gap, unfold
+from .pair_gaps import Points, gap, unfold
 
 TREES, LEAF_ROWS = 4, 120
 TREE_AXES = 8  # of a random rotation, that a tree but the first splits along
@@ -78,7 +78,7 @@ def _join_leaves(points, order, bounds, distances, ids, flags):
     for leaf in range(bounds.shape[0] - 1):
         for x in range(bounds[leaf], bounds[leaf + 1]):
             a = order[x]
-            unfold(points, a)
+            unfold(points, a, 1)
             for y in range(x + 1, bounds[leaf + 1]):
                 b = order[y]
                 distance = gap(points, a, b)
@@ -86,7 +86,7 @@ def _join_leaves(points, order, bounds, distances, ids, flags):
                     _push(distance, b, 1, distances[a], ids[a], flags[a])
                 if distance < distances[b, 0]:
                     _push(distance, a, 1, distances[b], ids[b], flags[b])
-            fold(points, a)
+            unfold(points, a, 0)
 
 
 @njit(nogil=True, cache=True)
@@ -211,7 +211,7 @@ def _near_pairs(points, new, old, distances, one, other, measured):
             a = new[row, x]
             if a < 0:
                 continue
-            unfold(points, a)
+            unfold(points, a, 1)
             for y in range(x + 1, new.shape[1] + old.shape[1]):
                 b = new[row, y] if y < new.shape[1] else old[row, y - new.shape[1]]
                 if b < 0 or b == a:
@@ -220,7 +220,7 @@ def _near_pairs(points, new, old, distances, one, other, measured):
                 if distance < distances[a, 0] or distance < distances[b, 0]:
                     one[found], other[found], measured[found] = a, b, distance
                     found += 1
-            fold(points, a)
+            unfold(points, a, 0)
     return found
 
 

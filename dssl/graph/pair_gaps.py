@@ -103,12 +103,8 @@ def axes_bytes(d: int) -> int:
     return 4 * AXES * d
 
 
-def unfold(points: Any, a: Any) -> None:
-    """Make a point ready to be the first of pairs."""
-
-
-def fold(points: Any, a: Any) -> None:
-    """Undo `unfold`."""
+def unfold(points: Any, a: Any, times: Any) -> None:
+    """Make a point ready to be the first of pairs, with `times` 1; undo that with 0."""
 
 
 def gap(points: Any, a: Any, b: Any) -> Any:
@@ -116,27 +112,14 @@ def gap(points: Any, a: Any, b: Any) -> Any:
 
 
 @overload(unfold)
-def _unfold(points, a):
-    def nothing(points, a):
+def _unfold(points, a, times):
+    def nothing(points, a, times):
         pass
 
-    def sparse_row(points, a):
+    def sparse_row(points, a, times):
         indptr, indices, data, _, unfolded = points
         for entry in range(indptr[a], indptr[a + 1]):
-            unfolded[indices[entry]] = data[entry]
-
-    return nothing if len(points) == 1 else sparse_row
-
-
-@overload(fold)
-def _fold(points, a):
-    def nothing(points, a):
-        pass
-
-    def sparse_row(points, a):
-        indptr, indices, _, _, unfolded = points
-        for entry in range(indptr[a], indptr[a + 1]):
-            unfolded[indices[entry]] = 0
+            unfolded[indices[entry]] = times * data[entry]
 
     return nothing if len(points) == 1 else sparse_row
 
