@@ -56,8 +56,9 @@ class AutomaticEstimator(PointEstimator):
     ----------
     model_ : what predicts, of scaled features. scaling_ : how these were scaled. transduction_ : ndarray (n,), what is
         predicted for the points of the fit.
-    gain_ : Gain, held-out error `without` and `with_graph`, their `difference` and its `standard_error`. evidence_ :
-        dict; `in_words` says what the gain means, `kernels` what each counts for.
+    gain_ : Gain, held-out error `without` and `with_graph`, their `difference` and its `standard_error`, and the
+        `verdict` of a paired test, which `helps` and `hurts` tell. evidence_ : dict; `in_words` says what the gain
+        means, `kernels` what each counts for.
     """
 
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,12 @@ from .power import FEWEST, LEVEL, SURE, least_error_difference, least_mean_diffe
 MOST_SHOWN = 500  # test points of a regression that the report draws
 LEAST_ERROR = 0.01  # of a difference that a test has to see: smaller ones count for little
 NEGLIGIBLE = 1e-3  # of the other's error, a gain that is none
-TOO_FEW = "too few points to tell"
+ROUNDING = 1e-12  # of the largest quantity, an error that is none
+Verdict = Literal["helped", "hurt", "no clear difference", "too few points to tell"]
+HELPED: Verdict = "helped"
+HURT: Verdict = "hurt"
+UNCLEAR: Verdict = "no clear difference"
+TOO_FEW: Verdict = "too few points to tell"
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,18 @@ class Paired:
         """Return whether there are points enough: whether half the error would not have been missed."""
         return self.power >= SURE
 
+    @property
+    def verdict(self) -> Verdict:
+        """Return what the test says of the first model: the one rule for test points and labels.
+
+        "helped" and "hurt" ask for p < 0.05 and for more than a thousandth of the other's error.
+        """
+        if self.p_value < LEVEL:
+            if abs(self.gain) <= NEGLIGIBLE * self.other:
+                return UNCLEAR
+            return HELPED if self.gain > 0 else HURT
+        return UNCLEAR if self.enough else TOO_FEW
+
     def described(self) -> dict[str, Any]:
         """Return the figures; JSON."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "other"}
@@ -127,37 +144,41 @@ def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, 
     Of classes by McNemar's exact test on the points that one of the two gets right; of quantities by the paired t-test
     of squared errors, without those of rounding.
     """
-    return _compared_classes(true.coded, found["codes"], other["codes"]) if isinstance(true, Classes) else (
-        _compared_values(true.coded, found["values"], other["values"]))
+    if isinstance(true, Classes):
+        return compared_classes(found["codes"] == true.coded, other["codes"] == true.coded)
+    squared, other_squared = ((predicted["values"] - true.coded) ** 2 for predicted in (found, other))
+    return compared_squares(squared, other_squared, float(np.abs(true.coded).max(initial=0.0)))
 
 
-def _compared_classes(true: np.ndarray, found: np.ndarray, other: np.ndarray) -> Paired:
+def compared_classes(right: np.ndarray, other_right: np.ndarray) -> Paired:
+    """Return the comparison of which points (n,) one model gets right, and which another does."""
     from scipy.stats import binomtest
 
-    right, also, n = found == true, other == true, len(true)
-    gained, lost = int((right & ~also).sum()), int((~right & also).sum())
+    n, other_error = len(right), float((~other_right).mean())
+    gained, lost = int((right & ~other_right).sum()), int((~right & other_right).sum())
     p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-    opposite, asked = min(gained, lost) / n, max(float((~also).mean()) / 2, LEAST_ERROR)
-    return Paired(n, (gained - lost) / n, float((~also).mean()), p_value, FEWEST / n if n >= FEWEST else None,
+    opposite, asked = min(gained, lost) / n, max(other_error / 2, LEAST_ERROR)
+    return Paired(n, (gained - lost) / n, other_error, p_value, FEWEST / n if n >= FEWEST else None,
                   least_error_difference(n, opposite), mcnemar_power(n, opposite + asked, opposite))
 
 
-def _compared_values(true: np.ndarray, found: np.ndarray, other: np.ndarray) -> Paired:
+def compared_squares(squared: np.ndarray, other_squared: np.ndarray, size: float) -> Paired:
+    """Return the comparison of squared errors (n,) with another model's; size : of the true quantities."""
     from scipy.stats import t
 
-    rounding, n = 1e-12 * float(np.abs(true).max(initial=0.0)), len(true)
-    own, theirs = (np.where(np.abs(off) > rounding, off, 0.0) ** 2 for off in (found - true, other - true))
+    n, rounding = len(squared), (ROUNDING * size) ** 2
+    ours, theirs = (np.where(squares > rounding, squares, 0.0) for squares in (squared, other_squared))
     square = float(theirs.mean())
-    gain = float(np.sqrt(square) - np.sqrt(own.mean()))
-    if n < 2 or not (own != theirs).any():  # equal everywhere, so far as points tell
+    gain = float(np.sqrt(square) - np.sqrt(ours.mean()))
+    if n < 2 or not (ours != theirs).any():  # equal everywhere, so far as points tell
         return Paired(n, gain, float(np.sqrt(square)), 1.0, None, None, float(n > 1))
-    error = float((theirs - own).std(ddof=1)) / np.sqrt(n)
+    error = float((theirs - ours).std(ddof=1)) / np.sqrt(n)
 
     def in_rmse(difference: float | None) -> float | None:
         return None if difference is None or difference > square else float(
             np.sqrt(square) - np.sqrt(square - difference))
 
-    return Paired(n, gain, float(np.sqrt(square)), paired_t(own - theirs),
+    return Paired(n, gain, float(np.sqrt(square)), paired_t(ours - theirs),
                   in_rmse(float(t.isf(LEVEL / 2, n - 1)) * error),
                   in_rmse(least_mean_difference(n, error, square)), t_power(n, square / 2, error))
 
@@ -188,15 +209,13 @@ def points_to_draw(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, A
 def unlabeled_verdict(true: Target, found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
     """Return whether the unlabeled data helped, on the same points: what `model` gains over each other.
 
-    "helped" asks for a lower error than the base kernel, p < 0.05 and by more than a thousandth of it, and where there
-    is a shuffled graph than that too. Without a clear difference there may be "too few points to tell"; see `Paired`.
+    It is `Paired.verdict` over the base kernel; "helped" also asks for a lower error than a shuffled graph, where there
+    is one.
     """
     pairs = {name: compared(true, found["model"], other) for name, other in found.items() if name != "model"}
     verdict: dict[str, Any] = {f"over_{name}": pair.described() for name, pair in pairs.items()}
     if "base" not in pairs:  # without it there is no answer
         return verdict
-    base, control = pairs["base"], pairs.get("shuffled")
-    clear = base.p_value < LEVEL and abs(base.gain) > NEGLIGIBLE * base.other
-    return {**verdict, "unlabeled_data": "helped" if clear and base.gain > 0 and (control is None or control.gain > 0)
-            else "hurt" if clear and base.gain < 0
-            else "no clear difference" if base.p_value < LEVEL or base.enough else TOO_FEW}
+    answer, control = pairs["base"].verdict, pairs.get("shuffled")
+    by_chance = answer == HELPED and control is not None and control.gain <= 0
+    return {**verdict, "unlabeled_data": UNCLEAR if by_chance else answer}

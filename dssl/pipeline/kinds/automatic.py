@@ -182,7 +182,7 @@ AUTOMATIC = Kind.of(SPECS["automatic"], (
     replace(POINTS, version=2, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 7, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 8, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
     SAMPLE_OF_GRAPH,
     replace(SCORES, version=2, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,

@@ -1,0 +1,61 @@
+"""The gain of estimators: its figures, its test and its words say the same, and the same as a pipeline's verdict."""
+
+import numpy as np
+import pytest
+
+from dssl.learners.coding import Scores
+from dssl.learners.measures import SQUARED, WRONG_CLASS
+from dssl.learners.target import Classes, Quantities
+from dssl.selection.graph_gain import MEANINGS, gain_of
+from dssl.selection.scores import unlabeled_verdict
+
+
+def discordant(n, gained, lost, wrong=0):
+    """Return the target of n points, and values of two models: `gained` points are right by the first alone, ..."""
+    target = Classes(np.arange(n), np.zeros(n, np.int64), np.arange(2))
+    right = np.ones((2, n), bool)
+    right[1, :gained] = False
+    right[0, gained:gained + lost] = False
+    right[:, gained + lost:gained + lost + wrong] = False
+    return target, *(np.where(ours, -1.0, 1.0)[:, None] for ours in right)
+
+
+def gain_and_verdict(target, with_graph, without, weight=None):
+    coding, measure = (Scores(target.names), WRONG_CLASS) if isinstance(target, Classes) else (target.coding, SQUARED)
+    predictions = {name: coding.predictions(values, target.coded)
+                   for name, values in (("model", with_graph), ("base", without))}
+    return (gain_of(target, coding, with_graph, without, weight, measure),
+            unlabeled_verdict(target, predictions)["unlabeled_data"])
+
+
+@pytest.mark.parametrize(("n", "gained", "lost", "wrong", "verdict"), [
+    (40, 4, 0, 4, "too few points to tell"), (100, 6, 1, 9, "too few points to tell"), (100, 6, 0, 9, "helped"),
+    (8, 6, 0, 2, "helped"), (8, 4, 0, 4, "too few points to tell"), (8, 0, 6, 0, "hurt"), (100, 0, 6, 9, "hurt"),
+    (200, 10, 8, 60, "no clear difference"), (900, 0, 0, 0, "no clear difference")])
+def test_estimators_and_pipelines_say_the_same_of_discordant_pairs(n, gained, lost, wrong, verdict):
+    gain, pipelines = gain_and_verdict(*discordant(n, gained, lost, wrong))
+    assert gain.verdict == pipelines == verdict
+    assert (gain.helps, gain.hurts) == (verdict == "helped", verdict == "hurt")
+    assert gain.difference == pytest.approx((lost - gained) / n)
+    assert gain.in_words().endswith(MEANINGS[verdict])
+
+
+@pytest.mark.parametrize("n", [2, 7, 60])
+def test_quantities_share_a_test_too(n):
+    rng = np.random.default_rng(n)
+    target = Quantities(np.arange(n), rng.normal(size=n))
+    for far in (0.0, 0.3, 3.0):
+        with_graph, without = (target.columns() + rng.normal(size=(n, 1)) * size for size in (1.0, 1.0 + far))
+        gain, pipelines = gain_and_verdict(target, with_graph, without)
+        assert gain.verdict == pipelines
+        assert gain.helps == ("points help" in gain.in_words().split(": ")[1] and "tell" not in gain.in_words())
+
+
+def test_weights_that_turn_the_difference_around_leave_it_unclear():
+    target, with_graph, without = discordant(100, 12, 1)
+    weight = np.ones(100)
+    weight[12] = 50.0
+    gain, _ = gain_and_verdict(target, with_graph, without, weight)
+    assert gain.difference > 0
+    assert gain.verdict == "no clear difference"
+    assert gain_and_verdict(target, with_graph, without, np.full(100, 7.0))[0].helps
