@@ -335,7 +335,8 @@ def harmonic(W, labeled, Y):
 def poisson(W, labeled, Y, weight):
     """Return u (n, c): L u = sum w_i (y_i - mean) e_i on each component with labels, of mean 0 by degrees (Calder).
 
-    A component whose labels are all equal has them, and one without labels 0.
+    A component whose labels are all equal has them, and one without labels 0. On a component with 20 unlabeled points
+    or more, each column has the mean 0 and the deviation 1 over these, with tails of 5 and 20 % over the classes cut.
     """
     of, degrees = components(W), W.sum(1)
     u = np.zeros((len(W), Y.shape[1]))
@@ -349,6 +350,15 @@ def poisson(W, labeled, Y, weight):
         np.add.at(b, labeled[mine], weight[mine, None] * (Y[mine] - mean))
         u[own] = pseudo_inverse(laplacian(W[np.ix_(own, own)])) @ b[own]
         u[own] -= degrees[own] @ u[own] / degrees[own].sum()
+        free = np.setdiff1d(own, labeled)
+        if len(free) >= 20:
+            classes = mean > 0
+            for k in np.flatnonzero(classes):
+                narrow, wide = (np.clip(u[free, k], *np.quantile(u[free, k], [tail, 1 - tail]))
+                                for tail in np.array([0.2, 0.05]) / classes.sum())
+                u[own, k] = (u[own, k] - wide.mean()) / (narrow.std() or 1)
+            for k in np.flatnonzero(~classes):
+                u[own, k] = u[np.ix_(own, classes)].min(axis=1) - 1
     return u
 
 

@@ -27,7 +27,7 @@ from ..average_held_out import HeldOutKernel, HeldOutMember, KeptLabels, average
 from ..target import Target
 from .graph_ridge import GraphRidgeParams, Kernel, KernelRows, sampled
 from .harmonic import FlowTask, fit_harmonic
-from .poisson import PoissonTask, Sources
+from .poisson import PoissonTask, Sources, Unlabeled
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 
 BLOCK_COLUMNS = 256  # that a task solves
@@ -147,9 +147,14 @@ def held_out_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, r
 
 def held_out_poisson(graph: Graph, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
                      solver: SolverParams, execution: Execution) -> list[HeldOutValues]:
-    """Return the potentials of Poisson learning in each repetition; raise NotConverged."""
+    """Return the scores of Poisson learning in each repetition; raise NotConverged.
+
+    In units of the same unlabeled vertices as in the fit: points that are held out are not among them.
+    """
     own = LabeledVertices.of(graph, target, weight)
     u, copies, c = len(own.labels.vertex), graph.copies(execution), own.labels.mean.shape[1]
+    unlabeled = Unlabeled.of(own.labels.vertex, own.component)
+    rows = np.concatenate([own.labels.vertex, unlabeled.vertex])
 
     def at_labels(kept: VertexLabels) -> np.ndarray:
         found = np.zeros((u, c))
@@ -159,7 +164,7 @@ def held_out_poisson(graph: Graph, target: Target, weight: np.ndarray | None, re
     def potentials(source: np.ndarray) -> np.ndarray:
         blocks, parts = row_ranges(source.shape[1], BLOCK_COLUMNS), execution.scratch()
         execution.map([PoissonTask(graph.stored, copies, execution.share(
-            vertex=own.labels.vertex, source=source[:, first:last], component=own.component, rows=own.labels.vertex),
+            vertex=own.labels.vertex, source=source[:, first:last], component=own.component, rows=rows),
             solver) for first, last in blocks], parts)
         return np.concatenate([parts.read(number)["values"] for number in range(len(blocks))], axis=1)
 
@@ -167,12 +172,12 @@ def held_out_poisson(graph: Graph, target: Target, weight: np.ndarray | None, re
     of_fold = iter(()) if of_one is not None else iter(np.split(potentials(np.hstack([
         at_labels(own.without(fold)) for folds in repetitions for fold in folds])), sum(map(len, repetitions)), axis=1))
 
-    def potential(kept: VertexLabels, places: np.ndarray) -> np.ndarray:
+    def scores(kept: VertexLabels, places: np.ndarray) -> np.ndarray:
         values = next(of_fold) if of_one is None else of_one @ at_labels(kept)
-        return Sources.of(kept, own.component).completed(
-            values[places], own.component[own.labels.vertex[places]])
+        return Sources.of(kept, own.component).scores(
+            values[places], own.component[own.labels.vertex[places]], values[u:], unlabeled.component)
 
-    return [own.held_out(folds, potential) for folds in repetitions]
+    return [own.held_out(folds, scores) for folds in repetitions]
 
 
 def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, repetitions: Repetitions,

@@ -5,16 +5,23 @@
 A component of the graph has its own mean of labels, since no flow leaves it; where all its labels are of one class, the
 potential is that class.
 
+The potential is high at a labeled vertex itself and moves the mean of all others the other way, the more the more
+labels there are and the fewer edges they have. So scores are potentials in units of the unlabeled vertices of a component:
+minus their mean and divided by their standard deviation, class by class, of values whose tails are cut. Neighbors of
+labels that few edges connect with the others make these tails.
+
 References
 ----------
 Calder, Cook, Thorpe, Slepcev, "Poisson learning: graph based semi-supervised learning at very low label rates", ICML
 2020.
 """
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...errors import explain
 from ...execution.tasks import Execution
 from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
@@ -24,6 +31,17 @@ from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target import Classes
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
+
+FEWEST_UNLABELED = 20  # vertices of a component that tell a mean and a standard deviation
+MOST_UNLABELED = 4000  # of all components that do
+# The shares of the unlabeled vertices, over the number of classes, that count as a tail on either side: of the mean
+# few, or a class of a twentieth of the points would be one.
+MEAN_TAILS, SPREAD_TAILS = 0.05, 0.2
+NEARLY_ALL, NOT_MOST = 0.95, 0.8  # of the unlabeled points in one class, and of the labels
+
+
+class OneClass(UserWarning):
+    """One class takes nearly all unlabeled points, though not nearly all labels."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +82,33 @@ def _sums(number: np.ndarray, columns: np.ndarray, count: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
+class Unlabeled:
+    """Some unlabeled vertices (s,) of components with labels, and the component (s,) of each."""
+
+    vertex: np.ndarray
+    component: np.ndarray
+
+    @classmethod
+    def of(cls, labeled: np.ndarray, component: np.ndarray) -> "Unlabeled":
+        """Return those beside labeled vertices (u,), by the component of each vertex (v,).
+
+        Evenly spaced, at most `MOST_UNLABELED` in all, but of each component `FEWEST_UNLABELED` at least; none of a
+        component with fewer.
+        """
+        home = component[labeled]
+        usable = np.isin(component, home)
+        usable[labeled] = False
+        share, chosen = min(1.0, MOST_UNLABELED / max(int(usable.sum()), 1)), [np.arange(0)]
+        for number in np.unique(home):
+            vertex = np.flatnonzero(usable & (component == number))
+            if len(vertex) >= FEWEST_UNLABELED:
+                count = max(FEWEST_UNLABELED, int(len(vertex) * share))
+                chosen.append(vertex[np.linspace(0, len(vertex) - 1, count).astype(int)])
+        vertex = np.concatenate(chosen)
+        return cls(vertex, component[vertex])
+
+
+@dataclass(frozen=True, eq=False)
 class Sources:
     """The labels as sources (u, c) at their vertices, and the mean of those of each component (components, c)."""
 
@@ -79,15 +124,34 @@ class Sources:
             total, np.finfo(float).tiny)[:, None]
         return cls(labels.weight[:, None] * (labels.mean - mean[home]), mean)
 
-    def completed(self, values: np.ndarray, component: np.ndarray) -> np.ndarray:
-        """Return potentials (r, c), or where all labels of a component (r,) are of one class, that class."""
-        alone = ((self.mean > 0).sum(axis=1) == 1)[component]
-        return np.where(alone[:, None], self.mean[component], values)
+    def scores(self, values: np.ndarray, component: np.ndarray, sampled: np.ndarray, home: np.ndarray) -> np.ndarray:
+        """Return potentials (r, c) in units of those (s, c) of unlabeled vertices of the same component.
+
+        component (r,), home (s,) : of both. A class without a label in a component has the least score there, less 1;
+        where all its labels are of one class, the scores are that class.
+        """
+        scores, n_classes = values.copy(), (self.mean > 0).sum(axis=1)
+        for number in np.unique(home):
+            if n_classes[number] < 2:
+                continue
+            rows, there = component == number, self.mean[number] > 0
+            U = sampled[home == number][:, there]
+            mean = _without_tails(U, MEAN_TAILS / n_classes[number]).mean(axis=0)
+            spread = _without_tails(U, SPREAD_TAILS / n_classes[number]).std(axis=0)
+            own = (values[np.ix_(rows, there)] - mean) / np.where(spread > 0, spread, 1)
+            scores[np.ix_(rows, there)] = own
+            scores[np.ix_(rows, ~there)] = own.min(axis=1, initial=np.inf)[:, None] - 1
+        return np.where((n_classes == 1)[component][:, None], self.mean[component], scores)
+
+
+def _without_tails(columns: np.ndarray, share: float) -> np.ndarray:
+    """Return columns (s, c) whose values beyond the quantiles `share` and 1 - `share` are these quantiles."""
+    return np.clip(columns, *np.quantile(columns, [share, 1 - share], axis=0))
 
 
 def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver: SolverParams,
                 execution: Execution) -> VertexValues:
-    """Return the potentials of the classes, (v, n_classes).
+    """Return the scores of the classes, (v, n_classes); warn where one class takes nearly everything.
 
     Raises NotConverged.
     """
@@ -97,5 +161,22 @@ def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver
     receipt, = execution.map([PoissonTask(graph.stored, graph.copies(execution), execution.share(
         vertex=labels.vertex, source=sources.source, component=component, rows=np.arange(len(component))),
         solver)], parts)
-    return VertexValues(sources.completed(parts.read(0)["values"], component), reached,
-                        attributes={"solver": receipt["solver"]})
+    potentials, unlabeled = parts.read(0)["values"], Unlabeled.of(labels.vertex, component)
+    scores = sources.scores(potentials, component, potentials[unlabeled.vertex], unlabeled.component)
+    _warn_of_one_class(scores[unlabeled.vertex], target)
+    return VertexValues(scores, reached, attributes={"solver": receipt["solver"]})
+
+
+def _warn_of_one_class(scores: np.ndarray, target: Classes) -> None:
+    """Warn where scores (s, c) of unlabeled vertices are largest for one class nearly everywhere."""
+    count = len(target.names)
+    shares = np.bincount(scores.argmax(axis=1), minlength=count) / max(len(scores), 1)
+    largest = int(shares.argmax())
+    of_labels = float((target.coded == largest).mean())
+    if shares[largest] >= NEARLY_ALL and of_labels < NOT_MOST:
+        warnings.warn(explain(
+            f"{shares[largest]:.1%} of the unlabeled points are predicted {target.names.tolist()[largest]!r}, which "
+            f"{of_labels:.0%} of the labels are",
+            why="the flow from the labels does not tell the classes of this graph apart",
+            fix="compare with SemiSupervisedClassifier or GraphKernelRidge, or pass class_sizes where they are known"),
+            OneClass, stacklevel=5)

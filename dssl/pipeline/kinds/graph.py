@@ -351,9 +351,9 @@ BASELINES = (
                      "enter at most the scaling and the bandwidth."))
 GRAPH_LEARNER = Kind.of(SPECS["graph"], (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("selection", 4, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
+    Stage("selection", 5, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
-    Stage("vertex_values", 7, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
+    Stage("vertex_values", 8, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
           _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
     Stage("models", 3, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),

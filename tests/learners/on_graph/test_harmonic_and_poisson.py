@@ -12,7 +12,7 @@ from dssl import KNNGraph
 from dssl.errors import NotConverged
 from dssl.execution.in_process import InProcess
 from dssl.learners.on_graph.harmonic import fit_harmonic
-from dssl.learners.on_graph.poisson import fit_poisson
+from dssl.learners.on_graph.poisson import OneClass, fit_poisson
 from dssl.learners.target import Classes, Quantities
 from dssl.solvers.solver_params import SolverParams
 
@@ -58,6 +58,33 @@ def test_poisson_potentials_are_the_pseudo_inverse_on_every_component(problem):
     expected = reference.poisson(W, target.labeled, target.indicators(), ones_unless(weight, target))
     assert_allclose(found.values, expected, atol=1e-8 * max(1, np.abs(expected).max()))
     assert_array_equal(found.reached, reached(W, target.labeled))
+
+
+def test_poisson_learning_does_not_turn_to_one_class_as_labels_grow():
+    """Labels of points that few edges connect with the others have potentials which move the mean of all."""
+    rng, y = np.random.default_rng(4), np.arange(300) % 2
+    X = rng.standard_t(2, size=(300, 4))
+    X[:, 0] = np.where(y == 1, 2 + X[:, 0] / 5, X[:, 0])
+    labeled = np.sort(np.concatenate([rng.permutation(np.flatnonzero(y == k))[:50] for k in (0, 1)]))
+    free = np.setdiff1d(np.arange(300), labeled)
+    graph = KNNGraph(n_neighbors=5).build(X, scale="none")
+    found = fit_poisson(graph, Classes(labeled, y[labeled], np.arange(2)), None, SolverParams(), InProcess(1))
+    codes = found.values[graph.vertices.vertex].argmax(axis=1)
+    assert 0.4 < codes[free].mean() < 0.65
+    assert (codes != y)[free].mean() < 0.25  # it was 0.5
+
+
+def test_one_class_nearly_everywhere_is_a_warning():
+    W = np.zeros((105, 105))
+    for start, stop in ((0, 100), (100, 105)):  # a class of few points
+        own = np.arange(start, stop)
+        for step in (1, 2):
+            W[own, start + (own - start + step) % (stop - start)] = 1
+    W = W + W.T
+    W[0, 100] = W[100, 0] = 0.01
+    target = Classes(np.array([10, 60, 103, 104]), np.array([0, 0, 1, 1]), np.array(["a", "b"]))
+    with pytest.warns(OneClass, match=r"9[5-8].0% of the unlabeled points are predicted 'a', which 50% of the labels"):
+        fit(fit_poisson, W, target, solver=SolverParams())
 
 
 @pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
