@@ -42,7 +42,8 @@ DOORS = {
     "zarr": {"storage.array_files", "storage.foreign_zarr"},
     "numcodecs": {"storage.frames"},
     "google_crc32c": {"storage.frames"},
-    "pyarrow": {"data.readers"},
+    "pyarrow": {"data.readers", "data.frames"},
+    "narwhals": {"data.frames"},
     "pyamg": {"solvers.amg"},
     "pydantic": {"pipeline.spec", "pipeline.spec_section", "pipeline.spec_selection", "pipeline.load",
                  "pipeline.mistakes", "pipeline.kinds",
@@ -50,7 +51,7 @@ DOORS = {
     "matplotlib": {"report"},
     "rich": {"progress", "cli"},
     "distributed": {"execution", "runtime"},
-    "dask": {"execution", "runtime", "data.inputs"},
+    "dask": {"execution", "runtime", "data.inputs", "data.frames"},
 }
 
 

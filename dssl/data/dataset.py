@@ -17,6 +17,7 @@ from ..storage.pieces import BlockedCsrRows, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import Columns
 from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
+from .frames import as_pandas
 from .ingest_params import WhenMissing, WhenText
 from .refused_cells import refuse_frame
 from .survey import Survey, choose_columns
@@ -72,8 +73,8 @@ class Dataset:
 
         Parameters
         ----------
-        X : array-like or sparse matrix, shape (n, d); the columns of a pandas DataFrame name the features. Integers
-            become float32, float64 stays. y : array-like, shape (n,), or None; see `Dataset`.
+        X : array-like or sparse matrix, shape (n, d); the columns of a DataFrame of any library name the features.
+            Integers become float32, float64 stays. y : array-like, shape (n,), or None; see `Dataset`.
         split : array-like of 0 and 1, shape (n,), or None.
         sparse, when_missing, when_text : as in `IngestParams`; a sparse matrix is what is sparse of itself, and what
             `to_arrays` gave stays as it was. Text is a column of text or objects, or a category, of a DataFrame.
@@ -83,6 +84,7 @@ class Dataset:
         DataError : the shapes do not agree, or X holds values that are not finite numbers, or float32 would lose their
             digits.
         """
+        X = as_pandas(X)
         known = {name: value for name, value in (attributes or {}).items() if name != "sparse"}
         sparse = (attributes or {}).get("sparse") if sparse is None else sparse
         if isinstance(X, pd.DataFrame):
@@ -99,7 +101,7 @@ class Dataset:
         n = table.shape[0]
         require(split is None or np.shape(split) == (n,), f"split has shape {np.shape(split)}",
                 why=f"X has {n} rows", fix="pass one 0 or 1 a row", error=DataError)
-        coded, names = (None, None) if y is None else target_of(y, n)
+        coded, names = (None, None) if y is None else target_of(as_pandas(y), n)
         if names is not None:
             known["label_names"] = names
         return cls(CsrRows(table) if issparse(table) else ArrayRows(table), None if coded is None else ArrayRows(coded),

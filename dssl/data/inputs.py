@@ -1,12 +1,13 @@
 """What a user passes as points and labels, as rows that every task can read.
 
-Arrays are checked by scikit-learn, DataFrames are columns of numbers and booleans, SciPy's matrices become CSR; memory
+Arrays are checked by scikit-learn, DataFrames of any library (`frames`) are columns of numbers and booleans, SciPy's
+matrices become CSR; memory
 maps, Zarr and HDF5 are read by ranges, never whole; partitions of dask arrays and DataFrames are computed where they
 lie, and written there to their own parts. float64 stays, every other number becomes float32, as in `Dataset`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +21,10 @@ from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, take_by_chunk, write_dense
 from ..storage.csr import CsrRows
 from ..storage.pieces import RowsInPieces
+from ..storage.views import ChosenColumns
 from .dataset import Dataset
 from .floats import not_finite
+from .frames import as_pandas
 from .refused_cells import refuse_frame
 
 READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own
@@ -44,8 +47,7 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
     """
     from sklearn.utils.validation import check_array  # takes two seconds, which stored rows do without
 
-    if isinstance(X, Dataset):
-        X = X.X
+    X = X.X if isinstance(X, Dataset) else as_pandas(X)
     if isinstance(X, Rows):
         return _checked(X, execution)
     if dask.is_dask_collection(X):
@@ -65,13 +67,31 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
 
 
 def header_of(X: Any) -> pd.DataFrame | None:
-    """Return a frame with the columns that X names, to compare names before any work; None if it names none."""
+    """Return a frame with the columns that X names, to compare names before any work; None if it names none.
+
+    X : what `as_pandas` returns, or a Dataset.
+    """
     if isinstance(X, pd.DataFrame):
         return X
     if dask.is_dask_collection(X) and hasattr(X, "columns") and X.ndim == 2:
         return X._meta
     names = X.feature_names if isinstance(X, Dataset) else None
     return None if names is None else pd.DataFrame(columns=names)
+
+
+def in_order(X: Any, names: Sequence[Any]) -> Any:
+    """Return X with its columns in the order of `names` if it has exactly these names; else X as it is.
+
+    X : what `as_pandas` returns, or a Dataset.
+    """
+    header = header_of(X)
+    columns = [] if header is None else list(header.columns)
+    if columns == list(names) or len(columns) != len(names) or set(columns) != set(names):
+        return X
+    if isinstance(X, Dataset):
+        order = [columns.index(name) for name in names]
+        return replace(X, X=ChosenColumns(X.X, order), attributes={**X.attributes, "feature_names": list(names)})
+    return X[list(names)]
 
 
 def labels_of(y: Any) -> Any:
@@ -90,7 +110,7 @@ def labels_of(y: Any) -> Any:
         return y.read_all()
     if dask.is_dask_collection(y):
         return y.compute()
-    return np.asarray(y[:]) if _is_sliced(y) else y
+    return np.asarray(y[:]) if _is_sliced(y) else as_pandas(y)
 
 
 def float_dtype(dtype: Any) -> np.dtype:

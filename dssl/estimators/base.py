@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
-from ..data.inputs import header_of, labels_of, rows_of
+from ..data.frames import as_pandas
+from ..data.inputs import header_of, in_order, labels_of, rows_of
 from ..errors import DataError, explain, require
 from ..execution.current import current_execution
 from ..execution.in_process import InProcess
@@ -66,8 +67,13 @@ class PointReader(GroupedParams):
     def _points(self, X: Any, execution: Execution, *, reset: bool, warns: bool = False) -> Rows:
         """Return the points as rows that every task can read, after checking them; sets or compares the columns.
 
+        Columns of new points are put in the order of the fit by their names.
+
         warns : of values beyond the range of the fit, of an array in this process.
         """
+        X = as_pandas(X)
+        if not reset:
+            X = in_order(X, getattr(self, "feature_names_in_", ()))
         header = header_of(X)
         if header is not None:  # names are compared before anything is computed
             validate_data(self, header, reset=reset, skip_check_array=True)

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.inputs import labels_of, rows_of
+from ..data.frames import as_pandas
+from ..data.inputs import in_order, labels_of, rows_of
 from ..errors import require
 from ..execution.current import current_execution
 from ..execution.size import size_of
@@ -55,6 +56,7 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     """
     params = params or SuggestParams(count=count, criterion=criterion, seed=seed)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))
+    X = in_order(as_pandas(X), getattr(model, "feature_names_in_", ()))
     rows = rows_of(X, execution, "suggest_labels")
     known = getattr(model, "scaling_", None) or getattr(graph, "scaling", None)
     rows = scaled(rows, known or fit_scaling(rows, None, ScalingParams(), execution,

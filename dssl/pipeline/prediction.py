@@ -11,6 +11,7 @@ import pandas as pd
 
 from ..data.columns import Columns
 from ..data.dataset import Dataset
+from ..data.frames import as_pandas
 from ..data.ingest import ingest
 from ..data.ingest_params import IngestParams
 from ..data.readers.formats import FORMATS, format_of, open_reader
@@ -31,8 +32,9 @@ from ..learners.predict_to_file import PredictionTable, RowNames, has_room, pred
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..storage.artifacts import Workspace, manifest_of, parts_in, read_manifest
 from ..storage.blocks import Parts, Rows
-from ..storage.csr import as_csr, as_rows
+from ..storage.csr import as_rows
 from ..storage.files import draft_of, read_json
+from ..storage.views import ChosenColumns
 from .kinds import registry  # noqa: F401  (a kind registers the types of its models)
 from .spec import ingest_params
 
@@ -229,13 +231,14 @@ class FittedPipeline:
     def rows_of(self, X: Any, execution: Execution) -> Rows:
         """Return raw points as rows that the model predicts.
 
-        X : a source (see `dataset_of`), a DataFrame with the columns of the training data among its own, or an array or
-            sparse matrix (n, d) of what these became.
+        X : a source (see `dataset_of`), a DataFrame of any library with the columns of the training data among its
+            own, or an array or sparse matrix (n, d) of what these became.
 
         Raises DataError: columns are missing, or there are others; cells are missing, and were an error in training.
         """
         if isinstance(X, (str, Path)):
             return self.dataset_of(X, execution).X
+        X = as_pandas(X)
         if isinstance(X, pd.DataFrame):
             columns = Columns.of(self.dataset)
             names = list(columns.names or ()) if columns else self.dataset.get("feature_names") or []
@@ -290,24 +293,6 @@ class FittedPipeline:
                 fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if "drop" in reader.options else
                 "leave them out where the data set is made")
         return (*dropped, *(name for name in names if name in targets - {params.target} and name not in dropped))
-
-
-class ChosenColumns(Rows):
-    """Some columns of rows, in an order of their own."""
-
-    def __init__(self, rows: Rows, columns: list[int]):
-        self.rows, self.columns, self.held = rows, np.asarray(columns), rows.held
-        self.shape, self.dtype = (len(rows), len(columns)), rows.dtype
-        self.is_sparse = rows.is_sparse
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        return self._chosen(self.rows.read(start, stop))
-
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        return self._chosen(self.rows.take(ids))
-
-    def _chosen(self, block: Any) -> Any:
-        return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]
 
 
 def _model_of(result: Path) -> Path:

@@ -1,10 +1,11 @@
-"""Rows that are some of others: chosen ones, or their first columns."""
+"""Rows that are some of others: chosen ones, or chosen columns of theirs."""
 
 from typing import Any
 
 import numpy as np
 
 from .blocks import ArrayRows, Rows
+from .csr import as_csr
 
 
 class SelectedRows(Rows):
@@ -37,3 +38,21 @@ class FirstColumns(Rows):
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         return self.rows.take(ids)[:, :self.columns]
+
+
+class ChosenColumns(Rows):
+    """Some columns of rows, in an order of their own."""
+
+    def __init__(self, rows: Rows, columns: list[int]):
+        self.rows, self.columns, self.held = rows, np.asarray(columns), rows.held
+        self.shape, self.dtype = (len(rows), len(columns)), rows.dtype
+        self.is_sparse = rows.is_sparse
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self._chosen(self.rows.read(start, stop))
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return self._chosen(self.rows.take(ids))
+
+    def _chosen(self, block: Any) -> Any:
+        return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]

@@ -4,6 +4,8 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import zarr
 from hypothesis import given
@@ -13,6 +15,7 @@ from scipy import sparse
 
 from dssl import Dataset
 from dssl.data.floats import not_finite
+from dssl.data.frames import as_pandas
 from dssl.data.inputs import PieceRows, SlicedRows, header_of, labels_of, rows_of
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
@@ -35,6 +38,26 @@ class Ranges:
         assert isinstance(rows, slice)
         self.most = max(self.most, rows.stop - rows.start)
         return self.array[rows]
+
+
+class Stream:
+    """A table of an unknown library that hands its columns over as Arrow."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class Interchange:
+    """A table of an unknown library that knows the interchange protocol alone."""
+
+    def __init__(self, table):
+        self.table = pa.Table.from_pandas(table, preserve_index=False)
+
+    def __dataframe__(self, **options):
+        return self.table.__dataframe__(**options)
 
 
 def memory_map(folder, table=TABLE):
@@ -85,6 +108,23 @@ def test_every_kind_gives_the_same_rows(kind, tmp_path):
     ids = np.array([22, 0, 7, 7, 5])
     assert_array_equal(rows.take(ids), TABLE[ids])
     assert rows.take(np.array([], int)).shape == rows.read(3, 3).shape == (0, 3)
+
+
+FRAMES = {
+    "polars frame": pl.from_pandas(frame()),
+    "lazy polars frame": pl.from_pandas(frame()).lazy(),
+    "arrow table": pa.Table.from_pandas(frame(), preserve_index=False),
+    "arrow stream": Stream(pa.Table.from_pandas(frame(), preserve_index=False)),
+    "interchange": Interchange(frame()),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_frames_of_every_library_have_names_and_values(kind):
+    X = FRAMES[kind]
+    assert_array_equal(rows_of(X, HERE).read_all(), TABLE)
+    assert list(header_of(as_pandas(X)).columns) == ["a", "b", "c"]
+    assert Dataset.from_arrays(X).feature_names == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("matrix", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array, sparse.csc_matrix])
@@ -287,6 +327,14 @@ def test_names_are_known_before_anything_is_computed():
     assert header_of(Dataset.from_arrays(TABLE)) is None
     for X in (frame(), dd.from_pandas(frame(), npartitions=2), Dataset.from_arrays(frame())):
         assert list(header_of(X).columns) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("y", [[0, -1, 1], [0.5, None, 2.0], ["a", None, "b"]])
+def test_labels_of_polars_are_those_of_pandas(y):
+    expected = Dataset.from_arrays(TABLE[:3], pd.Series(y))
+    made = Dataset.from_arrays(TABLE[:3], pl.Series(y))
+    assert_array_equal(made.y.read_all(), expected.y.read_all())
+    assert made.attributes == expected.attributes
 
 
 # On a cluster

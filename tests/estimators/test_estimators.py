@@ -10,6 +10,8 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import zarr
 from numpy.testing import assert_allclose, assert_array_equal
@@ -265,13 +267,21 @@ def test_names_of_columns_are_those_of_fit():
     estimator = LapSVC(**SMALL).fit(X, y)
     assert estimator.feature_names_in_.tolist() == ["a", "b", "c"]
     assert estimator.n_features_in_ == 3
-    for frame in (new[["b", "a", "c"]], new.rename(columns={"a": "x"}), new[["a", "b"]]):
-        for given in (frame, dd.from_pandas(frame, npartitions=2), Dataset.from_arrays(frame)):
-            with pytest.raises(ValueError, match="feature names should match those that were passed during fit"):
+    def forms(frame):
+        return [frame, dd.from_pandas(frame, npartitions=2), Dataset.from_arrays(frame), pl.from_pandas(frame),
+                pl.from_pandas(frame).lazy(), pa.Table.from_pandas(frame, preserve_index=False)]
+
+    for frame, missing in ((new.rename(columns={"a": "x"}), "a"), (new[["a", "b"]], "c")):
+        for given in forms(frame):
+            with pytest.raises(ValueError, match=rf"(?s)feature names should match .* now missing:\n- {missing}"):
                 estimator.predict(given)
     expected = estimator.predict(new)
-    for given in (dd.from_pandas(new, npartitions=2), Dataset.from_arrays(new)):
+    for given in (*forms(new), *forms(new[["c", "a", "b"]])):
         assert_array_equal(estimator.predict(given), expected)
+    same = LapSVC(**SMALL).fit(pl.from_pandas(X), pl.Series(y))
+    assert same.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert_array_equal(same.predict(new[["c", "a", "b"]]), expected)
+    assert_array_equal(same.transduction_, LapSVC(**SMALL).fit(X, y).transduction_)
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         assert_array_equal(estimator.predict(new.to_numpy()), expected)
     estimator.fit(X.to_numpy(), y)

@@ -1,0 +1,35 @@
+"""Tables of every library as pandas tables, with the names of their columns.
+
+polars, PyArrow, Modin, cuDF, DuckDB and the others that Narwhals knows; and every object that hands its columns over as
+Arrow (`__arrow_c_stream__`) or by the interchange protocol (`__dataframe__`). pandas tables pass as they are, and so do
+dask collections, whose partitions stay where they are.
+"""
+
+from typing import Any
+
+import dask
+import narwhals as nw
+import pandas as pd
+
+
+def as_pandas(table: Any) -> Any:
+    """Return a DataFrame or Series of any library as one of pandas; what is neither is returned as it is.
+
+    Lazy tables are computed, and lie in this process whole.
+    """
+    if dask.is_dask_collection(table) or isinstance(table, (pd.DataFrame, pd.Series)):
+        return table
+    frame = nw.from_native(table, pass_through=True, allow_series=True)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    if isinstance(frame, (nw.DataFrame, nw.Series)):
+        return frame.to_pandas()
+    if hasattr(table, "__arrow_c_stream__"):
+        import pyarrow  # a fifth of a second, which other tables do without
+
+        return pyarrow.table(table).to_pandas()
+    if hasattr(table, "__dataframe__"):
+        from pyarrow.interchange import from_dataframe
+
+        return from_dataframe(table).to_pandas()
+    return table
