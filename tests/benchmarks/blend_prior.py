@@ -20,7 +20,9 @@ import numpy as np
 from dssl import KNNGraph, SemiSupervisedClassifier
 from dssl.learners.on_graph import blend
 
-from .low_labels import TOYS, calibration, drawn, read
+from .draws import add_draw_option, draw_labels
+from .low_labels import TOYS, read
+from .metrics import metrics_at, scores_of
 
 PRIORS = (0.0, 0.1, 0.3, 1.0, 3.0, "structure")
 KEEL = [f"keel:{name}" for name in (
@@ -36,6 +38,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=[*TOYS, *KEEL])
     parser.add_argument("--labels", type=int, nargs="+", default=[2, 5, 10], help="a class")
     parser.add_argument("--draws", type=int, default=5)
+    add_draw_option(parser)
     parser.add_argument("--points", type=int, default=1500)
     given = parser.parse_args()
     short: dict[tuple[int, float | str], list[tuple[float, float, float]]] = defaultdict(list)
@@ -45,10 +48,12 @@ def main() -> None:
         for rate in given.labels:
             means = {}
             for prior in PRIORS:
-                found = [fitted(X, y, drawn(y, rate, draw), graph, prior) for draw in range(given.draws)]
-                accuracy, loss, structure = (fmean(own[place] for own in found) for place in range(3))
+                found = [fitted(X, y, draw_labels(y, rate, [rate, number], given.draw), graph, prior)
+                         for number in range(given.draws)]
+                accuracy, loss, structure = (float(np.nanmean([own[place] for own in found])) for place in range(3))
                 means[prior] = accuracy, loss
-                print(json.dumps({"set": name, "points": len(y), "labels": rate, "prior": prior, "draws": given.draws,
+                print(json.dumps({"set": name, "points": len(y), "labels": rate, "draw": given.draw, "prior": prior,
+                                  "draws": given.draws,
                                   "accuracy": round(accuracy, 2), "log_loss": round(loss, 3),
                                   "structure": round(structure, 1)}), flush=True)
             best = max(accuracy for accuracy, _ in means.values())
@@ -71,9 +76,9 @@ def fitted(X: np.ndarray, y: np.ndarray, labels: np.ndarray, graph: object,
 
     with patch.object(blend, "prior_of_labels", OF_STRUCTURE if prior == "structure" else constant):
         found = SemiSupervisedClassifier(scale="none").fit(X, labels, graph=graph)
-    free = labels < 0
-    return (100 * float((found.transduction_ == y)[free].mean()),
-            calibration(found.predict_proba(X), y, free)["log_loss"], found.evidence_["structure"])
+    prediction = {"predicted": found.transduction_, "classes": found.classes_, **scores_of(found, X)}
+    metrics = metrics_at(labels < 0, y, prediction)
+    return 100 - metrics["error"], metrics.get("log_loss", np.nan), found.evidence_["structure"]
 
 
 if __name__ == "__main__":

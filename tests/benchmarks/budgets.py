@@ -20,7 +20,8 @@ import numpy as np
 from dssl import ClusterKernelSVC, LapRLSClassifier, LapSVC
 from dssl.measure import process_peak
 
-from .low_labels import drawn, read
+from .draws import add_draw_option, draw_labels
+from .low_labels import read
 
 LEARNERS = {"LapSVC": (LapSVC, lambda found: found["n_subsample"]),
             "LapRLS": (LapRLSClassifier, lambda found: found["landmarks"]["count"]),
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=10, help="a class")
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--draws", type=int, default=5)
+    add_draw_option(parser)
     parser.add_argument("--one", action="store_true", help="the first learner, set and budget, in this process")
     given = parser.parse_args()
     if given.one:
@@ -45,7 +47,8 @@ def main() -> None:
             for budget in given.budgets:
                 subprocess.run([sys.executable, "-m", "tests.benchmarks.budgets", "--one", "--sets", name,
                                 "--learners", learner, "--budgets", str(budget), "--labels", str(given.labels),
-                                "--points", str(given.points), "--draws", str(given.draws)], check=True)
+                                "--points", str(given.points), "--draws", str(given.draws), "--draw", given.draw],
+                               check=True)
 
 
 def one(given: argparse.Namespace) -> None:
@@ -56,15 +59,16 @@ def one(given: argparse.Namespace) -> None:
     X = X.astype(np.float32)
     kind().fit(X[:300], np.where(np.arange(300) < 200, np.unique(y[:300], return_inverse=True)[1], -1))  # compiles
     before, errors, seconds, peak, ranks = process_peak(), list[float](), 0.0, 0, list[int]()
-    for draw in range(given.draws):
-        labels, begin = drawn(y, given.labels, draw), time.perf_counter()
-        fitted = kind(memory_budget=budget * 10**6, seed=draw).fit(X, labels)
+    for number in range(given.draws):
+        labels, begin = draw_labels(y, given.labels, [given.labels, number], given.draw), time.perf_counter()
+        fitted = kind(memory_budget=budget * 10**6, seed=number).fit(X, labels)
         wrong = fitted.transduction_ != y
-        if draw == 0:
+        if number == 0:
             seconds, peak = time.perf_counter() - begin, process_peak() - before
         ranks.append(rank_of(fitted.evidence_))
         errors.append(100 * float(wrong[labels < 0].mean()))
-    print(json.dumps({"set": name, "points": X.shape, "learner": learner, "budget_mb": budget, "rank": max(ranks),
+    print(json.dumps({"set": name, "points": X.shape, "learner": learner, "budget_mb": budget,
+                      "draw": given.draw, "rank": max(ranks),
                       "error": round(fmean(errors), 2), "standard_error": round(pstdev(errors) / len(errors)**0.5, 2),
                       "seconds": round(seconds, 1), "peak_mb": round(peak / 1e6, 1)}), flush=True)
 

@@ -28,7 +28,7 @@ from sklearn.svm import SVC, SVR
 
 from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
 
-from .low_labels import drawn
+from .draws import add_draw_option, draw_labels
 
 RATES = (1, 2, 5, 10, 20)
 FOLDS = 3
@@ -49,29 +49,32 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--rates", type=int, nargs="+", default=list(RATES))
     parser.add_argument("--draws", type=int, default=20)
+    add_draw_option(parser)
     given = parser.parse_args()
     cells = {}
     for name in given.sets:
         X, y = SETS[name]()
         for rate in given.rates:
-            found = errors(X, y, name in REGRESSION, rate, given.draws)
+            found = errors(X, y, name in REGRESSION, rate, given)
             for learner, own in found.items():
                 cells[name, rate, learner] = (float(np.mean(own)), float(np.std(own, ddof=1)) / len(own)**0.5)
                 mean, deviation = cells[name, rate, learner]
-                print(json.dumps({"set": name, "labels": rate, "learner": learner, "draws": len(own),
-                                  "error": round(mean, 2), "standard_error": round(deviation, 2)}), flush=True)
+                print(json.dumps({"set": name, "labels": rate, "learner": learner, "draw": given.draw,
+                                  "draws": len(own), "error": round(mean, 2),
+                                  "standard_error": round(deviation, 2)}), flush=True)
     print(table(cells, given.sets, given.rates))
 
 
-def errors(X: np.ndarray, y: np.ndarray, regression: bool, rate: int, draws: int) -> dict[str, list[float]]:
+def errors(X: np.ndarray, y: np.ndarray, regression: bool, rate: int,
+           given: argparse.Namespace) -> dict[str, list[float]]:
     """Return the errors on the unlabeled points in percent, of each learner in each draw of labels."""
     found: dict[str, list[float]] = {}
-    for draw in range(draws):
+    for number in range(given.draws):
         if regression:
             known = np.zeros(len(y), bool)
-            known[np.random.default_rng([rate, draw]).choice(len(y), 10 * rate, replace=False)] = True
+            known[np.random.default_rng([rate, number]).choice(len(y), 10 * rate, replace=False)] = True
         else:
-            known = drawn(y, rate, draw) >= 0
+            known = draw_labels(y, rate, [rate, number], given.draw) >= 0
         for name, learner in (REGRESSORS if regression else CLASSIFIERS).items():
             predicted, true = learner(X, y, known)[~known], y[~known]
             wrong = (((predicted - true)**2).mean() / true.var() if regression else (predicted != true).mean())

@@ -21,25 +21,28 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from dssl import LapRLSClassifier, SemiSupervisedClassifier
 
+from .draws import add_draw_option, draw_labels
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=float, nargs="+", default=[0.01, 0.1])
     parser.add_argument("--learners", nargs="+", default=list(LEARNERS), choices=list(LEARNERS))
     parser.add_argument("--points", type=int, help="at most; all by default")
+    add_draw_option(parser, "random")
     given = parser.parse_args()
     with np.load(Path(os.environ["DSSL_DATA"]) / "covtype.npz") as held:
-        X, y = held["X"].astype(np.float32), held["y"].astype(np.int64)
+        X, y = held["X"].astype(np.float32), held["y"].astype(np.int64) - 1
     if given.points is not None:
         chosen = np.random.default_rng(0).choice(len(y), given.points, replace=False)
         X, y = X[chosen], y[chosen]
     for share in given.labels:
-        known = np.random.default_rng(1).random(len(y)) < share
-        labels = np.where(known, y, -1)
+        labels = draw_labels(y, share * len(y) / (y.max() + 1), [1], given.draw)
+        known = labels >= 0
         for learner in given.learners:
             begin = time.perf_counter()
             predicted, told = LEARNERS[learner](X, labels)
-            print(json.dumps({"points": len(y), "labels": int(known.sum()), "learner": learner,
+            print(json.dumps({"points": len(y), "labels": int(known.sum()), "draw": given.draw, "learner": learner,
                               "accuracy": round(float((predicted == y)[~known].mean()), 4),
                               "seconds": round(time.perf_counter() - begin, 1), **told}), flush=True)
 

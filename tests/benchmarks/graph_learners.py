@@ -31,6 +31,8 @@ from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.target import Classes
 from dssl.solvers.solver_params import SolverParams
 
+from .draws import add_draw_option, draw_labels
+
 HERE = Path(__file__).parent
 PATIENCE = 300  # seconds that a fit of the peer may take
 PEERS = {"harmonic": "laplace", "poisson": "poisson"}
@@ -58,6 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tolerance", type=float, default=1e-5, help="of the solver; the estimators' default")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    add_draw_option(parser)
     return parser.parse_args()
 
 
@@ -65,16 +68,11 @@ def report(**record: Any) -> None:
     print(json.dumps(record), flush=True)
 
 
-def drawn(y: np.ndarray, per_class: int, run: int) -> np.ndarray:
-    """Return the numbers of so many points of each class, ascending."""
-    rng = np.random.default_rng([run, per_class])
-    return np.sort(np.concatenate([rng.choice(np.flatnonzero(y == c), per_class, replace=False) for c in np.unique(y)]))
-
-
 def compare(name: str, graph: Graph, y: np.ndarray, given: argparse.Namespace) -> None:
     """Report every fit on one graph, and what they come to."""
-    draws = {f"labeled_{per_class}_{run}": drawn(y, per_class, run)
-             for per_class in given.labels for run in range(given.runs)}
+    draws = {f"labeled_{per_class}_{run}": np.flatnonzero(
+        draw_labels(y, per_class, [run, per_class], given.draw) >= 0)
+        for per_class in given.labels for run in range(given.runs)}
     fits: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         ours(given.learners, graph, y, draws[f"labeled_{given.labels[0]}_0"], given)  # compiles
@@ -89,7 +87,7 @@ def compare(name: str, graph: Graph, y: np.ndarray, given: argparse.Namespace) -
                         found.update({f"graphlearning {PEERS[learner]}": its} if its else {})
                 for learner, fit in found.items():
                     fits[learner, per_class].append(fit)
-                    report(part="fit", set=name, learner=learner, labels=per_class, run=run, **fit)
+                    report(part="fit", set=name, learner=learner, labels=per_class, draw=given.draw, run=run, **fit)
         if peer:
             peer.close()
     summary = {}
@@ -97,7 +95,7 @@ def compare(name: str, graph: Graph, y: np.ndarray, given: argparse.Namespace) -
         seconds = [fit["seconds"] for fit in own]
         summary[learner, per_class] = fmean(fit["accuracy"] for fit in own) * 100, min(seconds), median(seconds)
         accuracy, best, middle = summary[learner, per_class]
-        report(part="graph_learners", set=name, learner=learner, labels=per_class, runs=given.runs,
+        report(part="graph_learners", set=name, learner=learner, labels=per_class, draw=given.draw, runs=given.runs,
                threads=given.threads, accuracy=round(accuracy, 3), best=best, median=middle)
     for learner, per_class in fits:
         other = summary.get((f"graphlearning {PEERS.get(learner)}", per_class))
@@ -111,7 +109,8 @@ def compare(name: str, graph: Graph, y: np.ndarray, given: argparse.Namespace) -
 def ours(learners: list[str], graph: Graph, y: np.ndarray, labeled: np.ndarray,
          given: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Return the seconds and the accuracy of each learner."""
-    target, execution = Classes(labeled, y[labeled], np.unique(y)), InProcess(given.threads)
+    names, coded = np.unique(y[labeled], return_inverse=True)
+    target, execution = Classes(labeled, coded, names), InProcess(given.threads)
     solver, rest = SolverParams(tolerance=given.tolerance), np.setdiff1d(np.arange(len(y)), labeled)
     fits = {"harmonic": lambda: fit_harmonic(graph, target, None, solver, execution),
             "poisson": lambda: fit_poisson(graph, target, None, solver, execution),
@@ -119,7 +118,7 @@ def ours(learners: list[str], graph: Graph, y: np.ndarray, labeled: np.ndarray,
     found = {}
     for learner in learners:
         load, begin = os.getloadavg()[0], time.perf_counter()
-        predicted = fits[learner]().values[graph.vertices.vertex].argmax(axis=1)
+        predicted = names[fits[learner]().values[graph.vertices.vertex].argmax(axis=1)]
         seconds = time.perf_counter() - begin
         found[learner] = {"seconds": round(seconds, 3), "accuracy": float((predicted[rest] == y[rest]).mean()),
                           "load": round(load, 2)}

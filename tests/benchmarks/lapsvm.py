@@ -23,6 +23,8 @@ from dssl.graph.weight_rule import KERNEL_WIDTH
 from dssl.kernels.base import median_bandwidth
 from dssl.storage.blocks import ArrayRows
 
+from .draws import add_draw_option, draw_labels
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -31,6 +33,7 @@ def main() -> None:
     parser.add_argument("--landmarks", type=int, default=1000)
     parser.add_argument("--labels", type=float, default=0.1, help="share of the training points")
     parser.add_argument("--draws", type=int, default=3)
+    add_draw_option(parser, "random")
     parser.add_argument("--methods", nargs="*", help="by name; default: all")
     args = parser.parse_args()
     for name in args.sets:
@@ -70,10 +73,8 @@ def compare(name: str, args: argparse.Namespace) -> None:
     chosen = args.methods or list(estimators)
     seconds: dict[str, list[float]] = {method: [] for method in chosen}
     errors: dict[str, list[float]] = {method: [] for method in chosen}
-    for draw in range(args.draws):
-        labeled = np.random.default_rng([draw, 1]).choice(len(train), n_labels, replace=False)
-        known = np.full(len(train), -1)
-        known[labeled] = y[train][labeled]
+    for number in range(args.draws):
+        known = draw_labels(y[train], n_labels / (y.max() + 1), [number, 1], args.draw)
         for method in chosen:
             begin = time.perf_counter()
             fitted = estimators[method].fit(X[train], known, graph=graph)
@@ -86,7 +87,7 @@ def compare(name: str, args: argparse.Namespace) -> None:
             "method": method, "seconds_best": round(min(seconds[method]), 2),
             "seconds_median": round(median(seconds[method]), 2), "graph_seconds": round(made, 1),
             "error": round(mean(errors[method]), 4), "steps": evidence.get("newton_steps"),
-            "passes": evidence.get("passes"), "draws": args.draws}), flush=True)
+            "passes": evidence.get("passes"), "draw": args.draw, "draws": args.draws}), flush=True)
 
 
 if __name__ == "__main__":

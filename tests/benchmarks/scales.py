@@ -27,7 +27,8 @@ from dssl import GraphKernelRidge, KNNGraph, LapRLSClassifier, LapSVC
 from dssl.graph import scaling
 from dssl.graph.weight_rule import KERNEL_WIDTH
 
-from .low_labels import TOYS, drawn, simulated
+from .draws import add_draw_option, draw_labels
+from .low_labels import TOYS, simulated
 
 SCALES = ("none", "standardize", "unit_range", "auto")
 LEARNERS: dict[str, tuple[Callable[..., Any], KNNGraph]] = {
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--scales", nargs="+", default=list(SCALES))
     parser.add_argument("--labels", type=int, nargs="+", default=[3, 10], help="a class")
     parser.add_argument("--draws", type=int, default=4)
+    add_draw_option(parser)
     parser.add_argument("--points", type=int, default=450)
     parser.add_argument("--apart", type=float, default=scaling.APART, help="of levels, in distances to near neighbors")
     given = parser.parse_args()
@@ -57,11 +59,12 @@ def main() -> None:
             for learner in given.learners:
                 make, params = LEARNERS[learner]
                 graph = params.build(X, scale=scale)
-                errors = {rate: fmean(error(make(scale=scale), X, y, drawn(y, rate, draw), graph)
-                                      for draw in range(given.draws)) for rate in given.labels}
+                errors = {rate: fmean(error(
+                    make(scale=scale), X, y, draw_labels(y, rate, [rate, number], given.draw), graph)
+                    for number in range(given.draws)) for rate in given.labels}
                 kind = graph.scaling.kind if graph.scaling else None
                 print(json.dumps({"set": name, "shape": X.shape, "scale": scale, "kind": kind, "learner": learner,
-                                  "pieces": int(graph.components().max()) + 1,
+                                  "draw": given.draw, "pieces": int(graph.components().max()) + 1,
                                   "error": {rate: round(own, 2) for rate, own in errors.items()}}), flush=True)
                 found[f"{name} {learner}"][scale] = list(errors.values())
     for scale in given.scales:

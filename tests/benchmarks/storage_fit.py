@@ -62,6 +62,7 @@ from dssl.selection.cluster import rows_of_samples
 from dssl.selection.folds import held_out_folds
 from dssl.storage.csr import as_rows
 
+from .draws import add_draw_option, draw_labels, target_of
 from .low_labels import TOYS
 from .low_labels import read as read_toy
 
@@ -79,6 +80,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--labels", type=int, nargs="+", default=[1000, 3000])
     parser.add_argument("--budgets", type=int, nargs="+", default=[200, 400, 600], help="MB")
+    add_draw_option(parser, "random")
     parser.add_argument("--landmarks", type=float, default=0.2, help="of table 3, a share of the points")
     parser.add_argument("--threshold", type=float, default=StochasticParams.threshold, help="of SoCK in table 3")
     parser.add_argument("--rank", default="auto", type=lambda text: None if text == "none" else text, help="of NysCK")
@@ -113,14 +115,9 @@ def read(name: str) -> tuple[np.ndarray, np.ndarray]:
     return X[:, np.ptp(X, axis=0) > 0], np.unique(y, return_inverse=True)[1]
 
 
-def drawn(y: np.ndarray, count: int, draw: int) -> np.ndarray:
+def drawn(y: np.ndarray, count: int, number: int, draw: str) -> np.ndarray:
     """Return labels (n,), -1 but for `count` points, of each class at least 5 (the folds)."""
-    rng, found = np.random.default_rng([count, draw]), np.full(len(y), -1)
-    while np.bincount(found[found >= 0], minlength=2).min() < 5:
-        found[:] = -1
-        chosen = rng.choice(len(y), count, replace=False)
-        found[chosen] = y[chosen]
-    return found
+    return draw_labels(y, count / (y.max() + 1), [count, number], draw, fewest_per_class=5)
 
 
 def auc(y: np.ndarray, scores: np.ndarray, free: np.ndarray) -> float:
@@ -147,12 +144,12 @@ def table3(given: argparse.Namespace) -> None:
                           for bandwidth, basis in zip(BANDWIDTHS, own, strict=True) for transfer in TRANSFERS}
                    for form, own in bases.items()}
         found: dict[str, list[float]] = defaultdict(list)
-        for draw in range(given.draws):
-            labels = drawn(y, count, draw)
-            target, free = Classes.of(labels, np.arange(2)), labels < 0
+        for number in range(given.draws):
+            labels = drawn(y, count, number, given.draw)
+            target, free = target_of(labels), labels < 0
             scores = {form: chosen(maps, target) for form, maps in samples.items()}
             X_l = X[target.labeled]
-            others = np.random.default_rng(draw).choice(np.flatnonzero(free), len(y) // 10, replace=False)
+            others = np.random.default_rng(number).choice(np.flatnonzero(free), len(y) // 10, replace=False)
             drawn_rows = as_rows(X[np.concatenate([target.labeled, others])])
             alone = ClusterParams(approximation="subsample", landmarks=LandmarkParams(n_landmarks=1.0))
             parts = [basis_of(drawn_rows, kernel, alone, np.arange(count), InProcess(1)) for kernel in kernels]
@@ -167,9 +164,10 @@ def table3(given: argparse.Namespace) -> None:
                 scores[learner] = made.fit(X, labels).decision_function(X)
             for learner, own in scores.items():
                 found[learner].append(auc(y, own, free))
-            report(part="draw", set=name, draw=draw, **{key: round(own[-1], 4) for key, own in found.items()})
+            report(part="draw", set=name, draw=given.draw, number=number,
+                   **{key: round(own[-1], 4) for key, own in found.items()})
         cells[name] = found
-        report(part="table 3", set=name, labels=count, draws=given.draws, **{
+        report(part="table 3", set=name, labels=count, draw=given.draw, draws=given.draws, **{
             learner: [round(fmean(own), 4), round(pstdev(own) / len(own)**0.5, 4)] for learner, own in found.items()})
     ranks = [dict(zip(own, rankdata([-fmean(values) for values in own.values()]), strict=True))
              for own in cells.values()]
@@ -195,7 +193,8 @@ def table2(given: argparse.Namespace) -> None:
             for budget in given.budgets:
                 subprocess.run([sys.executable, "-m", "tests.benchmarks.storage_fit", "one", "--sets", name, "--labels",
                                 str(labels), "--budgets", str(budget), "--draws", str(given.draws),
-                                "--rank", "none" if given.rank is None else given.rank], check=True)
+                                "--draw", given.draw, "--rank", "none" if given.rank is None else given.rank],
+                               check=True)
 
 
 def one(given: argparse.Namespace) -> None:
@@ -205,16 +204,16 @@ def one(given: argparse.Namespace) -> None:
     X = X.astype(np.float32)
     ClusterKernelSVC(landmarks=20).fit(X[:200], np.where(np.arange(200) < 100, np.arange(200) % 2, -1))  # imports
     before, found, usual, seconds, rows = process_peak(), list[float](), list[float](), 0.0, as_rows(X)
-    for draw in range(given.draws):
-        known = drawn(y, labels, draw)
+    for number in range(given.draws):
+        known = drawn(y, labels, number, given.draw)
         begin = time.perf_counter()
         fitted = ClusterKernelSVC(bandwidth=0.55, memory_budget=budget, rank=given.rank).fit(X, known)
         usual.append(auc(y, fitted.decision_function(X), known < 0))
-        if draw == 0:
+        if number == 0:
             seconds, peak = time.perf_counter() - begin, process_peak() - before
         found.append(auc(y, chosen_on(fitted.basis_, rows, known, budget), known < 0))
-    report(part="table 2", set=name, labels=labels, budget_mb=given.budgets[0], draws=given.draws, auc=round(
-        fmean(found), 4), standard_error=round(pstdev(found) / len(found)**0.5, 4), auc_of_defaults=round(
+    report(part="table 2", set=name, labels=labels, budget_mb=given.budgets[0], draw=given.draw, draws=given.draws,
+        auc=round(fmean(found), 4), standard_error=round(pstdev(found) / len(found)**0.5, 4), auc_of_defaults=round(
         fmean(usual), 4), seconds=round(seconds, 1),
         landmarks=fitted.evidence_["landmarks"], rank=fitted.evidence_["rank"], peak_mb=round(peak / 1e6, 1),
         predicted_mb=round(fitted.evidence_["predicted_peak_bytes"] / 1e6, 1))
@@ -222,7 +221,7 @@ def one(given: argparse.Namespace) -> None:
 
 def chosen_on(basis: ClusterBasis, rows: Any, known: np.ndarray, budget: int) -> np.ndarray:
     """Return the scores (n,) of least squares with the transfer function and C that cross-validation chooses."""
-    target, learners = Classes.of(known, np.arange(2)), [SampleLearner(C=10.0**power) for power in range(-3, 3)]
+    target, learners = target_of(known), [SampleLearner(C=10.0**power) for power in range(-3, 3)]
     repetitions, found, keys = held_out_folds(5, target), list[dict[str, Any]](), list[Any]()
     for transfer in TRANSFERS:
         samples = basis.samples(TransferParams(transfer=transfer), len(target.labeled))
@@ -243,13 +242,13 @@ def figure2(given: argparse.Namespace) -> None:
         ClusterKernelSVC(landmarks=20).fit(X[:200], np.where(np.arange(200) < 100, np.arange(200) % 2, -1))  # imports
         for learner, size, form in forms:
             found, seconds = list[float](), list[float]()
-            for draw in range(given.draws):
-                known, begin = drawn(y, given.labels[0], draw), time.perf_counter()
+            for number in range(given.draws):
+                known, begin = drawn(y, given.labels[0], number, given.draw), time.perf_counter()
                 fitted = ClusterKernelSVC(bandwidth=0.55, **form).fit(rows, known)
                 seconds.append(time.perf_counter() - begin)
                 found.append(auc(y, chosen_on(fitted.basis_, rows, known, 1 << 30), known < 0))
-            report(part="figure 2", set=name, labels=given.labels[0], learner=learner, size=size, auc=round(
-                fmean(found), 4), standard_error=round(pstdev(found) / len(found)**0.5, 4),
+            report(part="figure 2", set=name, labels=given.labels[0], draw=given.draw, learner=learner, size=size,
+                auc=round(fmean(found), 4), standard_error=round(pstdev(found) / len(found)**0.5, 4),
                 best=round(min(seconds), 2), median=round(median(seconds), 2))
 
 

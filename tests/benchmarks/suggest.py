@@ -2,7 +2,8 @@
 
     DSSL_DATA=... python -m tests.benchmarks.suggest --sets usps mnist_vae letter --peer-python PATH
 
-Each draw begins with one random label a class, the same for all criteria, and asks for a batch of `--batch` labels a
+Each draw begins with one random label a class (with `--draw random` as many, of points at
+random), the same for all criteria, and asks for a batch of `--batch` labels a
 class at a time, up to `--most`. The learner is the same for all, and the model whose uncertainty is asked: `ridge` is
 ridge regression in one kernel of `GraphKernelRidge`, ridge 0.003 and power 2, on the `--pairs` lowest eigenpairs of the
 graph, where a fit takes no time; `laplace` is Laplace learning; `family` is `GraphKernelRidge` as it is. One JSON line
@@ -44,7 +45,8 @@ from dssl.selection.suggest import OF_MODEL, SuggestParams, prior_of, suggest
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import ArrayRows
 
-from .low_labels import drawn, read
+from .draws import add_draw_option, draw_labels
+from .low_labels import read
 
 HERE = Path(__file__).parent
 CRITERIA = ["random", "variance", "v_optimality", "sigma_optimality", "coverage", "uncertainty",
@@ -64,7 +66,7 @@ def main() -> None:
         prior = prior_of(graph, most, SuggestParams(), InProcess(given.threads))
         report(part="graph", set=name, points=len(y), vertices=len(graph.vertices), seconds=round(made - begin, 1),
                eigenpairs=prior.shape[1], eigenpairs_seconds=round(time.perf_counter() - made, 1))
-        draws = {f"draw_{draw}": drawn(y, 1, draw) for draw in range(given.draws)}
+        draws = {f"draw_{number}": draw_labels(y, 1, [1, number], given.draw) for number in range(given.draws)}
         asker = Asker(X.astype(np.float32), y, graph, prior, given)
         with tempfile.TemporaryDirectory() as folder:
             peer = Peer(given.peer_python, graph, y, draws, Path(folder), name) if given.peer_python else None
@@ -76,7 +78,8 @@ def main() -> None:
                 peer.close()
         for criterion, found in asker.found.items():
             cells[name][criterion] = fmean(fmean(own["accuracy"].values()) for own in found)
-            report(part="mean", set=name, criterion=criterion, draws=len(found), learner=given.learner,
+            report(part="mean", set=name, criterion=criterion, draw=given.draw, draws=len(found),
+                   learner=given.learner,
                    **reached([own["accuracy"] for own in found], 90), **reached([own["accuracy"] for own in found], 95),
                    mean=round(cells[name][criterion], 2),
                    last=round(fmean([*own["accuracy"].values()][-1] for own in found), 2),
@@ -102,6 +105,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=300)
     parser.add_argument("--cold", action="store_true", help="begin with no label; then --learner ridge, and no peer")
     parser.add_argument("--threads", type=int, default=1)
+    add_draw_option(parser)
     return parser.parse_args()
 
 
