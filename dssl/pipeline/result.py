@@ -209,8 +209,8 @@ class RunResult:
                 (name, str(own["n_clusters"]), *(f"{own[key]:.3f}" if key in own else "" for key in keys))
                 for name, own in scores.items()]
         by, document = measure_of(dict(self.metrics)), {"metrics": self.metrics, "gain": dict(self.gain)}
-        return ("", by.name, "gain over it", by.test), [
-            (name, by.with_deviation(dict(own)), *gain_over(name, document)) for name, own in scores.items()]
+        return ("", f"{by.name} (95 % interval)", "gain over it", by.test), [
+            (name, by.with_interval(dict(own)), *gain_over(name, document)) for name, own in scores.items()]
 
     def _summary(self) -> str:
         made = sum(stage.status == "done" for stage in self.stages)

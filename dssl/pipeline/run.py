@@ -16,9 +16,9 @@ from ..execution.tasks import Execution, TaskCount
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..progress import in_notebook
 from ..report.page import page
-from ..report.sections.answer import verdict
 from ..report.sections.curve import curve_section
 from ..report.sections.ran import files_section, spec_section, stages_section
+from ..report.verdict import Verdict
 from ..storage.artifacts import libraries
 from ..storage.files import write_json
 from .facts import Facts
@@ -169,7 +169,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     if result["status"] == "done":
         facts = _facts(made)
         if "gain" in result:
-            result["verdict"] = verdict(result, made.kind.words)[1]
+            result["verdict"] = Verdict.of(result, made.kind.words).sentences
         if "unreached" in facts.get("health", {}):  # not of a kind without labels
             result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
         if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages}):

@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..execution.cost import Cost
 from ..learners.model import predict_cost, stored_models
+from ..learners.target import Classes
 from ..report.sections.scores import scores_section
 from ..report.words import Baseline
-from ..selection.scores import points_to_draw, predict_test, scores_of, unlabeled_verdict
+from ..selection.scores import constant_guess, points_to_draw, predict_test, scores_of, unlabeled_verdict
 from .facts import Facts
+from .points import labeled_target
 from .split import split_target
 from .stage import Context, NoParams, Stage
 
@@ -17,10 +21,15 @@ def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
     true = split_target(context, "test")
     models = stored_models(context.inputs["models"].parts, context.attributes("models")["models"])
     found = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
-    scores = {name: {**scores_of(true, own), "unsupported": int(own["unsupported"].sum())}
-              for name, own in found.items()}
-    told = context.attributes("models").get("by_labels")  # none of a kind that is registered without
-    gain = {**unlabeled_verdict(true, found), **({} if told is None else {"by_labels": told})}
+    scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
+              for name, predicted in found.items()}
+    name, constant = constant_guess(labeled_target(context), true, context.attributes("models").get("class_shares"))
+    predicted = {"codes" if isinstance(true, Classes) else "values": np.full(len(true.coded), constant)}
+    scores[name] = {**scores_of(true, predicted),
+                    "predicts": true.names[int(constant)].item() if isinstance(true, Classes) else constant}
+    by_labels = context.attributes("models").get("by_labels")  # none of a kind that is registered without
+    gain = {**unlabeled_verdict(true, {**found, name: predicted}),
+            **({} if by_labels is None else {"by_labels": by_labels})}
     return {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
             "stored": {"array": "codes" if "codes" in found["model"] else "values",
                        "column": list(found).index("model")},
@@ -37,5 +46,5 @@ BASE = Baseline(
     "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
             "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
             "brought.")
-SCORES = Stage("scores", 4, ("split", "points", "models"), lambda spec: NoParams(), make_scores, section=scores_section,
-               leads=True)
+SCORES = Stage("scores", 5, ("split", "points", "labels", "models"), lambda spec: NoParams(), make_scores,
+               section=scores_section, leads=True)

@@ -13,9 +13,9 @@ class Measure:
 
     key : in the scores. shown, difference : text of an error, and of the size of a difference of two. factor, axis,
     held_out_axis : what an error is drawn times, and the words of that axis, on test points and on labels held out.
-    test : the paired test. guess : the prediction that needs no model. unlike : what points that should not be
-    neighbors differ in. net : text of a gain (a difference) as a number of test points (n_test), or nothing. ties : by
-    key of a second score, which parts equal errors.
+    test : the paired test. guess : the name of the baseline that needs no model, and what it does. unlike : what points
+    that should not be neighbors differ in. net : text of a gain (a difference) as a number of test points (n_test), or
+    nothing. ties : by key of a second score, which parts equal errors.
     """
 
     key: str
@@ -26,14 +26,15 @@ class Measure:
     axis: str
     held_out_axis: str
     test: str
-    guess: str
+    guess: tuple[str, str]
     unlike: str
     net: Callable[[float, Any], str]
     ties: dict[str, str]
 
-    def with_deviation(self, scores: dict[str, Any]) -> str:
-        """Return the error among some scores, and its standard error."""
-        return f"{self.shown(scores.get(self.key))} ± {self.shown(scores.get('standard_error'))}"
+    def with_interval(self, scores: dict[str, Any]) -> str:
+        """Return the error among some scores with its 95 % interval, such as 8.0 % (4.6 to 13.5 %)."""
+        error, ends = self.shown(scores.get(self.key)), interval_among(scores)
+        return error if ends is None else f"{error} ({self.shown(ends[0]).removesuffix(' %')} to {self.shown(ends[1])})"
 
 
 def _more_right(gain: float, n_test: Any) -> str:
@@ -48,11 +49,18 @@ def _size(gain: Any) -> str:
 
 SHARE = Measure("error", "test error", percent, points, 100, "test error, %", "error on labels held out, %",
                 "McNemar's test",
-                "naming the most frequent class", "different classes", _more_right,
+                ("majority", "naming class"), "different classes", _more_right,
                 {"rmse": "rmse from the codes ±1", "loss": "hinge loss"})
 ROOT = Measure("rmse", "test rmse", number, _size, 1, "test rmse", "rmse on labels held out", "paired t-test",
-               "predicting the mean of the test points", "unlike targets", lambda gain, n_test: "",
+               ("mean", "predicting the mean of the labels,"), "unlike targets", lambda gain, n_test: "",
                {"mae": "mean absolute error"})
+
+
+def interval_among(scores: dict[str, Any]) -> tuple[float, float] | None:
+    """Return the 95 % interval of the error among some scores; None where it is not known."""
+    ends = [finite(end) for end in scores.get("interval") or ()]
+    low, high = ends if len(ends) == 2 else (None, None)
+    return None if low is None or high is None else (low, high)
 
 
 def measure_of(scores: dict[str, Any]) -> Measure:
@@ -68,11 +76,3 @@ def gain_over(name: str, result: dict[str, Any]) -> tuple[str, str]:
     change = finite(gain.get("gain"))
     sign = "" if not change else "+" if change > 0 else "−"
     return f"{sign}{measure_of(result['metrics']).difference(change)}", p_value(gain.get("p_value"))
-
-
-def guess_error(scores: dict[str, Any]) -> float | None:
-    """Return the test error of always naming the most frequent class of the test points, or predicting their mean."""
-    if "confusion" not in scores:
-        return finite(scores.get("deviation"))
-    sizes = [sum(row) for row in scores.get("confusion") or []]
-    return 1 - max(sizes) / sum(sizes) if sum(sizes) else None

@@ -31,33 +31,28 @@ STYLE: Any = {
 }
 
 
-def error_plot(scores: Sequence[tuple[str, float, float]], by: Measure, guess: float | None = None) -> Html:
-    """Return the test errors with one standard error to either side, the first row the model.
+def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Measure) -> Html:
+    """Return the test errors with their 95 % intervals, the first row the model.
 
-    scores : (name, error, standard error). guess : the error of a prediction that needs no model.
+    scores : (name, error, ends of the interval).
     """
     def draw(axes: Any) -> None:
-        ends = [by.factor * (error + deviation) for _, error, deviation in scores]
-        far = max([*ends, 0 if guess is None else by.factor * guess]) * 1.02 or 1.0
-        for row, (_, error, deviation) in enumerate(scores):
+        far = max(by.factor * high for _, _, (_, high) in scores) * 1.02 or 1.0
+        for row, (_, error, (low, high)) in enumerate(scores):
             color = BASELINE if row else MODEL
             axes.barh(row, by.factor * error, height=0.5, color=color, alpha=0.25)
-            axes.errorbar(by.factor * error, row, xerr=by.factor * deviation, fmt="o", color=color, capsize=4,
-                          markersize=6)
-            axes.annotate(f"{by.shown(error)} ± {by.shown(deviation)}", (ends[row], row), xytext=(9, 0),
+            sides = [[by.factor * max(0.0, error - low)], [by.factor * max(0.0, high - error)]]
+            axes.errorbar(by.factor * error, row, xerr=sides, fmt="o", color=color, capsize=4, markersize=6)
+            axes.annotate(by.shown(error), (by.factor * high, row), xytext=(9, 0),
                           textcoords="offset points", va="center", fontweight="normal" if row else "bold",
                           bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.5})
-        if guess is not None:
-            axes.axvline(by.factor * guess, color=MUTED, linestyle=":", linewidth=1.2)
-            axes.annotate(f"always {by.guess}", (by.factor * guess, -0.62), xytext=(-5, 0), ha="right",
-                          textcoords="offset points", va="center", color=MUTED, fontsize=9.5)
         axes.set_yticks(range(len(scores)), [plain_label(name) for name, _, _ in scores])
-        axes.set(xlim=(0, far * 1.3), ylim=(len(scores) - 0.5, -0.9), xlabel=by.axis)
+        axes.set(xlim=(0, far * 1.3), ylim=(len(scores) - 0.5, -0.6), xlabel=by.axis)
         _horizontal(axes)
 
     best = min(scores, key=lambda row: row[1])[0]
     return _svg("errors", f"Test errors of {len(scores)} models; the lowest is that of {best}",
-                (WIDE, 0.9 + 0.48 * len(scores)), draw)
+                (WIDE, 0.8 + 0.48 * len(scores)), draw)
 
 
 def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Html:

@@ -36,6 +36,12 @@ class Baseline:
     meaning: str
 
 
+GUESSES = (  # baselines of every kind with labels: they need no fit
+    Baseline("majority", "The same class everywhere: the most frequent by the class sizes where they are known, or "
+                         "among the labels. A model with a higher error knows nothing that helps."),
+    Baseline("mean", "The mean of the labels everywhere. A model with a higher rmse knows nothing that helps."))
+
+
 @dataclass(frozen=True)
 class Words:
     """How a graph enters a kind of model, and which keys say how strongly.

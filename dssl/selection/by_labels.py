@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..learners.coding import margins_of
-from ..learners.measures import SQUARED, WRONG_CLASS
+from ..learners.measures import SQUARED, WRONG_CLASS, PointMeasure
 from ..learners.probabilities import Calibration
 from ..learners.target import Classes, Target
 from ..storage.blocks import block_rng
 from .calibration import FOLDS, ONE_BY_ONE, calibrated
 from .folds import labeled_folds
 from .held_out_scores import HeldOut
+from .interval import interval_of_rmse, interval_of_share
 from .scores import unlabeled_verdict, withheld
 
 SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, that a point of the curve is learned from
@@ -89,11 +90,10 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
     if "model" not in found:
         return {"n": 0, "why": "leaving labels out of the model does not fit the memory budget"}
     measure = WRONG_CLASS if isinstance(target, Classes) else SQUARED
-    key = target.measures(measure)[0].name
+    key = measure.name
     first = {name: own[0] for name, own in found.items()}
     points = next(iter(first.values())).points
-    scores = {name: {key: score.value, "standard_error": score.standard_error}
-              for name, score in ((name, own.of(measure)) for name, own in first.items())}
+    scores = {name: _scored(held, measure) for name, held in first.items()}
     curve: dict[int, dict[str, list[float]]] = {}
     for name, own in found.items():
         for (count, _), held in zip(folds.curve, own[1:], strict=False):
@@ -105,6 +105,13 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
             **unlabeled_verdict(target.take(points), {name: _predicted(own) for name, own in first.items()}),
             **({} if rows else {"no_curve": folds.no_curve}),
             "curve": [*rows, {"labels": learned, **{name: own[key] for name, own in scores.items()}}]}
+
+
+def _scored(held: HeldOut, measure: PointMeasure) -> dict[str, Any]:
+    """Return the error at the labels held out, by its name, with its standard error and 95 % interval; JSON."""
+    score, measured = held.of(measure), held.measured(measure)
+    interval = interval_of_share(score.value, len(measured)) if measure == WRONG_CLASS else interval_of_rmse(measured)
+    return {measure.name: score.value, "standard_error": score.standard_error, "interval": interval}
 
 
 def calibrated_by(target: Target, found: Sequence[HeldOut]) -> Calibration | None:

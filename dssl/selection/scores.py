@@ -1,6 +1,6 @@
 """How good predictions are: scores of classes and of quantities, and whether one model is better than another."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ from ..execution.tasks import Execution
 from ..learners.model import Output, SharedModels, predict_blocks
 from ..learners.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
+from .interval import interval_of_rmse, interval_of_share
 from .power import FEWEST, LEVEL, SURE, least_error_difference, least_mean_difference, mcnemar_power, t_power
 
 MOST_SHOWN = 500  # test points of a regression that the report draws
@@ -69,13 +70,17 @@ def scores_of(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return the scores of predicted codes; rmse is of the columns from the codes +1 and -1, where there are such."""
+    """Return the scores of predicted codes; rmse is of the columns from the codes +1 and -1, where there are such.
+
+    interval : of the error on new points, see `interval.py`.
+    """
     from sklearn.metrics import confusion_matrix, f1_score, recall_score  # two seconds, only for scores
 
     predicted, errors = found["codes"], found.get("code_errors")
     error, present = float((predicted != true.coded).mean()), np.unique(true.coded)
     return {"error": error, "accuracy": 1 - error,
             "standard_error": float(np.sqrt(error * (1 - error) / len(true.coded))),
+            "interval": interval_of_share(error, len(true.coded)),
             "balanced_accuracy": float(recall_score(true.coded, predicted, average="macro", labels=present,
                                                     zero_division=0)),
             "macro_f1": float(f1_score(true.coded, predicted, average="macro", labels=present, zero_division=0)),
@@ -86,15 +91,30 @@ def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, A
 def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     """Return the scores of predicted quantities, in the target's unit but for r2.
 
-    standard_error is that of rmse, by the delta method. r2 is None where all true ones are equal. deviation is that of
-    the true ones, the rmse of always predicting their mean.
+    standard_error is that of rmse, by the delta method, interval its 95 % interval (`interval.py`). r2 is None where
+    all true ones are equal. deviation is that of the true ones, the rmse of always predicting their mean.
     """
     squared = (predicted - true) ** 2
     rmse, deviation = float(np.sqrt(squared.mean())), float(true.std())
     return {"rmse": rmse, "mae": float(np.abs(predicted - true).mean()),
             "r2": 1 - (rmse / deviation) ** 2 if deviation > 0 else None,
             "standard_error": float(squared.std() / (2 * rmse * np.sqrt(len(true)))) if rmse > 0 else 0.0,
+            "interval": interval_of_rmse(squared),
             "deviation": deviation, "n_test": len(true)}
+
+
+def constant_guess(labels: Target, true: Target, shares: Sequence[float] | None = None) -> tuple[str, int | float]:
+    """Return what needs no model, by its name: the code or quantity that is predicted everywhere.
+
+    majority : the most frequent class, by known shares (n_classes,), or among the labels; of classes that are equally
+    frequent there, as where labels were drawn by class, the one most frequent among the points of `true`. mean : of
+    quantities, the mean of the labels.
+    """
+    if not isinstance(true, Classes):
+        return "mean", float(labels.coded.mean())
+    among_points = np.bincount(true.coded, minlength=len(true.names))
+    frequencies = np.bincount(labels.coded, minlength=len(true.names)) if shares is None else np.asarray(shares)
+    return "majority", int(np.lexsort((-among_points, -frequencies))[0])
 
 
 @dataclass(frozen=True)

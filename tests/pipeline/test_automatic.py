@@ -64,8 +64,8 @@ def test_a_run_finds_what_the_estimator_finds(digits_file, tmp_path, model, esti
     unseen = y < 0
     assert result.transductive["error"] == pytest.approx((own.transduction_ != true)[unseen].mean())
     assert result.metrics["error"] < min(one["error"] for one in result.baselines.values())
-    assert set(result.baselines) == {"base", "nearest"}
-    assert set(result.gain) == {"over_base", "over_nearest", "unlabeled_data", "by_labels"}
+    assert set(result.baselines) == {"base", "nearest", "majority"}
+    assert set(result.gain) == {"over_base", "over_nearest", "over_majority", "unlabeled_data", "by_labels"}
     again = run(spec, workspace=tmp_path, execution=InProcess(1))
     assert {stage.status for stage in again.stages} == {"cached"}
 

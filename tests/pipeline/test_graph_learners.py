@@ -76,8 +76,8 @@ def test_a_run_finds_what_the_estimator_finds(fields, points_file, tmp_path, mod
     unseen = y < 0
     assert (fitted.predict(ArrayRows(rows)) == own.transduction_).all()
     assert result.transductive["n_test"] == unseen.sum()
-    assert set(result.baselines) == {"nearest", "base"}
-    assert set(result.gain) == {"over_nearest", "over_base", "unlabeled_data", "by_labels"}
+    assert set(result.baselines) == {"nearest", "base", "majority"}
+    assert set(result.gain) == {"over_nearest", "over_base", "over_majority", "unlabeled_data", "by_labels"}
     assert result.unreached["handled"] == "no prediction"
 
 
@@ -171,7 +171,7 @@ def test_a_given_graph_and_no_baselines(fields, tmp_path, points_file):
     result = run({**fields, "graph": {"given": {"weights": str(tmp_path / "W.npz")}}, "baselines": []},
                  workspace=tmp_path, execution=InProcess(1))
     assert result.metrics["error"] < 0.5
-    assert result.baselines == {}
+    assert set(result.baselines) == {"majority"}
 
 
 @pytest.mark.parametrize(("overrides", "says"), [

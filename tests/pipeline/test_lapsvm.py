@@ -28,7 +28,7 @@ def test_a_run_has_a_choice_of_penalties_a_model_and_a_report(fields, points_fil
         "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", 2.0]}}
     result = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(2))
     assert result.metrics["error"] < 0.4
-    assert set(result.baselines) == {"base", "shuffled"}
+    assert set(result.baselines) == {"base", "shuffled", "majority"}
     assert set(result.selection["model"]) >= {"gamma_A", "gamma_I", "bandwidth", "error", "loss"}
     page = (tmp_path / "runs" / result.run / "report.html").read_text()
     assert "squared_hinge, by Newton steps" in page

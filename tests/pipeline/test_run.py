@@ -54,7 +54,7 @@ def test_the_result_says_what_was_found(finished):
     assert result.status == "done"
     assert ran(result) == NAMES
     assert all(stage.seconds >= 0 and len(stage.address) == 64 for stage in result.stages)
-    assert set(result.baselines) == {"base", "shuffled", "subsample_graph"}
+    assert set(result.baselines) == {"base", "shuffled", "subsample_graph", "majority"}
     for scores in (result.metrics, *result.baselines.values()):
         assert scores["n_test"] == 60
         assert np.sum(scores["confusion"]) == 60
@@ -86,7 +86,7 @@ def test_plan_tells_what_is_there(spec, workspace, tmp_path):
     assert not (tmp_path / "new").exists()  # a plan writes nothing
     first, *_, last = plan(spec, workspace=tmp_path / "new").records()
     assert first["why"] == "not made yet"
-    assert last["why"] == "after split, points, models"
+    assert last["why"] == "after split, points, labels, models"
     assert set(statuses(spec, workspace).values()) == {"cached"}
     changed = statuses(spec, workspace, "model.eta=3")
     assert [name for name in NAMES if changed[name] != "cached"] == ["selection", "models", "sample", "scores"]

@@ -16,6 +16,7 @@ from dssl.report.sections.scores import scores_section
 from dssl.report.sections.selection import selection_section
 from dssl.report.sections.solver import solver_section
 from dssl.report.words import Baseline, Words
+from dssl.selection.interval import interval_of_share
 
 WORDS = Words(model="The learner in a changed kernel.", changed="kernel that merely changed", cause="changed kernel",
               graph="model.eta", norm="model.C", folds="Nothing else is held out.", penalties=("C", "eta"))
@@ -37,6 +38,7 @@ def example_scores(confusion: np.ndarray) -> dict[str, Any]:
     n_test = int(confusion.sum())
     error = 1 - float(np.trace(confusion)) / n_test
     return {"error": error, "accuracy": 1 - error, "standard_error": float(np.sqrt(error * (1 - error) / n_test)),
+            "interval": interval_of_share(error, n_test),
             "balanced_accuracy": float(np.mean(np.diag(confusion) / confusion.sum(axis=1))), "macro_f1": 1 - error,
             "n_test": n_test, "confusion": confusion.tolist()}
 
@@ -48,7 +50,7 @@ def example_confusion(n_classes: int, wrong: int, per_class: int = 50) -> np.nda
 
 def example_labels(n: int) -> dict[str, Any]:
     """Return what so many labels say when they are held out."""
-    errors = {"model": {"error": 0.08, "standard_error": 0.03}, "base": {"error": 0.2, "standard_error": 0.04}}
+    errors = {"model": {"error": 0.08, "interval": [0.02, 0.2]}, "base": {"error": 0.2, "interval": [0.1, 0.4]}}
     curve = [{"labels": max(2, round(n * share)), "model": 0.08 / share**0.4, "base": 0.2 / share**0.3}
              for share in (0.25, 0.5, 0.95)]
     return {"n": n, "folds": 5, "scores": errors, "unlabeled_data": "no clear difference", "curve": curve,
@@ -74,10 +76,13 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
     classes = classes or [f"class {i}" for i in range(n_classes)]
     metrics = example_scores(example_confusion(n_classes, wrong))
     baselines = {"base": example_scores(example_confusion(n_classes, wrong_base)),
-                 "shuffled": example_scores(example_confusion(n_classes, 23))}
+                 "shuffled": example_scores(example_confusion(n_classes, 23)),
+                 "majority": example_scores(np.tile([50] + (n_classes - 1) * [0], (n_classes, 1))) | {
+                     "predicts": classes[0]}}
     if subsample_graph:
         baselines["subsample_graph"] = example_scores(example_confusion(n_classes, 9))
-    gain: dict[str, Any] = {f"over_{name}": {"gain": scores["error"] - metrics["error"], "p_value": p}
+    gain: dict[str, Any] = {f"over_{name}": {"gain": scores["error"] - metrics["error"],
+                                             "p_value": 1e-9 if name == "majority" else p}
                             for name, scores in baselines.items()}
     better = metrics["error"] < baselines["base"]["error"]
     gain["by_labels"] = example_labels(5 * n_classes)

@@ -58,4 +58,4 @@ def test_the_paired_test_is_that_of_scipy_without_its_warnings():
 
 def test_scores_of_one_point():
     assert scores_of(Quantities(np.arange(1), np.array([1.0])), {"values": np.array([3.0])}) == {
-        "rmse": 2.0, "mae": 2.0, "r2": None, "standard_error": 0.0, "deviation": 0.0, "n_test": 1}
+        "rmse": 2.0, "mae": 2.0, "r2": None, "standard_error": 0.0, "interval": None, "deviation": 0.0, "n_test": 1}

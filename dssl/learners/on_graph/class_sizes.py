@@ -19,7 +19,8 @@ from ...graph.regularizer_params import LaplacianKind
 from ...solvers.solve import prepare
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
-from ..target import Classes
+from ..coding import ClassCoding, Coding
+from ..target import Classes, Target
 from .vertex_labels import VertexLabels, VertexValues
 
 TEMPERATURE = 0.05  # of the softmax, in standard deviations of the scores
@@ -63,6 +64,22 @@ def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.n
         if np.abs(step).max() < 1e-3:
             break
     return scores + (offset - offset.mean()) * deviation * TEMPERATURE
+
+
+def known_shares(sizes: Any, target: Target) -> np.ndarray | None:
+    """Return the shares of the classes of a target (n_classes,) from sizes as in `class_shares`; None for None."""
+    return class_shares(sizes, target.names) if sizes is not None and isinstance(target, Classes) else None
+
+
+def offset_to(values: np.ndarray, coding: Coding, shares: np.ndarray) -> np.ndarray:
+    """Return what is added to the columns of values (n, c) so that predictions have these shares, as `balanced` does.
+
+    So a baseline is told the sizes that its model is told.
+    """
+    assert isinstance(coding, ClassCoding)
+    scores = coding.scores(values)
+    offset = (balanced(scores, shares, np.ones(len(scores))) - scores)[0]
+    return offset if values.shape[1] == len(shares) else (offset[1:] - offset[:1]) / 2
 
 
 @dataclass(frozen=True)

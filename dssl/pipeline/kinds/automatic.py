@@ -19,8 +19,10 @@ from ...graph.graph import KNNGraph
 from ...graph.scaling import scaling_cost
 from ...graph.scaling_params import ScalingParams
 from ...learners.coding import margins_of
+from ...learners.kernel_family import KernelSum
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.automatic import Automatic, fit_automatic, measure_of
+from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import automatic_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
 from ...learners.probabilities import calibration_attributes
@@ -95,10 +97,14 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     found = fit_automatic(graph, points, target, None, params.class_sizes.sizes, params.family, params.most,
                           params.graph, execution)
     nearest = fit_nearest(points, target, params.graph.metric, execution)
-    labeled = SelectedRows(points, target.labeled)
+    base, labeled = found.alone, SelectedRows(points, target.labeled)
+    shares = known_shares(params.class_sizes.sizes, target)
+    if shares is not None:
+        assert isinstance(base, KernelSum)  # class sizes with many labels are refused
+        base = replace(base, offset=base.offset + offset_to(base.values(points, execution), base.coding, shares))
     arrays, described = dict[str, np.ndarray](), {}
     for name, model, values in (("model", found.model, found.values[target.labeled]),
-                                ("base", found.alone, found.alone.values(labeled, execution)),
+                                ("base", base, base.values(labeled, execution)),
                                 ("nearest", nearest, nearest.values(labeled, execution))):
         own, attributes = model.to_arrays()
         arrays |= {f"{name}.{key}": array for key, array in own.items()}
@@ -114,6 +120,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     gain = gain_of(held, found.model.coding, found.held_out, found.held_out_alone, None,
                    measure_of(target))
     return {"models": described, "by_labels": _by_labels(target, found),
+            **({} if shares is None else {"class_shares": shares.tolist()}),
             "choice": {**found.attributes, "gain": gain.described(), "in_words": gain.in_words()}}
 
 
@@ -175,8 +182,10 @@ WORDS = Words(
     unreached="the labels alone")
 BASELINES = (
     Baseline("base", "What the labels alone say, chosen alike: kernels on them, averaged by leave-one-out, or with "
-                     "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths."),
-    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little."))
+                     "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths, "
+                     "and with class sizes the shift of the scores to them."),
+    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little. It has no "
+                        "scores, so it is not told class sizes."))
 AUTOMATIC = Kind.of(SPECS["automatic"], (
     DATASET, SPLIT, LABELS,
     replace(POINTS, version=2, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
@@ -185,6 +194,6 @@ AUTOMATIC = Kind.of(SPECS["automatic"], (
     Stage("models", 8, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
     SAMPLE_OF_GRAPH,
-    replace(SCORES, version=2, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
+    replace(SCORES, version=3, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
             cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

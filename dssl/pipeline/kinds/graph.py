@@ -21,7 +21,7 @@ from ...kernels.base import kernel_from
 from ...learners.coding import margins_of
 from ...learners.kernel_model import KernelModel, expand
 from ...learners.nearest import fit_nearest
-from ...learners.on_graph.class_sizes import with_class_sizes
+from ...learners.on_graph.class_sizes import known_shares, offset_to, with_class_sizes
 from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from ...learners.on_graph.harmonic import fit_harmonic
@@ -46,7 +46,7 @@ from ...report.words import Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels
 from ...selection.calibration import ONE_BY_ONE, calibrated
 from ...selection.choice import LOWEST, ChoiceRule
-from ...selection.folds import FoldParams, held_out
+from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search, judged_by_rungs
 from ...selection.held_out_scores import HeldOut
 from ...selection.on_graph import row_on_graph
@@ -221,25 +221,44 @@ class ModelParams:
     parameters: dict[str, int | float]
     learner: LearnerParams
     seed: int
-    sized: bool
+    class_sizes: SizeParams
 
     @classmethod
     def of(cls, spec: GraphLearnerPipeline) -> "ModelParams":
         kernel = spec.kernel
         return cls(spec.graph.builder(), spec.baselines, kernel.name, kernel.bandwidth, kernel.parameters,
-                   LearnerParams(kind="ridge"), spec.model.seed, spec.model.sizes().sizes is not None)
+                   LearnerParams(kind="ridge"), spec.model.seed, spec.model.sizes())
 
-    def base(self, points: Rows, target: Target, folds: LabelFolds) -> tuple[KernelModel, list[HeldOut]]:
-        """Return ridge regression of the labels in the plain kernel, and its values at labels held out."""
+    def base(self, points: Rows, target: Target, folds: LabelFolds,
+             execution: Execution) -> tuple[KernelModel, list[HeldOut]]:
+        """Return ridge regression of the labels in the plain kernel, and its values at labels held out.
+
+        Both are told the class sizes that the graph's function is told.
+        """
         kernel = kernel_from(self.kernel, self.bandwidth, rows=points, seed=self.seed, **self.parameters)
         X = points.take(target.labeled)
         K = kernel(X, X)
-        coef, intercept, coding = fit_gram(K, target, self.learner)
-        return expand(kernel, X, coef, intercept, coding, {
-            "name": "base", "n_labeled": len(target.labeled), **target.missed(K @ coef + intercept, coding),
-            "parameters": {"bandwidth": self.bandwidth, "C": self.learner.C}}), [
-                HeldOut(target, coding, held_out([K] * len(own), target, own, self.learner)[0], own)
-                for own in folds.repetitions]
+        shares = known_shares(self.class_sizes.sizes, target)
+
+        def fit(kept: np.ndarray) -> KernelModel:
+            coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), self.learner)
+            model = expand(kernel, X[kept], coef, intercept, coding)
+            return model if shares is None else replace(
+                model, intercept=intercept + offset_to(model.values(points, execution), coding, shares))
+
+        whole = fit(np.arange(len(K)))
+        values = K @ whole.coef + whole.intercept
+        left_out = list[HeldOut]()
+        for repetition in folds.repetitions:
+            without = np.full(values.shape, np.nan)
+            for fold in repetition:
+                kept = np.setdiff1d(np.arange(len(K)), fold)
+                model = fit(kept)
+                without[fold] = K[np.ix_(fold, kept)] @ model.coef + model.intercept
+            left_out.append(HeldOut(target, whole.coding, without, repetition))
+        return replace(whole, attributes={
+            "name": "base", "n_labeled": len(target.labeled), **target.missed(values, whole.coding),
+            "parameters": {"bandwidth": self.bandwidth, "C": self.learner.C}}), left_out
 
 
 def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
@@ -251,13 +270,15 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
             name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}})
     models: dict[str, Any] = {"model": model}
     learner = context.attributes("vertex_values")["learner"]
-    folds = label_folds(target, sized=params.sized, solved=0 if learner == "ridge" else len(graph.vertices))
+    shares = known_shares(params.class_sizes.sizes, target)
+    solved = 0 if learner == "ridge" else len(graph.vertices)
+    folds = label_folds(target, sized=shares is not None, solved=solved)
     arrays = context.arrays("vertex_values")
     left_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target), own,
                                   lost=arrays[f"lost{number}"]) for number, own in enumerate(folds.repetitions)]}
     for name in params.baselines:
         if name == "base":
-            models[name], left_out[name] = params.base(points, target, folds)
+            models[name], left_out[name] = params.base(points, target, folds, context.execution)
         else:
             models[name] = fit_nearest(points, target, params.graph.metric, context.execution,
                                        {"name": name, "n_labeled": len(target.labeled)})
@@ -265,7 +286,8 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
     PartWriter(context.parts, 0).write(**{f"{name}.{key}": array for name, (arrays, _) in described.items()
                                           for key, array in arrays.items()})
     return {"models": {name: attributes for name, (_, attributes) in described.items()},
-            "by_labels": by_labels(target, folds, left_out)}
+            "by_labels": by_labels(target, folds, left_out),
+            **({} if shares is None else {"class_shares": shares.tolist()})}
 
 
 def make_graph_scores(context: Context, params: NoParams) -> dict[str, Any]:
@@ -346,18 +368,20 @@ WORDS = Words(
                  "have the mean. dssl predict gives them no label. Raise graph.n_neighbors, or label more points."),
     unreached="no prediction")
 BASELINES = (
-    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little."),
+    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little. It has no "
+                        "scores, so it is not told class sizes."),
     Baseline("base", "Ridge regression of the same labels in the plain kernel, without the graph: unlabeled points "
-                     "enter at most the scaling and the bandwidth."))
+                     "enter at most the scaling and the bandwidth, and with class sizes the shift of the scores to "
+                     "them."))
 GRAPH_LEARNER = Kind.of(SPECS["graph"], (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("selection", 5, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
     Stage("vertex_values", 8, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
           _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
-    Stage("models", 3, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
+    Stage("models", 4, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),
     SAMPLE_OF_GRAPH,
-    replace(SCORES, version=2, needs=("split", "points", "labels", "vertices", "vertex_values", "models"),
+    replace(SCORES, version=3, needs=("split", "points", "labels", "vertices", "vertex_values", "models"),
             make=make_graph_scores, cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

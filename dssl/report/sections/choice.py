@@ -31,8 +31,8 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("training points that no label reaches", None if lost is None else number(lost) + (
             ": the labels alone predict them" if lost else "")),
         ("unlabeled training points whose labels are known",
-         f"{by.with_deviation(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
-        ("new points, the test", by.with_deviation(result.get("metrics") or {})),
+         f"{by.with_interval(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
+        ("new points, the test", by.with_interval(result.get("metrics") or {})),
     ]
     alone = [own for own in found.get("kernels_of_labels") or [] if own["share"] >= 0.0005]
     shown = [(number(own["bandwidth"]), number(own["penalty"]), percent(own["share"]))

@@ -22,25 +22,14 @@ def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     if finite(metrics.get(by.key)) is None:
         return None
     beside = {key: told for key, told in BESIDE.items() if key != by.key and finite(metrics.get(key)) is not None}
-    rows = [(tag("b", name), by.with_deviation(own),
+    rows = [(tag("b", name), by.with_interval(own),
              *(shown(own.get(key)) for key, (_, shown) in beside.items()),
              by.shown(at(facts, "models", "models", name, f"training_{by.key}")), *gain_over(name, result))
             for name, own in {"model": metrics, **(result.get("baselines") or {})}.items()]
-    head = ("", f"{by.name} ± standard error", *(title for title, _ in beside.values()), f"{by.key} on the labels",
+    head = ("", f"{by.name} (95 % interval)", *(title for title, _ in beside.values()), f"{by.key} on the labels",
             "model's gain over it", by.test)
     return Section("scores", "Scores", joined((
-        table(head, rows, range(1, len(head))), _none_wrong(metrics), _confused(facts, metrics),
-        _predicted(facts, metrics))))
-
-
-def _none_wrong(metrics: dict[str, Any]) -> Html:
-    """Return what no mistake of the model says of new points: their error at which no mistake has a chance of 5 %."""
-    n_test = finite(metrics.get("n_test"))
-    if metrics.get("error") != 0 or not n_test:
-        return Html("")
-    return tag("p", f"That none of {counted(int(n_test), 'test point')} is wrong does not mean that none ever is: the "
-                    f"error on new points is below {percent(1 - 0.05 ** (1 / n_test), 2)} with 95 % confidence.",
-               class_="sub")
+        table(head, rows, range(1, len(head))), _confused(facts, metrics), _predicted(facts, metrics))))
 
 
 def _predicted(facts: dict[str, Any], metrics: dict[str, Any]) -> Html:

@@ -34,8 +34,8 @@ def values_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("error on labels held out one by one", by.shown(found[f"held_out_{by.key}"])
          if f"held_out_{by.key}" in found else None),
         ("unlabeled training points whose labels are known",
-         f"{by.with_deviation(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
-        ("new points, the test", by.with_deviation(result.get("metrics") or {})),
+         f"{by.with_interval(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
+        ("new points, the test", by.with_interval(result.get("metrics") or {})),
     ]
     return Section("values", "The function on the graph", joined((described(rows), kernels_table(kernels))))
 

@@ -1,0 +1,277 @@
+"""The answer of a run: what its comparisons say, and the headline and sentences that follow from these alone.
+
+Everything that may contradict the claim is looked at before it is made: the guess that needs no model, the labels that
+were held out, and balanced accuracy. So no sentence below the headline says otherwise.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from .error_measure import Measure, measure_of
+from .markup import at, counted, finite, number, p_value, percent, plain_label
+from .page import Level
+from .words import Words
+
+SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model
+ROUNDING = 1e-9  # of that error
+HELPED, HURT, TOO_FEW = "helped", "hurt", "too few points to tell"
+OPPOSITE = {HELPED: HURT, HURT: HELPED}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The error of another model on the same points, what the model gains over it, and the test's p-value."""
+
+    error: float
+    gain: float
+    p: float
+    pair: dict[str, Any]
+    scores: dict[str, Any]
+
+    @classmethod
+    def of(cls, result: dict[str, Any], name: str, by: Measure) -> "Comparison | None":
+        """Return the comparison with a baseline; None where there is none."""
+        scores = at(result, "baselines", name) or {}
+        pair = at(result, "gain", f"over_{name}") or {}
+        error, gain, p = finite(scores.get(by.key)), finite(pair.get("gain")), finite(pair.get("p_value"))
+        return None if error is None or gain is None or p is None else cls(error, gain, p, pair, scores)
+
+    @property
+    def clear(self) -> bool:
+        """Return whether the test calls the difference real."""
+        return self.p < SIGNIFICANT
+
+    def figures(self, by: Measure) -> str:
+        """Return the difference and its test: 14.0 points less (McNemar's test, p = 3.2e-05)."""
+        return f"{_difference(by, self.gain, self.error)} ({by.test}, {p_value(self.p)})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the comparisons of a run say, each where there is one.
+
+    error : of the model on the test points, None without any. base : the model without the unlabeled points; shuffled :
+    the control. guess : what needs no model. answer : of the test against the base ("helped", "hurt", ...). by_labels :
+    what the labels say that were held out, as the result has it.
+    """
+
+    by: Measure
+    words: Words
+    scores: dict[str, Any]
+    error: float | None
+    base: Comparison | None
+    shuffled: Comparison | None
+    guess: Comparison | None
+    answer: str | None
+    by_labels: dict[str, Any]
+
+    @classmethod
+    def of(cls, result: dict[str, Any], words: Words) -> "Verdict":
+        scores = result.get("metrics") or {}
+        by = measure_of(scores)
+        base, shuffled, guess = (Comparison.of(result, name, by) for name in ("base", "shuffled", by.guess[0]))
+        return cls(by, words, scores, finite(scores.get(by.key)), base, shuffled, guess,
+                   at(result, "gain", "unlabeled_data"), at(result, "gain", "by_labels") or {})
+
+    @property
+    def useless(self) -> bool:
+        """Return whether the model is no better than the guess that needs none."""
+        return self.guess is not None and self.guess.gain <= 0
+
+    @property
+    def labels_answer(self) -> str | None:
+        """Return what the labels say that were held out: "helped", "hurt", or what else."""
+        return self.by_labels.get("unlabeled_data") if self.by_labels.get("n") else None
+
+    @property
+    def reversed_by_balance(self) -> tuple[float, float] | None:
+        """Return the balanced accuracies of model and base where they turn the difference around."""
+        if self.base is None:
+            return None
+        ours, other = (finite(scores.get("balanced_accuracy")) for scores in (self.scores, self.base.scores))
+        return None if ours is None or other is None or (ours - other) * self.base.gain >= 0 else (ours, other)
+
+    @property
+    def contradicted(self) -> bool:
+        """Return whether held-out labels or balanced accuracy say the opposite of the test."""
+        return self.answer in OPPOSITE and (self.labels_answer == OPPOSITE[self.answer]
+                                            or self.reversed_by_balance is not None)
+
+    @property
+    def level(self) -> Level:
+        """Return how good the answer is."""
+        if self.error is None or self.base is None:
+            answer = self.labels_answer
+            return "warning" if self.useless or answer == HURT else "good" if answer == HELPED and (
+                self.error is None) else "note"
+        if self.useless or self.answer == HURT:
+            return "warning"
+        return "good" if self.answer == HELPED and not self.contradicted and self._beats_guess else "note"
+
+    @property
+    def _beats_guess(self) -> bool:
+        return self.guess is None or (self.guess.gain > 0 and self.guess.clear)
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return the answer: first the headline, which has the figures."""
+        if self.error is None:
+            return self._without_test_points()
+        beside = self._comparison_with_guess()
+        if self.base is None:
+            text = (f"The {self.by.name} is {self.by.shown(self.error)}{beside}. Whether the unlabeled data helped is "
+                    "not known: there is no base model to compare with.")
+            return [f"{self._useless_claim()} {text}" if self.useless else text, *label_sentences(self.by_labels)]
+        if self.useless:
+            headline = f"{self._useless_claim()} As for the unlabeled data, {self._figures()}."
+        else:
+            headline = f"{self._claim()}: {self._figures()}{beside}."
+        return [headline, self._meaning(self.base), *label_sentences(self.by_labels), *self._reservations()]
+
+    def _without_test_points(self) -> list[str]:
+        claims = {HELPED: "By the labels alone, the unlabeled data helped",
+                  HURT: "By the labels alone, the unlabeled data hurt"}
+        if self.labels_answer not in claims:
+            return ["This run scores no test points, so whether the unlabeled data helped is not known.",
+                    *label_sentences(self.by_labels)]
+        first, *others = label_sentences(self.by_labels)
+        return [f"{claims[self.labels_answer]}: this run scores no test points. {first}", *others]
+
+    def _figures(self) -> str:
+        """Return the errors with and without the unlabeled points, and of the control."""
+        assert self.base is not None
+        by = self.by
+        control = "" if self.shuffled is None else (
+            f"; with a shuffled graph, the control, it is {by.shown(self.shuffled.error)}")
+        return (f"the {by.name} is {by.shown(self.error)} with them and {by.shown(self.base.error)} without them, "
+                f"{self.base.figures(by)}{control}")
+
+    def _claim(self) -> str:
+        """Return what the test says of the unlabeled data, with what stands against it."""
+        answer, labels = self.answer, self.labels_answer
+        if self.contradicted:
+            by_balance = self.reversed_by_balance is not None
+            against = "by balanced accuracy" if by_balance else "by the labels held out"
+            other = "hurt" if answer == HELPED else "helped"
+            return f"The unlabeled data {answer} on the test points, but {other} {against}"
+        if answer in OPPOSITE:
+            return f"The unlabeled data {answer}"
+        though = {HELPED: ", though the labels held out say that it helps",
+                  HURT: ", though the labels held out say that it hurts"}.get(labels or "", "")
+        if answer == TOO_FEW:
+            points = counted(self.scores.get("n_test"), "test point is", "test points are")
+            return f"{points} too few to tell whether the unlabeled data helped{though}"
+        return f"The unlabeled data made no clear difference{though and ' on the test points' + though}"
+
+    def _guess(self) -> str:
+        """Return what the guess does: always naming class 3."""
+        assert self.guess is not None
+        value = self.guess.scores.get("predicts")
+        shown = f"“{plain_label(value, 40)}”" if isinstance(value, str) else number(value) if isinstance(
+            value, float) else str(value)
+        return f"always {self.by.guess[1]} {shown}"
+
+    def _useless_claim(self) -> str:
+        """Return that the model is no better than the guess, with the guess's error."""
+        assert self.guess is not None
+        clear = self.guess.clear and self.guess.gain < 0
+        return (f"The model is {'worse' if clear else 'no better'} than {self._guess()}, which has a {self.by.name} of "
+                f"{self.by.shown(self.guess.error)} ({self.by.test}, {p_value(self.guess.p)}).")
+
+    def _comparison_with_guess(self) -> str:
+        """Return what to add to a headline where the model is not clearly better than the guess."""
+        if self._beats_guess or self.useless:
+            return ""
+        assert self.guess is not None
+        return (f"; it is not clearly better than {self._guess()}, with {self.by.shown(self.guess.error)} "
+                f"({p_value(self.guess.p)})")
+
+    def _meaning(self, base: Comparison) -> str:
+        """Return what the comparison with the base means."""
+        by, words, gain, p = self.by, self.words, base.gain, base.p
+        by_chance = "less than 0.1 %" if p < 0.001 else f"about {percent(p, 0 if p >= 0.01 else 1)}"
+        rare = f"if the two were equally good, a difference this large would appear in {by_chance} of such test sets"
+        if gain and base.clear and abs(gain) <= NEGLIGIBLE * base.error:
+            return ("The difference is not by chance, but too small to matter: less than a thousandth of the error. "
+                    "The simpler base model will do.")
+        if self.answer == TOO_FEW:
+            return f"{seen_by_test(by, base.pair)} So the test speaks for neither model."
+        if self.answer == HELPED:
+            net = by.net(gain, self.scores.get("n_test"))
+            seen = f"{net} right than without the unlabeled data; {rare}" if net else rare
+            seen = f"{seen[:1].upper()}{seen[1:]}."
+            if self.shuffled is None:
+                return seen
+            return (f"{seen} The model also beats the shuffled graph, by {by.difference(self.shuffled.gain)}, so the "
+                    f"gain comes from where the unlabeled points lie and not from a {words.changed}.")
+        if self.answer == HURT:
+            return (f"The plain kernel is better here: {rare}. Use the base model. Either the graph joins points of "
+                    f"{by.unlike}, or the model trusts it too much: try another data.scale, fewer "
+                    f"graph.n_neighbors or a smaller {words.graph}.")
+        if gain > 0 and base.clear:
+            return ("The model beats the plain kernel, but the shuffled graph, which says nothing about the points, "
+                    f"does at least as well as the model. So the gain is owed to the {words.cause} and not to the "
+                    f"unlabeled data: tune kernel.bandwidth and {words.norm} before crediting the graph.")
+        if abs(gain) <= ROUNDING * base.error:
+            return f"With and without the unlabeled data the {by.name} is the same, so the simpler base model will do."
+        return (f"The difference is within chance: {rare}. Do not count on the unlabeled data here; the simpler base "
+                f"model will do. {seen_by_test(by, base.pair)}")
+
+    def _reservations(self) -> list[str]:
+        """Return what to keep in mind of the figures."""
+        sentences = []
+        balanced = self.reversed_by_balance
+        if balanced is not None:
+            sentences.append("By balanced accuracy, in which every class counts the same, it is the other way round: "
+                             f"{percent(balanced[0])} with and {percent(balanced[1])} without the unlabeled data.")
+        ours = finite(self.scores.get("balanced_accuracy"))
+        constant = None if self.guess is None else finite(self.guess.scores.get("balanced_accuracy"))
+        if self.useless and ours is not None and constant is not None and ours > constant:
+            sentences.append(f"Where rare classes count as much as frequent ones, look at balanced accuracy instead: "
+                             f"the model has {percent(ours)}, and one class everywhere {percent(constant)}.")
+        sentences.append("The test judges these labels and this split. Other draws (labels.seed, data.seed) give other "
+                         "figures; repeat a few before relying on a small gain.")
+        return sentences
+
+
+def _difference(by: Measure, gain: float, other: float) -> str:
+    """Return a gain over another error in words."""
+    if abs(gain) <= ROUNDING * other:
+        return "no difference"
+    return f"{by.difference(gain)} {'less' if gain > 0 else 'more'}"
+
+
+def seen_by_test(by: Measure, pair: dict[str, Any]) -> str:
+    """Return which differences a paired test on these points could have seen."""
+    n, smallest, power_limit = (finite(pair.get(key)) for key in ("n", "smallest", "found"))
+    few = "So few predictions" if n is None else counted(int(n), "prediction")
+    if smallest is None:
+        return f"{few} can tell no difference, however large, from chance."
+    seen = f"{few} can tell no difference below {by.difference(smallest)} from chance"
+    if power_limit is None:
+        return f"{seen}, and would find none in four of five such sets."
+    return f"{seen}" + (f", and would find one of {by.difference(power_limit)} in four of five such sets."
+                        if power_limit >= smallest else ".")
+
+
+def label_sentences(by_labels: dict[str, Any]) -> list[str]:
+    """Return what the labels say, each predicted without itself; nothing of a run that does not tell."""
+    if not by_labels:
+        return []
+    if not by_labels.get("n"):
+        return [f"The labels cannot tell either: {by_labels.get('why', 'none can be held out')}."]
+    scores = at(by_labels, "scores", "model")
+    by, n = measure_of(scores), counted(by_labels["n"], "label")
+    of = "one by one" if by_labels["folds"] == by_labels["n"] else f"in {by_labels['folds']} parts"
+    known = f"Held out {of}, the {n} at hand are predicted with an {by.key} of {by.with_interval(scores)}"
+    base = at(by_labels, "scores", "base") or {}
+    gain, p = (finite(at(by_labels, "over_base", key)) for key in ("gain", "p_value"))
+    if gain is None:
+        return [f"{known}."]
+    claims = {HELPED: "the labels say that the unlabeled data helps",
+              HURT: "the labels say that the unlabeled data hurts",
+              TOO_FEW: f"too few labels to tell. {seen_by_test(by, by_labels['over_base'])}"}
+    claim = claims.get(by_labels.get("unlabeled_data", ""), "no clear difference")
+    return [f"{known} with the unlabeled data and {by.with_interval(base)} without it ({by.test}, {p_value(p)}): "
+            f"{claim.rstrip('.')}. The parameters of both were chosen on these labels, which makes both look better "
+            "than on new points."]

@@ -1,0 +1,33 @@
+"""What a model is told its baselines are told, so that a verdict is of the graph alone."""
+
+import numpy as np
+import pytest
+
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.run import run
+
+
+@pytest.fixture(scope="module")
+def one_in_ten(tmp_path_factory):
+    """An npz file of two Gaussians, one deviation apart, the second of a tenth of the points."""
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % 10 == 0
+    X = rng.normal(size=(600, 3)) + y[:, None] / np.sqrt(3)
+    path = tmp_path_factory.mktemp("one_in_ten") / "points.npz"
+    np.savez(path, X=X, y=y.astype(int))
+    return path
+
+
+@pytest.mark.parametrize("model", [{"kind": "automatic"}, {"kind": "graph", "learner": "ridge"}])
+def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path, model):
+    """Without them the baseline, of five labels a class, takes nearly half of the points for the second class."""
+    spec = {"name": "sized", "data": {"source": str(one_in_ten), "test": {"count": 200}}, "labels": {"per_class": 5},
+            "graph": {"n_neighbors": 6}, "model": {**model, "class_sizes": [0.9, 0.1]}}
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    predicted = np.array(result.baselines["base"]["confusion"]).sum(axis=0) / 200
+    assert predicted[1] < 0.2
+    assert result.baselines["majority"]["predicts"] == 0
+    assert result.baselines["majority"]["error"] == np.array(result.metrics["confusion"]).sum(axis=1)[1] / 200
+    assert result.gain["unlabeled_data"] != "helped"
+    if result.metrics["error"] >= result.baselines["majority"]["error"]:
+        assert "than always naming class 0" in result.verdict[0]

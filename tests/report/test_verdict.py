@@ -1,0 +1,63 @@
+"""The headline of a run, and that no sentence below it says otherwise."""
+
+from itertools import product
+
+from dssl.report.verdict import Verdict
+
+from .examples import WORDS, example_run
+
+HELPED, HURT = "helped", "hurt"
+
+
+def run_of(wrong, wrong_base, p, labels, *, guess_gain=0.5, guess_p=1e-9, balanced=None):
+    """Return the verdict of a run whose labels, held out, say `labels`."""
+    result, _ = example_run(3, wrong=wrong, wrong_base=wrong_base, p=p)
+    result["gain"]["by_labels"]["unlabeled_data"] = labels
+    result["gain"]["over_majority"] = {"gain": guess_gain, "p_value": guess_p}
+    if balanced is not None:
+        result["metrics"]["balanced_accuracy"] = balanced
+    return Verdict.of(result, WORDS)
+
+
+CASES = list(product(((4, 11, 1e-4), (11, 4, 1e-4), (4, 5, 0.3), (5, 5, 1.0)), (HELPED, HURT, "no clear difference"),
+                     (0.3, 0.01, 0.0, -0.2), (1e-9, 0.4), (None, 0.1, 0.9)))
+
+
+def test_the_headline_says_what_any_sentence_below_it_says():
+    for difference, labels, guess_gain, guess_p, balanced in CASES:
+        verdict = run_of(*difference, labels, guess_gain=guess_gain, guess_p=guess_p, balanced=balanced)
+        assert_consistent(verdict, labels, guess_gain, guess_p)
+
+
+def assert_consistent(verdict, labels, guess_gain, guess_p):
+    headline, *others = verdict.sentences
+    below = " ".join(others)
+    if guess_gain <= 0:
+        worse = guess_gain < 0 and guess_p < 0.05
+        assert headline.startswith(f"The model is {'worse' if worse else 'no better'} than always naming class")
+        assert verdict.level == "warning"
+        return
+    assert ("not clearly better than always naming" in headline) == (guess_p > 0.05)
+    assert "always naming" not in below
+    if "it is the other way round" in below and headline.startswith("The unlabeled data h"):
+        assert "but" in headline
+    claimed = HELPED if headline.startswith("The unlabeled data helped") else HURT if headline.startswith(
+        "The unlabeled data hurt") else None
+    opposite = {HELPED: "labels say that the unlabeled data hurts", HURT: "labels say that the unlabeled data helps"}
+    if claimed and opposite[claimed] in below:
+        assert "but" in headline
+    if claimed is None and labels in (HELPED, HURT):
+        assert f"though the labels held out say that it {'helps' if labels == HELPED else 'hurts'}" in headline
+    if verdict.level == "good":
+        assert headline.startswith("The unlabeled data helped: ")
+
+
+def test_a_run_without_test_points_is_judged_by_its_labels():
+    result, _ = example_run(3)
+    for key in ("metrics", "baselines"):
+        del result[key]
+    result["gain"] = {"by_labels": result["gain"]["by_labels"] | {"unlabeled_data": HELPED}}
+    headline, *_ = Verdict.of(result, WORDS).sentences
+    assert headline.startswith("By the labels alone, the unlabeled data helped: this run scores no test points.")
+    result["gain"]["by_labels"]["unlabeled_data"] = "no clear difference"
+    assert "is not known" in Verdict.of(result, WORDS).sentences[0]
