@@ -14,7 +14,8 @@ What is in the file is not measured again, so that a run goes on where another e
 prints the means of so many labels in Markdown and measures nothing: the error of each learner with
 its standard error over the draws; balanced error, AUC and log loss; and the mean probability of the
 rarest class beside its share. An error is bold where it is above the lower one of logistic
-regression and the majority class by more than a standard error.
+regression and the majority class by more than the standard error of their paired difference, and a
+mean probability where it is two standard errors from the share.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def main() -> None:
     options = arguments()
     results = LineFile(options.out, KEYS)
     if options.table:
-        print(table(results.lines, options.table))
+        print(table(results.lines, options.table, options.learners))
         return
     for number in range(options.draws):
         for n_labels in options.labels:
@@ -211,13 +212,12 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
     return fmean(values), stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
 
 
-def table(lines: list[dict[str, Any]], n_labels: int) -> str:
+def table(lines: list[dict[str, Any]], n_labels: int, learners: list[str]) -> str:
     """Return the means of so many labels over the draws, as tables in Markdown."""
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for line in lines:
         if line["labels"] == n_labels and "failure" not in line:
             cells.setdefault(line["set"], {}).setdefault(line["learner"], []).append(line)
-    learners = [learner for learner in LEARNERS if any(learner in row for row in cells.values())]
     blocks = [header(f"error in percent, {n_labels} labels", learners)]
     blocks += [row_of_errors(name, row, learners) for name, row in cells.items()]
     for metric, digits in (("balanced_error", 1), ("auc", 3), ("log_loss", 3)):
@@ -233,17 +233,24 @@ def header(title: str, learners: list[str]) -> str:
 
 
 def row_of_errors(name: str, row: dict[str, list[dict[str, Any]]], learners: list[str]) -> str:
-    summaries = {learner: mean_and_error([line["error"] for line in own]) for learner, own in row.items()}
-    bound = min((sum(summaries[learner]) for learner in REFERENCES if learner in summaries), default=np.inf)
+    errors = {learner: {line["number"]: line["error"] for line in own} for learner, own in row.items()}
+    reference = min((learner for learner in REFERENCES if learner in errors),
+                    key=lambda learner: fmean(errors[learner].values()), default=None)
     texts = []
     for learner in learners:
-        if learner not in summaries:
+        if learner not in errors:
             texts.append("")
             continue
-        mean, error = summaries[learner]
-        text = f"{mean:.1f} ± {error:.1f}"
-        texts.append(f"**{text}**" if learner in OURS and mean > bound else text)
+        text = "{:.1f} ± {:.1f}".format(*mean_and_error(list(errors[learner].values())))
+        worse = learner in OURS and reference is not None and is_above(errors[learner], errors[reference])
+        texts.append(f"**{text}**" if worse else text)
     return f"| {name} | {' | '.join(texts)} |"
+
+
+def is_above(errors: dict[int, float], reference: dict[int, float]) -> bool:
+    """Return whether errors by draw are above others by more than the standard error of the difference."""
+    mean, error = mean_and_error([errors[number] - reference[number] for number in errors if number in reference])
+    return mean > error
 
 
 def row_of_means(name: str, row: dict[str, list[dict[str, Any]]], learners: list[str], metric: str,
@@ -264,8 +271,9 @@ def row_of_shares(name: str, row: dict[str, list[dict[str, Any]]], learners: lis
             texts.append("")
             continue
         mean, error = mean_and_error([probability for probability, _ in pairs])
-        texts.append(f"{mean:.3f} ± {error:.3f}")
         share = f"{fmean(true for _, true in pairs):.3f}"
+        text = f"{mean:.3f} ± {error:.3f}"
+        texts.append(f"**{text}**" if learner in OURS and abs(mean - float(share)) > 2 * error else text)
     return f"| {name}; {share} | {' | '.join(texts)} |"
 
 
