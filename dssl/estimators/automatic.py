@@ -13,6 +13,7 @@ from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.index import require_index
+from ..graph.outliers import warn_far_rows
 from ..graph.scaling import Scaling
 from ..learners.on_graph.automatic import Automatic, fit_automatic, measure_of, memory_binds, most_labels
 from ..learners.on_graph.class_sizes import class_shares
@@ -78,7 +79,10 @@ class AutomaticEstimator(PointEstimator):
         if self.scale != "auto" or graph is not None:
             return super()._chosen_scaling(X, rows, target, graph, execution)
         self._warn_of_identifiers(rows)
-        return choose_scale(rows, None, target, execution, self.seed, X.categories if isinstance(X, Dataset) else None)
+        scaling, tried = choose_scale(rows, None, target, execution, self.seed,
+                                      X.categories if isinstance(X, Dataset) else None)
+        warn_far_rows(scaling.attributes.get("outliers"), self._column_names or None)
+        return scaling, tried
 
     def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: GraphRidgeParams,
                execution: Execution) -> None:

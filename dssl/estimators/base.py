@@ -24,6 +24,7 @@ from ..graph.equal_rows import rows_differ
 from ..graph.feature_units import warn_unlike
 from ..graph.graph import Graph, graph_of
 from ..graph.neighbor_lists import Neighbors
+from ..graph.outliers import warn_far_rows
 from ..graph.ranges import warn_beyond
 from ..graph.scaled_rows import scaled
 from ..graph.scaling import Scaling, fit_scaling
@@ -106,8 +107,10 @@ class PointReader(GroupedParams):
         lists = graph.neighbors is not None if isinstance(graph, Graph) else isinstance(graph, (Neighbors, tuple, list))
         if lists and self.predicts_by_lists and params.kind == "auto":
             params = ScalingParams(kind="none")
-        return fit_scaling(rows, None, params, execution, feature_names=names or None,
-                           categories=X.categories if isinstance(X, Dataset) else None)
+        scaling = fit_scaling(rows, None, params, execution, feature_names=names or None,
+                              categories=X.categories if isinstance(X, Dataset) else None)
+        warn_far_rows(scaling.attributes.get("outliers"), names or None)
+        return scaling
 
     def _warn_of_identifiers(self, rows: Rows) -> None:
         """Warn of columns that look like identifiers, of an array whose columns have names."""

@@ -45,4 +45,5 @@ def scaled(rows: Rows, scaling: Scaling, execution: Execution) -> Rows:
     """
     require_columns(rows.shape, scaling.attributes["n_columns"])
     rows = execution.share_rows(rows)
-    return rows if scaling.kind == "none" and rows.dtype.kind == "f" else ScaledRows(rows, scaling, execution)
+    unchanged = scaling.kind == "none" and not scaling.cuts and rows.dtype.kind == "f"
+    return rows if unchanged else ScaledRows(rows, scaling, execution)

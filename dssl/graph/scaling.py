@@ -6,12 +6,14 @@ values. Columns that text became, and others of 0 and 1 beside numbers, share on
 where nothing says that these are no pixels, it is 1 at most.
 
 Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
+A first pass samples rows too, from which follows where a column ends (`outliers.py`). Where a cell lies beyond, a
+second pass has the moments and ranges without such cells, and these are cut off there wherever rows are scaled.
 Combine step: pairwise, by the formulas of Chan, Golub and LeVeque. Finish step: one shift and one factor a column.
 Sparse rows take the kinds that leave zeros zero; they stay sparse throughout.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,11 @@ from ..errors import DataError, column_label, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
-from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges, rows_that_fit
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, counts_below, row_ranges, rows_that_fit
 from ..storage.csr import as_csr
 from .feature_units import near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
+from .outliers import MOST_LISTED as MOST_FAR
+from .outliers import Reaches, outliers_of, sampled_places
 from .ranges import LARGEST_BLOCK, Ranges
 from .scaling_params import ScalingKind, ScalingParams
 
@@ -32,6 +36,8 @@ ONE_UNIT = 3.0  # the largest range of a column over the lower quartile
 APART = 2.0  # levels of a category, in distances to near neighbors
 MOST_LISTED = 100  # constant columns of sparse rows that are named
 SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
+
+LISTED = {"sample": None, "far": MOST_FAR}  # arrays of rows in the shares of blocks, and how many rows are kept
 
 SCALED_SECONDS = 6e-9  # of a number, on one core, to take its moments or to scale it
 
@@ -75,12 +81,18 @@ def merged(share: Share, later: Share) -> Share:
     return {"count": np.array(n + m), "mean": mean, "squares": squares,
             "smallest": np.minimum(share["smallest"], later["smallest"]),
             "largest": np.maximum(share["largest"], later["largest"]),
-            "zero_rows": share["zero_rows"] + later["zero_rows"]}
+            **{name: share[name] + later[name] for name in ("zero_rows", "n_far", "n_out") if name in share},
+            **{name: np.concatenate([share[name], later[name]])[:most] for name, most in LISTED.items()
+               if name in share}}
 
 
 @dataclass(frozen=True)
 class MomentsTask:
-    """Find the moments of the chosen rows of one block, and write them to the block's own part."""
+    """Find the moments of the chosen rows of one block, and write them to the block's own part.
+
+    shared : the numbers of rows that are sampled, `sampled` (m,), ascending, which are written too; or a `Reaches`,
+    without whose outliers the moments are. None of sparse rows.
+    """
 
     rows: Rows
     start: int
@@ -88,11 +100,21 @@ class MomentsTask:
     ids: Rows | None  # numbers of the chosen rows, ascending; None for all
     begin: int  # of `ids`, those from here
     end: int  # to here lie in the block
+    shared: Arrays | None
 
     def __call__(self, out: PartWriter) -> Receipt:
         block = self.rows.read(self.start, self.stop)
-        return out.write(**moments_of(block if self.ids is None else block[self.ids.read(self.begin, self.end)
-                                                                           - self.start]))
+        numbers = np.arange(self.start, self.stop) if self.ids is None else self.ids.read(self.begin, self.end)
+        X = block if self.ids is None else block[numbers - self.start]
+        if self.shared is None:
+            return out.write(**moments_of(X))
+        arrays = self.shared.load()
+        if "sampled" in arrays:
+            first, last = np.searchsorted(arrays["sampled"], [self.start, self.stop])
+            sample = np.asarray(block[arrays["sampled"][first:last] - self.start], np.float64)
+            return out.write(sample=sample, **moments_of(X))
+        inliers, outliers = Reaches(**arrays).inliers(X, numbers)
+        return out.write(**moments_of(inliers), **outliers)
 
 
 @dataclass(frozen=True)
@@ -101,10 +123,12 @@ class Scaling:
 
     kind : "auto" where that scaled columns of 0 and 1 apart from the numbers, else what it chose.
     shift, factor : ndarray, shape (d,), float64; both empty where the kind does not need them.
+    lower, upper : ndarray, shape (d,), float64: where values are cut off before; empty where no training row has a cell
+        beyond, and of a kind that does not mind.
     attributes : the number of training rows, the constant columns and how many, the number of zero rows. Of "auto" the
         `ranges`, the largest over the lower quartile, what became of `numbers`, how many columns are `categories`, and
-        the `level_distance` between two levels of one.
-    seen : the ranges of the training rows, where it was fitted; not part of its arrays.
+        the `level_distance` between two levels of one. `outliers`, as `outliers_of`, where a cell is out of range.
+    seen : the ranges of the training rows but for such cells, where it was fitted; not part of its arrays.
     """
 
     kind: ScalingKind
@@ -112,6 +136,8 @@ class Scaling:
     factor: np.ndarray
     attributes: dict[str, Any]
     seen: Ranges | None = None
+    lower: np.ndarray = field(default_factory=lambda: np.empty(0))
+    upper: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @property
     def keeps_zeros(self) -> bool:
@@ -129,11 +155,20 @@ class Scaling:
         dtype = np.result_type(X.dtype, np.float32)
         if sparse.issparse(X):
             return self._transform_sparse(as_csr(X), dtype) if self.keeps_zeros else self.transform(X.toarray())
-        if self.kind == "none":
-            return X.astype(dtype, copy=False)
         if self.kind == "unit_norm":
             return csr_arithmetic.unit_rows(X.astype(np.float64, copy=False)).astype(dtype)
-        return ((X - self.shift) * self.factor).astype(dtype)
+        if self.kind == "none":
+            return np.clip(X, self.lower, self.upper).astype(dtype) if self.cuts else X.astype(dtype, copy=False)
+        Z = X - self.shift
+        if self.cuts:
+            np.clip(Z, self.lower - self.shift, self.upper - self.shift, out=Z)
+        Z *= self.factor
+        return Z.astype(dtype)
+
+    @property
+    def cuts(self) -> bool:
+        """Return whether values are cut off."""
+        return len(self.lower) > 0
 
     def _transform_sparse(self, X: Any, dtype: np.dtype) -> Any:
         if self.kind == "unit_norm":
@@ -144,13 +179,15 @@ class Scaling:
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return named arrays and JSON attributes, read by `from_arrays`."""
-        return {"shift": self.shift, "factor": self.factor}, {"kind": self.kind, **self.attributes}
+        arrays = {name: getattr(self, name) for name in ("shift", "factor", "lower", "upper")}
+        return arrays, {"kind": self.kind, **self.attributes}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Scaling":
         """Return the scaling that `to_arrays` described."""
         rest = {name: value for name, value in attributes.items() if name != "kind"}
-        return cls(ScalingParams(kind=attributes["kind"]).kind, arrays["shift"], arrays["factor"], rest)
+        return cls(ScalingParams(kind=attributes["kind"]).kind, arrays["shift"], arrays["factor"], rest, None,
+                   arrays["lower"], arrays["upper"])
 
 
 def require_columns(shape: tuple[int, ...], width: int) -> None:
@@ -177,7 +214,7 @@ def fit_scaling(rows: Rows, ids: Rows | None, params: ScalingParams, execution: 
 def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], execution: Execution, *,
                  feature_names: list[str] | None = None,
                  categories: np.ndarray | None = None) -> dict[ScalingKind, Scaling]:
-    """Return scalings of some training rows by kind, from one pass over these.
+    """Return scalings of some training rows by kind, from one pass over these, or two where a cell is out of range.
 
     rows : shape (n, d). ids : numbers of the training rows, ascending; None for all.
     feature_names : names of the columns, for the attributes. categories : which columns text became, (d,) bool.
@@ -198,11 +235,26 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
         for kind in kinds:
             require_kept_zeros(kind, n, d)
     found, made = _moments(rows, ids, execution), dict[ScalingKind, Scaling]()
+    reaches = None if rows.is_sparse else Reaches.of(found.pop("sample"))
+    if reaches is not None and reaches.exceeded(found["smallest"], found["largest"]):
+        found = _moments(rows, ids, execution, reaches)
     most = MOST_LISTED if rows.is_sparse else d
     for kind in kinds:
         made[kind] = _scaling_of(kind, found, feature_names, most) if kind != "auto" else _by_ranges(
             found, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, most)
-    return made
+    if reaches is None or "n_out" not in found:
+        return made
+    return {kind: _cut(scaling, reaches, found) for kind, scaling in made.items()}
+
+
+def _cut(scaling: Scaling, reaches: Reaches, found: Share) -> Scaling:
+    """Return a scaling that cuts values off; what it tells of outliers."""
+    attributes = {**scaling.attributes, "outliers": outliers_of(found)}
+    if scaling.kind == "unit_norm":
+        return replace(scaling, attributes=attributes)
+    lower, upper = reaches.bounds(found["smallest"], found["largest"],
+                                  shared=scaling.kind in ("none", "global_range"))
+    return replace(scaling, attributes=attributes, lower=lower, upper=upper)
 
 
 def _by_ranges(found: Share, rows: Rows, ids: Rows | None, categories: np.ndarray, feature_names: list[str] | None,
@@ -279,15 +331,22 @@ def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
     return min(fit, max(1, SCALED_CHUNK // row_bytes))
 
 
-def _moments(rows: Rows, ids: Rows | None, execution: Execution) -> Share:
+def _moments(rows: Rows, ids: Rows | None, execution: Execution, reaches: Reaches | None = None) -> Share:
+    """Return the moments of the chosen rows, those without outliers where `reaches` tell them, and else a sample."""
     n, d = rows.shape
+    shared_arrays = None
+    if not rows.is_sparse and reaches is None:
+        places = sampled_places(n if ids is None else len(ids), d)
+        shared_arrays = execution.share(sampled=places if ids is None else ids.take(places))
+    elif reaches is not None:
+        shared_arrays = execution.share(median=reaches.median, reach=reaches.reach, rare=reaches.rare)
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = moment_rows(n, d, chunk, execution.memory_budget, rows.row_bytes if rows.is_sparse else None)
     ranges = row_ranges(n, height)
     shared = None if ids is None else execution.share_rows(ids)
     edges = np.array([0, *(stop for _, stop in ranges)])
     places = edges if ids is None else counts_below(ids, edges)
-    tasks = [MomentsTask(rows, start, stop, shared, int(begin), int(end))
+    tasks = [MomentsTask(rows, start, stop, shared, int(begin), int(end), shared_arrays)
              for (start, stop), begin, end in zip(ranges, places[:-1], places[1:], strict=True) if end > begin]
     # By pairs of blocks, then pairs of these, ...: rounding grows with the height of this tree only.
     return execution.reduce(Reduction(tasks, merged, lambda share: share, fan_in=2))

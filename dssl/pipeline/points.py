@@ -10,6 +10,7 @@ from ..data.told_labels import read_told_labels
 from ..errors import DataError, explain, require, sentences
 from ..execution.cost import Cost, cost_of
 from ..graph.feature_units import warn_unlike
+from ..graph.outliers import warn_far_rows
 from ..graph.scaled_rows import ScaledRows
 from ..graph.scaling import fit_scaling, scaled_rows, scaling_cost
 from ..graph.scaling_params import ScalingParams
@@ -55,6 +56,7 @@ def scale_points(context: Context, params: ScalingParams) -> dict[str, Any]:
     rows = dataset.X
     scaling = fit_scaling(rows, chosen["train"], params, context.execution, feature_names=dataset.feature_names,
                           categories=dataset.categories)
+    warn_far_rows(scaling.attributes.get("outliers"), dataset.feature_names)
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = scaled_rows(len(chosen["train"]), rows.row_bytes, chunk, context.execution.memory_budget)
     scaled, tasks = ScaledRows(rows, scaling, context.execution), {}
@@ -158,7 +160,7 @@ def _labels_cost(f: Facts[Any]) -> Cost:
 LABELS = Stage("labels", 3, ("split",),
                lambda spec: LabelParams(**spec.labels.model_dump(exclude={"file"})), make_labels, _labels_cost,
                "label fewer points", files=("labels",))
-POINTS = Stage("points", 4, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
+POINTS = Stage("points", 5, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
                "read fewer columns, or lower data.read.block_rows", section=data_section)

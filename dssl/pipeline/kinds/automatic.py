@@ -188,7 +188,7 @@ BASELINES = (
                         "scores, so it is not told class sizes."))
 AUTOMATIC = Kind.of(SPECS["automatic"], (
     DATASET, SPLIT, LABELS,
-    replace(POINTS, version=2, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
+    replace(POINTS, version=3, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("models", 8, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,

@@ -37,6 +37,7 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
         ("labels per class", _labels_per_class(classes, per_class)),
         ("scaling", _scaling(scaling)),
         ("categories", _categories(scaling)),
+        ("rows far from all others", _far_rows(scaling.get("outliers"))),
         ("constant columns", None if constant is None else number(constant)
          + (f" ({listed(names, 10)}): they tell nothing" if names else "")),
     ]
@@ -60,6 +61,17 @@ def _categories(scaling: dict[str, Any]) -> str | None:
     return (f"{counted(scaling['categories'], 'column')} of 0 and 1 by one factor: two levels of a category are "
             f"{number(scaling['level_distance'])} apart, at most twice as far as near neighbors are in the numbers, so "
             "that a category alone does not cut the graph into pieces")
+
+
+def _far_rows(outliers: dict[str, Any] | None) -> str | None:
+    """Return which rows hold cells far out of range; None where there are none."""
+    if not outliers or not outliers["n_rows"]:
+        return None
+    example = outliers["examples"][0]
+    return (f"{counted(outliers['n_rows'], 'row')}: {listed(outliers['rows'], 10)}, counted from 0; row "
+            f"{example['row']} has {counted(example['cells'], 'cell')} out of range, such as "
+            f"{number(example['value'])}. The scale was fitted without them, and such values are cut off; if they "
+            "stand for missing cells, mark them as missing")
 
 
 def _count(value: Any) -> str | None:
