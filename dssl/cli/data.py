@@ -63,7 +63,7 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 
 @click.command("predict")
 @click.argument("model", type=click.Path(path_type=Path))
-@click.argument("source")
+@click.argument("source", nargs=-1, required=True)
 @click.argument("out", type=click.Path(path_type=Path))
 @read_option
 @click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
@@ -75,7 +75,7 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 @memory_option
 @quiet_option
 @json_option
-def predict_command(model: Path, source: str, out: Path, options: dict[str, Any], name: str, abstain: bool,
+def predict_command(model: Path, source: tuple[str, ...], out: Path, options: dict[str, Any], name: str, abstain: bool,
                     probabilities: bool, runtime: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT.
 
@@ -85,8 +85,9 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
     `abstained`, where that was asked for. Or in .npy or .zarr, one array of the labels, whose row i is row i of the
     source.
 
-    SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv'. It is read and
-    predicted in blocks, which lie beside OUT meanwhile; with --on by workers, which must be able to open all three.
+    SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv', or several of these,
+    whose rows follow each other. It is read and predicted in blocks, which lie beside OUT meanwhile; with --on by
+    workers, which must be able to open all three.
     """
     from ..pipeline.prediction import WRITTEN, open_model
     from ..storage.store import StoredParts
@@ -96,7 +97,8 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
             fix=f"name a path that ends in {', '.join(WRITTEN)}")
     require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the predictions are written into it",
             fix="make it, or name another file")
-    require(not out.exists() or not Path(source).exists() or not out.samefile(source), f"{out} is the source itself",
+    require(not out.exists() or not any(Path(one).exists() and out.samefile(one) for one in source),
+            f"{out} is the source itself",
             why="the predictions would take the place of the points", fix="name another file for the predictions")
     fitted = open_model(model, name)
     coding = fitted.model.coding
@@ -112,7 +114,7 @@ def predict_command(model: Path, source: str, out: Path, options: dict[str, Any]
         scratch.folder.mkdir(exist_ok=True)
         with working("predict", runtime, memory_budget, quiet) as execution:
             execution.scratch_folder = str(scratch.folder)
-            dataset = fitted.dataset_of(source, execution, points, **options)
+            dataset = fitted.dataset_of(source if len(source) > 1 else source[0], execution, points, **options)
             imputed, unseen = _tell_filled(dataset.attributes)
             compared, names = fitted.compared(dataset.X, execution), fitted.dataset.get("feature_names")
             for text in compared.notes(names):

@@ -72,6 +72,8 @@ def _print_result(result: RunResult) -> None:
         out.print(table)
     for sentence in result.verdict:
         out.print(sentence, markup=False, highlight=False)
+    if result.predictions:
+        out.print(f"predictions of all rows: {result.predictions}", soft_wrap=True, markup=False, highlight=False)
     if result.unreached.get("count"):
         out.print(f"{result.unreached['count']} points are in no component with a label: {result.unreached['file']}",
                   soft_wrap=True)

@@ -42,11 +42,12 @@ def show_run(found: dict[str, Any]) -> None:
         text = yaml.safe_dump(changed_settings(found["spec"]), sort_keys=False, allow_unicode=True, width=100)
         click.echo("".join(f"  {line}\n" for line in text.splitlines()), nl=False)
     click.echo("\nPaths")
-    paths = {"run": folder, "report": result and result.report, "model": result and result.model_path,
+    paths = {"predictions": result and result.predictions, "run": folder,
+             "report": result and result.report, "model": result and result.model_path,
              "unreached": result and result.unreached.get("file")}
     for key, path in paths.items():
         if path:
-            click.echo(f"  {key:<9} {path}")
+            click.echo(f"  {key:<11} {path}")
 
 
 def show_runs(runs: Sequence[dict[str, Any]]) -> None:

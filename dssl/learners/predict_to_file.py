@@ -63,7 +63,15 @@ class Answers(Output):
 
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
-        coding, (values, beyond) = model.coding, model.block_values(X)
+        values, beyond = model.block_values(X)
+        return self.of_values(model.coding, values, beyond, start)
+
+    def of_values(self, coding: Coding, values: np.ndarray, beyond: np.ndarray,
+                  start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return what is written of the values (b, c) of points from number `start` on, and the receipt.
+
+        beyond (b,) bool : of which the model says nothing.
+        """
         empty, found = withheld_rows(beyond & self.abstain, self.far, start), _found(coding, values)
         arrays = {"found": found, "empty": empty}
         if isinstance(coding, ClassCoding):
@@ -223,10 +231,11 @@ def write_csv(out: Path, table: PredictionTable) -> None:
         for block in table.blocks():
             if "abstained" in block:
                 block["abstained"] = np.where(block["abstained"], "true", "false")
-            lines.writerows(zip(*(_cells(column, name in rounded) for name, column in block.items()), strict=True))
+            lines.writerows(zip(*(csv_cells(column, name in rounded) for name, column in block.items()), strict=True))
 
 
-def _cells(column: np.ndarray, rounded: bool) -> list[Any]:
+def csv_cells(column: np.ndarray, rounded: bool) -> list[Any]:
+    """Return a column as it is written to delimited text: empty where there is nothing, in nine digits if rounded."""
     return ["" if value is None or value != value else f"{value:.9g}" if rounded else value
             for value in column.tolist()]
 

@@ -208,8 +208,8 @@ class FittedPipeline:
         if not identifiers:
             return None
         with tempfile.TemporaryDirectory() as folder:
-            readers = [open_reader(file.path, params.format, scratch=Path(folder),
-                                   **{**params.reader_options(), "drop": None}) for file in found.files]
+            options = {**params.reader_options(), "drop": None, "when_text": "one_hot"}  # only the rows are counted
+            readers = [open_reader(file.path, params.format, scratch=Path(folder), **options) for file in found.files]
             for record in identifiers:
                 if all(record["name"] in reader.column_names() for reader in readers) and (
                         record["kind"] != "text" or (not found.more and readers[0].scan().n_rows <= MOST_NAMES)):

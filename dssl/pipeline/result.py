@@ -64,8 +64,9 @@ class RunResult:
     helped, in sentences. selection : the values that were chosen, by model. graphs : where several were tried, what
     came of each, the chosen one first. unreached : training points that no label reaches. stages : what each took.
     notes : what there is to know of the data, a line each.
-    model_path, report : the folder of the models, and the page; None of a run that was stopped. predictions : a table
-    of the test points, or of clusters; None where there are none, or more than a million.
+    model_path, report : the folder of the models, and the page; None of a run that was stopped. predictions : the
+    table of every row of the source, see `dssl.pipeline.predictions`; None where the spec asks for none, or there are
+    more than are predicted without being asked for.
     intermediate_bytes : what `dssl gc --intermediate` frees of `disk_bytes`.
     """
 
@@ -224,7 +225,8 @@ class RunResult:
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)] if cells else []
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
                  for row in cells]
-        report = [f"report: {self.report}"] if self.report else []
+        report = [f"predictions of all rows: {self.predictions}"] if self.predictions else []
+        report += [f"report: {self.report}"] if self.report else []
         return "\n  ".join([f"{type(self).__name__} {self.name} ({self.run}), {self._summary()}", *self.verdict[:1],
                             *lines, *self.notes, *report])
 

@@ -172,7 +172,10 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
             result["verdict"] = Verdict.of(result, made.kind.words).sentences
         if "unreached" in facts.get("health", {}):  # not of a kind without labels
             result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
-        if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages}):
+        data = made.spec.data
+        if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages},
+                                      made.files["source"].source, data.ingest_params(),
+                                      made.spec.predictions.ending):
             result["predictions"] = str(table)
         facts |= {"spec": made.given.model_dump(), "libraries": libraries()}
         report = folder / "report.html"

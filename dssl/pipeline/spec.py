@@ -28,7 +28,7 @@ from ..graph.regularizer_params import LaplacianKind
 from ..graph.scaling_params import ScalingKind, ScalingParams
 from ..graph.weight_rule import KERNEL_WIDTH, WIDTH, WeightParams
 from ..params import BANDWIDTH
-from .spec_section import SpecSection, require_no_boolean
+from .spec_section import PredictionsSpec, SpecSection, require_no_boolean
 from .spec_selection import KernelSelection, SelectionSpec
 
 if TYPE_CHECKING:
@@ -242,6 +242,7 @@ class Spec(SpecSection):
     data: DataSpec
     labels: LabelSpec | None = None
     model: ModelSpec
+    predictions: PredictionsSpec = PredictionsSpec()
     memory_budget: int | str | None = Field(None, description="that a task may take, such as 600MB; null is 1GiB")
 
     @property

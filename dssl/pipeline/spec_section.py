@@ -1,8 +1,10 @@
 """What every section of a pipeline file is: fields that are known, and no boolean where a number is meant."""
 
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+MOST_PREDICTIONS = 10_000_000  # rows of a source that are all predicted without being asked for
 
 
 def _takes_booleans(annotation: Any) -> bool:
@@ -42,3 +44,22 @@ class SpecSection(BaseModel):
         if self.one_of and sum(getattr(self, key) not in (None, False) for key in self.one_of) != 1:
             raise ValueError(f"set exactly one of {', '.join(self.one_of[:-1])} and {self.one_of[-1]}")
         return self
+
+
+class PredictionsSpec(SpecSection):
+    """The table of what is predicted of every row of the source, beside the report."""
+
+    format: Literal["auto", "csv", "parquet", "none"] = Field(
+        default="auto", description=f"of predictions_all; auto writes CSV of up to {MOST_PREDICTIONS:,} rows, and "
+                                    "says so where there are more and none are predicted; csv and parquet predict any "
+                                    "number of rows, none leaves it out")
+
+    @property
+    def most(self) -> int | None:
+        """Return the number of rows up to which all are predicted; None for any number."""
+        return {"none": 0, "auto": MOST_PREDICTIONS}.get(self.format)
+
+    @property
+    def ending(self) -> str:
+        """Return the format of the file."""
+        return "parquet" if self.format == "parquet" else "csv"

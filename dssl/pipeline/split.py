@@ -1,7 +1,7 @@
 """Which rows of the data set are trained on and tested on, and what is known of them: block by block.
 
 No more than a block of rows is held: row numbers, codes and quantities are written as shared arrays, `train`, `test`,
-and `train_codes` or `train_values` beside them.
+`rest` (in use, and neither: not drawn, or test rows without a target), and `train_codes` or `train_values` beside them.
 """
 
 from abc import ABC, abstractmethod
@@ -285,19 +285,24 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     drawn: Iterator[np.ndarray | None] = repeat(None, len(sizes))
     if params.points is not None and params.points != n_train:
         drawn, n_train = sample_points(sizes[:, 0], params.points, params.seed), params.points
-    _write(context, used, zip(used.blocks(), tested(), drawn, strict=True), n_train, n_test)
-    return {**described, "n_train": n_train, "n_test": n_test}
+    n_rest = sum(len(block.rows) for block in used.blocks()) - n_train - n_test
+    n = {"train": n_train, "test": n_test, "rest": n_rest}
+    _write(context, used, zip(used.blocks(), tested(), drawn, strict=True), n)
+    return {**described, **{f"n_{name}": count for name, count in n.items()}}
 
 
 def _write(context: Context, used: RowsInUse, blocks: Iterator[tuple[Block, np.ndarray, np.ndarray | None]],
-           n_train: int, n_test: int) -> None:
-    """Write the rows that are trained on, some of these where not all are drawn, and those that are tested."""
+           n: Mapping[str, int]) -> None:
+    """Write the rows that are trained on, some of these where not all are drawn, those that are tested, and others."""
     beside = used.target.arrays
-    streams = {(of, name): RowStream(context.parts, f"{of}_{name}" if name else of, n, dtype)
-               for of, n in (("train", n_train), ("test", n_test)) for name, dtype in {"": np.int64, **beside}.items()}
+    streams = {(of, name): RowStream(context.parts, f"{of}_{name}" if name else of, count, dtype)
+               for of, count in n.items() for name, dtype in {"": np.int64, **beside}.items()}
     for block, is_test, places in blocks:
         train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test & (block.strata >= 0))
-        for of, own in (("train", train if places is None else train[places]), ("test", test)):
+        train = train if places is None else train[places]
+        others = np.ones(len(block.rows), bool)
+        others[train], others[test] = False, False
+        for of, own in (("train", train), ("test", test), ("rest", np.flatnonzero(others))):
             streams[of, ""].add(block.rows[own])
             for name in beside:
                 assert block.known is not None
@@ -354,11 +359,12 @@ def _split_notes(found: Mapping[str, Any]) -> list[str]:
 def _split_cost(f: Facts[Any]) -> Cost:
     """Return that of passes over the labels, in the driver: a block of rows with what is known and drawn of them.
 
-    One finds the classes, one counts them; one counts what can be tested, one draws it, and one takes the rows.
+    One finds the classes, one counts them; one counts what can be tested, one all rows, one draws, and one takes the
+    rows.
     """
-    passes, held = 5, HELD * min(f.n_rows, DRAW_ROWS)
+    passes, held = 6, HELD * min(f.n_rows, DRAW_ROWS)
     return cost_of(0, passes * 9 * f.n_rows, 16 * (f.n + f.n_test), held, held)
 
 
-SPLIT = Stage("split", 6, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",
+SPLIT = Stage("split", 7, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",
               files=("source",), notes=_split_notes)

@@ -96,7 +96,7 @@ PLAIN = Words(model="The model of this run.", changed="model that merely changed
               norm="model")
 
 
-STAGED = ("labels", "graph", "selection")  # sections that a stage of the same name reads
+STAGED = ("labels", "graph", "selection", "predictions")  # sections that a stage of the same name reads
 
 
 @dataclass(frozen=True)

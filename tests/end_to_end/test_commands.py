@@ -66,7 +66,8 @@ def test_a_second_run_finds_everything_and_another_eta_the_graph(digits, workspa
     other = dssl("run", DIGITS, "--on", "in-process", "--workspace", workspace, "--set", "model.eta=100", "--json")
     assert other.code == 0, other.err
     found = statuses(other.document)
-    assert [name for name in STAGES if found[name] != "cached"] == ["selection", "models", "sample", "scores"]
+    assert [name for name in STAGES if found[name] != "cached"] == [
+        "selection", "models", "sample", "predictions", "scores"]
     assert other.document["run"] != again.document["run"]
 
 

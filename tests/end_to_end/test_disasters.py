@@ -56,7 +56,8 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, start, dssl, slow_c
                                                       "--json").document["stages"]}
     assert planned["columns"]["status"] == "partial"
     assert planned["columns"]["why"] == f"{len(before)} parts are finished"
-    assert {planned[name]["status"] for name in ("covariance", "models", "sample", "scores")} == {"to run"}
+    assert {planned[name]["status"] for name in ("covariance", "models", "sample", "predictions", "scores")
+            } == {"to run"}
 
     again = dssl("run", slow_columns, "--workspace", tmp_path, "--on", "in-process", "--json")
     assert again.code == 0, again.err

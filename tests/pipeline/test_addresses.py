@@ -10,7 +10,7 @@ from dssl.pipeline.plan import plan
 from dssl.storage.artifacts import Workspace
 
 NAMES = KINDS["svm"].names
-FITTED = {"models", "sample", "scores"}
+FITTED = {"models", "sample", "predictions", "scores"}
 CHOSEN = {"selection", *FITTED}
 SOLVED = {"columns", "covariance", *CHOSEN}
 ON_GRAPH = {"graph", "health", "system", *SOLVED}

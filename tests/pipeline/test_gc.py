@@ -210,10 +210,11 @@ def test_a_plan_says_what_would_be_made_again_and_a_run_makes_only_that(trimmed,
     again = run(spec, workspace=place.root, execution=InProcess(1))
     assert (again.metrics, {stage.status for stage in again.stages}) == (finished[1].metrics, {"cached"})
     changed = plan(spec, set=["model.eta=3"], workspace=place.root).records()
-    assert [row["name"] for row in changed if row["status"] != "cached"] == ["selection", "models", "sample", "scores"]
+    assert [row["name"] for row in changed if row["status"] != "cached"] == [
+        "selection", "models", "sample", "predictions", "scores"]
     solved = plan(spec, workspace=place.root, from_stage="covariance").records()
     made_again = [row["name"] for row in solved if row["status"] != "cached"]
-    assert made_again == ["system", "columns", "covariance", "selection", "models", "sample", "scores"]
+    assert made_again == ["system", "columns", "covariance", "selection", "models", "sample", "predictions", "scores"]
     assert next(row for row in solved if row["name"] == "system")["why"].startswith("removed by dssl gc on 20")
     result = run(spec, workspace=place.root, execution=InProcess(1), from_stage="covariance")
     assert [stage.name for stage in result.stages if stage.status == "done"] == made_again

@@ -305,17 +305,18 @@ def test_kinds_share_what_comes_before_the_model(fields, small_spec):
         theirs = {stage["name"]: stage["address"] for stage in plan(own, workspace="nowhere").records()}
         assert {name: mine[name] for name in names} == {name: theirs[name] for name in names}
         assert mine["models"] != theirs["models"]
-    assert KINDS["laprls"].names == [*names, "landmarks", "selection", "models", "sample", "scores"]
+    assert KINDS["laprls"].names == [*names, "landmarks", "selection", "models", "sample", "predictions", "scores"]
 
 
 @pytest.mark.parametrize(("override", "expected"), [
-    *((override, {"selection", "models", "sample", "scores"}) for override in (
+    *((override, {"selection", "models", "sample", "predictions", "scores"}) for override in (
         "model.gamma_A=3", "model.solver=nystrom-pcg", "kernel.bandwidth=2.0", "graph.laplacian=unnormalized",
         "selection.grid.gamma_I=[0, 1]", "selection={cross_validation: refit}")),
-    ("model.landmarks.count=41", {"landmarks", "selection", "models", "sample", "scores"}),
-    ("model.landmarks.seed=1", {"landmarks", "selection", "models", "sample", "scores"}),
-    ("labels.seed=1", {"labels", "health", "landmarks", "selection", "models", "sample", "scores"}),
-    ("graph.weights=binary", {"graph", "health", "selection", "models", "sample", "scores"}), ("data.rows=all", set()),
+    ("model.landmarks.count=41", {"landmarks", "selection", "models", "sample", "predictions", "scores"}),
+    ("model.landmarks.seed=1", {"landmarks", "selection", "models", "sample", "predictions", "scores"}),
+    ("labels.seed=1", {"labels", "health", "landmarks", "selection", "models", "sample", "predictions", "scores"}),
+    ("graph.weights=binary", {"graph", "health", "selection", "models", "sample", "predictions", "scores"}),
+    ("data.rows=all", set()),
 ])
 def test_a_change_moves_what_depends_on_it(fields, override, expected):
     before, after = ({stage["name"]: stage["address"] for stage in plan(fields, set=own, workspace="nowhere").records()}

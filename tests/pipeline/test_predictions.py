@@ -1,22 +1,154 @@
-"""The table of predictions beside a report."""
+"""The table of what is predicted of every row of a source, and the command that a report prints."""
+
+import html
+import shlex
 
 import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from numpy.testing import assert_allclose
 
-from dssl.pipeline.predictions import FILE, _write
-from dssl.storage.blocks import ArrayRows
+from dssl.cli.main import main
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.prediction import open_model
+from dssl.pipeline.predictions import PREDICTIONS, PredictionParams, make_predictions
+from dssl.pipeline.run import run
+from dssl.pipeline.stage import Context
+from dssl.pipeline.suggestion import artifacts_behind
+from dssl.report.sections.ran import predict_command
+
+N = 60
 
 
-def rows(*values):
-    return ArrayRows(np.array(values))
+def trees():
+    """Return a table with an identifier that is text, two features, and a class that a third of the rows have."""
+    rng = np.random.default_rng(0)
+    kind = np.arange(N) % 2
+    frame = pd.DataFrame({"code": [f"k{i:03d}" for i in rng.permutation(900)[:N]],
+                          "height": rng.normal(4 * kind, 1).round(3), "width": rng.normal(kind, 1).round(3)})
+    return frame.assign(kind=np.where(np.arange(N) % 3, None, np.array(["ash", "oak"], object)[kind]))
 
 
-def test_columns_are_named_as_dssl_predict_names_them_and_empty_where_nothing_is_known(tmp_path):
-    def text(*arguments, **options):
-        assert _write(tmp_path, rows(7, 2), *arguments, **options) == tmp_path / FILE
-        return (tmp_path / FILE).read_text().splitlines()
+GRAPH = {"labels": {"given": True}, "model": {"kind": "graph"}}
 
-    assert text(rows(0.5, np.nan), None, rows(np.nan, 2.5)) == ["row,value,true", "7,0.5,", "2,,2.5"]
-    assert text(ArrayRows(np.array([[1.0, 3.0], [2.0, 4.0]])), None, rows(1.0, 2.0), column=1)[1:] == ["7,3.0,1.0",
-                                                                                                      "2,4.0,2.0"]
-    assert text(rows(1, -1), ["a", "b"], rows(0, 1)) == ["row,label,true", "7,b,a", "2,,b"]
-    assert text(rows(4, 1), None) == ["row,label", "7,4", "2,1"]
+
+def predicted(folder, source, data=None, **spec):
+    """Return the result of a run, and its table with cells as text."""
+    data = {"source": source, "test": {"count": 4}, **(data or {})}
+    result = run({"name": "rows", "data": data, **(spec if "model" in spec else {**GRAPH, **spec})},
+                 workspace=folder / "work", execution=InProcess(1))
+    return result, pd.read_csv(result.predictions, dtype=str, keep_default_na=False) if result.predictions else None
+
+
+def test_every_row_is_predicted_and_what_was_given_stands_beside_it(finished, small_spec):
+    result = finished[1]
+    table = pd.read_csv(result.predictions)
+    source = np.load(small_spec["data"]["source"])
+    assert result.predictions.name == "predictions_all.csv"
+    assert table["row"].tolist() == [*range(260)]
+    assert table["given"].tolist() == source["y"].tolist()
+    assert table["role"].value_counts().to_dict() == {"unlabeled": 191, "test": 60, "labeled": 9}
+    assert table["label"].tolist() == open_model(result.model_path).predict(source["X"]).tolist()
+    tested = table[table["role"] == "test"]
+    assert_allclose((tested["label"] != tested["given"]).mean(), result.metrics["error"])
+    assert result.to_dict()["predictions"] == str(result.predictions)
+
+
+def test_rows_of_a_table_are_named_by_their_identifier_as_it_is_written(tmp_path):
+    trees().to_csv(tmp_path / "trees.csv", index=False)
+    _, table = predicted(tmp_path, str(tmp_path / "trees.csv"), data={"points": 40})
+    assert list(table) == ["code", "row", "given", "label", "probability", "role"]
+    assert table["code"].tolist() == trees()["code"].tolist()
+    assert table["role"].value_counts()["unused"] == N - 44
+    assert set(table["label"]) == {"ash", "oak"}  # of rows that were not drawn too
+    assert (table["given"] == trees()["kind"].fillna("")).all()
+    assert set(table.loc[table["given"] == "", "role"]) == {"unlabeled", "unused"}
+
+
+def test_rows_without_an_identifier_are_named_by_their_lines_and_a_label_of_a_file_is_given(tmp_path):
+    first, second = trees()[:30].drop(columns="code"), trees()[30:].drop(columns="code")
+    first.to_csv(tmp_path / "p-1.csv", index=False)
+    text = second.to_csv(index=False).splitlines()
+    (tmp_path / "p-2.csv").write_text("\n".join([text[0], "", *text[1:]]), encoding="utf-8")
+    (tmp_path / "told.csv").write_text("row,label\n31,oak\n", encoding="utf-8")
+    _, table = predicted(tmp_path, str(tmp_path / "p-*.csv"), labels={"given": True, "file": str(
+        tmp_path / "told.csv")})
+    assert list(table)[:3] == ["row", "file", "line"]
+    assert table["line"].astype(int).tolist() == [*range(2, 32), *range(3, 33)]
+    assert table["file"].iloc[[29, 30]].str[-7:].tolist() == ["p-1.csv", "p-2.csv"]
+    assert table.loc[31, ["given", "role"]].tolist() == ["oak", "labeled"]
+
+
+def test_a_table_is_left_out_or_written_as_parquet_where_the_spec_says_so(tmp_path, finished):
+    trees().to_parquet(tmp_path / "trees.parquet")
+    result, _ = predicted(tmp_path, str(tmp_path / "trees.parquet"), predictions={"format": "none"})
+    assert result.predictions is None
+    spec = {**result.spec, "predictions": {"format": "parquet"}}
+    table = pd.read_parquet(run(spec, workspace=tmp_path / "work", execution=InProcess(1)).predictions)
+    assert table["code"].tolist() == trees()["code"].tolist()
+    assert table["given"].isna().sum() == N * 2 // 3
+    assert load_spec({**spec, "predictions": {}}).predictions.most == 10_000_000
+
+
+def test_more_rows_than_a_limit_are_not_predicted_and_the_run_says_so(finished):
+    folder, = (finished[0] / "artifacts" / "predictions").iterdir()
+    context = Context(artifacts_behind(folder), {}, InProcess(1).scratch(), InProcess(1))
+    made = make_predictions(context, PredictionParams(259))
+    assert made == {"n": 260, "made": False, "most": 259}
+    assert "260 rows, more than the 259" in PREDICTIONS.notes(made)[0]
+    assert not PREDICTIONS.notes(make_predictions(context, PredictionParams(0)))
+
+
+def test_clusters_of_all_rows(tmp_path):
+    trees().drop(columns="kind").to_csv(tmp_path / "trees.csv", index=False)
+    _, table = predicted(tmp_path, str(tmp_path / "trees.csv"), model={
+        "kind": "kernel_clustering", "clusters": 2}, data={
+            "task": "clustering", "test": {"none": True}, "read": {"target": "none"}})
+    assert list(table)[:3] == ["code", "row", "label"]
+    assert table["label"].nunique() > 1
+    assert "role" not in table
+
+
+def as_csv(frame, folder):
+    frame.to_csv(folder / "it's mine.csv", index=False)
+    return str(folder / "it's mine.csv")
+
+
+def as_files(frame, folder):
+    for i, rows in enumerate((frame[:20], frame[20:])):
+        rows.to_csv(folder / f"p {i}.csv", index=False)
+    return [str(folder / "p 0.csv"), str(folder / "p 1.csv")]
+
+
+def as_pattern(frame, folder):
+    as_files(frame, folder)
+    return str(folder / "p *.csv")
+
+
+def as_npz(frame, folder):
+    np.savez(folder / "s.npz", X=frame[["height", "width"]].to_numpy(), y=frame["kind"].map(
+        {"ash": 0, "oak": 1}).fillna(-1).astype(int))
+    return str(folder / "s.npz")
+
+
+def as_parquet(frame, folder):
+    frame.to_parquet(folder / "s.parquet")
+    return str(folder / "s.parquet")
+
+
+@pytest.mark.parametrize("made", [as_pattern, as_parquet, *(pytest.param(made, marks=pytest.mark.extended) for made in (
+    as_csv, as_files, as_npz, "two_moons", "manifolds:80x4"))])
+def test_the_command_that_the_report_prints_works_as_printed(tmp_path, monkeypatch, made):
+    named = isinstance(made, str)
+    source = made if named else made(trees(), tmp_path)
+    result, table = predicted(tmp_path, source, labels={"per_class": 3} if named else {"given": True}, data={
+        "points": 60} if named else {})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    command = predict_command(str(result.model_path), result.spec["data"]["source"])
+    assert command in html.unescape(result.report.read_text())
+    done = CliRunner().invoke(main, shlex.split(command)[1:], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    assert pd.read_csv("predicted.csv", dtype=str)["label"].tolist() == table["label"].tolist()

@@ -89,7 +89,8 @@ def test_plan_tells_what_is_there(spec, workspace, tmp_path):
     assert last["why"] == "after split, points, labels, models"
     assert set(statuses(spec, workspace).values()) == {"cached"}
     changed = statuses(spec, workspace, "model.eta=3")
-    assert [name for name in NAMES if changed[name] != "cached"] == ["selection", "models", "sample", "scores"]
+    assert [name for name in NAMES if changed[name] != "cached"] == [
+        "selection", "models", "sample", "predictions", "scores"]
 
 
 def test_plan_tells_a_stage_that_was_interrupted(spec, workspace):
@@ -117,7 +118,7 @@ def test_a_second_run_computes_nothing(spec, finished, workspace):
 
 def test_another_eta_fits_and_scores_only(spec, finished, workspace):
     result = run(spec, set=["model.eta=0"], workspace=workspace, execution=InProcess(2))
-    assert ran(result) == ["selection", "models", "sample", "scores"]
+    assert ran(result) == ["selection", "models", "sample", "predictions", "scores"]
     assert result.metrics == result.baselines["base"]  # eta 0 is the base kernel
     assert outcome(run(spec, workspace=workspace, execution=InProcess(2))) == outcome(finished[1])  # still there
 
@@ -146,11 +147,11 @@ def test_an_interrupted_stage_repeats_the_missing_parts_only(spec, finished, wor
             path.unlink()
     if 4 not in left:
         next(iter(stored(columns, "shared/Z1/c").rglob("4"))).write_bytes(b"half of a chunk")
-    for stage in ("covariance", "selection", "models", "sample", "scores"):
+    for stage in ("covariance", "selection", "models", "sample", "predictions", "scores"):
         shutil.rmtree(folder_of(workspace, spec, stage))
     before = {index: (receipts[index].stat().st_mtime_ns, receipts[index].read_bytes()) for index in left}
     result = run(spec, workspace=workspace, execution=InProcess(2))
-    assert ran(result) == ["columns", "covariance", "selection", "models", "sample", "scores"]
+    assert ran(result) == ["columns", "covariance", "selection", "models", "sample", "predictions", "scores"]
     assert before == {index: (receipts[index].stat().st_mtime_ns, receipts[index].read_bytes()) for index in left}
     assert outcome(result) == outcome(finished[1])
     assert contents(workspace) == contents(finished[0])

@@ -1,6 +1,4 @@
-"""The points that a report shows, and the table of predictions beside it."""
-
-import csv
+"""The points that a report shows."""
 
 import numpy as np
 import pytest
@@ -87,15 +85,3 @@ def test_of_many_points_a_sample_is_drawn_with_the_labeled_ones_first(context, m
     assert found["judged"] <= 80 + len(own["labeled"])
     other = make_sample(context, SampleParams("euclidean", 4, 4))
     assert other["picture"]["points"] != own["points"]
-
-
-def test_the_table_beside_the_report_holds_each_test_point(finished, context, rows):
-    with open(finished[1].predictions, newline="") as file:
-        told = list(csv.DictReader(file))
-    wrong = np.mean([row["label"] != row["true"] for row in told])
-    assert_allclose(wrong, finished[1].metrics["error"])
-    numbers = [int(row["row"]) for row in told]
-    assert numbers == context.rows("split", "test").read_all().tolist()
-    assert [int(row["true"]) for row in told] == rows[1][numbers].tolist()
-    predicted = open_model(finished[1].model_path).predict(rows[0][numbers])
-    assert [row["label"] for row in told] == [str(own) for own in predicted]

@@ -1,7 +1,7 @@
 """The door to pyarrow: Parquet files, read by row groups, so that a task reads only the groups its rows lie in."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -274,3 +274,12 @@ def parquet_writer(path: Path, like: Mapping[str, np.ndarray]) -> Iterator[Calla
 
     with pyarrow.parquet.ParquetWriter(path, table(like).schema) as writer:
         yield lambda columns: writer.write_table(table(columns))
+
+
+def parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each row of a file, as text, of some columns; empty where a cell is null."""
+    with _pyarrow().parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(MOST_BATCH_ROWS >> 4, columns=list(columns)):
+            cells = [["" if cell is None else str(cell) for cell in batch.column(name).to_pylist()]
+                     for name in columns]
+            yield from zip(*cells, strict=True)

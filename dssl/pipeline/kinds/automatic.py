@@ -40,6 +40,7 @@ from ..dataset import DATASET, dataset_of
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
 from ..points import LABELS, POINTS, labeled_target, make_points, scale_points
+from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, make_scores
 from ..split import SPLIT
@@ -139,11 +140,17 @@ def _by_labels(target: Target, found: Automatic) -> dict[str, Any]:
     return by_labels(held, replace(whole, compared=alone), left_out)
 
 
+def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the model says at the training points, and at which of them it says nothing: at none."""
+    values = context.inputs["models"].parts.read(VALUES)["values"]
+    return values, np.zeros(len(values), bool)
+
+
 def make_automatic_scores(context: Context, params: NoParams) -> dict[str, Any]:
     """Predict the test points with every model and compare; score the training points whose labels were not shown."""
-    values = context.inputs["models"].parts.read(VALUES)["values"]
+    values, beyond = _values_of_training(context)
     return {**make_scores(context, params), **transductive_scores(
-        context, lambda target, places: values[places], np.zeros(len(values), bool))}
+        context, lambda target, places: values[places], beyond)}
 
 
 def _points_cost(f: Facts[AutomaticPipeline]) -> Cost:
@@ -193,7 +200,7 @@ AUTOMATIC = Kind.of(SPECS["automatic"], (
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("models", 8, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
-    SAMPLE_OF_GRAPH,
+    SAMPLE_OF_GRAPH, predictions_with(_scores_cost, _values_of_training),
     replace(SCORES, version=3, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
             cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

@@ -36,6 +36,7 @@ from ...storage.blocks import PartWriter
 from ..dataset import DATASET
 from ..facts import Facts
 from ..points import LABELS, POINTS, labeled_target
+from ..predictions import predictions_with
 from ..sample import SAMPLE
 from ..scoring import SCORES, scores_cost
 from ..split import SPLIT
@@ -253,7 +254,7 @@ CLUSTER = Kind.of(SPECS["cluster"], (
     Stage("selection", 2, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 3, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
-    SAMPLE,
+    SAMPLE, predictions_with(_scores_cost),
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make,
           _scores_cost, _FEWER, section=SCORES.section, leads=True),
 ), words=WORDS, baselines=BASELINES)

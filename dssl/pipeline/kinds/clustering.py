@@ -34,6 +34,7 @@ from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
 from ..points import POINTS
+from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE, SAMPLE_OF_GRAPH
 from ..split import SPLIT, known_target
 from ..stage import Context, Kind, NoParams, Stage
@@ -167,6 +168,7 @@ def _kind(name: str, graph: Sequence[Stage], model: str) -> Kind:
         DATASET, SPLIT, POINTS, *graph,
         Stage("models", 2, needs, ClustersParams.of, make_clusters, _clusters_cost, "lower model.landmarks"),
         sample,
+        predictions_with(_agreement_cost, needs=tuple(name for name in PREDICTIONS.needs if name != "labels")),
         Stage("scores", 1, ("split", "points", "models"), lambda spec: NoParams(), make_agreement, _agreement_cost,
               "lower data.points"),
     ), words=words, baselines=BASELINES, answer=clusters_section)

@@ -32,6 +32,7 @@ from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
 from ..points import LABELS, POINTS, labeled_target
+from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
@@ -274,7 +275,7 @@ STAGES = (
           leads=True),
     Stage("models", 7, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, fit_cost, "lower subsample.size"),
-    SAMPLE_OF_GRAPH,
+    SAMPLE_OF_GRAPH, predictions_with(_scores_cost),
     replace(SCORES, cost=_scores_cost, remedy="lower subsample.size or labels"),
 )
 

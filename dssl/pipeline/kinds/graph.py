@@ -58,6 +58,7 @@ from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of, vertices_of
 from ..points import LABELS, POINTS, labeled_target
+from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, make_scores
 from ..split import SPLIT, split_target
@@ -290,6 +291,12 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
             **({} if shares is None else {"class_shares": shares.tolist()})}
 
 
+def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the function says at the training points, and which of them no label reaches."""
+    found, vertex = _values(context), vertices_of(context).vertex
+    return signed(found.values[vertex], labeled_target(context)), ~found.reached[vertex]
+
+
 def make_graph_scores(context: Context, params: NoParams) -> dict[str, Any]:
     """Predict the test points with every model and compare; score the training points whose labels were not shown."""
     found, vertex = _values(context), vertices_of(context).vertex
@@ -382,6 +389,7 @@ GRAPH_LEARNER = Kind.of(SPECS["graph"], (
     Stage("models", 4, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),
     SAMPLE_OF_GRAPH,
+    predictions_with(_scores_cost, _values_of_training, (*PREDICTIONS.needs, "vertices", "vertex_values")),
     replace(SCORES, version=3, needs=("split", "points", "labels", "vertices", "vertex_values", "models"),
             make=make_graph_scores, cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

@@ -46,6 +46,7 @@ from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertex_rows_of
 from ..points import LABELS, POINTS, labeled_target
+from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
@@ -284,6 +285,10 @@ def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
     return _of_method(f, costs, _fewest(_preparing_costs(f, of) if unknown else costs))
 
 
+def _scores_cost(f: Facts[LapRLSPipeline]) -> Cost:
+    return scores_cost(f, _n_points(f), f.n_outputs, 8 if f.is_regression else 16)
+
+
 WORDS = Words(
     model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
           "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
@@ -301,7 +306,6 @@ LAPRLS = Kind.of(SPECS["laprls"], (
           _selection_cost, _FEWER, intermediate=True, section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 7, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
           FitParams.of, make_models, _models_cost, _FEWER, section=laprls_section),
-    SAMPLE_OF_GRAPH,
-    replace(SCORES, cost=lambda f: scores_cost(f, _n_points(f), f.n_outputs, 8 if f.is_regression else 16),
-            remedy=_FEWER),
+    SAMPLE_OF_GRAPH, predictions_with(_scores_cost),
+    replace(SCORES, cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

@@ -33,6 +33,7 @@ from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
 from ..points import LABELS, POINTS, labeled_target
+from ..predictions import predictions_with
 from ..sample import SAMPLE
 from ..scoring import SCORES, scores_cost
 from ..split import SPLIT
@@ -241,7 +242,7 @@ MULTISCALE = Kind.of(SPECS["multiscale"], (
           section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 2, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER,
           section=regions_section, leads=True),
-    SAMPLE,
+    SAMPLE, predictions_with(_scores_cost),
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make, _scores_cost, _FEWER,
           section=SCORES.section, leads=True),
 ), words=WORDS, baselines=BASELINES)

@@ -1,5 +1,10 @@
 """What ran: the stages with their time and memory, the pipeline file as it was checked, the versions of libraries."""
 
+import os
+import shlex
+from collections.abc import Sequence
+from glob import glob
+from pathlib import PurePath
 from typing import Any
 
 import yaml
@@ -48,17 +53,28 @@ def files_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
     """Return what lies beside the page, and how the model predicts other points; None of a run that is not known."""
     if not result.get("run") or not result.get("model"):
         return None
-    lost = at(result, "unreached", "file")
-    beside = [("predictions.csv", "what the model says of each test point, and what is true" if "n_clusters" not in (
-        result.get("metrics") or {}) else "the cluster of each training point")] if result.get("predictions") else []
+    lost, table_of_all = at(result, "unreached", "file"), result.get("predictions")
+    what = "label or value" if "n_clusters" not in (result.get("metrics") or {}) else "cluster"
+    beside = [] if not table_of_all else [(
+        PurePath(table_of_all).name, f"the predicted {what} of every row of the source, beside what was given")]
     beside += [("unreached.csv", "the training points that no label reaches")] if lost else []
     beside += [("result.json", "all figures of the run"), ("spec.json", "the spec, as it was checked")]
-    source = at(facts, "spec", "data", "source")
-    named = source if isinstance(source, str) else "NEW_POINTS.csv"
     return Section("files", "Predictions and files", joined((
         table((), [(_link(name), told) for name, told in beside]),
-        tag("p", "Other points, or all of the same source, are predicted by"),
-        tag("pre", f"dssl predict {result['model']} {named} predicted.csv"))))
+        tag("p", "This predicts the source again; name a file of new rows in its place to predict those:"),
+        tag("pre", predict_command(result["model"], at(facts, "spec", "data", "source"))))))
+
+
+def predict_command(model: str, source: str | Sequence[str] | None) -> str:
+    """Return the command that predicts the points of a source, with paths that are right in every folder."""
+    names = [source] if isinstance(source, str) else list(source or ["NEW_ROWS.csv"])
+    paths = [os.path.abspath(name) if _is_relative(name) else name for name in names]
+    return shlex.join(["dssl", "predict", model, *paths, "predicted.csv"])
+
+
+def _is_relative(name: str) -> bool:
+    """Return whether a source is a path or a pattern that depends on the folder in which it is read."""
+    return "://" not in name and (os.path.exists(name) or bool(glob(name, recursive=True)))
 
 
 def _link(name: str) -> Html:
