@@ -205,9 +205,7 @@ def test_nothing_of_the_size_of_the_dense_rows_is_made():
 
 def test_the_search_is_planned_without_reading_all_rows(monkeypatch):
     X = zipf(3000, 40, 4, 10)
-    points, seconds = plan_exact(CsrRows(X), 5, "euclidean", InProcess(1))
-    assert points.search == "inverted index"
-    assert 0 < seconds < 10
+    assert plan_exact(CsrRows(X), 5, "euclidean", InProcess(1))[0].search == "inverted index"
     wide = in_parts(X, 700)
     assert inverted.point_rows(wide, "euclidean", 1 << 30) % 700 == 0
     assert inverted.point_rows(wide, "euclidean", 1 << 17) in range(1, 700)
@@ -219,6 +217,7 @@ def test_the_method_is_chosen_by_predicted_seconds(monkeypatch):
     assert neighbors(X, 5).attributes["method"] == "exact"
     wider = sparse.csr_array((X.data, X.indices, X.indptr), shape=(300, 5000))
     longer = as_csr(X + sparse.csr_array(np.ones((300, 40), np.float32)))
+    # The formulas of the costs, not what this machine takes.
     assert descent_seconds(CsrRows(wider), 5) == descent_seconds(CsrRows(X), 5)
     assert descent_seconds(CsrRows(longer), 5) > descent_seconds(CsrRows(X), 5)
     assert descent_seconds(ArrayRows(X.toarray()), 5) == 300 * 10 * (ROW_NS + 41 * AXIS_NS) * 1e-9

@@ -66,11 +66,11 @@ def test_eigenpairs_of_landmarks_are_orthonormal_and_those_of_the_nystrom_approx
 
 def test_degrees_are_row_sums_whatever_the_tiles(X, monkeypatch):
     whole = exact_degrees(as_rows(X), KERNEL, InProcess(2))
-    assert_allclose(whole, KERNEL(X, X).sum(axis=1), rtol=1e-5)
+    assert_allclose(whole, KERNEL(X, X).sum(axis=1), rtol=1e-4)  # sums of float32
     for tile in (240, 100, 17):
         monkeypatch.setattr(cluster_module, "TILE", tile)
-        assert_allclose(exact_degrees(as_rows(X), KERNEL, InProcess(2)), whole, rtol=1e-5)
-        assert_allclose(exact_degrees(as_rows(sparse.csr_array(X)), KERNEL, InProcess(1)), whole, rtol=1e-5)
+        assert_allclose(exact_degrees(as_rows(X), KERNEL, InProcess(2)), whole, rtol=1e-4)
+        assert_allclose(exact_degrees(as_rows(sparse.csr_array(X)), KERNEL, InProcess(1)), whole, rtol=1e-4)
 
 
 def test_no_degree_of_landmarks_is_less_than_the_similarity_to_itself():
@@ -112,8 +112,8 @@ def test_new_points_are_as_those_of_the_fit(X):
     """The degree of a point scales its row alone, and a virtual sample has unit length."""
     samples = basis(X[:200], X[:200:2]).samples(TransferParams(), 9)
     both = samples(X)
-    assert_array_equal(both[:200], samples(X[:200]))
-    assert_array_equal(samples.of_rows(as_rows(X), np.array([3, 210, 7]), 1 << 30), samples(X[[3, 210, 7]]))
+    assert_allclose(both[:200], samples(X[:200]), atol=1e-12)
+    assert_allclose(samples.of_rows(as_rows(X), np.array([3, 210, 7]), 1 << 30), samples(X[[3, 210, 7]]), atol=1e-12)
     far = samples(np.full((1, 4), 15.0))
     assert_allclose(np.linalg.norm(far), 1)  # by its nearest landmarks, however little it is like them
     assert not samples(np.full((1, 4), 1e6)).any()

@@ -196,7 +196,6 @@ def test_a_plan_for_a_shape_reads_nothing_and_grows_with_it(spec, tmp_path):
         "count": 50, "file": "nowhere.csv"}}
     small, large = (plan(fields, points=n, columns=64, workspace=tmp_path / "w") for n in (100_000, 400_000))
     assert large.total()["read_bytes"] / small.total()["read_bytes"] > 3.5
-    assert large.total()["core_seconds"] > 2 * small.total()["core_seconds"]
     assert {item.status for item in large.stages} == {"to run"}
     assert large.stages[0].artifact.address != small.stages[0].artifact.address
     wider = plan(fields, set=["data.read.dtype=float64"], points=100_000, columns=64)
@@ -223,7 +222,6 @@ def test_a_search_that_auto_cannot_choose_is_not_in_the_plan(spec):
         {row["name"]: row for row in plan(fields, set=given, points=n, columns=64).records()}["neighbors"]
         for n, given in ((10**7, ()), (10**8, ()), (10**8, ["graph.method=partitioned"])))
     assert large["read_bytes"] < 11 * small["read_bytes"]
-    assert large["core_seconds"] < 11 * small["core_seconds"]
     assert "search" not in large["estimated"]
     assert large["read_bytes"] == partitioned["read_bytes"]
     some = {row["name"]: row for row in plan(fields, points=10**5, columns=64).records()}["neighbors"]
