@@ -23,7 +23,9 @@ from ..data.readers.formats import ENDINGS, folder_format
 from ..data.sources import find_source
 from ..errors import DataError, require
 from ..execution.tasks import Execution
+from ..graph.outliers import far_rows_in_words
 from ..plain_yaml import yaml_of
+from .extents import extents_of
 from .first_look import FEW, Labels, Look, listed
 
 Task = Literal["classification", "regression", "clustering"]
@@ -173,9 +175,14 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], told=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
     if labels is not None:
         _test(out, look, labels, task)
-    used = [record for record in records if record.name not in left_out and record.kind in ("number", "integer")]
-    spans = [record.max - record.min for record in used
-             if record.min is not None and record.max is not None and record.max > record.min]
+    extents = extents_of(look.reader, look.ranges, look.execution)
+    spans = [] if extents is None else [
+        float(extents.largest[j] - extents.smallest[j]) for j, record in enumerate(records)
+        if record.name not in left_out and record.kind in ("number", "integer")
+        and extents.largest[j] > extents.smallest[j]]
+    if extents is not None and extents.outliers and extents.outliers["n_rows"]:
+        out.told.append(f"{far_rows_in_words(extents.outliers, look.scan.feature_names)}; if that is a code of a "
+                        "missing cell, mark it as missing")
     ratio = max(spans) / min(spans) if spans else 1.0
     apart = f"the ranges of the columns differ by a factor of {ratio:,.0f}" if ratio >= APART else \
         "the columns have ranges alike" if spans else "by the columns' ranges"

@@ -50,6 +50,17 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_a_row_of_sentinels_is_named_and_the_ranges_are_those_of_the_others(here):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=N), "b": rng.normal(scale=500, size=N), "label": np.arange(N) % 2})
+    frame.loc[40, "a"] = None
+    frame.loc[41, ["a", "b"]] = -99999
+    frame.to_csv("t.csv", index=False)
+    done = init("t.csv")
+    assert "row 41 lies far from all others (counted from 0)" in done.stderr + done.stdout
+    assert "the ranges of the columns differ by a factor of" in done.stderr + done.stdout
+
+
 def test_a_table_is_inspected_and_each_choice_has_its_reason(here):
     trees().to_csv("my trees.csv", index=False)
     done = init("my trees.csv")
