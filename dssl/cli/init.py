@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..errors import DataError, require
+from ..errors import DataError, require, sentences
 from .options import json_option, memory_option, read_option
 
 
@@ -17,7 +18,7 @@ from .options import json_option, memory_option, read_option
 @click.option("--out", default=None, metavar="SPEC", type=click.Path(path_type=Path),
               help="The file to write, which is not there yet. Default: the name of SOURCE, in this folder, as .yaml.")
 @click.option("--target", default=None, metavar="COLUMN", help="What is predicted; none for clusters. By default it is "
-              "looked for: by its name, by empty cells in one column, by few different values.")
+              "looked for: by its name, then the column with by far the most empty cells, then the last one.")
 @read_option
 @memory_option
 @json_option
@@ -29,12 +30,21 @@ def init_command(source: tuple[str, ...], out: Path | None, target: str | None, 
     SOURCE is what `data.source` takes: a path, a pattern such as 'part-*.csv', a folder, a URL or a name.
     """
     from ..execution.in_process import InProcess
+    from ..pipeline.first_look import AmbiguousTarget
     from ..pipeline.first_spec import first_spec
 
     if out is not None:
         _require_new(out)
     execution = InProcess() if memory_budget is None else InProcess().within(memory_budget)
-    found = first_spec(source, options, execution, target=target)
+    try:
+        found = first_spec(source, options, execution, target=target)
+    except AmbiguousTarget as error:
+        if not is_terminal() or as_json or len(error.candidates) < 2:
+            raise
+        click.echo(sentences(str(error))[1], err=True)
+        chosen = click.prompt("Which column is predicted? (none for clusters)", err=True, default=error.candidates[0],
+                              type=click.Choice([*error.candidates, "none"]))
+        found = first_spec(source, options, execution, target=chosen)
     path = out or Path(f"{found.name}.yaml")
     _require_new(path)
     with open(path, "x", encoding="utf-8") as file:
@@ -46,6 +56,11 @@ def init_command(source: tuple[str, ...], out: Path | None, target: str | None, 
     for line in found.told:
         click.echo(line)
     click.echo(f"written: {path}, with these reasons; look at it, then: dssl run {path}")
+
+
+def is_terminal() -> bool:
+    """Return whether somebody can answer a question."""
+    return sys.stdin.isatty()
 
 
 def _require_new(path: Path) -> None:

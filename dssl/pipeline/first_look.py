@@ -1,5 +1,6 @@
 """A first look at a source that has no spec yet: its columns, its labels, and which column is the target."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,10 @@ from ..execution.tasks import Execution
 from ..storage.blocks import PartWriter, Receipt, row_ranges
 from .spec import ingest_params
 
-NAMED = (*TARGET_NAMES, "labels", "classes", "outcome", "response", "category")  # of targets, whatever they hold
+NAMED = (*TARGET_NAMES, "labels", "classes")  # of targets, whatever they hold
+NAMED_OFTEN = ("outcome", "response", "category")  # of targets, unless another column has by far the most empty cells
+MANY_EMPTY, SOME_EMPTY = 0.3, 0.2  # shares of the cells of a column; the second also of what one has more
+MOST_TARGETS = 100  # different texts of a target that is not named
 FEW = 30  # different labels up to which whole numbers are classes
 
 
@@ -93,12 +97,21 @@ class Look:
         names = [name for name in self.reader.column_names() if name not in ("", *listed(self.options.get("drop")))]
         if not self.is_table or not names:
             return None, "as the format has it" if self.scan.target else ""
-        lower = [name.lower() for name in names]
-        named = next((names[lower.index(name)] for name in NAMED if name in lower), None)
+        named = _named(names, NAMED)
         if named is not None:
             return named, "it is named so"
         whole = Look(self.source, {**self.options, "target": NO_TARGET}, self.scratch, self.execution)
-        return _likely(whole.records or [], whole.scan.n_rows, self.source.name)
+        records, n_rows, often = whole.records or [], whole.scan.n_rows, _named(names, NAMED_OFTEN)
+        empty = [record.name for record in records if MANY_EMPTY * n_rows <= (record.missing or 0) < n_rows]
+        if often is not None and empty in ([], [often]):
+            return often, "it is named so"
+        return likely_target(records, n_rows, self.source.name)
+
+
+def _named(names: Sequence[str], targets: Sequence[str]) -> str | None:
+    """Return the column that has one of the names of targets, in their order, capitals or not; None of none."""
+    lower = [name.lower() for name in names]
+    return next((names[lower.index(name)] for name in targets if name in lower), None)
 
 
 @dataclass(frozen=True)
@@ -160,37 +173,77 @@ def joined_labels(blocks: Sequence[Receipt], names: Sequence[str] | None) -> Lab
                   min(ends, default=None), max(ends, default=None))
 
 
-def _likely(records: Sequence[ColumnRecord], n_rows: int, source: str) -> tuple[str, str]:
-    """Return the column of a table that is the target most likely, by its empty cells and few values, and why.
+class AmbiguousTarget(DataError):
+    """Several columns of a table may be the target; `candidates` are their names, the likeliest first."""
 
-    Raises DataError: none is, or several are.
+    def __init__(self, message: str, candidates: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.candidates = tuple(candidates)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.candidates)
+
+
+def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> tuple[str, str]:
+    """Return the column of a table that is the target most likely, and why.
+
+    It is the one with by far the most empty cells, whose rows are to be predicted, or else the last one. Identifiers,
+    dates, free text, and constant columns are none.
+
+    Raises AmbiguousTarget: a column with some empty cells and the last one are both plausible, or none is.
     """
-    few = [record for record in records if _is_few(record)]
-    empty = [record for record in records if record.missing and record.missing < n_rows]
-    partly = [record for record in few if record in empty]
-    if len(partly) == 1:
-        return partly[0].name, "no other column has both few different values and empty cells"
-    if len(empty) == 1 and not few:
-        return empty[0].name, "no other column has empty cells"
+    possible = [record for record in records if _can_be_predicted(record, n_rows)]
+    last = records[-1] if records[-1] in possible and records[-1].finding != "duplicate" else None
+    ordered = sorted(possible, key=lambda record: -(record.missing or 0))
+    empty = [(record.missing or 0) / n_rows for record in ordered] + [0.0, 0.0]
+    if empty[0] >= MANY_EMPTY and empty[0] - empty[1] >= SOME_EMPTY:
+        beside = f"; the last column, {last.name}, is another choice: --target {shlex.quote(last.name)}" \
+            if last is not None and last is not ordered[0] else ""
+        return ordered[0].name, f"{empty[0]:.0%} of its cells are empty, far more than of any other column{beside}"
+    if empty[0] > 0 and empty[0] >= 2 * empty[1]:
+        if last is None or last is ordered[0] or not _is_few(last):
+            return ordered[0].name, "it has the most empty cells by far"
+        if _is_few(ordered[0]) or empty[0] >= SOME_EMPTY:
+            raise _ambiguous([ordered[0], last], records, source, f"{ordered[0].name} has the most empty cells by far, "
+                             f"{ordered[0].missing:,} of {n_rows:,}, and {last.name} is the last column and has few "
+                             "different values")
+    if last is not None:
+        return last.name, "it is the last column"
+    few = [record for record in possible if _is_few(record)]
+    few_with_gaps = [record for record in few if record.missing]
     if len(few) == 1:
         return few[0].name, "no other column has few different values"
-    if few and records[-1] in few:
-        return few[-1].name, "it is the last column and has few different values, as others have"
+    if len(few_with_gaps) == 1:
+        return few_with_gaps[0].name, "no other column has both few different values and empty cells"
+    raise _ambiguous(few or possible, records, source, f"the last column, {records[-1].name}, is "
+                     f"{_what(records[-1]) if records[-1].finding is None else records[-1].finding}, and of the others "
+                     + ("several have few different values" if few else "none has few different values"))
+
+
+def _ambiguous(candidates: Sequence[ColumnRecord], records: Sequence[ColumnRecord], source: str,
+               why: str) -> AmbiguousTarget:
     shown = "; ".join(f"{record.name} ({_what(record)})" for record in records[:20])
-    raise DataError(explain(f"{source}: no column is the target beyond doubt",
-                            why="none is named label, target, class or y, and of the others "
-                            + ("several have few different values" if few else "none has few different values"),
-                            fix=f"name it: --target {(few or list(records))[-1].name}, or --target none for clusters; "
-                                f"the columns are {shown}"))
+    named = " or ".join(f"--target {shlex.quote(record.name)}" for record in list(candidates or records)[:3])
+    return AmbiguousTarget(explain(f"{source}: no column is the target beyond doubt", why=why,
+                                   fix=f"name it: {named}, or --target none for clusters; the columns are {shown}"),
+                           [record.name for record in candidates])
+
+
+def _can_be_predicted(record: ColumnRecord, n_rows: int) -> bool:
+    """Return whether a column may be the target: neither constant nor empty, and no identifier, date or free text."""
+    if record.finding in ("identifier", "constant", "time stamp") or record.kind in ("text", "time", None):
+        return False
+    if (record.missing or 0) >= n_rows:
+        return False
+    return record.kind != "category" or (record.levels or 0) <= MOST_TARGETS
 
 
 def _is_few(record: ColumnRecord) -> bool:
-    if record.finding in ("identifier", "constant") or record.kind in ("text", "time"):
-        return False
+    """Return whether a column has few different values, as classes do; one value where the other cells are empty."""
     if record.kind == "category":
-        return 2 <= (record.levels or 0) <= FEW
+        return (record.levels or 0) <= FEW
     return record.kind == "integer" and record.min is not None and record.max is not None \
-        and 1 <= record.max - record.min < FEW
+        and record.max - record.min < FEW
 
 
 def _what(record: ColumnRecord) -> str:

@@ -153,10 +153,10 @@ def _task(labels: Labels | None, source: str) -> Task:
     require(labels.known > 0, f"{source}: no row of the target has a value", why="there is nothing to learn from",
             fix="name another column with --target, or --target none for clusters", error=DataError)
     if labels.is_text or (labels.is_whole and labels.counts is not None and len(labels.counts) <= FEW):
-        require(labels.counts is not None and len(labels.counts) >= 2, f"{source}: the target has "
-                + (f"more than {MOST_LEVELS:,} different texts" if labels.counts is None else "one value"),
-                why="classes are told apart from two on" if labels.counts else "it names rows, not classes",
-                fix="name another column with --target", error=DataError)
+        require(labels.counts is not None, f"{source}: the target has more than {MOST_LEVELS:,} different texts",
+                why="it names rows, not classes", fix="name another column with --target", error=DataError)
+        require(len(labels.counts or ()) >= 2 or labels.missing > 0, f"{source}: the target has one value",
+                why="classes are told apart from two on", fix="name another column with --target", error=DataError)
         return "classification"
     return "regression"
 
@@ -173,6 +173,10 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     _read(out, look, labels, why, records, left_out)
     if marker is not None:
         out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], told=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
+    if labels is not None and task == "classification" and len(labels.counts or ()) == 1:
+        only, = labels.counts or ()
+        one = f"all labels are {only!r}: a classifier needs two classes, so label some rows of another one"
+        out.add(f"# {one}", told=one)
     if labels is not None:
         _test(out, look, labels, task)
     extents = extents_of(look.reader, look.ranges, look.execution)

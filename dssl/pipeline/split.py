@@ -285,7 +285,7 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     drawn: Iterator[np.ndarray | None] = repeat(None, len(sizes))
     if params.points is not None and params.points != n_train:
         drawn, n_train = sample_points(sizes[:, 0], params.points, params.seed), params.points
-    n_rest = sum(len(block.rows) for block in used.blocks()) - n_train - n_test
+    n_rest = max(0, sum(len(block.rows) for block in used.blocks()) - n_train - n_test)  # too few are refused below
     n = {"train": n_train, "test": n_test, "rest": n_rest}
     _write(context, used, zip(used.blocks(), tested(), drawn, strict=True), n)
     return {**described, **{f"n_{name}": count for name, count in n.items()}}

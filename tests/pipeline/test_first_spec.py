@@ -12,7 +12,8 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from dssl.cli.main import main
-from dssl.pipeline.first_look import Labels, joined_labels, labels_in
+from dssl.data.findings import ColumnRecord
+from dssl.pipeline.first_look import Labels, joined_labels, labels_in, likely_target
 from dssl.pipeline.load import load_spec
 
 N = 90
@@ -113,10 +114,13 @@ def test_a_spec_that_is_there_is_not_overwritten(here):
 
 @pytest.mark.parametrize(("columns", "target", "why"), [
     ({"a": [0.5, 1.5], "Label": [3, 4], "b": [0, 1]}, "Label", "it is named so"),
-    ({"a": [0.5, 1.5], "kind": ["x", "z", None], "b": [0, 1]}, "kind", "few different values and empty cells"),
-    ({"a": [0.5, 1.5], "price": [1.25, None], "b": [7.5, 8.5]}, "price", "no other column has empty cells"),
-    ({"a": [0.5, 1.5], "kind": ["x", "z"], "b": [7.5, 8.5]}, "kind", "no other column has few different values"),
+    ({"a": [0.5, 1.5], "kind": ["x", "z", None, None, None], "b": [0, 1]}, "kind", "of its cells are empty"),
+    ({"a": [0.5, 1.5], "kind": ["x", None, None, None], "b": [0, 1, None]}, "kind", "of its cells are empty"),
+    ({"a": [0.5, 1.5], "price": [1.25, None], "b": [7.5, 8.5]}, "price", "of its cells are empty"),
+    ({"a": [0.5, 1.5], "kind": ["x", "z", None], "b": [7.5, 8.5]}, "kind", "of its cells are empty"),
+    ({"a": [0.5, 1.5], "kind": ["x", "z"], "day": ["2024-01-01", "2024-01-02"]}, "kind", "no other column has few"),
     ({"a": [0.5, 1.5], "b": [0, 1], "kind": ["x", "z"]}, "kind", "it is the last column"),
+    ({"a": [0.5, 1.5], "b": [0, 1, None], "kind": ["x", "z", None]}, "kind", "it is the last column"),
 ])
 def test_the_target_is_found(here, columns, target, why):
     rng = np.random.default_rng(0)
@@ -133,9 +137,28 @@ def test_the_target_is_found(here, columns, target, why):
     assert found["task"] == ("regression" if target == "price" else "classification")
 
 
+def column(name, kind="number", missing=0, levels=None, high=100.0, finding=None):
+    low, high = (0.0, high) if kind in ("number", "integer") else (None, None)
+    return ColumnRecord(name, kind, low, high, missing, levels, True, finding, finding)
+
+
+@pytest.mark.parametrize(("columns", "target"), [
+    ([column("a", missing=20), column("t", "category", 850, 3), column("b", missing=50)], "t"),
+    ([column("a"), column("t", "category", 900, 1), column("b", "category", 0, 4)], "t"),
+    ([column("a", missing=30), column("t", missing=900), column("b", "integer", high=5.0)], "t"),
+    ([column("a"), column("b", "integer", high=1.0), column("t")], "t"),
+    ([column("a"), column("t", "category", levels=3), column("b", "integer", finding="identifier")], "t"),
+    ([column("a"), column("t", "category", 700, 3), column("b", "time", finding="time stamp")], "t"),
+    ([column("a"), column("t", "category", 700, 3), column("b", "text", 20)], "t")])
+def test_the_target_is_the_column_with_by_far_the_most_empty_cells_or_the_last(columns, target):
+    assert likely_target(columns, 1000, "t.csv")[0] == target
+
+
 @pytest.mark.parametrize(("change", "arguments", "told"), [
-    (lambda frame: frame[["height", "width"]], (), "no column is the target beyond doubt"),
-    (lambda frame: frame[["soil", "kind", "height"]].assign(kind=frame["soil"]), (), "several have few"),
+    (lambda frame: frame[["height", "width", "id"]], (), "and of the others none has few"),
+    (lambda frame: frame[["soil", "kind", "seen"]].assign(kind=frame["soil"]), (), "several have few"),
+    (lambda frame: frame[["height", "age", "soil"]], (),
+     "or --target soil"),
     (lambda frame: frame, ("--target", "knid"), "has no column 'knid'"),
     (lambda frame: frame, ("--target", "seen"), "more than" if N > 1000 else "no class has two labels"),
     (lambda frame: frame.assign(kind="oak"), ("--target", "kind"), "the target has one value"),
@@ -146,6 +169,24 @@ def test_a_target_that_cannot_be_is_refused_with_what_to_say(here, change, argum
     assert done.exit_code == 1
     assert told in done.stderr
     assert not (here / "t.yaml").exists()
+
+
+def test_a_target_whose_labels_are_of_one_class_so_far_is_the_target_and_its_spec_says_what_is_missing(here):
+    frame = trees().assign(kind=np.where(np.arange(N) % 6, None, "oak"))
+    frame[["height", "kind", "width"]].to_csv("t.csv", index=False)
+    done = init("t.csv", "--json")
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["target"] == "kind"
+    assert "all labels are 'oak'" in " ".join(told["chosen"])
+
+
+def test_a_terminal_is_asked_where_two_columns_may_be_the_target(here, monkeypatch):
+    trees()[["height", "age", "soil"]].to_csv("t.csv", index=False)
+    monkeypatch.setattr("dssl.cli.init.is_terminal", lambda: True)
+    done = CliRunner().invoke(main, ["init", "t.csv"], input="soil\n", catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    assert load_spec("t.yaml").data.read["target"] == "soil"
 
 
 @pytest.mark.parametrize(("labels", "unlabeled"), [

@@ -49,7 +49,8 @@ def test_what_runs_need_is_kept(twice):
 def test_of_a_dropped_run_goes_what_no_other_needs_and_it_is_told(twice, finished, spec):
     workspace, result = twice
     listed = find_garbage(workspace, drop=[result.run])
-    assert found_names(listed) == ["artifact models", "artifact sample", "artifact scores", "artifact selection", "run"]
+    assert found_names(listed) == [
+        "artifact models", "artifact predictions", "artifact sample", "artifact scores", "artifact selection", "run"]
     assert listed.size > 0
     model = workspace.root / result.model_path.relative_to(result.workspace)
     before = open_model(model).model.attributes
@@ -211,10 +212,11 @@ def test_a_plan_says_what_would_be_made_again_and_a_run_makes_only_that(trimmed,
     assert (again.metrics, {stage.status for stage in again.stages}) == (finished[1].metrics, {"cached"})
     changed = plan(spec, set=["model.eta=3"], workspace=place.root).records()
     assert [row["name"] for row in changed if row["status"] != "cached"] == [
-        "selection", "models", "sample", "predictions", "scores"]
+        "dataset", "selection", "models", "sample", "predictions", "scores"]
     solved = plan(spec, workspace=place.root, from_stage="covariance").records()
     made_again = [row["name"] for row in solved if row["status"] != "cached"]
-    assert made_again == ["system", "columns", "covariance", "selection", "models", "sample", "predictions", "scores"]
+    assert made_again == ["dataset", "system", "columns", "covariance", "selection", "models", "sample", "predictions",
+                          "scores"]
     assert next(row for row in solved if row["name"] == "system")["why"].startswith("removed by dssl gc on 20")
     result = run(spec, workspace=place.root, execution=InProcess(1), from_stage="covariance")
     assert [stage.name for stage in result.stages if stage.status == "done"] == made_again
