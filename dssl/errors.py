@@ -91,6 +91,15 @@ class LockedError(DsslError):
     exit_code = 5
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come: a scheduler, a container or a person ends the process."""
+
+
+def raise_terminated(number: int, frame: Any) -> None:
+    """Raise Terminated; a handler of SIGTERM."""
+    raise Terminated
+
+
 def require(condition: bool, what: str, *, why: str, fix: str, error: type[DsslError] = ParameterError) -> None:
     """Raise `error` with an explanation unless the condition holds."""
     if not condition:

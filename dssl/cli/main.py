@@ -3,19 +3,23 @@
 
 One JSON document on standard output with --json, of what failed too; everything else on standard error. Exit codes:
 0 done, 1 failed (the data cannot be used, or not as the spec asks), 2 a spec or usage that is wrong whatever the data,
-3 integrity, 4 cluster unreachable, 5 locked by another run, 130 interrupted.
+3 integrity, 4 cluster unreachable, 5 locked by another run, 130 interrupted, 143 terminated.
 A command imports what it needs when it is called, so that `dssl --help` does not wait for everything.
 """
 
 import errno
 import json
+import signal
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from .. import __version__
-from ..errors import DsslError, explain
+from ..errors import DsslError, Terminated, explain, raise_terminated
 from .data import ingest_command, predict_command
 from .init import init_command
 from .options import console
@@ -24,10 +28,24 @@ from .runs import plan_command, report_command, run_command
 from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143  # 128 and the number of the signal
 REMEDIES = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for more of it",
             errno.EACCES: "mend permissions", errno.EPERM: "mend permissions", errno.EROFS: "name a folder to write to",
             errno.ENOENT: "check that the file is there for every process that runs tasks (`dssl doctor --on`)"}
+
+
+@contextmanager
+def _termination_raised() -> Iterator[None]:
+    """Have SIGTERM raise `Terminated`, as SIGINT raises KeyboardInterrupt, unless somebody else has set a handler."""
+    if (threading.current_thread() is not threading.main_thread()
+            or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL):
+        yield
+        return
+    signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class Commands(click.Group):
@@ -35,7 +53,8 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _termination_raised():
+                return super().invoke(ctx)
         except DsslError as error:
             click.echo(f"error: {error}", err=True)
             ctx.obj.failed(error, error.exit_code)
@@ -51,10 +70,11 @@ class Commands(click.Group):
             ctx.obj.failed(error, 1, message)
             ctx.exit(1)
         except KeyboardInterrupt as error:
-            message = explain("interrupted", why="finished parts are kept", fix="run again to go on")
-            click.echo("interrupted: finished parts are kept, run again to go on", err=True)
-            ctx.obj.failed(error, INTERRUPTED, message)
-            ctx.exit(INTERRUPTED)
+            what, code = ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
+            message = explain(what, why="finished parts are kept", fix="run again to go on")
+            click.echo(f"{what}: finished parts are kept, run again to go on", err=True)
+            ctx.obj.failed(error, code, message)
+            ctx.exit(code)
         except click.ClickException as error:  # click prints it
             command = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
             ctx.obj.failed(error, error.exit_code, explain(error.format_message(), fix=f"see {command} --help",

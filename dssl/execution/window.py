@@ -10,10 +10,14 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Self
 
+from ..errors import raise_terminated
 from ..storage.blocks import Receipt
 from .tasks import Task
 
 LOOK_EVERY = 1.0  # seconds between two looks at whether tasks may and can go on
+# What raises KeyboardInterrupt when a signal comes; `raise_terminated` where the command line has set it.
+RAISED_BY: dict[int, Callable[[int, FrameType | None], Any]] = {
+    signal.SIGINT: signal.default_int_handler, signal.SIGTERM: raise_terminated}
 
 
 class Looks:
@@ -34,31 +38,35 @@ class Finished:
 
     Python raises it between any two steps of the main thread, also within `threading.Condition.wait`, between giving a
     lock back and taking it again: then another thread fails with "release unlocked lock" and prints its traceback, or
-    waits forever. So the first SIGINT only wakes `get`; a second one is raised wherever the main thread is.
+    waits forever. So the first SIGINT only wakes `get`; a second one is raised wherever the main thread is. SIGTERM is
+    treated alike where it raises `Terminated`.
     """
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Any] = SimpleQueue()  # written in C: its `put` may be called by a signal's handler
-        self._is_interrupted = False
-        self._defers = False
+        self._interrupted_by: int | None = None
+        self._deferred: list[int] = []
 
     def __enter__(self) -> Self:
         # Only the main thread has handlers; one that somebody else has set stays.
-        self._defers = (threading.current_thread() is threading.main_thread()
-                        and signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-        if self._defers:
-            signal.signal(signal.SIGINT, self._interrupt)
+        if threading.current_thread() is threading.main_thread():
+            self._deferred = [number for number, handler in RAISED_BY.items() if signal.getsignal(number) is handler]
+        for number in self._deferred:
+            signal.signal(number, self._interrupt)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if self._defers:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self._is_interrupted and kind is None:
-            raise KeyboardInterrupt
+        self._defer_no_more()
+        if kind is None:
+            self.heed()
+
+    def _defer_no_more(self) -> None:
+        for number in self._deferred:
+            signal.signal(number, RAISED_BY[number])
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        self._is_interrupted = True
+        self._defer_no_more()
+        self._interrupted_by = number
         self._queue.put(None)
 
     def put(self, item: Any) -> None:
@@ -68,7 +76,7 @@ class Finished:
     def get(self, seconds: float | None = None) -> Any:
         """Return what has finished first, None if nothing has in some seconds; raise KeyboardInterrupt if one came."""
         item = None
-        if not self._is_interrupted:
+        if self._interrupted_by is None:
             with suppress(Empty):
                 item = self._queue.get(timeout=seconds)
         self.heed()
@@ -76,8 +84,8 @@ class Finished:
 
     def heed(self) -> None:
         """Raise KeyboardInterrupt if one has come."""
-        if self._is_interrupted:
-            raise KeyboardInterrupt
+        if self._interrupted_by is not None:
+            RAISED_BY[self._interrupted_by](self._interrupted_by, None)
 
 
 def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Any],

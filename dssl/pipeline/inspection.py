@@ -9,7 +9,7 @@ from ..storage.files import read_json
 from ..storage.store import describe_arrays
 from .kinds.registry import all_stage_names, kind_of
 from .stage import Kind
-from .status import STATUS
+from .status import STATUS, read_status
 
 SHORTEST_ADDRESS = 4  # characters that name an artifact
 
@@ -83,7 +83,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
     if result.is_file():
         found |= with_disk_bytes(read_json(result), Workspace.at(folder.resolve().parents[1]), kind_of(found["spec"]))
     elif status.is_file():
-        found["progress"] = read_json(status)
+        found["progress"] = read_status(folder)
     return {**found, "bytes_on_disk": disk_bytes(folder)}
 
 

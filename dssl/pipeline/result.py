@@ -21,6 +21,7 @@ from ..units import size_text, time_text
 from .dataset import dataset_of
 from .prediction import FittedPipeline, open_model
 from .stage import Context
+from .status import STATUS, read_status
 from .suggestion import SuggestedRows, suggest_rows
 
 RESULT = "result.json"  # in a run's folder
@@ -110,7 +111,9 @@ class RunResult:
         Raises DataError: there is none.
         """
         folder = Path(path).parent if Path(path).name == RESULT else Path(path)
-        require((folder / RESULT).is_file(), f"{path} holds no result", error=DataError,
+        ended = not (folder / STATUS).is_file() or (folder / RESULT).is_file()
+        state = "" if ended else f", its run is {read_status(folder)['state']}"
+        require((folder / RESULT).is_file(), f"{path} holds no result{state}", error=DataError,
                 why="it is written at the end of a run", fix="name the folder of a finished run: WORKSPACE/runs/RUN")
         return cls.of(read_json(folder / RESULT), folder.resolve())
 

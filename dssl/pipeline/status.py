@@ -12,7 +12,9 @@ from typing import Any, Self
 
 from ..errors import described
 from ..progress import BEAT
-from ..storage.files import draft_of
+from ..storage.artifacts import Workspace
+from ..storage.files import draft_of, read_json
+from ..storage.lock import is_held_by
 from .time_left import SOON, TimeLeft
 
 STATUS = "status.json"
@@ -31,8 +33,8 @@ class Status:
     event is told. To all it adds `run_left`, the seconds that the whole run still takes, as `TimeLeft` estimates them.
 
     The file says `state` ("running", "done", "stopped", "failed", "interrupted"), stage, tasks, rate and time left, the
-    stages that have ended, and of what failed the error as `errors.described` does; `host` and `pid` say whose it is,
-    since a run that is killed leaves "running", and `updated`, at most ten seconds old, that it still runs.
+    stages that have ended, and of what failed the error as `errors.described` does; `host` and `pid` say whose it is.
+    A run that is killed leaves "running", which `read_status` turns into "lost".
     """
 
     def __init__(self, folder: Path, run: str, name: str, tell: Tell):
@@ -127,6 +129,22 @@ class Status:
         # Not worth a run, and not a wait for the disk: another is written soon.
         with suppress(OSError), draft_of(self.path) as draft:
             draft.write_text(json.dumps(self._known | {"updated": _now()}, indent=1), encoding="utf-8")
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """Return what a run's status.json says; "lost" where it says "running" and the process is gone.
+
+    A run holds the lock of its workspace to its end, so that one without the lock has ended without a word.
+
+    Raises FileNotFoundError: there is no status.
+    """
+    status = read_json(folder / STATUS)
+    lock = Workspace.at(folder.resolve().parents[1]).lock_path
+    if status["state"] == "running" and not is_held_by(lock, status["host"], status["pid"]):
+        status |= {"state": "lost", "error": {
+            "type": "Lost", "what": f"process {status['pid']} on {status['host']} is gone",
+            "why": "it was killed, or its machine stopped", "fix": "run again: finished parts are kept"}}
+    return status
 
 
 def _now() -> str:

@@ -268,4 +268,8 @@ class Workspace:
 
     def lock(self, wait: float = 0.0) -> FolderLock:
         """Return the lock of the workspace; wait : seconds for which another writer is waited for."""
-        return FolderLock(self.root / "lock.json", wait=wait)
+        return FolderLock(self.lock_path, wait=wait)
+
+    @property
+    def lock_path(self) -> Path:
+        return self.root / "lock.json"

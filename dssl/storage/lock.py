@@ -57,7 +57,7 @@ class FolderLock:
         """Take the lock; raise LockedError if there is another holder."""
         with self._guard():
             holder = _holder(self.path)
-            if holder and not self._is_free(holder):
+            if holder and not _is_free(self.path, holder):
                 raise LockedError(explain(
                     f"process {holder['pid']} on {holder['host']} is running in {self.path.parent}",
                     why=self.why, fix=self.fix))
@@ -78,16 +78,6 @@ class FolderLock:
             with suppress(OSError):  # a file system without such locks: the exclusive link decides nearly every race
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-    def _is_free(self, holder: dict[str, Any]) -> bool:
-        if holder["host"] == socket.gethostname():
-            try:  # a process with the same number and another start is another process
-                return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder.get("started", 0))) > 1
-            except psutil.NoSuchProcess:
-                return True
-        now = self.path.with_name(".lock")
-        os.utime(now)
-        return now.stat().st_mtime - self.path.stat().st_mtime > LEASE_SECONDS
 
     @property
     def _held(self) -> bool:
@@ -121,6 +111,27 @@ class FolderLock:
         with self._guard():
             if self._held:  # a run that was thought dead may have lost it
                 self.path.unlink(missing_ok=True)
+
+
+def is_held_by(path: Path, host: str, pid: int) -> bool:
+    """Return whether a process holds a lock and is still there."""
+    try:
+        holder = _holder(path)
+        return not (not holder or (holder["host"], holder["pid"]) != (host, pid) or _is_free(path, holder))
+    except FileNotFoundError:  # given back meanwhile
+        return False
+
+
+def _is_free(path: Path, holder: dict[str, Any]) -> bool:
+    """Return whether the holder of a lock is gone."""
+    if holder["host"] == socket.gethostname():
+        try:  # a process with the same number and another start is another process
+            return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder.get("started", 0))) > 1
+        except psutil.NoSuchProcess:
+            return True
+    now = path.with_name(".lock")
+    os.utime(now)
+    return now.stat().st_mtime - path.stat().st_mtime > LEASE_SECONDS
 
 
 def _holder(path: Path) -> dict[str, Any] | None:

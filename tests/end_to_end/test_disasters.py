@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -126,14 +127,18 @@ def test_a_scheduler_that_is_lost_is_4_and_the_run_goes_on_elsewhere(tmp_path, s
     assert outcome(again.document) == outcome(undisturbed)
 
 
-def test_a_run_that_is_interrupted_says_so_and_leaves_no_lock(tmp_path, start, slow_columns):
+@pytest.mark.parametrize(("number", "code", "said"), [
+    (signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+def test_a_run_that_is_interrupted_says_so_and_leaves_no_lock(tmp_path, start, slow_columns, number, code, said):
     run = start("run", slow_columns, "--workspace", tmp_path, "--on", "in-process", "--json")
     wait_for_receipts(tmp_path, 10, run)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(number)
     out, err = run.communicate(timeout=60)
-    assert run.returncode == 130
-    assert json.loads(out)["exit_code"] == run.returncode
-    assert "interrupted: finished parts are kept" in err
+    assert run.returncode == code
+    document = json.loads(out)
+    assert (document["exit_code"], document["status"]) == (code, "interrupted")
+    assert json.loads((Path(document["folder"]) / "status.json").read_text())["state"] == "interrupted"
+    assert f"{said}: finished parts are kept" in err
     assert "Traceback" not in err, err
     assert not (tmp_path / "lock.json").exists()
     assert 10 <= len(receipts(tmp_path)) < 100

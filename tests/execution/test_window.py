@@ -7,18 +7,19 @@ import time
 
 import pytest
 
-from dssl.errors import ClusterError
+from dssl.errors import ClusterError, Terminated
 from dssl.execution.in_process import InProcess
-from dssl.execution.window import Finished, run_in_window
+from dssl.execution.window import RAISED_BY, Finished, run_in_window
 from dssl.storage.blocks import MemoryParts
 
 
 @pytest.fixture(autouse=True)
 def heeded():
     """A shell has its background jobs, and all that they start, ignore SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = {number: signal.signal(number, handler) for number, handler in RAISED_BY.items()}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def interrupt():
@@ -62,6 +63,18 @@ def get(finished):
 def test_an_interrupt_is_raised_where_it_breaks_nothing(actions, done):
     assert steps_of(*actions) == (done, True)
     assert steps_of(put, put, get, get) == (4, False)
+
+
+def test_termination_is_raised_as_such_where_it_breaks_nothing():
+    def terminated():
+        with Finished() as finished:
+            os.kill(os.getpid(), signal.SIGTERM)
+            finished.put("a task")
+            finished.get()
+
+    with pytest.raises(Terminated):
+        terminated()
+    assert signal.getsignal(signal.SIGTERM) is RAISED_BY[signal.SIGTERM]
 
 
 def test_a_handler_of_somebody_else_stays():

@@ -7,12 +7,13 @@ import time
 
 import pytest
 
-from dssl.errors import NotConverged
+from dssl.errors import DataError, NotConverged
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import status as status_module
 from dssl.pipeline.inspection import inspect
+from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
-from dssl.pipeline.status import Status
+from dssl.pipeline.status import Status, read_status
 from dssl.storage.artifacts import Workspace
 
 
@@ -92,3 +93,23 @@ def test_a_run_keeps_its_status(spec, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(spec, workspace=tmp_path / "interrupted", execution=InProcess(1), events=interrupt)
     assert status_in(tmp_path / "interrupted")["state"] == "interrupted"
+
+
+def test_a_run_whose_process_is_gone_is_lost(tmp_path):
+    workspace = Workspace.at(tmp_path)
+    folder = tmp_path / "runs" / "one"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text("{}")
+    status = Status(folder, "one", "name", lambda event: None)
+    with workspace.lock(), status:
+        assert read_status(folder)["state"] == "running"
+        written = (folder / "status.json").read_text()
+        status.end("done")
+    assert read_status(folder)["state"] == "done"
+    (folder / "status.json").write_text(written)  # as a process leaves it that is killed
+    assert inspect("one", workspace)["progress"]["state"] == "lost"
+    with pytest.raises(DataError, match="its run is lost"):
+        RunResult.open(folder)
+    with workspace.lock():  # another run of the same process number on another host
+        (folder / "status.json").write_text(json.dumps({**json.loads(written), "host": "elsewhere"}))
+        assert read_status(folder)["error"]["what"] == f"process {os.getpid()} on elsewhere is gone"
