@@ -19,6 +19,7 @@ from ..report.page import page
 from ..report.sections.curve import curve_section
 from ..report.sections.ran import files_section, spec_section, stages_section
 from ..report.verdict import Verdict
+from ..selection.by_labels import without_choice
 from ..storage.artifacts import libraries
 from ..storage.files import write_json
 from .facts import Facts
@@ -286,6 +287,9 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
                   if name in facts["scores"]}
     if "selection" in facts:
         found["selection"] = facts["selection"]["choices"]
+        if "by_labels" in found.get("gain", {}):
+            found["gain"] = found["gain"] | {"by_labels": without_choice(
+                found["gain"]["by_labels"], facts["selection"].get("grid") or {})}
     if made.tried:
         found["graphs"] = tried_graphs(made)
     if made.kind.model:

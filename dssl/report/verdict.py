@@ -14,7 +14,7 @@ from .words import Words
 
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model
 ROUNDING = 1e-9  # of that error
-HELPED, HURT, TOO_FEW = "helped", "hurt", "too few points to tell"
+HELPED, HURT, TOO_FEW, NO_CLAIM = "helped", "hurt", "too few points to tell", "no claim"
 OPPOSITE = {HELPED: HURT, HURT: HELPED}
 
 
@@ -272,6 +272,18 @@ def label_sentences(by_labels: dict[str, Any]) -> list[str]:
               HURT: "the labels say that the unlabeled data hurts",
               TOO_FEW: f"too few labels to tell. {seen_by_test(by, by_labels['over_base'])}"}
     claim = claims.get(by_labels.get("unlabeled_data", ""), "no clear difference")
-    return [f"{known} with the unlabeled data and {by.with_interval(base)} without it ({by.test}, {p_value(p)}): "
-            f"{claim.rstrip('.')}. The parameters of both were chosen on these labels, which makes both look better "
-            "than on new points."]
+    tried = by_labels.get("tried") or {}
+    text = f"{known} with the unlabeled data and {by.with_interval(base)} without it ({by.test}, {p_value(p)})"
+    if not tried:
+        return [f"{text}: {claim.rstrip('.')}."]
+    counts = [counted(tried.get(name, 1), "candidate") for name in ("model", "base")]
+    flattered = by_labels.get("unlabeled_data") == NO_CLAIM
+    chosen = (f"The model was chosen among {counts[0]} by these labels and the base among {counts[1]}, which makes "
+              "both look better than on new points" + (
+                  " and the model more so: the labels do not say whether the unlabeled data helps." if flattered
+                  else "."))
+    errors = [finite(at(by_labels, "errors_without_choice", name)) for name in ("model", "base")]
+    corrected = [] if None in errors else [
+        f"With each part predicted by what the other parts choose, the errors are {by.shown(errors[0])} and "
+        f"{by.shown(errors[1])}."]
+    return [f"{text}." if flattered else f"{text}: {claim.rstrip('.')}.", " ".join([chosen, *corrected])]

@@ -1,7 +1,8 @@
 """What the labels say of a model and of its base, each label predicted without itself; and the error by their number.
 
-The parameters of both were chosen on all labels, which flatters both; the kernels and the graph are those of all
-points, in which the points that are held out stay, as unlabeled ones.
+Parameters that a grid gave were chosen on all labels, which flatters both, and more the model that tried more:
+`without_choice`. The kernels and the graph are those of all points, in which the points that are held out stay, as
+unlabeled ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +20,13 @@ from .calibration import FOLDS, ONE_BY_ONE, calibrated
 from .folds import labeled_folds
 from .held_out_scores import HeldOut
 from .interval import interval_of_rmse, interval_of_share
-from .scores import unlabeled_verdict, withheld
+from .scores import HELPED, unlabeled_verdict, withheld
 
 SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, that a point of the curve is learned from
 STARTS = (0.0, 0.5, 0.25, 0.75)  # where draws begin in a class, of each share: the small ones lie within the larger
 MOST = 500  # labels of which there is a curve
 CURVE_STREAM = 17  # of the seed
+NO_CLAIM = "no claim"  # of labels by which the model was chosen among more than its base
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +107,37 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
             **unlabeled_verdict(target.take(points), {name: _predicted(own) for name, own in first.items()}),
             **({} if rows else {"no_curve": folds.no_curve}),
             "curve": [*rows, {"labels": learned, **{name: own[key] for name, own in scores.items()}}]}
+
+
+def without_choice(by_labels: Mapping[str, Any], grid: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return what the labels say where parameters were chosen on them, corrected for that choice; JSON.
+
+    grid : the rows that were tried for each model. `tried` counts them. `errors_without_choice` : each fold by the row
+    that the other folds choose, where folds are known. A gain by labels of a model that tried more rows than its base
+    is no claim.
+    """
+    tried = {name: len(grid[name]) for name in ("model", "base") if grid.get(name)}
+    if max(tried.values(), default=1) <= 1:
+        return dict(by_labels)
+    errors = {name: error_by_other_folds(grid[name]) for name in tried}
+    flattered = by_labels.get("unlabeled_data") == HELPED and tried.get("model", 1) > tried.get("base", 1)
+    return {**by_labels, "tried": tried, **({"unlabeled_data": NO_CLAIM} if flattered else {}),
+            **({} if None in errors.values() else {"errors_without_choice": errors})}
+
+
+def error_by_other_folds(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the error of rows where each fold is predicted by the row of the lowest error on the other folds.
+
+    So no fold has a part in the choice of what predicts it. None where folds are not known, as of labels one by one.
+    """
+    most = max((len(row.get("fold_errors") or ()) for row in rows), default=0)
+    if most < 2:
+        return None
+    errors = np.array([row["fold_errors"] for row in rows if len(row.get("fold_errors") or ()) == most])
+    power = 1 if "error" in rows[0] else 2
+    errors = errors**power
+    chosen = (errors.sum(axis=1, keepdims=True) - errors).argmin(axis=0)
+    return float(errors[chosen, np.arange(most)].mean() ** (1 / power))
 
 
 def _scored(held: HeldOut, measure: PointMeasure) -> dict[str, Any]:

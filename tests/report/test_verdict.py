@@ -61,3 +61,15 @@ def test_a_run_without_test_points_is_judged_by_its_labels():
     assert headline.startswith("By the labels alone, the unlabeled data helped: this run scores no test points.")
     result["gain"]["by_labels"]["unlabeled_data"] = "no clear difference"
     assert "is not known" in Verdict.of(result, WORDS).sentences[0]
+
+
+def test_labels_that_chose_among_many_say_so():
+    result, _ = example_run(3)
+    labels = result["gain"]["by_labels"]
+    assert "chosen among" not in " ".join(Verdict.of(result, WORDS).sentences)
+    labels |= {"unlabeled_data": "no claim", "tried": {"model": 36, "base": 3},
+               "errors_without_choice": {"model": 0.12, "base": 0.14}}
+    text = " ".join(Verdict.of(result, WORDS).sentences)
+    assert "chosen among 36 candidates by these labels and the base among 3 candidates" in text
+    assert "the labels do not say whether the unlabeled data helps" in text
+    assert "the errors are 12.0 % and 14.0 %" in text

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dssl.learners.target import Classes, Quantities
-from dssl.selection.by_labels import LabelFolds, by_labels
+from dssl.selection.by_labels import LabelFolds, by_labels, error_by_other_folds, without_choice
 from dssl.selection.held_out_scores import HeldOut
 
 
@@ -66,3 +66,31 @@ def test_the_curve_and_the_comparison_are_of_the_labels_that_were_held_out():
     assert [row["labels"] for row in found["curve"]] == [10, 20, 40, 78]
     assert [row["model"] > 0 for row in found["curve"]] == [True, True, False, False]
     assert_allclose(found["curve"][-1]["base"], 0.1)
+
+
+def test_the_best_of_many_candidates_is_judged_by_folds_that_did_not_choose_it():
+    """Of noise: the best of 36 rows looks better than chance, the choice by other folds does not."""
+    rng = np.random.default_rng(0)
+    best, honest = [], []
+    for _ in range(200):
+        folds = rng.binomial(10, 0.5, size=(36, 5)) / 10
+        rows = [{"error": float(own.mean()), "fold_errors": own.tolist()} for own in folds]
+        best.append(min(row["error"] for row in rows))
+        honest.append(error_by_other_folds(rows))
+    assert np.mean(best) < 0.4
+    assert abs(np.mean(honest) - 0.5) < 0.015
+    assert error_by_other_folds([{"error": 0.1, "fold_deviation": 0.3}]) is None
+    assert error_by_other_folds([{"rmse": 1.0, "fold_errors": [3.0, 4.0]}] * 2) == pytest.approx(np.sqrt(12.5))
+
+
+def test_a_gain_by_labels_of_a_model_that_tried_more_is_no_claim():
+    row = {"error": 0.1, "fold_errors": [0.1, 0.1]}
+    said = {"n": 40, "unlabeled_data": "helped"}
+    found = without_choice(said, {"model": [row] * 36, "base": [row] * 3})
+    assert found["unlabeled_data"] == "no claim"
+    assert found["tried"] == {"model": 36, "base": 3}
+    assert found["errors_without_choice"] == {"model": pytest.approx(0.1), "base": pytest.approx(0.1)}
+    assert without_choice(said, {"model": [row] * 3, "base": [row] * 3})["unlabeled_data"] == "helped"
+    assert without_choice(said | {"unlabeled_data": "hurt"}, {"model": [row] * 36, "base": [row]})[
+        "unlabeled_data"] == "hurt"
+    assert without_choice(said, {}) == said

@@ -15,7 +15,7 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...storage.blocks import Rows
 from ...storage.views import SelectedRows
-from ..average import shares_of, without
+from ..average import held_out_average, shares_of, shares_without_each, without
 from ..coding import Coding
 from ..kernel_family import KernelMembers, KernelSum, label_kernels
 from ..model import Model, described_model, register_model
@@ -97,7 +97,8 @@ class BlendedModel(Model):
 class Blend:
     """A blend of both families: its model, its values at the n points, and held-out values with and without the graph.
 
-    held_out, held_out_alone : (l, c) of the labeled points. reached (n,) : which points a label reaches. on_vertices :
+    held_out, held_out_alone : (l, c) of the labeled points, each without its label in the functions and in what these
+    count for. reached (n,) : which points a label reaches. on_vertices :
     the graph's part. on_graph : its functions.
     """
 
@@ -177,12 +178,11 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
     model = BlendedModel(graph_model(graph, rows, found, target, knn, execution),
                          kernels.weighed(shares[n:], coding, columns), kernels.weighed(alone, coding, columns))
 
-    def held(of: np.ndarray) -> np.ndarray:
-        return np.sum([share * own.standardized for share, own in zip(of, kernels.members, strict=True)], axis=0)
-
-    assert found.held_out is not None
-    return Blend(model, found, found.reached[graph.vertices.vertex], columns(found.held_out + held(shares[n:])),
-                 columns(held(alone)), on_graph, {
+    both = [*on_graph.members, *kernels.members]
+    held_out = held_out_average(both, shares_without_each(both, target, prior))
+    held_out_alone = held_out_average(kernels.members, shares_without_each(kernels.members, target))
+    return Blend(model, found, found.reached[graph.vertices.vertex], columns(held_out), columns(held_out_alone),
+                 on_graph, {
                      **found.described(graph.vertices), "structure": structure,
                      "graph_share": float(shares[:n].sum()),
                      "kernels_of_labels": kernels.described(shares[n:])})

@@ -1,0 +1,61 @@
+"""Leave-one-out values of an average of kernels, whose shares the label that is left out has no part in."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dssl.kernels.base import RBF
+from dssl.learners import average
+from dssl.learners.average import held_out_average, member_of, shares_of, shares_without_each
+from dssl.learners.target import Classes, Quantities
+
+
+def problem(kind, n_labels=12):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_labels, 2))
+    target = Quantities(np.arange(n_labels), X[:, 0] + rng.normal(size=n_labels)) if kind == "quantities" else Classes(
+        np.arange(n_labels), np.arange(n_labels) % 3, np.arange(3))
+    return [(RBF(width)(X, X), penalty) for width in (0.5, 1.0, 4.0) for penalty in (0.01, 1.0)], target
+
+
+@pytest.mark.parametrize("kind", ["quantities", "classes"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_label_is_predicted_as_by_fits_without_it(kind, weighted):
+    kernels, target = problem(kind)
+    n_labels, prior = len(target.labeled), np.linspace(1, 2, len(kernels))
+    weight = np.linspace(0.5, 2, n_labels) if weighted else None
+    members = [member_of(K, K, target, weight, penalty) for K, penalty in kernels]
+    shares = shares_without_each(members, target, prior)
+    for label in range(n_labels):
+        kept = np.delete(np.arange(n_labels), label)
+        part, kept_weight = target.take(kept), None if weight is None else weight[kept]
+        fits = [member_of(K[np.ix_(kept, kept)], K[:, kept], part, kept_weight, penalty) for K, penalty in kernels]
+        residuals = [((fit.held_out - part.indicators()) ** 2).sum(axis=1) for fit in fits]
+        scale = 1.0 if weight is None else kept_weight / weight.mean()
+        assert_allclose([member.losses[label] for member in members], [(scale * e).sum() for e in residuals], rtol=1e-7)
+        if weight is None:
+            assert_allclose(shares[:, label], shares_of([fit.held_out for fit in fits], part, None, prior), rtol=1e-6)
+
+
+def test_no_label_weighs_the_kernels_that_predict_it():
+    """Of noise many functions are tried: the shares of all labels flatter, and those without each do not."""
+    rng = np.random.default_rng(0)
+    errors = []
+    for _ in range(15):
+        target = Quantities(np.arange(20), rng.normal(size=20))
+        kernels = [RBF(width)(*[rng.normal(size=(20, 4))] * 2) for width in np.geomspace(0.3, 3, 40)]
+        members = [member_of(K, K, target, None, 0.1) for K in kernels]
+        nested = held_out_average(members, shares_without_each(members, target))
+        shares = shares_of([member.held_out for member in members], target, None)
+        flattered = np.tensordot(shares, np.array([member.standardized for member in members]), 1)
+        errors.append([((values - target.columns()) ** 2).mean() for values in (flattered, nested)])
+    flattered, nested = np.sqrt(np.mean(errors, axis=0))
+    assert flattered < 0.97
+    assert nested > 1.0
+
+
+def test_beyond_some_labels_the_residuals_of_others_are_those_of_the_whole(monkeypatch):
+    kernels, target = problem("quantities", 60)
+    exact = member_of(*[kernels[0][0]] * 2, target, None, 1.0)
+    monkeypatch.setattr(average, "MOST_NESTED", 10)
+    assert_allclose(member_of(*[kernels[0][0]] * 2, target, None, 1.0).losses, exact.losses, rtol=0.1)
